@@ -1,0 +1,16 @@
+/** Jest: Node's own type stripping (no transform), real stores started once for all integration tests. */
+import type { Config } from 'jest';
+
+const config: Config = {
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: {},
+  coverageProvider: 'v8',
+  testMatch: ['<rootDir>/**/*.test.ts'],
+  testPathIgnorePatterns: ['/node_modules/', '/dist/'],
+  globalSetup: '<rootDir>/test/support/global-setup.ts',
+  globalTeardown: '<rootDir>/test/support/global-teardown.ts',
+  testTimeout: 30_000,
+};
+
+export default config;
