@@ -1,0 +1,72 @@
+/** The operators' port: `/livez`, `/readyz` and `/metrics`, apart from the partners' one. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Registry } from 'prom-client';
+import { withDeadline } from './deadline.ts';
+
+/** A scrape or probe that takes longer than this is answered 500, so that probes never pile up. */
+const ANSWER_DEADLINE_MS = 3_000;
+
+/** Why the process is not ready or not live, in plain words; empty when it is. */
+export type Probe = () => readonly string[] | Promise<readonly string[]>;
+
+export interface AdminServer {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Listens and resolves; rejects when the address cannot be had. */
+export async function startAdminServer(options: {
+  readonly host: string;
+  readonly port: number;
+  readonly registry: Registry;
+  /** Asked at each probe; more may be added once the parts they ask exist. */
+  readonly live: readonly Probe[];
+  readonly ready: readonly Probe[];
+}): Promise<AdminServer> {
+  const probe = async (checks: readonly Probe[]): Promise<[number, string, string]> => {
+    const faults = (await Promise.all(checks.map((check) => check()))).flat();
+    return [faults.length === 0 ? 200 : 503, 'application/json', JSON.stringify({ ok: faults.length === 0, faults })];
+  };
+  const routes: Record<string, () => Promise<[number, string, string]>> = {
+    '/livez': () => probe(options.live),
+    '/readyz': () => probe(options.ready),
+    '/metrics': async () => [200, options.registry.contentType, await options.registry.metrics()],
+  };
+  const server = createServer((request, response) => {
+    const path = (request.url ?? '').split('?')[0] ?? '';
+    const route = request.method === 'GET' || request.method === 'HEAD' ? routes[path] : undefined;
+    const answer = (status: number, type: string, text: string): void => {
+      response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : text);
+    };
+    if (route === undefined) {
+      answer(404, 'application/json', JSON.stringify({ error: `not found; try ${Object.keys(routes).join(', ')}` }));
+      return;
+    }
+    withDeadline(route(), ANSWER_DEADLINE_MS, path).then(
+      (result) => answer(...result),
+      () => answer(500, 'application/json', JSON.stringify({ error: `${path} could not be answered in time` })),
+    );
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port, options.host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  return {
+    url: `http://${displayAddress(server.address() as AddressInfo)}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+/** `127.0.0.1:8080` for an address that listens everywhere, so that a printed URL can be clicked. */
+export function displayAddress(address: AddressInfo): string {
+  const host = address.address === '0.0.0.0' || address.address === '::' ? '127.0.0.1' : address.address;
+  return `${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+}

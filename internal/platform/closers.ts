@@ -1,0 +1,43 @@
+/** What was opened, closed in reverse: each step has a deadline, and one that fails does not keep the rest open. */
+import type { Logger } from './log.ts';
+import { withDeadline } from './deadline.ts';
+
+/** Longest a single closing step may take unless it says otherwise. */
+const STEP_DEADLINE_MS = 10_000;
+
+interface Step {
+  readonly name: string;
+  readonly deadlineMs: number;
+  close(): Promise<unknown> | void;
+}
+
+export class Closers {
+  readonly #steps: Step[] = [];
+  readonly #log: Logger;
+  #closing: Promise<void> | undefined;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** Registers how to close what has just been opened. */
+  add(name: string, close: () => Promise<unknown> | void, deadlineMs = STEP_DEADLINE_MS): void {
+    this.#steps.push({ name, close, deadlineMs });
+  }
+
+  /** Closes everything, last opened first. Repeated calls wait for the first. Never rejects: what failed is logged. */
+  closeAll(): Promise<void> {
+    this.#closing ??= this.#closeInReverse();
+    return this.#closing;
+  }
+
+  async #closeInReverse(): Promise<void> {
+    for (const step of this.#steps.toReversed()) {
+      try {
+        await withDeadline(Promise.resolve(step.close()), step.deadlineMs, `closing ${step.name}`);
+      } catch (error) {
+        this.#log.warn({ err: error, step: step.name }, 'closing step failed; going on');
+      }
+    }
+  }
+}

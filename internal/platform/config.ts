@@ -1,0 +1,291 @@
+/** The one place that reads the environment: every setting, its rule, its default, and who needs it. */
+/* oxlint-disable node/no-process-env -- this is the file that may */
+import { readFileSync } from 'node:fs';
+import ipaddr from 'ipaddr.js';
+import { z } from 'zod';
+
+export type ProcessName = 'ingest' | 'processor' | 'controller';
+
+interface Setting {
+  readonly schema: z.ZodType;
+  readonly usedBy: readonly ProcessName[];
+  readonly about: string;
+  /** Never printed; may also come as `NAME_FILE`, the path of a mounted file. */
+  readonly secret?: true;
+}
+
+const every: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
+
+const wholeNumber = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d+$/, `must be a whole number from ${min} to ${max}`)
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
+
+const url = (schemes: readonly string[]) =>
+  z
+    .string()
+    .refine(
+      (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
+      `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
+    );
+
+const mongodbUri = z
+  .string()
+  .regex(/^mongodb(\+srv)?:\/\/.+/, 'must be a URI that starts with mongodb:// or mongodb+srv://');
+
+/** `10.0.0.0/8, ::1` → ['10.0.0.0/8', '::1']; a bare address is a network of one. */
+const cidrList = z.string().transform((value, context) => {
+  const networks = value
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '');
+  for (const network of networks) {
+    if (!ipaddr.isValidCIDR(network) && !ipaddr.isValid(network)) {
+      context.addIssue({
+        code: 'custom',
+        message: `"${network}" is not an address or a CIDR range such as 10.0.0.0/8`,
+      });
+    }
+  }
+  return networks;
+});
+
+const port = wholeNumber(0, 65_535);
+const days = wholeNumber(1, 36_500);
+const nonEmpty = z.string().min(1, 'must not be empty');
+
+const settings = {
+  MONGODB_URI: {
+    schema: mongodbUri,
+    usedBy: every,
+    secret: true,
+    about: 'MongoDB connection string. The record of truth lives there.',
+  },
+  MONGODB_DATABASE: { schema: nonEmpty.default('partner_ingest'), usedBy: every, about: 'Database name.' },
+  REDIS_URL: {
+    schema: url(['redis', 'rediss']),
+    usedBy: every,
+    secret: true,
+    about: 'Redis for queue hints and the shared rate limit. Losing all of it loses no work.',
+  },
+  HTTP_HOST: { schema: nonEmpty.default('0.0.0.0'), usedBy: ['ingest'], about: 'Address partners are served on.' },
+  HTTP_PORT: {
+    schema: port.default(8080),
+    usedBy: ['ingest'],
+    about: 'Port partners are served on; 0 picks a free one.',
+  },
+  ADMIN_HOST: {
+    schema: nonEmpty.default('0.0.0.0'),
+    usedBy: every,
+    about: 'Address of `/livez`, `/readyz` and `/metrics`.',
+  },
+  ADMIN_PORT: { schema: port.default(9090), usedBy: every, about: 'Port of the admin server; 0 picks a free one.' },
+  TRUSTED_PROXIES: {
+    schema: cidrList.default([]),
+    usedBy: ['ingest'],
+    about: 'Comma-separated CIDR ranges whose `X-Forwarded-For` is believed. Empty: nobody is.',
+  },
+  RATE_LIMIT_MAX: {
+    schema: wholeNumber(1, 1_000_000_000).default(300),
+    usedBy: ['ingest'],
+    about: 'Requests one client address may make in a window.',
+  },
+  RATE_LIMIT_WINDOW_SECONDS: {
+    schema: wholeNumber(1, 3_600).default(60),
+    usedBy: ['ingest'],
+    about: 'Length of the rate-limit window in seconds.',
+  },
+  ACCEPT_TIMEOUT_MS: {
+    schema: wholeNumber(50, 60_000).default(2_000),
+    usedBy: ['ingest'],
+    about: 'How long a request may wait to become durable before it is answered 500, in milliseconds.',
+  },
+  SHUTDOWN_DELAY_MS: {
+    schema: wholeNumber(0, 120_000).default(0),
+    usedBy: ['ingest'],
+    about: 'Wait between SIGTERM and closing, in milliseconds. Keep 0 where a preStop sleep does this job.',
+  },
+  PARTNER_KEYS_SOURCE: {
+    schema: z
+      .string()
+      .regex(/^(kubernetes|directory:.+)$/, 'must be "kubernetes" or "directory:PATH"')
+      .default('kubernetes'),
+    usedBy: ['controller'],
+    about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
+  },
+  WATCH_NAMESPACES: {
+    schema: z
+      .string()
+      .transform((value) =>
+        value
+          .split(',')
+          .map((name) => name.trim())
+          .filter((name) => name !== ''),
+      )
+      .default([]),
+    usedBy: ['controller'],
+    about: 'Comma-separated namespaces that hold partner Secrets.',
+  },
+  SMTP_URL: {
+    schema: url(['smtp', 'smtps']),
+    usedBy: ['processor'],
+    secret: true,
+    about: 'Mail relay, with user and password where it wants them.',
+  },
+  MAIL_FROM: {
+    schema: z.email('must be an e-mail address'),
+    usedBy: ['processor'],
+    about: 'Sender address of the e-mail to the applicant.',
+  },
+  LOGIN_URL: {
+    schema: url(['http', 'https']),
+    usedBy: ['processor'],
+    about: 'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added.',
+  },
+  LINK_SECRET: {
+    schema: z.string().min(32, 'must have at least 32 characters'),
+    usedBy: ['processor'],
+    secret: true,
+    about: 'Key of the activation tokens (HMAC). The same in every processor; changing it voids links not yet used.',
+  },
+  PROCESSOR_CONCURRENCY: {
+    schema: wholeNumber(1, 1_000).default(16),
+    usedBy: ['processor'],
+    about: 'Jobs of each queue worked on at the same time in one process.',
+  },
+  RETENTION_COMPLETED_DAYS: {
+    schema: days.default(400),
+    usedBy: ['processor'],
+    about: 'Days a completed request is kept.',
+  },
+  RETENTION_REJECTED_DAYS: {
+    schema: days.default(90),
+    usedBy: ['processor'],
+    about: 'Days a rejected request is kept.',
+  },
+  RETENTION_UNDELIVERABLE_DAYS: {
+    schema: days.default(400),
+    usedBy: ['processor'],
+    about: 'Days a request whose e-mail was refused for good is kept.',
+  },
+  RETENTION_MALFORMED_DAYS: {
+    schema: days.default(30),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 400 is kept.',
+  },
+  RETENTION_REFUSED_DAYS: {
+    schema: days.default(7),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 401 or 403, or counted over the limit, is kept.',
+  },
+  RETENTION_WITHDRAWN_DAYS: {
+    schema: days.default(7),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 500 while its write was in doubt is kept.',
+  },
+  LOG_LEVEL: {
+    schema: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+    usedBy: every,
+    about: 'Least severe level that is logged.',
+  },
+} as const satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof settings;
+export type Config = { readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']> };
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What each process may read: the settings whose `usedBy` names it. */
+export type ConfigOf<Process extends ProcessName> = Pick<
+  Config,
+  { [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never }[SettingName]
+>;
+
+/** Every setting for the documentation and the chart: name, default, who uses it, what it is for. */
+export function describeSettings(): {
+  name: SettingName;
+  default: string;
+  usedBy: string;
+  secret: boolean;
+  about: string;
+}[] {
+  return Object.entries<Setting>(settings).map(([name, setting]) => {
+    const whenUnset = setting.schema.safeParse(undefined);
+    return {
+      name: name as SettingName,
+      default: whenUnset.success ? String(whenUnset.data) : 'required',
+      usedBy: setting.usedBy.length === every.length ? 'all' : setting.usedBy.join(', '),
+      secret: setting.secret === true,
+      about: setting.about,
+    };
+  });
+}
+
+/** All faults of a configuration in one message, one line each. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly faults: readonly string[];
+  constructor(process: ProcessName, faults: readonly string[]) {
+    super(
+      `${process}: ${faults.length} fault(s) in the configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
+    );
+    this.faults = faults;
+  }
+}
+
+/**
+ * Reads, checks and freezes the part of the environment that `process` uses.
+ * An empty variable counts as unset. Throws `ConfigError` with every fault; no message holds a secret's value.
+ */
+export function loadConfig<Process extends ProcessName>(
+  process: Process,
+  environment: Environment = globalThis.process.env,
+): ConfigOf<Process> {
+  const faults: string[] = [];
+  const config: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries<Setting>(settings)) {
+    if (!setting.usedBy.includes(process)) continue;
+    const raw = rawValue(name, setting, environment, faults);
+    if (raw === unreadable) continue;
+    const parsed = setting.schema.safeParse(raw);
+    if (parsed.success) config[name] = parsed.data;
+    else if (raw === undefined) faults.push(`${name}: is required (${setting.about})`);
+    else faults.push(...parsed.error.issues.map((issue) => `${name}: ${issue.message}`));
+  }
+  if (faults.length > 0) throw new ConfigError(process, faults);
+  return Object.freeze(config) as ConfigOf<Process>;
+}
+
+const unreadable = Symbol('unreadable');
+
+function rawValue(
+  name: string,
+  setting: Setting,
+  environment: Environment,
+  faults: string[],
+): string | undefined | typeof unreadable {
+  const given = environment[name] === '' ? undefined : environment[name];
+  const file = environment[`${name}_FILE`];
+  if (setting.secret !== true || file === undefined || file === '') return given;
+  if (given !== undefined) {
+    faults.push(`${name}: is set twice, as ${name} and as ${name}_FILE`);
+    return unreadable;
+  }
+  try {
+    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  } catch (error) {
+    faults.push(`${name}_FILE: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'}): ${file}`);
+    return unreadable;
+  }
+}
+
+/** The configuration for the start-up line: secrets only as `true`. */
+export function printableConfig(config: object): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(config).map(([name, value]) => [
+      name,
+      (settings as Record<string, Setting>)[name]?.secret === true ? true : value,
+    ]),
+  );
+}
