@@ -1,0 +1,6 @@
+/** The controller process: partner keys from Secrets into the store. */
+import { loadConfig } from '../../internal/platform/config.ts';
+import { run } from '../../internal/platform/run.ts';
+import { startController } from './wire.ts';
+
+await run({ name: 'controller', load: () => loadConfig('controller'), start: startController });

@@ -1,0 +1,162 @@
+/** What the processor consists of: the one place that constructs its clients and parts and puts them together. */
+import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { createMailer } from '../../internal/mail/mailer.ts';
+import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import type { Closers } from '../../internal/platform/closers.ts';
+import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
+import type { Logger } from '../../internal/platform/log.ts';
+import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
+import { notifyApplicant } from '../../internal/processor/notify-applicant.ts';
+import { OutageGate } from '../../internal/processor/outage.ts';
+import { processSubmission } from '../../internal/processor/process-submission.ts';
+import { reconcileForever } from '../../internal/processor/reconcile.ts';
+import { startConsumer, type Consumer } from '../../internal/queue/consume.ts';
+import { HintSender } from '../../internal/queue/enqueue.ts';
+import { queueNames, type QueueName } from '../../internal/queue/job.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { SubmissionStore } from '../../internal/submission/submission-store.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { createProcessorMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+
+/** Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port cannot be had. */
+export async function startProcessor(
+  config: ConfigOf<'processor'>,
+  tools: { readonly log: Logger; readonly closers: Closers },
+) {
+  const { log, closers } = tools;
+  const registry = createRegistry('processor');
+  const metrics = createProcessorMetrics(registry);
+
+  // Opened first, so that it is closed last: metrics can be read until the end of a drain.
+  const [live, ready]: [Probe[], Probe[]] = [[], []];
+  const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live, ready });
+  closers.add('admin port', () => admin.close());
+
+  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest processor');
+  closers.add('mongodb', () => mongo.close());
+  const db = mongo.db(config.MONGODB_DATABASE);
+  const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...accountIndexes], log);
+  closers.add('indexes', () => indexes.stop());
+  ready.push(() => (indexes.done() ? [] : ['indexes are not verified yet: is MongoDB reachable?']));
+
+  const store = new SubmissionStore({
+    collection: db.collection<SubmissionRecord>(SUBMISSIONS),
+    retention: {
+      completed: config.RETENTION_COMPLETED_DAYS,
+      rejected: config.RETENTION_REJECTED_DAYS,
+      undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
+    },
+    clock,
+  });
+  const accounts = new AccountStore({ collection: db.collection<Account>(ACCOUNTS), clock });
+
+  const mailer = createMailer({
+    smtpUrl: config.SMTP_URL,
+    from: config.MAIL_FROM,
+    maxConnections: config.PROCESSOR_CONCURRENCY,
+  });
+  closers.add('mailer', () => mailer.close());
+
+  const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
+  closers.add('queues', () => hints.close());
+
+  const consumers = new Map<QueueName, Consumer>();
+  const databaseAnswers = async (): Promise<boolean> => (await db.command({ ping: 1 }))['ok'] === 1;
+  const gate = (queue: QueueName, probe: () => Promise<boolean>): OutageGate => {
+    const made = new OutageGate({
+      worker: () => consumers.get(queue)!,
+      probe,
+      log,
+      paused: metrics.workerPaused,
+    });
+    closers.add(`outage gate ${queue}`, () => made.close());
+    return made;
+  };
+  const gates = {
+    applications: gate('applications', databaseAnswers),
+    notifications: gate('notifications', async () => (await databaseAnswers()) && mailer.probe()),
+  };
+
+  const work = {
+    store,
+    accounts,
+    clock,
+    log,
+    gates,
+    mailer,
+    mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET },
+    ...metrics,
+    sendHint: (queue: QueueName, hint: Parameters<typeof hints.send>[1][number], delayMs: number) =>
+      hints.send(queue, [hint], delayMs),
+  };
+  const handlers = { applications: processSubmission, notifications: notifyApplicant };
+  const reconciling = new AbortController();
+  let stopping = false;
+
+  const startWork = async (): Promise<void> => {
+    await indexes.whenDone;
+    if (stopping) return;
+    for (const queue of queueNames) {
+      const consumer = startConsumer({
+        queue,
+        redisUrl: config.REDIS_URL,
+        concurrency: config.PROCESSOR_CONCURRENCY,
+        clock,
+        log,
+        handle: async (hint) => {
+          try {
+            await handlers[queue](hint, work);
+          } catch (error) {
+            // Not even the claim could be asked for: the record is as it was, and due again soon.
+            log.warn({ err: error, request_id: hint.requestId, queue }, 'job could not start');
+            gates[queue].wait();
+          }
+        },
+      });
+      consumers.set(queue, consumer);
+      live.push(() => stuck(consumer, hints));
+      closers.add(`worker ${queue}`, () => consumer.close(), CLOSE_WORKER_MS);
+    }
+    void reconcileForever(
+      {
+        store,
+        clock,
+        log,
+        requeued: metrics.reconcileRequeued,
+        unknown: metrics.reconcileUnknown,
+        oldestDueSeconds: metrics.oldestDueSeconds,
+        waiting: async (queue) => {
+          const counts = await hints.counts(queue);
+          for (const [state, jobs] of Object.entries(counts)) metrics.queueJobs.set({ queue, state }, jobs);
+          return counts['waiting'] ?? 0;
+        },
+        sendHints: (queue, batch) => hints.send(queue, batch),
+      },
+      reconciling.signal,
+    );
+    closers.add('reconcile', () => reconciling.abort());
+  };
+
+  closers.add('start of work', () => {
+    stopping = true;
+  });
+  log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
+  void startWork();
+  return { adminUrl: admin.url };
+}
+
+/** Workers finish what they have in hand; a hand-over waiting for its answer may take longer and is left to reconcile. */
+const CLOSE_WORKER_MS = 20_000;
+
+/** Alive means progress: jobs wait, nothing holds the worker back, and yet it takes none. */
+async function stuck(consumer: Consumer, hints: HintSender): Promise<string[]> {
+  if (consumer.paused || consumer.idleMs() < PROGRESS_DEADLINE_MS) return [];
+  const counts = await hints.counts(consumer.queue).catch(() => undefined);
+  if (counts === undefined || (counts['waiting'] ?? 0) === 0) return [];
+  return [
+    `worker ${consumer.queue} has taken no job for ${Math.round(consumer.idleMs() / 1_000)} s although some wait`,
+  ];
+}

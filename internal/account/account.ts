@@ -1,0 +1,26 @@
+/** The account made for an applicant: at most one for an e-mail address, an EIN or a request. */
+import type { IndexDefinition } from '../platform/mongo.ts';
+
+export const ACCOUNTS = 'accounts';
+
+/** One document of `accounts`. */
+export interface Account {
+  readonly _id: string;
+  /** As the applicant's partner gave it; mails go there. */
+  readonly email: string;
+  readonly emailNormalized: string;
+  readonly ein: string;
+  readonly businessName: string;
+  readonly requestId: string;
+  readonly partnerId: string;
+  readonly createdAt: Date;
+  /** What the login application checks the link against: SHA-256 of its token in hex, and until when it holds. */
+  readonly activation?: { readonly tokenHash: string; readonly expiresAt: Date };
+  readonly notifiedAt?: Date;
+}
+
+export const accountIndexes: readonly IndexDefinition[] = [
+  { collection: ACCOUNTS, name: 'accounts_email', key: { emailNormalized: 1 }, unique: true },
+  { collection: ACCOUNTS, name: 'accounts_ein', key: { ein: 1 }, unique: true },
+  { collection: ACCOUNTS, name: 'accounts_request', key: { requestId: 1 }, unique: true },
+];

@@ -1,0 +1,31 @@
+/** Why a request ends as it does: pure decisions over facts that others gathered. */
+import type { Application, ParsedApplication } from './parse-application.ts';
+import { duplicateReason, type Reason } from './reasons.ts';
+
+export type Decision<Accepted> =
+  { readonly verdict: 'reject'; readonly reasons: readonly Reason[] } | ({ readonly verdict: 'go_on' } & Accepted);
+
+/** After reading the body: every fault of its fields, or the application to create an account for. */
+export function decideOnFields(parsed: ParsedApplication): Decision<{ readonly application: Application }> {
+  return parsed.valid
+    ? { verdict: 'go_on', application: parsed.application }
+    : { verdict: 'reject', reasons: parsed.reasons };
+}
+
+/**
+ * What the unique indexes said of an account's creation:
+ * - `created`: ours, now; - `own`: ours, by an earlier attempt of the same request;
+ * - `taken`: others hold the e-mail, the EIN or both, each named by the request that made its account.
+ */
+export type CreationFact =
+  | { readonly kind: 'created' | 'own'; readonly accountId: string }
+  | { readonly kind: 'taken'; readonly emailBy?: string; readonly einBy?: string };
+
+/** After trying to create the account: ours (now or by an earlier attempt), or a duplicate of e-mail, EIN or both. */
+export function decideOnCreation(fact: CreationFact): Decision<{ readonly accountId: string }> {
+  if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
+  const reasons: Reason[] = [];
+  if (fact.emailBy !== undefined) reasons.push(duplicateReason('email', fact.emailBy));
+  if (fact.einBy !== undefined) reasons.push(duplicateReason('ein', fact.einBy));
+  return { verdict: 'reject', reasons };
+}

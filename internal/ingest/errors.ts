@@ -1,0 +1,23 @@
+/** Every error answer of the partner port: status and sentence. Documentation and tests compare themselves with this. */
+import { MAX_BODY_BYTES } from './limits.ts';
+
+export const errors = {
+  notAnObject: { status: 400, error: 'Request body must be a JSON object' },
+  tooLarge: { status: 400, error: `Request body must not exceed ${MAX_BODY_BYTES} bytes` },
+  brokenRequest: { status: 400, error: 'Bad request: not valid HTTP' },
+  keyMissing: { status: 401, error: 'Unauthorized: API Key missing' },
+  keyInvalid: { status: 401, error: 'Unauthorized: Invalid API Key' },
+  partnerInactive: { status: 403, error: 'Unauthorized: Partner account is inactive' },
+  notFound: { status: 404, error: 'Not found' },
+  methodNotAllowed: { status: 405, error: 'Method not allowed: use POST' },
+  internal: { status: 500, error: 'Internal error: the submission was not accepted and may be retried' },
+} as const;
+
+export type ErrorAnswer = (typeof errors)[keyof typeof errors];
+
+/** The 429's sentence; `windowSeconds` and `max` are the limit in force, `retrySeconds` is the Retry-After. */
+export function tooManyRequests(max: number, windowSeconds: number, retrySeconds: number): string {
+  return `Too many requests: at most ${max} in ${windowSeconds} seconds from one address; retry after ${retrySeconds} seconds`;
+}
+
+export const ACCEPTED_MESSAGE = 'Request accepted for processing';

@@ -1,0 +1,49 @@
+/** Every bound of the partner port, with the reason for its size. */
+
+/** SPEC §2.1: bytes, not characters. */
+export const MAX_BODY_BYTES = 65_000;
+/** What is read and thrown away of a body nobody wants, so that the partner reads our answer and not a reset. */
+export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
+/** How long that may take. */
+export const DRAIN_MAX_MS = 5_000;
+/** From the headers to the end of the body. 65 kB in ten seconds is slower than any modem. */
+export const BODY_TIMEOUT_MS = 10_000;
+/** From the first byte of a request to the end of its headers. */
+export const HEADERS_TIMEOUT_MS = 10_000;
+/** Node's own bound over a whole request; above ours, so that ours gets to answer and record. */
+export const REQUEST_TIMEOUT_MS = 30_000;
+/** How often Node looks for requests over these bounds (its default of 30 s would let 10 s become 40). */
+export const CONNECTIONS_CHECK_MS = 1_000;
+/** Above the 60 s that common proxies keep idle connections, so that it is never us who closes under their request. */
+export const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+/** All headers together: room for a long key and tracing headers, no room for abuse. */
+export const MAX_HEADER_BYTES = 16 * 1024;
+/** Open connections of one pod; an idle one costs about 20 kB. */
+export const MAX_CONNECTIONS = 20_000;
+/** Longest answer to a broken request may take to leave before its socket is destroyed. */
+export const BROKEN_ANSWER_MS = 1_000;
+
+/** User-Agent and Content-Type are kept for support, up to this many characters. */
+export const KEPT_HEADER_CHARACTERS = 256;
+
+/** Redis has this long to count a request; then the pod counts on its own. */
+export const LIMITER_TIMEOUT_MS = 50;
+/** While Redis is away it is asked this often whether it is back. */
+export const LIMITER_PROBE_MS = 1_000;
+/** Addresses a pod remembers on its own; the least recently seen go first. */
+export const LIMITER_LOCAL_ADDRESSES = 20_000;
+
+/** Addresses over their limit that are counted one by one in a flush; more go into one total. */
+export const OVER_LIMIT_ADDRESSES = 10_000;
+/** First ids kept of an address and window. */
+export const OVER_LIMIT_IDS = 20;
+/** How often the counts are written. */
+export const OVER_LIMIT_FLUSH_MS = 5_000;
+
+/** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
+export const MAX_WAITING_HINTS = 5_000;
+/** Hints in one `addBulk`. */
+export const HINT_BATCH = 200;
+
+/** Closing waits this long for requests in flight and for records and withdrawals under way. */
+export const DRAIN_DEADLINE_MS = 20_000;

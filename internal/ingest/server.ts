@@ -1,0 +1,193 @@
+/** The partner port: one operation, and an answer in the contract's shape for everything else. */
+import type { Socket } from 'node:net';
+import rateLimit from '@fastify/rate-limit';
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { newId } from '../platform/ids.ts';
+import type { Logger } from '../platform/log.ts';
+import { clientAddress, type ClientAddress } from './client-address.ts';
+import { errors, tooManyRequests } from './errors.ts';
+import {
+  BROKEN_ANSWER_MS,
+  CONNECTIONS_CHECK_MS,
+  HEADERS_TIMEOUT_MS,
+  KEEP_ALIVE_TIMEOUT_MS,
+  MAX_CONNECTIONS,
+  MAX_HEADER_BYTES,
+  REQUEST_TIMEOUT_MS,
+} from './limits.ts';
+import type { SharedLimiterStore } from './rate-limit.ts';
+import { breakOffReading } from './read-body.ts';
+import { answerEarly, authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
+
+export const INGEST_PATH = '/api/v1/capital/ingest';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    startedAt: number;
+    client: ClientAddress;
+    contentType: string | undefined;
+    partnerId: string;
+  }
+}
+
+export interface ServerTools extends SubmitTools {
+  readonly log: Logger;
+  readonly limiter: SharedLimiterStore;
+  overLimit(address: string, requestId: string): void;
+  /** Whether the process is draining: answers then say `Connection: close`. */
+  draining(): boolean;
+  readonly metrics: {
+    readonly requests: { inc(labels: { status: string }): void };
+    readonly brokenHttp: { inc(labels: { kind: string }): void };
+    readonly untrustedForwardedFor: { inc(): void };
+  };
+}
+
+export interface ServerSettings {
+  readonly trustedProxies: readonly string[];
+  readonly rateLimitMax: number;
+  readonly rateLimitWindowSeconds: number;
+}
+
+/** Builds the server without listening. Everything it answers is JSON and carries `X-Request-Id`. */
+export async function createIngestServer(settings: ServerSettings, tools: ServerTools): Promise<FastifyInstance> {
+  const app = fastify({
+    logger: false,
+    trustProxy: settings.trustedProxies.length === 0 ? false : [...settings.trustedProxies],
+    genReqId: () => newId('req'),
+    requestIdHeader: false,
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    exposeHeadRoutes: false,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+      maxHeaderSize: MAX_HEADER_BYTES,
+    },
+    clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
+    // A path that cannot be decoded names nothing that exists.
+    frameworkErrors: (_error, request, reply) => notFound(request, reply),
+  });
+  app.server.maxConnections = MAX_CONNECTIONS;
+  app.server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
+
+  // The body decides, whatever its type is called: the bytes are read by the handler, past Fastify's parsers.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+
+  app.decorateRequest('startedAt', 0);
+  app.decorateRequest('partnerId', '');
+  app.decorateRequest('contentType', undefined);
+  app.decorateRequest('client', null as unknown as ClientAddress);
+
+  app.addHook('onRequest', (request, reply, done) => {
+    request.startedAt = tools.clock.monotonicMs();
+    request.contentType = request.raw.headers['content-type'];
+    // Fastify would judge a malformed Content-Type itself, with an answer of its own.
+    request.raw.headers['content-type'] = 'application/octet-stream';
+    request.client = clientAddress(request);
+    reply.header('x-request-id', request.id);
+    if (request.ips === undefined && request.headers['x-forwarded-for'] !== undefined) {
+      tools.metrics.untrustedForwardedFor.inc();
+    }
+    done();
+  });
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (tools.draining()) reply.header('connection', 'close');
+    done(null, payload);
+  });
+  app.addHook('onResponse', (_request, reply, done) => {
+    tools.metrics.requests.inc({ status: String(reply.statusCode) });
+    done();
+  });
+
+  await app.register(rateLimit, {
+    global: false,
+    // The plugin makes the store itself, from a class.
+    store: function store() {
+      return tools.limiter;
+    } as unknown as NonNullable<rateLimit.RateLimitPluginOptions['store']>,
+  });
+
+  app.route({
+    method: 'POST',
+    url: INGEST_PATH,
+    config: {
+      rateLimit: {
+        max: settings.rateLimitMax,
+        timeWindow: settings.rateLimitWindowSeconds * 1_000,
+        keyGenerator: (request) => request.client.limitKey,
+        onExceeded: (request) => tools.overLimit(request.client.limitKey, request.id),
+        errorResponseBuilder: (_request, context) => new OverLimit(settings, context.ttl),
+      },
+    },
+    // One stage after the limiter, which the plugin appends to onRequest: so guessing keys is limited, too.
+    preParsing: async (request, reply) => authenticateRequest(request, reply, tools),
+    handler: async (request, reply) => {
+      await submitApplication(request, reply, tools);
+      return reply;
+    },
+  });
+
+  app.setNotFoundHandler(async (request, reply) => {
+    await notFound(request, reply);
+    return reply;
+  });
+  app.setErrorHandler(async (error, request, reply) => {
+    if (error instanceof OverLimit) {
+      reply.header('retry-after', error.retrySeconds);
+      await answerEarly(request, reply, 429, { error: error.message });
+      return reply;
+    }
+    tools.log.error({ err: error, request_id: request.id }, 'request failed');
+    await answerEarly(request, reply, errors.internal.status, { error: errors.internal.error });
+    return reply;
+  });
+  return app;
+}
+
+class OverLimit extends Error {
+  override readonly name = 'OverLimit';
+  readonly retrySeconds: number;
+  constructor(settings: ServerSettings, ttlMs: number) {
+    // At least one second: a window that is just ending must not invite an immediate retry.
+    const retrySeconds = Math.min(settings.rateLimitWindowSeconds, Math.max(1, Math.ceil(ttlMs / 1_000)));
+    super(tooManyRequests(settings.rateLimitMax, settings.rateLimitWindowSeconds, retrySeconds));
+    this.retrySeconds = retrySeconds;
+  }
+}
+
+/** 405 for another method on the operation's path, 404 for everything else. */
+async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const path = request.url.split('?', 1)[0];
+  const answer = path === INGEST_PATH ? errors.methodNotAllowed : errors.notFound;
+  if (answer === errors.methodNotAllowed) reply.header('allow', 'POST');
+  await answerEarly(request, reply, answer.status, { error: answer.error });
+}
+
+/** Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no route and no record. */
+function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: ServerTools): void {
+  const kind = brokenKinds[error.code ?? ''] ?? (error.code?.startsWith('HPE_') === true ? 'not_http' : 'connection');
+  tools.metrics.brokenHttp.inc({ kind });
+  // Where the framing breaks inside a body, the request has a route: its handler records what came and answers.
+  if (breakOffReading(socket)) return;
+  if (kind === 'connection' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const body = JSON.stringify({ error: errors.brokenRequest.error });
+  socket.end(
+    `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
+      `X-Request-Id: ${newId('req')}\r\nConnection: close\r\n\r\n${body}`,
+  );
+  tools.metrics.requests.inc({ status: '400' });
+  setTimeout(() => socket.destroy(), BROKEN_ANSWER_MS).unref();
+}
+
+const brokenKinds: Readonly<Record<string, string>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 'too_slow',
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'chunk_extensions_too_large',
+};

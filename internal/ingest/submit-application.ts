@@ -1,0 +1,147 @@
+/** What happens to a POST: authenticate, read, parse, record, answer. The order is the contract's (DESIGN §2). */
+import { hash } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Binary } from 'mongodb';
+import { parseJsonObject } from '../application/parse-application.ts';
+import type { KeyLookup } from '../partner/key-cache.ts';
+import { later, type Clock } from '../platform/clock.ts';
+import type { Hint } from '../queue/job.ts';
+import type { CommitResult } from '../submission/group-commit.ts';
+import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
+import { authenticate } from './authenticate.ts';
+import { ACCEPTED_MESSAGE, errors } from './errors.ts';
+import { KEPT_HEADER_CHARACTERS } from './limits.ts';
+import { drainBody, readBody, type ReadBody } from './read-body.ts';
+
+/** What the operation needs from outside. */
+export interface SubmitTools {
+  readonly clock: Clock;
+  lookupKey(key: string): KeyLookup;
+  /** Makes a record durable and tells its fate; never rejects. */
+  record(record: SubmissionRecord): Promise<CommitResult>;
+  /** Keeps a refused request's record if there is room. */
+  offer(record: SubmissionRecord): void;
+  withdraw(record: SubmissionRecord): void;
+  /** Tells the processor, after the answer. */
+  hint(hint: Hint): void;
+  readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
+  readonly acceptSeconds: { observe(value: number): void };
+}
+
+const DAY_MS = 86_400_000;
+
+/** The stage between rate limit and body: answers 401 or 403, or notes the partner and lets the request go on. */
+export async function authenticateRequest(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: SubmitTools,
+): Promise<void> {
+  const authentication = authenticate(request.headers.authorization, tools.lookupKey);
+  if (authentication.ok) {
+    request.partnerId = authentication.partnerId;
+    return;
+  }
+  const { answer, partnerId } = authentication;
+  const now = tools.clock.now();
+  tools.offer({
+    ...metadata(request, now),
+    ...(partnerId === undefined ? {} : { partnerId }),
+    bodyBytes: 0,
+    httpStatus: answer.status,
+    ...finalState('refused', now, tools.retention.refusedDays),
+  });
+  if (answer.status === 401) reply.header('www-authenticate', 'Bearer');
+  await answerEarly(request, reply, answer.status, { error: answer.error });
+}
+
+/** Answers a request whose body nobody wants: the body is drained first, so that no reset can eat the answer. */
+export async function answerEarly(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  body: object,
+): Promise<void> {
+  const { reusable } = await drainBody(request.raw);
+  if (!reusable) reply.header('connection', 'close');
+  reply.code(status).send(body);
+}
+
+/** Reads, judges, records and answers an authenticated request. */
+export async function submitApplication(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: SubmitTools,
+): Promise<void> {
+  const body = await readBody(request.raw);
+  // A partner that sends too much may be sending it for ever, so its connection ends here in any case.
+  if (!body.reusable || body.end === 'too_large') reply.header('connection', 'close');
+  const accepted = body.end === 'whole' && parseJsonObject(body.bytes) !== undefined;
+  const record = recordOf(request, body, accepted, tools);
+
+  const result = await tools.record(record);
+  if (result !== 'stored') {
+    if (result === 'in_doubt') tools.withdraw(record);
+    reply.code(errors.internal.status).send({ error: errors.internal.error });
+    return;
+  }
+  tools.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
+  const data = { request_id: request.id };
+  if (!accepted) {
+    const answer = body.end === 'too_large' ? errors.tooLarge : errors.notAnObject;
+    reply.code(answer.status).send({ error: answer.error, data });
+    return;
+  }
+  reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
+  const { traceparent } = record;
+  tools.hint({ requestId: record._id, version: record.version, ...(traceparent === undefined ? {} : { traceparent }) });
+}
+
+function recordOf(request: FastifyRequest, body: ReadBody, accepted: boolean, tools: SubmitTools): SubmissionRecord {
+  const now = tools.clock.now();
+  return {
+    ...metadata(request, now),
+    partnerId: request.partnerId,
+    body: new Binary(body.bytes),
+    bodyBytes: body.received,
+    bodySha256: hash('sha256', body.bytes, 'hex'),
+    httpStatus: accepted ? 202 : 400,
+    ...(accepted
+      ? {
+          state: 'recorded',
+          stateAt: now,
+          dueAt: later(now, FIRST_DUE_MS),
+          history: [{ state: 'recorded', at: now, attempt: 0 }],
+        }
+      : finalState('malformed', now, tools.retention.malformedDays)),
+  };
+}
+
+function metadata(request: FastifyRequest, now: Date) {
+  const { 'user-agent': userAgent, traceparent } = request.headers;
+  const { contentType } = request;
+  return {
+    _id: request.id,
+    receivedAt: now,
+    remoteIp: request.client.ip,
+    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
+    ...(contentType === undefined ? {} : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
+    ...(isTraceparent(traceparent) ? { traceparent } : {}),
+    schema: RECORD_SCHEMA,
+    version: 0,
+    attempts: 0,
+  };
+}
+
+function finalState(state: 'malformed' | 'refused', now: Date, retentionDays: number) {
+  return {
+    state,
+    stateAt: now,
+    history: [{ state, at: now, attempt: 0 }],
+    expiresAt: later(now, retentionDays * DAY_MS),
+  };
+}
+
+/** W3C Trace Context, version 00, with neither id all zeros. */
+function isTraceparent(header: unknown): header is string {
+  return typeof header === 'string' && /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/.test(header);
+}

@@ -1,0 +1,179 @@
+/** Hands a message to the SMTP relay once and says exactly what came of it. */
+import { createTransport } from 'nodemailer';
+import type { Message } from './message.ts';
+
+/** Bounds of one hand-over, in milliseconds. */
+export interface MailerLimits {
+  readonly connectMs: number;
+  /** From the start until the relay asks for the content; it covers greeting, AUTH, MAIL and RCPT. */
+  readonly beforeContentMs: number;
+  /** RFC 5321 §4.5.3.2.6: after the final dot the relay may take ten minutes to answer. */
+  readonly afterContentMs: number;
+  /** Idle connections are closed by us, before relays commonly do it in the middle of a hand-over. */
+  readonly idleMs: number;
+}
+
+export const mailerLimits: MailerLimits = {
+  connectMs: 10_000,
+  beforeContentMs: 60_000,
+  afterContentMs: 600_000,
+  idleMs: 60_000,
+};
+
+/**
+ * What came of a hand-over:
+ * - `accepted`: the relay answered 2xx after the content;
+ * - `refused`: it answered 4xx or 5xx at `phase`;
+ * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing was mailed;
+ * - `ambiguous`: the connection ended after content was sent: it may or may not have been mailed;
+ * - `aborted`: we gave up before the content, because the claim was lost or the process is closing.
+ */
+export type HandOver =
+  | { readonly result: 'accepted'; readonly answer: string }
+  | {
+      readonly result: 'refused';
+      readonly phase: 'mail' | 'rcpt' | 'data';
+      readonly code: number;
+      /** RFC 3463 status such as `5.1.1`, where the relay gave one. */
+      readonly enhancedCode: string | undefined;
+    }
+  | { readonly result: 'unreachable'; readonly cause: string }
+  | { readonly result: 'ambiguous'; readonly cause: string }
+  | { readonly result: 'aborted'; readonly cause: string };
+
+export interface Mailer {
+  /** Never rejects. `recipient` is one address that has been validated. */
+  handOver(message: Message, recipient: string, signal: AbortSignal): Promise<HandOver>;
+  /** Whether the relay greets, and takes our TLS and AUTH settings. */
+  probe(): Promise<boolean>;
+  close(): void;
+}
+
+/** Marks when the relay asked for the content, which nodemailer's errors do not tell. */
+interface ContentMark {
+  onContent(): void;
+}
+
+export function createMailer(options: {
+  readonly smtpUrl: string;
+  readonly from: string;
+  readonly maxConnections: number;
+  readonly limits?: MailerLimits;
+}): Mailer {
+  const limits = options.limits ?? mailerLimits;
+  const transport = createTransport({
+    url: options.smtpUrl,
+    pool: true,
+    maxConnections: options.maxConnections,
+    // The pool would send again by itself after a cut, also one after the content. Repeating is our decision.
+    maxRequeues: 0,
+    connectionTimeout: limits.connectMs,
+    greetingTimeout: limits.connectMs,
+    socketTimeout: limits.afterContentMs,
+    idleTimeout: limits.idleMs,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+  transport.use('stream', (mail, done) => {
+    const mark = (mail.data as { contentMark?: ContentMark }).contentMark;
+    const createReadStream = mail.message.createReadStream.bind(mail.message);
+    mail.message.createReadStream = (streamOptions) => {
+      const stream = createReadStream(streamOptions);
+      const pipe = stream.pipe.bind(stream);
+      // nodemailer pipes the content to the socket only after the relay's 354.
+      stream.pipe = (destination, pipeOptions) => {
+        mark?.onContent();
+        return pipe(destination, pipeOptions);
+      };
+      return stream;
+    };
+    done();
+  });
+
+  return {
+    async handOver(message, recipient, signal) {
+      const beforeContent = new AbortController();
+      const giveUp = (): void => beforeContent.abort();
+      const timer = setTimeout(giveUp, limits.beforeContentMs);
+      signal.addEventListener('abort', giveUp, { once: true });
+      let contentSent = false;
+      const settleDown = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+      };
+      const contentMark: ContentMark = {
+        onContent: () => {
+          contentSent = true;
+          // From here on only an answer tells the truth, so nothing of ours interrupts the wait for it.
+          settleDown();
+        },
+      };
+      try {
+        const info = await transport.sendMail({
+          from: options.from,
+          // An object, because a string would be parsed for further addresses.
+          to: { name: '', address: recipient },
+          envelope: { from: options.from, to: [recipient] },
+          subject: message.subject,
+          text: message.text,
+          html: message.html,
+          messageId: message.messageId,
+          headers: { 'Auto-Submitted': 'auto-generated' },
+          signal: beforeContent.signal,
+          contentMark,
+        } as Parameters<typeof transport.sendMail>[0]);
+        return { result: 'accepted', answer: info.response };
+      } catch (error) {
+        if (signal.aborted && !contentSent) return { result: 'aborted', cause: 'claim lost or closing' };
+        return describeFailure(error, contentSent);
+      } finally {
+        settleDown();
+      }
+    },
+    async probe() {
+      try {
+        await transport.verify();
+        return true;
+      } catch {
+        return false;
+      }
+    },
+    close: () => transport.close(),
+  };
+}
+
+interface SmtpError extends Error {
+  readonly code?: string;
+  readonly command?: string;
+  readonly responseCode?: number;
+  readonly response?: string;
+}
+
+/** Reads nodemailer's error. `contentSent` tells a plain failure from an ambiguous one. */
+export function describeFailure(thrown: unknown, contentSent: boolean): HandOver {
+  const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
+  const cause =
+    [error.code, error.command, error.responseCode].filter((part) => part !== undefined).join(' ') || error.name;
+  const { responseCode } = error;
+  const answered = responseCode !== undefined && responseCode >= 400;
+  if (contentSent) {
+    return answered
+      ? { result: 'refused', phase: 'data', code: responseCode, enhancedCode: enhancedCode(error.response) }
+      : { result: 'ambiguous', cause };
+  }
+  const phase = error.code === 'EENVELOPE' ? phases[error.command ?? ''] : undefined;
+  if (answered && phase !== undefined) {
+    return { result: 'refused', phase, code: responseCode, enhancedCode: enhancedCode(error.response) };
+  }
+  return { result: 'unreachable', cause };
+}
+
+const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {
+  'MAIL FROM': 'mail',
+  'RCPT TO': 'rcpt',
+  DATA: 'data',
+};
+
+function enhancedCode(response: string | undefined): string | undefined {
+  return /^\d{3}[ -](\d\.\d{1,3}\.\d{1,3})\b/.exec(response ?? '')?.[1];
+}

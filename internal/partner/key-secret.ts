@@ -1,0 +1,113 @@
+/** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
+import { apiKeyProblem, hashApiKey } from './api-key.ts';
+
+export const PARTNER_LABEL = 'partner-ingest.io/partner';
+export const STATUS_ANNOTATION = 'partner-ingest.io/status';
+
+/** A Kubernetes Secret with the partner label, from the API or from a manifest. `data` values are base64. */
+export interface PartnerSecret {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly createdAt: Date | undefined;
+  readonly partnerId: string;
+  readonly status: string | undefined;
+  readonly data: Readonly<Record<string, string>>;
+}
+
+export interface KeySource {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+export interface WantedKey {
+  readonly hash: string;
+  readonly partnerId: string;
+  readonly status: 'active' | 'inactive';
+  readonly source: KeySource;
+}
+
+export type ProblemCode =
+  | 'invalid_partner_id'
+  | 'no_keys'
+  | 'empty_key'
+  | 'key_too_short'
+  | 'key_too_long'
+  | 'key_not_printable'
+  | 'key_not_base64'
+  | 'same_key_two_partners'
+  | 'unknown_status'
+  | 'unreadable_file';
+
+/** Something an operator should mend; never quotes a key. */
+export interface Problem {
+  readonly source: KeySource;
+  readonly code: ProblemCode;
+  readonly message: string;
+}
+
+/** What Kubernetes allows as a label value. */
+const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+/**
+ * All Secrets together, because one inactive Secret switches its whole partner off, and a key under two partners goes
+ * to the older Secret. A bad entry costs that entry only.
+ */
+export function wantedKeys(secrets: readonly PartnerSecret[]): {
+  readonly keys: ReadonlyMap<string, WantedKey>;
+  readonly problems: readonly Problem[];
+} {
+  const problems: Problem[] = [];
+  const keys = new Map<string, WantedKey>();
+  const inactive = new Set(secrets.filter((secret) => !isActive(secret.status)).map((secret) => secret.partnerId));
+
+  for (const secret of secrets.toSorted(byAge)) {
+    const source: KeySource = { namespace: secret.namespace, name: secret.name, uid: secret.uid };
+    const report = (code: ProblemCode, message: string): void => void problems.push({ source, code, message });
+    if (!PARTNER_ID.test(secret.partnerId)) {
+      report('invalid_partner_id', `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`);
+      continue;
+    }
+    if (secret.status !== undefined && !['active', 'inactive'].includes(secret.status)) {
+      report('unknown_status', `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; it counts as inactive`);
+    }
+    if (Object.keys(secret.data).length === 0) report('no_keys', 'the Secret has no data entries');
+
+    for (const [entry, value] of Object.entries(secret.data)) {
+      const key = decode(value);
+      const problem = key === undefined ? 'key_not_base64' : apiKeyProblem(key);
+      if (key === undefined || problem !== undefined) {
+        report(problem ?? 'key_not_base64', `entry "${entry}" is not usable as an API key`);
+        continue;
+      }
+      const hash = hashApiKey(key);
+      const other = keys.get(hash);
+      if (other !== undefined && other.partnerId !== secret.partnerId) {
+        report('same_key_two_partners', `entry "${entry}" is already a key of another partner and was ignored here`);
+        continue;
+      }
+      if (other !== undefined) continue;
+      const status = inactive.has(secret.partnerId) ? 'inactive' : 'active';
+      keys.set(hash, { hash, partnerId: secret.partnerId, status, source });
+    }
+  }
+  return { keys, problems };
+}
+
+function isActive(status: string | undefined): boolean {
+  return status === undefined || status === 'active';
+}
+
+function byAge(one: PartnerSecret, other: PartnerSecret): number {
+  const age = (one.createdAt?.getTime() ?? 0) - (other.createdAt?.getTime() ?? 0);
+  return age !== 0 ? age : `${one.namespace}/${one.name}`.localeCompare(`${other.namespace}/${other.name}`, 'en');
+}
+
+/** One trailing newline is what `kubectl create secret --from-file` leaves of a text file; it is not part of the key. */
+function decode(value: string): string | undefined {
+  if (!/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(value)) return undefined;
+  return Buffer.from(value, 'base64')
+    .toString('utf8')
+    .replace(/\r?\n$/, '');
+}

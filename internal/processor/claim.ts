@@ -1,0 +1,61 @@
+/** A worker's hold on a record: renewed while it works, checked before each effect, given up when it is lost. */
+import type { Clock } from '../platform/clock.ts';
+import type { Position, SubmissionStore } from '../submission/submission-store.ts';
+import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
+
+/** The record is someone else's now; the work stops without a trace. */
+export class ClaimLostError extends Error {
+  override readonly name = 'ClaimLostError';
+}
+
+export class Claim {
+  readonly position: Position;
+  readonly #store: SubmissionStore;
+  readonly #clock: Clock;
+  readonly #lost = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  #confirmedAt: number;
+
+  /** `confirmedAt` is the monotonic time just before the claim was asked for. */
+  constructor(options: {
+    readonly position: Position;
+    readonly store: SubmissionStore;
+    readonly clock: Clock;
+    readonly confirmedAt: number;
+  }) {
+    this.position = options.position;
+    this.#store = options.store;
+    this.#clock = options.clock;
+    this.#confirmedAt = options.confirmedAt;
+    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
+  }
+
+  /** Aborts when the claim is lost. */
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** Passes only if the store confirms, now, that the claim is still ours. Comes before every effect outside the store. */
+  async confirm(): Promise<void> {
+    await this.#renew();
+    this.assertHeld();
+  }
+
+  /** Passes if the claim was confirmed recently enough to be trusted; needs no round trip. */
+  assertHeld(): void {
+    // A process that was frozen wakes up with an old confirmation and must not act on it.
+    const age = this.#clock.monotonicMs() - this.#confirmedAt;
+    if (this.#lost.signal.aborted || age > CLAIM_TRUSTED_MS) throw new ClaimLostError(this.position.requestId);
+  }
+
+  release(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #renew(): Promise<void> {
+    const askedAt = this.#clock.monotonicMs();
+    const held = await this.#store.renew(this.position);
+    if (held) this.#confirmedAt = askedAt;
+    else this.#lost.abort();
+  }
+}

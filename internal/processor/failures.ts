@@ -1,0 +1,79 @@
+/** Every failure of the background work gets a class, and this one table maps it to what is done. Pure. */
+import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
+import type { HandOver } from '../mail/mailer.ts';
+import { DeadlineError, backoffMs } from '../platform/deadline.ts';
+import { ATTEMPT_BACKOFF, MAX_AMBIGUOUS, MAX_ATTEMPTS, OURS_RETRY_MS, PARKED_RETRY_MS } from './limits.ts';
+
+/**
+ * - `permanent`: the applicant's mail server said no for good;
+ * - `transient`: it may work another time;
+ * - `infrastructure`: a part of ours is away; nobody's attempt is counted;
+ * - `ours`: our sender, settings or relay policy is refused; nobody's attempt is counted, someone is alerted;
+ * - `ambiguous`: the mail may or may not have gone out.
+ */
+export type FailureClass = 'permanent' | 'transient' | 'infrastructure' | 'ours' | 'ambiguous';
+
+export type Verdict =
+  | { readonly do: 'retry'; readonly delayMs: number }
+  | { readonly do: 'park'; readonly delayMs: number; readonly pauseWorker: boolean }
+  | { readonly do: 'finish'; readonly state: 'undeliverable' | 'dead_lettered' };
+
+/** What to do about the failure of an attempt. `attempts` and `ambiguous` count what went before, this one included. */
+export function verdict(
+  failure: FailureClass,
+  counts: { readonly attempts: number; readonly ambiguous: number },
+  random: () => number = Math.random,
+): Verdict {
+  switch (failure) {
+    case 'permanent':
+      return { do: 'finish', state: 'undeliverable' };
+    case 'infrastructure':
+      return { do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true };
+    case 'ours':
+      return { do: 'park', delayMs: OURS_RETRY_MS, pauseWorker: false };
+    case 'ambiguous':
+      return counts.ambiguous >= MAX_AMBIGUOUS
+        ? { do: 'finish', state: 'dead_lettered' }
+        : { do: 'retry', delayMs: backoffMs(counts.ambiguous, ATTEMPT_BACKOFF, random) };
+    case 'transient':
+      return counts.attempts >= MAX_ATTEMPTS
+        ? { do: 'finish', state: 'dead_lettered' }
+        : { do: 'retry', delayMs: backoffMs(counts.attempts, ATTEMPT_BACKOFF, random) };
+  }
+}
+
+/** The class of an error thrown while working with the database; anything unknown is worth another try. */
+export function classOfError(error: unknown): FailureClass {
+  if (error instanceof DeadlineError) return 'infrastructure';
+  if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError) return 'infrastructure';
+  if (error instanceof MongoError && (error.hasErrorLabel('RetryableWriteError') || /Pool|Topology/.test(error.name))) {
+    return 'infrastructure';
+  }
+  return 'transient';
+}
+
+/** Status details (RFC 3463) that blame the mail system, the network, the protocol or a policy: not the recipient. */
+const OUR_FAULT = /^5\.[3457]\./;
+const PERMANENT_FROM = 500;
+
+/**
+ * The class of a hand-over that did not succeed. A 5xx is the recipient's only at RCPT or after the content, and only
+ * if its enhanced code does not say otherwise. `relayAnswers` is what a probe found after an `unreachable`: if the relay
+ * is well, the fault is with this mail and counts as an attempt, so that one poisonous recipient cannot stop all mail.
+ */
+export function classOfHandOver(
+  handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>,
+  relayAnswers: boolean,
+): FailureClass {
+  switch (handOver.result) {
+    case 'ambiguous':
+      return 'ambiguous';
+    case 'unreachable':
+      return relayAnswers ? 'transient' : 'infrastructure';
+    case 'refused':
+      if (handOver.code < PERMANENT_FROM)
+        return handOver.phase === 'mail' && !relayAnswers ? 'infrastructure' : 'transient';
+      if (handOver.phase === 'mail' || OUR_FAULT.test(handOver.enhancedCode ?? '')) return 'ours';
+      return 'permanent';
+  }
+}

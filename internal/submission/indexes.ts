@@ -1,0 +1,17 @@
+/** Indexes of `requests` and `rate_limited`. */
+import type { IndexDefinition } from '../platform/mongo.ts';
+import { SUBMISSIONS } from './submission.ts';
+
+export const RATE_LIMITED = 'rate_limited';
+
+export const submissionIndexes: readonly IndexDefinition[] = [
+  // Only open records have a dueAt, so the index stays as small as the backlog.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_due',
+    key: { state: 1, dueAt: 1 },
+    partialFilterExpression: { dueAt: { $exists: true } },
+  },
+  { collection: SUBMISSIONS, name: 'requests_expiry', key: { expiresAt: 1 }, sparse: true, expireAfterSeconds: 0 },
+  { collection: RATE_LIMITED, name: 'rate_limited_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+];

@@ -1,0 +1,78 @@
+/** The record of one received request: its fields, its states, and which moves between them exist. */
+import type { Binary } from 'mongodb';
+import type { Reason } from '../application/reasons.ts';
+
+export const SUBMISSIONS = 'requests';
+
+/** Version of the record's shape. A process leaves records of a newer one alone. */
+export const RECORD_SCHEMA = 1;
+
+/** States a request can be in. `open` ones still have work ahead and carry a `dueAt`. */
+export const openStates = ['recorded', 'account_created'] as const;
+export const finalStates = [
+  'completed',
+  'rejected',
+  'undeliverable',
+  'dead_lettered',
+  'malformed',
+  'refused',
+  'withdrawn',
+] as const;
+export type OpenState = (typeof openStates)[number];
+export type FinalState = (typeof finalStates)[number];
+export type State = OpenState | FinalState;
+
+export interface HistoryEntry {
+  readonly state: State;
+  readonly at: Date;
+  readonly attempt: number;
+  readonly reason?: string;
+}
+
+/** What the processor understood of the body; personal data, like `body` itself. */
+export interface Applicant {
+  readonly email: string;
+  readonly ein: string;
+  readonly businessName: string;
+}
+
+/** One document of `requests`, as MongoDB holds it. */
+export interface SubmissionRecord {
+  readonly _id: string;
+  readonly receivedAt: Date;
+  readonly partnerId?: string;
+  readonly remoteIp: string;
+  readonly userAgent?: string;
+  readonly contentType?: string;
+  /** The bytes as they came (the first 65,000 of a larger body); absent where the body was not read. */
+  readonly body?: Binary;
+  /** Bytes received, which may be more than are kept. */
+  readonly bodyBytes: number;
+  /** SHA-256 of `body` in hex. */
+  readonly bodySha256?: string;
+  readonly httpStatus: number;
+  readonly schema: number;
+  readonly state: State;
+  readonly stateAt: Date;
+  /** Counts claims; a worker's move needs the version its claim made. */
+  readonly version: number;
+  /** When reconcile looks at it again; only on open states. */
+  readonly dueAt?: Date;
+  /** Set when reconcile first saw a record nobody has claimed (see reconcile.ts). */
+  readonly firstSeenAt?: Date;
+  /** Failed attempts at the present state's work. */
+  readonly attempts: number;
+  /** Hand-overs of the e-mail that ended without an answer after the content. */
+  readonly ambiguous?: number;
+  readonly history: readonly HistoryEntry[];
+  readonly applicant?: Applicant;
+  readonly reasons?: readonly Reason[];
+  readonly accountId?: string;
+  readonly lastError?: string;
+  readonly traceparent?: string;
+  /** When the TTL index deletes it; only on final states, never on `dead_lettered`. */
+  readonly expiresAt?: Date;
+}
+
+/** A request that nobody claimed for this long after it came in is looked at by reconcile. */
+export const FIRST_DUE_MS = 15_000;

@@ -1,0 +1,146 @@
+/**
+ * Makes a 500 true: a record whose insert is in doubt is moved to `withdrawn`, landed or not, until MongoDB confirms it.
+ *
+ * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it lands later, it meets
+ * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted.
+ */
+import { MongoBulkWriteError, type Collection } from 'mongodb';
+import { later, type Clock } from '../platform/clock.ts';
+import { backoffMs, pause } from '../platform/deadline.ts';
+import type { Logger } from '../platform/log.ts';
+import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_RETRY } from './limits.ts';
+import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
+
+const DAY_MS = 86_400_000;
+
+export interface WithdrawalMetrics {
+  readonly withdrawals: { inc(labels: { result: string }, value?: number): void };
+  readonly withdrawalsPending: { set(value: number): void };
+}
+
+export class Withdrawals {
+  readonly #collection: Collection<SubmissionRecord>;
+  readonly #retentionDays: number;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #metrics: WithdrawalMetrics;
+  readonly #pending = new Map<string, SubmissionRecord>();
+  readonly #stop = new AbortController();
+  #working: Promise<void> | undefined;
+
+  constructor(options: {
+    readonly collection: Collection<SubmissionRecord>;
+    readonly retentionDays: number;
+    readonly clock: Clock;
+    readonly log: Logger;
+    readonly metrics: WithdrawalMetrics;
+  }) {
+    this.#collection = options.collection;
+    this.#retentionDays = options.retentionDays;
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#metrics = options.metrics;
+  }
+
+  /** Remembers the record and works on it until it is settled. Beyond the bound the newest is dropped and counted. */
+  add(record: SubmissionRecord): void {
+    if (this.#pending.size >= MAX_PENDING_WITHDRAWALS) {
+      this.#metrics.withdrawals.inc({ result: 'dropped' });
+      this.#log.error({ request_id: record._id }, 'too many withdrawals pending; one was dropped');
+      return;
+    }
+    this.#pending.set(record._id, record);
+    this.#metrics.withdrawalsPending.set(this.#pending.size);
+    this.#working ??= this.#work();
+  }
+
+  /** Resolves once all are settled, or on `stop()`. */
+  whenSettled(): Promise<void> {
+    return this.#working ?? Promise.resolve();
+  }
+
+  /** Gives up on what is still pending; each is told in the log, because its record may now be processed after a 500. */
+  stop(): void {
+    this.#stop.abort();
+    for (const requestId of this.#pending.keys()) this.#log.error({ request_id: requestId }, 'withdrawal abandoned');
+  }
+
+  async #work(): Promise<void> {
+    let failures = 0;
+    while (this.#pending.size > 0 && !this.#stop.signal.aborted) {
+      const before = this.#pending.size;
+      try {
+        await this.#settleSome([...this.#pending.values()].slice(0, WITHDRAWAL_BATCH));
+      } catch (error) {
+        this.#log.debug({ err: error }, 'withdrawal failed; trying again');
+      }
+      failures = this.#pending.size < before ? 0 : failures + 1;
+      this.#metrics.withdrawalsPending.set(this.#pending.size);
+      if (failures > 0) await pause(backoffMs(failures, { ...WITHDRAWAL_RETRY, jitter: 0.2 }), this.#stop.signal);
+    }
+    this.#working = undefined;
+  }
+
+  async #settleSome(records: readonly SubmissionRecord[]): Promise<void> {
+    const now = this.#clock.now();
+    const failed = new Set<number>();
+    try {
+      await this.#collection.bulkWrite(
+        records.map((record) => ({
+          updateOne: {
+            filter: { _id: record._id, version: 0, state: { $in: ['recorded', 'malformed', 'withdrawn'] as const } },
+            update: {
+              $set: {
+                state: 'withdrawn' as const,
+                stateAt: now,
+                httpStatus: 500,
+                expiresAt: later(now, this.#retentionDays * DAY_MS),
+              },
+              $unset: { dueAt: true as const, firstSeenAt: true as const },
+              $push: {
+                history: { state: 'withdrawn' as const, at: now, attempt: 0, reason: 'answered 500 while in doubt' },
+              },
+              $setOnInsert: {
+                receivedAt: record.receivedAt,
+                remoteIp: record.remoteIp,
+                bodyBytes: record.bodyBytes,
+                attempts: 0,
+                schema: RECORD_SCHEMA,
+                ...(record.partnerId === undefined ? {} : { partnerId: record.partnerId }),
+              },
+            },
+            upsert: true,
+          },
+        })),
+        { ordered: false },
+      );
+    } catch (error) {
+      if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
+      for (const writeError of [error.writeErrors].flat()) failed.add(writeError.index);
+    }
+    for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
+    await this.#settleClaimed(records.filter((_, index) => failed.has(index)));
+  }
+
+  /**
+   * The upsert met the `_id` in a state it does not withdraw. Either the insert landed between the look and the insert
+   * of the upsert (then the next round finds it), or a worker was faster, which the margins of `dueAt` make very rare.
+   */
+  async #settleClaimed(records: readonly SubmissionRecord[]): Promise<void> {
+    if (records.length === 0) return;
+    const claimed = await this.#collection
+      .find({ _id: { $in: records.map((record) => record._id) }, version: { $gt: 0 } }, { projection: { _id: 1 } })
+      .toArray();
+    for (const { _id } of claimed) {
+      const record = this.#pending.get(_id);
+      if (record === undefined) continue;
+      this.#log.error({ request_id: _id }, 'answered 500, but the record was already being processed');
+      this.#settled(record, 'too_late');
+    }
+  }
+
+  #settled(record: SubmissionRecord, result: string): void {
+    this.#pending.delete(record._id);
+    this.#metrics.withdrawals.inc({ result });
+  }
+}
