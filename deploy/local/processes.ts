@@ -1,0 +1,112 @@
+/** Runs the service's processes as children of this one: for `make run` and for tests that kill them. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { createInterface } from 'node:readline';
+
+export type ServiceName = 'ingest' | 'processor' | 'controller';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+/** From spawn to the "serving" line; Node needs about a second on a busy machine. */
+const START_TIMEOUT_MS = 30_000;
+/** From "serving" to a 200 of /readyz. */
+const READY_TIMEOUT_MS = 60_000;
+const READY_POLL_MS = 50;
+/** A drain that takes longer is ended by SIGKILL and reported. */
+const STOP_TIMEOUT_MS = 30_000;
+/** Log lines kept for error messages and assertions. */
+const KEPT_LINES = 10_000;
+
+export interface ServiceProcess {
+  readonly name: ServiceName;
+  readonly child: ChildProcess;
+  /** Partner port; only ingest has one. */
+  readonly url: string;
+  readonly adminUrl: string;
+  /** Everything it has printed, newest last, bounded. */
+  readonly lines: readonly string[];
+  readonly exited: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
+  /** Resolves when /readyz says so; rejects with its reasons after `timeoutMs`. */
+  ready(timeoutMs?: number): Promise<void>;
+  /** SIGTERM, then the exit code; SIGKILL after 30 s. */
+  stop(): Promise<number | null>;
+}
+
+/** Starts one process and resolves once it says that it serves. Ports default to free ones on loopback. */
+export async function startService(
+  name: ServiceName,
+  environment: Readonly<Record<string, string>>,
+  options: { readonly logFile?: string } = {},
+): Promise<ServiceProcess> {
+  const child = spawn(process.execPath, ['--enable-source-maps', `cmd/${name}/main.ts`], {
+    cwd: PROJECT,
+    env: {
+      PATH: process.env['PATH'],
+      HTTP_HOST: '127.0.0.1',
+      HTTP_PORT: '0',
+      ADMIN_HOST: '127.0.0.1',
+      ADMIN_PORT: '0',
+      ...environment,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // Ctrl-C in the terminal must reach us alone: we decide the order of stopping.
+    detached: true,
+  });
+  const lines: string[] = [];
+  const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {
+    child.once('exit', (code, signal) => resolve({ code, signal }));
+  });
+  const file = options.logFile === undefined ? undefined : createWriteStream(options.logFile, { flags: 'a' });
+  const serving = new Promise<{ url?: string; admin: string }>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`${name} did not start:\n${lines.join('\n')}`)), START_TIMEOUT_MS);
+    const onLine = (line: string): void => {
+      lines.push(line);
+      if (lines.length > KEPT_LINES) lines.shift();
+      file?.write(`${line}\n`);
+      if (!line.includes('"msg":"serving"')) return;
+      clearTimeout(timer);
+      resolve(JSON.parse(line) as { url?: string; admin: string });
+    };
+    createInterface(child.stdout).on('line', onLine);
+    createInterface(child.stderr).on('line', onLine);
+    void exited.then(({ code, signal }) => {
+      clearTimeout(timer);
+      reject(new Error(`${name} ended while starting (${signal ?? code}):\n${lines.join('\n')}`));
+      file?.end();
+    });
+  });
+  const { url = '', admin } = await serving;
+
+  return {
+    name,
+    child,
+    url,
+    adminUrl: admin,
+    lines,
+    exited,
+    ready: (timeoutMs = READY_TIMEOUT_MS) => waitUntilReady(name, admin, timeoutMs),
+    stop: async () => {
+      const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+      child.kill('SIGTERM');
+      const { code } = await exited;
+      clearTimeout(timer);
+      return code;
+    },
+  };
+}
+
+async function waitUntilReady(name: ServiceName, adminUrl: string, timeoutMs: number): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  let last = 'no answer';
+  while (performance.now() < deadline) {
+    try {
+      const response = await fetch(`${adminUrl}/readyz`, { signal: AbortSignal.timeout(timeoutMs) });
+      last = await response.text();
+      if (response.ok) return;
+    } catch (error) {
+      last = error instanceof Error ? error.message : String(error);
+    }
+    await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS));
+  }
+  throw new Error(`${name} was not ready within ${timeoutMs} ms: ${last}`);
+}

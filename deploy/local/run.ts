@@ -1,0 +1,168 @@
+/** `make run`: the whole service on this machine, with stores, demo partners and a mail catcher; Ctrl-C ends all of it. */
+/* oxlint-disable node/no-process-env -- stores may be given by MONGODB_URI and REDIS_URL */
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { writePartnerSecret } from './demo-keys.ts';
+import { startMailCatcher } from './mail-catcher.ts';
+import { startService, type ServiceProcess } from './processes.ts';
+import { startMongo, startRedis } from './stores.ts';
+import { paint, table } from './terminal.ts';
+
+/** Where a running system leaves its logs, demo keys and addresses. */
+export const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));
+export const RUN_STATE = join(RUN_FOLDER, 'state.json');
+
+/** What `make smoke` needs to know of a running system. */
+export interface RunState {
+  readonly pid: number;
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  readonly inactiveKey: string;
+  readonly mailUrl: string;
+  readonly mongodbUri: string;
+  readonly database: string;
+}
+
+const PORTS = { http: 8080, admin: { ingest: 9090, processor: 9091, controller: 9092 }, smtp: 1025, mail: 8025 };
+/** Only for this machine: production takes it from a Secret. */
+const DEMO_LINK_SECRET = 'only-for-make-run-on-this-machine-0000';
+
+const opened: { readonly name: string; close(): Promise<unknown> }[] = [];
+let closing: Promise<void> | undefined;
+
+function closeAll(): Promise<void> {
+  closing ??= (async () => {
+    for (const { name, close } of opened.toReversed()) {
+      await close().catch((error: unknown) => console.error(`${name} did not stop cleanly:`, error));
+    }
+  })();
+  return closing;
+}
+
+async function main(): Promise<void> {
+  const startedAt = performance.now();
+  const step = (text: string): void => console.log(paint('dim', `… ${text}`));
+  await rm(RUN_FOLDER, { recursive: true, force: true });
+  await mkdir(RUN_FOLDER, { recursive: true });
+
+  step('starting the stores');
+  const [mongo, redis] = await Promise.all([
+    startMongo({ url: process.env['MONGODB_URI'], log: step }).then((store) => {
+      opened.push({ name: 'MongoDB', close: () => store.stop() });
+      return store;
+    }),
+    startRedis({ url: process.env['REDIS_URL'], log: step }).then((store) => {
+      opened.push({ name: 'Redis', close: () => store.stop() });
+      return store;
+    }),
+  ]);
+  const mail = await startMailCatcher({
+    smtpPort: await portOrFree(PORTS.smtp),
+    webPort: await portOrFree(PORTS.mail),
+  });
+  opened.push({ name: 'mail catcher', close: () => mail.close() });
+
+  const [apiKey, inactiveKey] = [newApiKey(), newApiKey()];
+  const keyFolder = join(RUN_FOLDER, 'partner-keys');
+  await writePartnerSecret(keyFolder, { partner: 'demo', keys: [apiKey] });
+  await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [inactiveKey], status: 'inactive' });
+
+  step('starting ingest, processor and controller');
+  const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
+  const stores = { MONGODB_URI: mongo.url, REDIS_URL: redis.url, MONGODB_DATABASE: database };
+  const start = async (name: ServiceProcess['name'], environment: Record<string, string>): Promise<ServiceProcess> => {
+    const service = await startService(
+      name,
+      { ...stores, ADMIN_PORT: String(await portOrFree(PORTS.admin[name])), ...environment },
+      { logFile: join(RUN_FOLDER, `${name}.log`) },
+    );
+    opened.push({ name, close: () => service.stop() });
+    void service.exited.then(({ code, signal }) => {
+      if (closing !== undefined) return;
+      console.error(paint('red', `${name} ended (${signal ?? code}); see .run/${name}.log. Stopping everything.`));
+      process.exitCode = 1;
+      void closeAll();
+    });
+    return service;
+  };
+  const [ingest, processor, controller] = await Promise.all([
+    start('ingest', { HTTP_PORT: String(await portOrFree(PORTS.http)) }),
+    start('processor', {
+      SMTP_URL: mail.smtpUrl,
+      MAIL_FROM: 'accounts@partner-ingest.example',
+      LOGIN_URL: 'https://login.partner-ingest.example/',
+      LINK_SECRET: DEMO_LINK_SECRET,
+    }),
+    start('controller', { PARTNER_KEYS_SOURCE: `directory:${keyFolder}` }),
+  ]);
+  await Promise.all([ingest, processor, controller].map((service) => service.ready()));
+
+  const baseUrl = `${ingest.url}/api/v1`;
+  const state: RunState = {
+    pid: process.pid,
+    baseUrl,
+    apiKey,
+    inactiveKey,
+    mailUrl: mail.webUrl,
+    mongodbUri: mongo.url,
+    database,
+  };
+  await writeFile(RUN_STATE, `${JSON.stringify(state, null, 2)}\n`);
+  opened.push({ name: 'state', close: () => rm(RUN_STATE, { force: true }) });
+
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+  console.log(`\n${paint('green', `partner-ingest is ready`)} ${paint('dim', `(${seconds} s)`)}\n`);
+  console.log(
+    table([
+      ['ingest', `${baseUrl}/capital/ingest`, `health and metrics ${ingest.adminUrl}`],
+      ['processor', '', `health and metrics ${processor.adminUrl}`],
+      ['controller', `reads .run/partner-keys/*.yaml`, `health and metrics ${controller.adminUrl}`],
+      ['mail catcher', mail.webUrl, `SMTP ${mail.smtpUrl}`],
+      ['MongoDB', mongo.url, mongo.description],
+      ['Redis', redis.url, redis.description],
+      ['logs', '.run/*.log', ''],
+    ]),
+  );
+  console.log(
+    `\n${paint('bold', 'Send an application')} (another terminal), then open ${paint('cyan', mail.webUrl)}:\n`,
+  );
+  console.log(
+    paint(
+      'cyan',
+      `curl -i ${baseUrl}/capital/ingest -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' ` +
+        `-d '{"email":"ada@example.com","business_name":"Ada Ltd","ein":"123456789"}'`,
+    ),
+  );
+  console.log(
+    `\nA key of an inactive partner (403): ${inactiveKey}\n${paint('bold', 'make smoke')} sends one through and shows each step. Ctrl-C stops everything.\n`,
+  );
+}
+
+/** `wanted` if it is free on loopback, else 0, which means any free port. */
+async function portOrFree(wanted: number): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(0));
+    server.listen(wanted, '127.0.0.1', () => server.close(() => resolve(wanted)));
+  });
+}
+
+if (import.meta.main) {
+  const stop = (): void => {
+    if (closing !== undefined) process.exit(130);
+    console.log(paint('dim', '\n… stopping'));
+    void closeAll().then(() => console.log(paint('dim', 'stopped')));
+  };
+  process.on('SIGINT', stop);
+  process.on('SIGTERM', stop);
+  try {
+    await main();
+  } catch (error) {
+    console.error(paint('red', error instanceof Error ? error.message : String(error)));
+    process.exitCode = 1;
+    await closeAll();
+  }
+}

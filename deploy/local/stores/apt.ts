@@ -1,0 +1,72 @@
+// Reads this machine's own apt sources, so that no mirror's name stands in the project.
+
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+const APT = '/etc/apt';
+
+export interface AptSource {
+  uri: string;
+  suites: string[];
+}
+
+/** Reads the classic one-line form: `deb [options] URL SUITE COMPONENT...`. */
+export function parseListFile(text: string): AptSource[] {
+  return text.split('\n').flatMap((line) => {
+    const match = /^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/.exec(line);
+    return match?.[1] === undefined || match[2] === undefined ? [] : [{ uri: match[1], suites: [match[2]] }];
+  });
+}
+
+/** Reads the deb822 form: paragraphs of `Types:`, `URIs:` and `Suites:`, with comments and continued lines. */
+export function parseSourcesFile(text: string): AptSource[] {
+  const withoutComments = text
+    .split('\n')
+    .filter((line) => !line.startsWith('#'))
+    .join('\n');
+  return withoutComments.split(/\n\s*\n/).flatMap((paragraph) => {
+    const fields = new Map<string, string[]>();
+    for (const match of paragraph.matchAll(/^([\w-]+):((?:.*)(?:\n[ \t].*)*)/gm)) {
+      fields.set(
+        (match[1] ?? '').toLowerCase(),
+        (match[2] ?? '').split(/\s+/).filter((word) => word !== ''),
+      );
+    }
+    if (!(fields.get('types') ?? []).includes('deb') || fields.get('enabled')?.[0]?.toLowerCase() === 'no') return [];
+    return (fields.get('uris') ?? []).map((uri) => ({ uri, suites: fields.get('suites') ?? [] }));
+  });
+}
+
+/** The mirror that serves the release itself (not its security updates, not a third party): it has every other suite too. */
+export function debianMirror(sources: readonly AptSource[], codename: string): string | undefined {
+  const releases = new Set([codename, 'stable', 'testing', 'unstable', 'sid']);
+  return sources.find((source) => source.suites.some((suite) => releases.has(suite)))?.uri;
+}
+
+/** The mirror this Debian machine installs its packages from, or undefined when it is no Debian or has none. */
+export async function machineMirror(): Promise<string | undefined> {
+  const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
+  if (!/^ID=["']?debian["']?$/m.test(release)) return undefined;
+  const codename = /^VERSION_CODENAME=["']?(\w+)["']?$/m.exec(release)?.[1] ?? 'sid';
+  const directory = join(APT, 'sources.list.d');
+  const names = (await readdir(directory).catch(() => [])).toSorted();
+  const sources = parseListFile(await readFile(join(APT, 'sources.list'), 'utf8').catch(() => ''));
+  for (const name of names) {
+    const text = await readFile(join(directory, name), 'utf8');
+    if (name.endsWith('.list')) sources.push(...parseListFile(text));
+    if (name.endsWith('.sources')) sources.push(...parseSourcesFile(text));
+  }
+  return debianMirror(sources, codename);
+}
+
+/** The machine's apt settings about expired indexes: its mirror may be a frozen copy, which apt takes only when told so. */
+export async function validityOptions(): Promise<string[]> {
+  const directory = join(APT, 'apt.conf.d');
+  const files = (await readdir(directory).catch(() => [])).toSorted().map((name) => join(directory, name));
+  const found = await Promise.all(
+    files.map(async (file) =>
+      (await readFile(file, 'utf8').catch(() => '')).includes('Check-Valid-Until') ? [file] : [],
+    ),
+  );
+  return found.flat();
+}

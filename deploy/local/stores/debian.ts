@@ -1,0 +1,133 @@
+// The way without any server installed: FerretDB, PostgreSQL with DocumentDB, and Redis out of a cached Debian root file system.
+
+import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { exists } from './cache.ts';
+import {
+  DATA_IN_ROOT,
+  debianObstacle,
+  FERRETDB_VERSION,
+  inRoot,
+  installFerretDb,
+  installRoot,
+  installTemplate,
+  makeDataDir,
+  POSTGRESQL_BIN,
+  POSTGRESQL_VERSION,
+} from './install.ts';
+import { run, startProcess, type ServerProcess } from './process.ts';
+import { READY_TIMEOUT_MS } from './ready.ts';
+import { redisArguments, runningStore, type Workspace } from './running.ts';
+import type { Store, StoreOptions } from './store.ts';
+import { freePort, logTail, poll } from './wait.ts';
+
+const COPY_TIMEOUT_MS = 60_000;
+
+/** Makes what both stores need, in parallel. Gives a sentence when this machine cannot. */
+export async function installDebian(options: { mongo: boolean; log(line: string): void }): Promise<string | undefined> {
+  const obstacle = await debianObstacle(options.mongo);
+  if (obstacle !== undefined) return obstacle;
+  if (options.mongo) await mongoParts(options.log);
+  else await installRoot(options.log);
+  return undefined;
+}
+
+async function mongoParts(log: (line: string) => void): Promise<{ root: string; ferretDb: string; template: string }> {
+  const files = installRoot(log).then(async (root) => ({ root, template: await installTemplate(root, log) }));
+  // Both to their end, whatever becomes of the other: neither is cut off half-way, and the first failure is reported.
+  const [made, built] = await Promise.allSettled([files, installFerretDb(log)]);
+  if (made.status === 'rejected') throw made.reason;
+  if (built.status === 'rejected') throw built.reason;
+  return { ...made.value, ferretDb: built.value };
+}
+
+/** FerretDB in front of PostgreSQL, together one store. */
+export async function debianMongo(options: StoreOptions, workspace: Workspace): Promise<Store> {
+  const { root, ferretDb, template } = await mongoParts(options.log);
+  const data = join(workspace.dataDir, `postgresql-${POSTGRESQL_VERSION}`);
+  await copyTemplate(template, data, workspace);
+  const port = options.port ?? (await freePort());
+  const innerPort = await freePort();
+  const state = join(workspace.logDir, 'ferretdb');
+  await mkdir(state, { recursive: true });
+
+  async function startPostgresql(): Promise<ServerProcess> {
+    const server = [`${POSTGRESQL_BIN}/postgres`, '-D', DATA_IN_ROOT, '-p', String(innerPort)];
+    const logFile = join(workspace.logDir, 'postgresql.log');
+    const postgresql = await startProcess({ command: inRoot(root, data, 'postgres', server), logFile, wrapped: true });
+    const ready = await poll(READY_TIMEOUT_MS, async () => !postgresql.running() || (await postgresqlReady(data)));
+    if (!ready || !postgresql.running()) {
+      await postgresql.signal('SIGKILL');
+      throw new Error(`PostgreSQL did not start on ${data} (is another server using it?); ${await logTail(logFile)}`);
+    }
+    return postgresql;
+  }
+  async function startFerretDb(): Promise<ServerProcess> {
+    return await startProcess({
+      command: [
+        ferretDb,
+        `--listen-addr=127.0.0.1:${port}`,
+        '--debug-addr=-',
+        '--no-auth',
+        '--telemetry=disable',
+        `--postgresql-url=postgres://postgres@127.0.0.1:${innerPort}/postgres`,
+        `--state-dir=${state}`,
+        '--log-level=warn',
+      ],
+      logFile: join(workspace.logDir, 'ferretdb.log'),
+      wrapped: false,
+    });
+  }
+  return await runningStore({
+    kind: 'debian',
+    protocol: 'mongodb',
+    describe: () => `FerretDB ${FERRETDB_VERSION} over PostgreSQL ${POSTGRESQL_VERSION}`,
+    port,
+    workspace,
+    stopSignal: 'SIGINT',
+    start: async (started) => {
+      started.push(await startPostgresql());
+      started.push(await startFerretDb());
+    },
+  });
+}
+
+/** The last line of this file says when PostgreSQL takes connections; it is what pg_ctl waits for as well. */
+async function postgresqlReady(data: string): Promise<boolean> {
+  const text = await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '');
+  return text.trimEnd().endsWith('ready');
+}
+
+async function copyTemplate(template: string, data: string, workspace: Workspace): Promise<void> {
+  if (await exists(data)) return;
+  const logFile = join(workspace.logDir, 'copy.log');
+  const unfinished = `${data}.unfinished`;
+  await mkdir(dirname(data), { recursive: true });
+  await rm(unfinished, { recursive: true, force: true });
+  await run({ command: ['cp', '-a', '--reflink=auto', template, unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
+  // Data that is to be kept must survive a power cut from its first moment on.
+  if (!workspace.temporary) await run({ command: ['sync', '-f', unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
+  await rename(unfinished, data);
+}
+
+/** Debian's redis-server. */
+export async function debianRedis(options: StoreOptions & { databases: number }, workspace: Workspace): Promise<Store> {
+  const root = await installRoot(options.log);
+  const data = join(workspace.dataDir, 'redis');
+  await makeDataDir(data, root, 'redis');
+  const port = options.port ?? (await freePort());
+  const server = ['redis-server', '--port', String(port), '--dir', DATA_IN_ROOT, ...redisArguments(options.databases)];
+  return await runningStore({
+    kind: 'debian',
+    protocol: 'redis',
+    describe: (version) => `Redis ${version}`,
+    port,
+    workspace,
+    stopSignal: 'SIGTERM',
+    start: async (started) => {
+      const logFile = join(workspace.logDir, 'redis.log');
+      const redis = await startProcess({ command: inRoot(root, data, 'redis', server), logFile, wrapped: true });
+      started.push(redis);
+    },
+  });
+}

@@ -1,0 +1,174 @@
+// The way with a Docker engine: the real servers as containers of testcontainers, which removes them whatever becomes of us.
+
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { StartedTestContainer } from 'testcontainers';
+import { engineAnswers } from './engine.ts';
+import { initiateReplicaSet, mongoReady, REPLICA_SET, redisReady, type Readiness } from './ready.ts';
+import { redisArguments } from './running.ts';
+import type { FaultSignal, Store, StoreOptions, StoreOrReason } from './store.ts';
+import { freePort, within } from './wait.ts';
+
+export const MONGO_IMAGE = 'mongo:8';
+export const REDIS_IMAGE = 'redis:7';
+const MONGO_PORT = 27_017;
+const REDIS_PORT = 6_379;
+const PULL_TIMEOUT_MS = 3 * 60_000;
+const START_TIMEOUT_MS = 90_000;
+const STOP_TIMEOUT_MS = 10_000;
+const EVERY_ADDRESS = '0.0.0.0';
+
+/** Makes the image be there. Gives a sentence when there is no engine or the image cannot be had in time. */
+export async function dockerImage(image: string, log: (line: string) => void): Promise<string | undefined> {
+  if (!(await engineAnswers())) return 'no Docker engine answers';
+  const late = `pulling ${image} took longer than ${PULL_TIMEOUT_MS} ms`;
+  try {
+    return await within(PULL_TIMEOUT_MS, late, pull(image, log));
+  } catch (error) {
+    return skipped(image, error, log);
+  }
+}
+
+async function pull(image: string, log: (line: string) => void): Promise<undefined> {
+  // Only here, because it is slow to load and not needed where there is no engine.
+  const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
+  const client = await getContainerRuntimeClient();
+  const name = ImageName.fromString(image);
+  if (await client.image.exists(name)) return undefined;
+  log(`pulling ${image} …`);
+  await client.image.pull(name);
+  // The stream of a pull ends in the same way when it fails on the way.
+  if (!(await client.image.exists(name))) throw new Error('the image could not be pulled');
+  return undefined;
+}
+
+function skipped(image: string, error: unknown, log: (line: string) => void): string {
+  const [message = ''] = (error as Error).message.split('\n');
+  const reason = `a Docker engine answers, but ${image} could not be used: ${message}`;
+  log(`${reason}; going on without Docker`);
+  return reason;
+}
+
+interface Server {
+  image: string;
+  port: number;
+  command: string[];
+  data: { directory: string; target: string };
+  url(host: string, port: number): string;
+  ready(url: string): Promise<Readiness>;
+  describe(version: string): string;
+}
+
+/** MongoDB in a container, as a replica set of one member. */
+export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason> {
+  return await container(options, {
+    image: MONGO_IMAGE,
+    port: MONGO_PORT,
+    command: ['mongod', '--replSet', REPLICA_SET, '--bind_ip_all'],
+    data: { directory: 'mongo-docker', target: '/data/db' },
+    url: (host, port) => `mongodb://${host}:${port}/?directConnection=true`,
+    ready: async (url) => {
+      await initiateReplicaSet(url, `127.0.0.1:${MONGO_PORT}`);
+      return await mongoReady(url, true);
+    },
+    describe: (version) => `MongoDB ${version} in Docker`,
+  });
+}
+
+/** Redis in a container. */
+export async function dockerRedis(options: StoreOptions & { databases: number }): Promise<StoreOrReason> {
+  return await container(options, {
+    image: REDIS_IMAGE,
+    port: REDIS_PORT,
+    // The port is published on the host's loopback address only by the engine; inside, every address must answer.
+    command: ['redis-server', ...redisArguments(options.databases, EVERY_ADDRESS), '--protected-mode', 'no'],
+    data: { directory: 'redis-docker', target: '/data' },
+    url: (host, port) => `redis://${host}:${port}`,
+    ready: redisReady,
+    describe: (version) => `Redis ${version} in Docker`,
+  });
+}
+
+async function container(options: StoreOptions, server: Server): Promise<StoreOrReason> {
+  const reason = await dockerImage(server.image, options.log);
+  if (reason !== undefined) return reason;
+  // A port of our own choice, because one that the engine chooses changes with every restart.
+  const port = options.port ?? (await freePort());
+  let started: StartedTestContainer;
+  try {
+    const late = `the container did not start within ${START_TIMEOUT_MS} ms`;
+    started = await within(START_TIMEOUT_MS, late, create(server, port, options.dataDir));
+  } catch (error) {
+    return skipped(server.image, error, options.log);
+  }
+  const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
+  const url = server.url(host, port);
+  try {
+    const { version } = await server.ready(url);
+    return await containerStore(server, started, url, server.describe(version));
+  } catch (error) {
+    await started.stop();
+    throw new Error(`${server.image} was started by Docker but did not answer at ${url}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+async function create(server: Server, port: number, dataDir: string | undefined): Promise<StartedTestContainer> {
+  const { GenericContainer } = await import('testcontainers');
+  const one = new GenericContainer(server.image)
+    .withCommand(server.command)
+    .withExposedPorts({ container: server.port, host: port })
+    .withStartupTimeout(START_TIMEOUT_MS);
+  if (dataDir !== undefined) {
+    const source = join(dataDir, server.data.directory);
+    await mkdir(source, { recursive: true });
+    one.withBindMounts([{ source, target: server.data.target }]);
+  }
+  return await one.start();
+}
+
+async function containerStore(
+  server: Server,
+  started: StartedTestContainer,
+  url: string,
+  description: string,
+): Promise<Store> {
+  const { getContainerRuntimeClient } = await import('testcontainers');
+  const one = (await getContainerRuntimeClient()).container.getById(started.getId());
+  let stopping: Promise<void> | undefined;
+
+  async function kill(): Promise<void> {
+    const { State: state } = await one.inspect();
+    // An engine does not kill what is paused.
+    if (state.Paused) await one.unpause();
+    if (!state.Running) return;
+    const gone = one.wait();
+    await one.kill({ signal: 'SIGKILL' });
+    await gone;
+  }
+  async function end(): Promise<void> {
+    const { State: state } = await one.inspect();
+    if (state.Paused) await one.unpause();
+    await started.stop({ timeout: STOP_TIMEOUT_MS });
+  }
+  return {
+    kind: 'docker',
+    description,
+    url,
+    async signal(signal: FaultSignal) {
+      if (signal === 'SIGKILL') await kill();
+      else if (signal === 'SIGSTOP') await one.pause();
+      else await one.unpause();
+    },
+    async restart() {
+      await kill();
+      await one.start();
+      await server.ready(url);
+    },
+    async stop() {
+      stopping ??= end();
+      await stopping;
+    },
+  };
+}

@@ -1,0 +1,64 @@
+// The way with servers that are installed on this machine: mongod and redis-server on the PATH.
+
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { findProgram, startProcess } from './process.ts';
+import { initiateReplicaSet, REPLICA_SET } from './ready.ts';
+import { makeWorkspace, redisArguments, runningStore } from './running.ts';
+import type { StoreOptions, StoreOrReason } from './store.ts';
+import { freePort } from './wait.ts';
+
+/** A mongod of the PATH as a replica set of one member. */
+export async function pathMongo(options: StoreOptions): Promise<StoreOrReason> {
+  const mongod = await findProgram('mongod');
+  if (mongod === undefined) return 'no mongod on the PATH';
+  const workspace = await makeWorkspace('mongo', options.dataDir);
+  const port = options.port ?? (await freePort());
+  const data = join(workspace.dataDir, 'mongod');
+  await mkdir(data, { recursive: true });
+  return await runningStore({
+    kind: 'path',
+    protocol: 'mongodb',
+    describe: (version) => `MongoDB ${version}`,
+    port,
+    workspace,
+    stopSignal: 'SIGTERM',
+    start: async (started) => {
+      const command = [
+        mongod,
+        '--replSet',
+        REPLICA_SET,
+        '--bind_ip',
+        '127.0.0.1',
+        '--port',
+        String(port),
+        '--dbpath',
+        data,
+      ];
+      started.push(await startProcess({ command, logFile: join(workspace.logDir, 'mongod.log'), wrapped: false }));
+    },
+    prepare: (url) => initiateReplicaSet(url, `127.0.0.1:${port}`),
+  });
+}
+
+/** A redis-server of the PATH. */
+export async function pathRedis(options: StoreOptions & { databases: number }): Promise<StoreOrReason> {
+  const redisServer = await findProgram('redis-server');
+  if (redisServer === undefined) return 'no redis-server on the PATH';
+  const workspace = await makeWorkspace('redis', options.dataDir);
+  const port = options.port ?? (await freePort());
+  const data = join(workspace.dataDir, 'redis-server');
+  await mkdir(data, { recursive: true });
+  return await runningStore({
+    kind: 'path',
+    protocol: 'redis',
+    describe: (version) => `Redis ${version}`,
+    port,
+    workspace,
+    stopSignal: 'SIGTERM',
+    start: async (started) => {
+      const command = [redisServer, '--port', String(port), '--dir', data, ...redisArguments(options.databases)];
+      started.push(await startProcess({ command, logFile: join(workspace.logDir, 'redis.log'), wrapped: false }));
+    },
+  });
+}

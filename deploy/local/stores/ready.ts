@@ -1,0 +1,108 @@
+// Says when a store is really ready: through the same drivers as the service, with a write where the server is ours.
+
+import { Redis } from 'ioredis';
+import { MongoClient, MongoServerError } from 'mongodb';
+import { accepts, poll } from './wait.ts';
+
+export const REPLICA_SET = 'rs0';
+export const READY_TIMEOUT_MS = 60_000;
+const ATTEMPT_TIMEOUT_MS = 5_000;
+const READINESS_DATABASE = 'stores_readiness';
+const ALREADY_INITIALIZED = 23;
+
+export interface Readiness {
+  /** What the server says about its version. */
+  version: string;
+}
+
+/** Waits for the port, ending early when the server has ended. Gives false when the time is over. */
+export async function portAnswers(
+  port: number,
+  running: () => boolean,
+  timeoutMs = READY_TIMEOUT_MS,
+): Promise<boolean> {
+  const answered = await poll(timeoutMs, async () => !running() || (await accepts(port)));
+  return answered && running();
+}
+
+/** Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Throws what the driver threw last. */
+export async function mongoReady(url: string, write: boolean, timeoutMs = READY_TIMEOUT_MS): Promise<Readiness> {
+  const client = new MongoClient(url, {
+    serverSelectionTimeoutMS: ATTEMPT_TIMEOUT_MS,
+    connectTimeoutMS: ATTEMPT_TIMEOUT_MS,
+    maxPoolSize: 1,
+  });
+  try {
+    return await retried(timeoutMs, async () => {
+      await client.db('admin').command({ ping: 1 });
+      if (write) {
+        const collection = client.db(READINESS_DATABASE).collection<{ _id: string; at: Date }>('ready');
+        await collection.updateOne(
+          { _id: 'ready' },
+          { $set: { at: new Date() } },
+          { upsert: true, writeConcern: { w: 'majority' } },
+        );
+      }
+      const info = await client.db('admin').command({ buildInfo: 1 });
+      return { version: String(info['version']) };
+    });
+  } finally {
+    await client.close();
+  }
+}
+
+/** Makes a single-node replica set of a fresh `mongod`; does nothing when it is one already. `member` is the address it knows itself by. */
+export async function initiateReplicaSet(url: string, member: string): Promise<void> {
+  const client = new MongoClient(url, { serverSelectionTimeoutMS: ATTEMPT_TIMEOUT_MS });
+  try {
+    await retried(READY_TIMEOUT_MS, async () => {
+      try {
+        await client
+          .db('admin')
+          .command({ replSetInitiate: { _id: REPLICA_SET, members: [{ _id: 0, host: member }] } });
+      } catch (error) {
+        if (!(error instanceof MongoServerError && error.code === ALREADY_INITIALIZED)) throw error;
+      }
+    });
+  } finally {
+    await client.close();
+  }
+}
+
+/** Pings Redis until it answers PONG (not LOADING). Throws what the client threw last. */
+export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Promise<Readiness> {
+  return await retried(timeoutMs, async () => {
+    const redis = new Redis(url, {
+      lazyConnect: true,
+      retryStrategy: () => null,
+      connectTimeout: ATTEMPT_TIMEOUT_MS,
+      commandTimeout: ATTEMPT_TIMEOUT_MS,
+      maxRetriesPerRequest: 0,
+    });
+    redis.on('error', () => undefined);
+    try {
+      await redis.connect();
+      await redis.ping();
+      const version = /^redis_version:(.*)$/m.exec(await redis.info('server'))?.[1]?.trim();
+      return { version: version ?? 'of unknown version' };
+    } finally {
+      redis.disconnect();
+    }
+  });
+}
+
+async function retried<T>(timeoutMs: number, attempt: () => Promise<T>): Promise<T> {
+  let last: unknown = new Error('no attempt was made');
+  let result: { value: T } | undefined;
+  await poll(timeoutMs, async () => {
+    try {
+      result = { value: await attempt() };
+      return true;
+    } catch (error) {
+      last = error;
+      return false;
+    }
+  });
+  if (result === undefined) throw last;
+  return result.value;
+}

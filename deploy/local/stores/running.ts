@@ -1,0 +1,135 @@
+// A store that is made of server processes of this machine: starting, faults, restarting and stopping, the same for all of them.
+
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+import { sweep } from './cache.ts';
+import { alive, type ServerProcess } from './process.ts';
+import { mongoReady, portAnswers, redisReady, type Readiness } from './ready.ts';
+import type { FaultSignal, Store, StoreKind } from './store.ts';
+import { logTail } from './wait.ts';
+
+const TEMPORARY = 'partner-ingest-stores';
+
+export interface Workspace {
+  dataDir: string;
+  logDir: string;
+  /** Removed when the store stops. */
+  temporary: boolean;
+}
+
+/** Where a store keeps data and logs: below `dataDir`, else in a new temporary directory that bears our process number. */
+export async function makeWorkspace(name: string, dataDir: string | undefined): Promise<Workspace> {
+  if (dataDir !== undefined) {
+    const logDir = join(dataDir, 'log');
+    await mkdir(logDir, { recursive: true });
+    return { dataDir, logDir, temporary: false };
+  }
+  const base = join(tmpdir(), TEMPORARY);
+  await mkdir(base, { recursive: true });
+  await sweep(base, alive);
+  const directory = await mkdtemp(join(base, `${process.pid}-${name}-`));
+  return { dataDir: directory, logDir: directory, temporary: true };
+}
+
+/** Redis as in production: durable to about a second, and never dropping keys. */
+export function redisArguments(databases: number, address = '127.0.0.1'): string[] {
+  const settings = {
+    appendonly: 'yes',
+    appendfsync: 'everysec',
+    'maxmemory-policy': 'noeviction',
+    save: '',
+    bind: address,
+    databases: String(databases),
+  };
+  return Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
+}
+
+interface Running {
+  kind: StoreKind;
+  protocol: 'mongodb' | 'redis';
+  describe(version: string): string;
+  port: number;
+  workspace: Workspace;
+  /** The signal for an orderly end, used when the data is kept. */
+  stopSignal: NodeJS.Signals;
+  /** Starts the processes, each after the one it needs, and puts each on the list as soon as it runs. */
+  start(started: ServerProcess[]): Promise<void>;
+  /** Done after each start, before readiness is asked. */
+  prepare?(url: string): Promise<void>;
+}
+
+/** Starts the processes, waits until the store answers and gives it. What was started is ended when that fails. */
+export async function runningStore(running: Running): Promise<Store> {
+  const { kind, protocol, port, workspace } = running;
+  const url =
+    protocol === 'mongodb' ? `mongodb://127.0.0.1:${port}/?directConnection=true` : `redis://127.0.0.1:${port}`;
+  let started: ServerProcess[] = [];
+  let stopping: Promise<void> | undefined;
+
+  async function kill(): Promise<void> {
+    // Those in front first. A stopped process (SIGSTOP) is killed as well.
+    for (const one of started.toReversed()) {
+      await one.signal('SIGKILL');
+      await one.end('SIGKILL');
+    }
+  }
+  async function start(): Promise<Readiness> {
+    started = [];
+    try {
+      await running.start(started);
+      const alright = (): boolean => started.every((one) => one.running());
+      if (!(await portAnswers(port, alright))) throw new Error(`nothing answers on port ${port}`);
+      await running.prepare?.(url);
+      return protocol === 'mongodb' ? await mongoReady(url, true) : await redisReady(url);
+    } catch (error) {
+      const log = started.at(-1)?.logFile;
+      await kill();
+      const variable = protocol === 'mongodb' ? 'MONGODB_URI' : 'REDIS_URL';
+      const where = log === undefined ? '' : `; ${await logTail(log)}`;
+      throw new Error(
+        `the ${protocol} store of kind "${kind}" did not start: ${(error as Error).message}${where}\n` +
+          `Data and logs are in ${workspace.logDir}. Try again, or set ${variable} to a server of your own.`,
+        { cause: error },
+      );
+    }
+  }
+
+  async function end(): Promise<void> {
+    if (workspace.temporary) {
+      await kill();
+      await rm(workspace.dataDir, { recursive: true, force: true });
+      return;
+    }
+    // Data that is kept gets an orderly end; a server that was stopped by a fault has to be woken to hear of it.
+    for (const one of started.toReversed()) {
+      await one.signal('SIGCONT');
+      await one.end(running.stopSignal);
+    }
+  }
+
+  const { version } = await start();
+  return {
+    kind,
+    url,
+    description: running.describe(version),
+    async signal(signal: FaultSignal) {
+      const inFront = started.toReversed();
+      if (!inFront.some((one) => one.running()))
+        throw new Error(`the ${protocol} store does not run: cannot send ${signal}`);
+      // What is behind is woken before those in front, and stopped after them.
+      for (const one of signal === 'SIGCONT' ? started : inFront) await one.signal(signal);
+      if (signal === 'SIGKILL') for (const one of inFront) await one.end(signal);
+    },
+    async restart() {
+      if (stopping !== undefined) throw new Error(`the ${protocol} store was stopped: start a new one`);
+      await kill();
+      await start();
+    },
+    async stop() {
+      stopping ??= end();
+      await stopping;
+    },
+  };
+}

@@ -1,0 +1,44 @@
+// What a store for running and testing is: the shape shared by every way of getting one.
+
+export type StoreKind = 'environment' | 'docker' | 'path' | 'debian';
+export type FaultSignal = 'SIGKILL' | 'SIGSTOP' | 'SIGCONT';
+
+export interface Store {
+  readonly kind: StoreKind;
+  /** For people: "FerretDB 2.7.0 over PostgreSQL 18". */
+  readonly description: string;
+  /** `mongodb://127.0.0.1:P/?directConnection=true` or `redis://127.0.0.1:P`; what the environment gave, unchanged, when kind is "environment". */
+  readonly url: string;
+  /** Injects a fault into every process of the server. Throws for kind "environment": that server is not ours. */
+  signal(signal: FaultSignal): Promise<void>;
+  /** Starts the server again on the same port with the same data (killing it first where it still runs) and waits until it answers. */
+  restart(): Promise<void>;
+  /** Ends what was started here, and only that; removes temporary data. May be called more than once. */
+  stop(): Promise<void>;
+}
+
+export interface StoreOptions {
+  /** A server that is there already (the value of MONGODB_URI or REDIS_URL); nothing is started then. */
+  url?: string | undefined;
+  /** Keeps the data here between runs; without it data is temporary. One running server per directory. */
+  dataDir?: string | undefined;
+  /** Takes one line of progress, for people. */
+  log(line: string): void;
+  /** The port on 127.0.0.1; without it a free one is found. */
+  port?: number | undefined;
+}
+
+/** A way of getting a store either gives one or says in a sentence why it cannot. */
+export type StoreOrReason = Store | string;
+
+/** A server that belongs to somebody else: it can be used, not harmed. */
+export function environmentStore(description: string, url: string, variable: string): Store {
+  function refuse(): Promise<never> {
+    return Promise.reject(
+      new Error(
+        `${description} was given by ${variable}, so it is never killed or restarted; unset ${variable} to test faults`,
+      ),
+    );
+  }
+  return { kind: 'environment', description, url, signal: refuse, restart: refuse, stop: () => Promise.resolve() };
+}

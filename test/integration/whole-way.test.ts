@@ -1,0 +1,65 @@
+/** The main job from outside: a partner's POST becomes an account and an e-mail. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createHash } from 'node:crypto';
+import { send } from '../support/http.ts';
+import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+
+let world: World;
+let ingest: InProcess;
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  await world.start('processor');
+});
+afterAll(() => world.close());
+
+test('a valid application ends completed, with one account and one e-mail that holds a working link', async () => {
+  const application = newApplication();
+  const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(application) });
+  expect(answer.status).toBe(202);
+  const requestId = requestIdOf(answer);
+  expect(answer.text).toBe(`{"message":"Request accepted for processing","data":{"request_id":"${requestId}"}}`);
+  expect(requestId).toMatch(/^req_[0-9a-z]{26}$/);
+  expect(answer.headers['x-request-id']).toBe(requestId);
+
+  const mail = await world.mail.waitForMail((caught) => caught.to.includes(application.email), 10_000);
+  const record = await world.recordIn('completed', requestId);
+  const [account, ...others] = await world.accounts({ requestId });
+  expect(others).toEqual([]);
+  expect(account).toMatchObject({
+    email: application.email,
+    emailNormalized: application.email,
+    ein: application.ein,
+    businessName: application.business_name,
+    partnerId: 'demo',
+    notifiedAt: expect.any(Date),
+  });
+  expect(record).toMatchObject({ accountId: account?._id, partnerId: 'demo', httpStatus: 202, attempts: 0 });
+  expect(record.dueAt).toBeUndefined();
+  expect(record.expiresAt).toBeInstanceOf(Date);
+  expect(record.history.map((entry) => entry.state)).toEqual(['recorded', 'account_created', 'completed']);
+
+  const link = new URL(mail.links.find((url) => url.includes('token=')) ?? '');
+  expect(link.searchParams.get('account')).toBe(account?._id);
+  const tokenHash = createHash('sha256')
+    .update(link.searchParams.get('token') ?? '')
+    .digest('hex');
+  expect(account?.activation?.tokenHash).toBe(tokenHash);
+  expect(world.mail.mailsTo(application.email)).toHaveLength(1);
+});
+
+test('an application with three faults ends rejected with all three reasons and no account', async () => {
+  const answer = await send(ingest.url, {
+    key: world.key,
+    body: '{"email":"nobody","business_name":" ","ein":123456789}',
+  });
+  expect(answer.status).toBe(202);
+  const record = await world.recordIn('rejected', requestIdOf(answer));
+  expect(record.reasons?.map(({ field, code }) => `${field} ${code}`)).toEqual([
+    'email invalid_format',
+    'business_name blank',
+    'ein wrong_type',
+  ]);
+  expect(await world.accounts({ requestId: record._id })).toEqual([]);
+});

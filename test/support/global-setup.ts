@@ -1,0 +1,21 @@
+/** Starts the stores once for all test files and leaves their addresses where the workers find them. */
+/* oxlint-disable node/no-process-env -- Jest hands the environment to its workers, and nothing else */
+import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
+
+declare global {
+  var partnerIngestTestStores: Store[] | undefined;
+}
+
+// oxlint-disable-next-line import/no-default-export -- Jest asks for it
+export default async function globalSetup(): Promise<void> {
+  if (process.env['PARTNER_INGEST_TEST_STORES'] === 'none') return;
+  const log = (line: string): void => console.log(line);
+  const [mongo, redis] = await Promise.all([
+    startMongo({ url: process.env['MONGODB_URI'], log }),
+    startRedis({ url: process.env['REDIS_URL'], log }),
+  ]);
+  globalThis.partnerIngestTestStores = [mongo, redis];
+  process.env['TEST_MONGODB_URI'] = mongo.url;
+  process.env['TEST_REDIS_URL'] = redis.url;
+  console.log(`\nstores: ${mongo.description}, ${redis.description}`);
+}

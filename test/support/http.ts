@@ -1,0 +1,93 @@
+/** HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else. */
+import { connect } from 'node:net';
+import { request } from 'node:http';
+
+export const INGEST_PATH = '/api/v1/capital/ingest';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  /** The parsed body, or undefined when it is no JSON. */
+  readonly json: unknown;
+}
+
+export interface RequestOptions {
+  readonly method?: string;
+  readonly path?: string;
+  readonly key?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+  /** Send the body in these pieces, chunked, instead of with a Content-Length. */
+  readonly chunks?: readonly (string | Uint8Array)[];
+}
+
+/** One request on a connection of its own. Rejects when the connection ends without an answer. */
+export function send(baseUrl: string, options: RequestOptions = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const url = new URL(options.path ?? INGEST_PATH, baseUrl);
+    const outgoing = request(
+      url,
+      {
+        method: options.method ?? 'POST',
+        agent: false,
+        headers: {
+          ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
+          ...(options.chunks === undefined
+            ? { 'content-length': String(Buffer.byteLength(options.body ?? '')) }
+            : { 'transfer-encoding': 'chunked' }),
+          ...options.headers,
+        },
+      },
+      (incoming) => {
+        const parts: Buffer[] = [];
+        incoming.on('data', (part: Buffer) => parts.push(part));
+        incoming.on('error', reject);
+        incoming.on('end', () =>
+          resolve(answerOf(incoming.statusCode ?? 0, incoming.headers, Buffer.concat(parts).toString('utf8'))),
+        );
+      },
+    );
+    outgoing.on('error', reject);
+    for (const chunk of options.chunks ?? []) outgoing.write(chunk);
+    outgoing.end(options.chunks === undefined ? (options.body ?? '') : undefined);
+  });
+}
+
+function answerOf(status: number, headers: Readonly<Record<string, unknown>>, text: string): Answer {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    json = undefined;
+  }
+  return {
+    status,
+    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)])),
+    text,
+    json,
+  };
+}
+
+/** Writes raw bytes, optionally half-closes, and resolves with everything that came until the other side closed. */
+export function sendRaw(
+  baseUrl: string,
+  bytes: string | Uint8Array,
+  options: { readonly end?: boolean; readonly timeoutMs?: number } = {},
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(baseUrl);
+    const parts: Buffer[] = [];
+    const socket = connect(Number(port), hostname, () => {
+      socket.write(bytes);
+      if (options.end === true) socket.end();
+    });
+    socket.setTimeout(options.timeoutMs ?? 20_000, () => {
+      socket.destroy();
+      reject(new Error(`no close in time; so far: ${Buffer.concat(parts).toString('latin1')}`));
+    });
+    socket.on('data', (part) => parts.push(part));
+    socket.on('error', (error) => (parts.length > 0 ? undefined : reject(error)));
+    socket.on('close', () => resolve(Buffer.concat(parts).toString('utf8')));
+  });
+}

@@ -1,0 +1,52 @@
+/** A database and a Redis number of its own for each test file, on the stores of the whole run. */
+/* oxlint-disable node/no-process-env -- set by global-setup.ts */
+import { randomBytes } from 'node:crypto';
+import { Redis } from 'ioredis';
+import { MongoClient, type Db } from 'mongodb';
+
+export interface TestStores {
+  readonly mongodbUri: string;
+  readonly database: string;
+  readonly redisUrl: string;
+  readonly db: Db;
+  readonly redis: Redis;
+  /** Drops the database, empties the Redis number, closes the clients. */
+  close(): Promise<void>;
+}
+
+/** Databases 1 to 255 of the test Redis are handed out in turn; 0 holds the counter. */
+const REDIS_DATABASES = 255;
+
+export async function openTestStores(): Promise<TestStores> {
+  const mongodbUri = required('TEST_MONGODB_URI');
+  const redisBase = required('TEST_REDIS_URL');
+  const counter = new Redis(redisBase);
+  const number = ((await counter.incr('partner-ingest-tests')) % REDIS_DATABASES) + 1;
+  counter.disconnect();
+  const redisUrl = new URL(redisBase);
+  redisUrl.pathname = `/${number}`;
+  const redis = new Redis(redisUrl.href);
+  await redis.flushdb();
+  const client = new MongoClient(mongodbUri, { writeConcern: { w: 'majority', journal: true } });
+  const database = `test_${randomBytes(6).toString('hex')}`;
+  const db = client.db(database);
+  return {
+    mongodbUri,
+    database,
+    redisUrl: redisUrl.href,
+    db,
+    redis,
+    close: async () => {
+      await db.dropDatabase();
+      await redis.flushdb();
+      redis.disconnect();
+      await client.close();
+    },
+  };
+}
+
+function required(name: string): string {
+  const value = process.env[name];
+  if (value === undefined) throw new Error(`${name} is not set: run tests with "make test" or "npm run jest"`);
+  return value;
+}

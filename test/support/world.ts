@@ -1,0 +1,166 @@
+/** A running service for tests: the real wiring of each process, on stores of its own, with a mail catcher. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startController } from '../../cmd/controller/wire.ts';
+import { startIngest } from '../../cmd/ingest/wire.ts';
+import { startProcessor } from '../../cmd/processor/wire.ts';
+import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
+import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
+import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import type { RateLimitedRecord } from '../../internal/ingest/over-limit.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { Closers } from '../../internal/platform/closers.ts';
+import { loadConfig } from '../../internal/platform/config.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { RATE_LIMITED } from '../../internal/submission/indexes.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { openTestStores, type TestStores } from './test-stores.ts';
+import { eventually } from './wait.ts';
+
+type Environment = Readonly<Record<string, string>>;
+
+/** A service running inside the test's own process. */
+export interface InProcess {
+  /** Partner port; empty for anything but ingest. */
+  readonly url: string;
+  readonly adminUrl: string;
+  close(): Promise<void>;
+}
+
+export interface World {
+  readonly stores: TestStores;
+  readonly mail: MailCatcher;
+  /** Key of the active partner `demo`, and of the inactive partner `dormant`. */
+  readonly key: string;
+  readonly inactiveKey: string;
+  readonly keyFolder: string;
+  readonly environment: Environment;
+  /** Starts a process's real wiring inside this one and waits until it is ready. */
+  start(name: ServiceName, overrides?: Environment): Promise<InProcess>;
+  /** Starts a real child process and waits until it is ready. */
+  spawn(name: ServiceName, overrides?: Environment): Promise<ServiceProcess>;
+  writePartner(partner: DemoPartner): Promise<string>;
+  record(requestId: string): Promise<SubmissionRecord | null>;
+  /** The record once it is in `state`; rejects after `timeoutMs`. */
+  recordIn(state: SubmissionRecord['state'], requestId: string, timeoutMs?: number): Promise<SubmissionRecord>;
+  records(filter?: object): Promise<SubmissionRecord[]>;
+  accounts(filter?: object): Promise<Account[]>;
+  rateLimited(): Promise<RateLimitedRecord[]>;
+  /** Value of a metric in a process, summed over the series whose labels match. */
+  metric(
+    process: { readonly adminUrl: string },
+    name: string,
+    labels?: Readonly<Record<string, string>>,
+  ): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** Opens stores, mail catcher and key folder with the two partners, and runs a controller unless told not to. */
+export async function openWorld(
+  options: { readonly controller?: boolean; readonly environment?: Environment } = {},
+): Promise<World> {
+  const closers = new Closers(createLogger('test', 'silent'));
+  const stores = await openTestStores();
+  closers.add('stores', () => stores.close());
+  const mail = await startMailCatcher({ web: false });
+  closers.add('mail', () => mail.close());
+  const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
+  closers.add('key folder', () => rm(keyFolder, { recursive: true }));
+
+  const [key, inactiveKey] = [newApiKey(), newApiKey()];
+  await writePartnerSecret(keyFolder, { partner: 'demo', keys: [key] });
+  await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [inactiveKey], status: 'inactive' });
+
+  const environment: Environment = {
+    MONGODB_URI: stores.mongodbUri,
+    MONGODB_DATABASE: stores.database,
+    REDIS_URL: stores.redisUrl,
+    HTTP_HOST: '127.0.0.1',
+    HTTP_PORT: '0',
+    ADMIN_HOST: '127.0.0.1',
+    ADMIN_PORT: '0',
+    // The limiter has tests of its own; elsewhere one address may send as much as it likes.
+    RATE_LIMIT_MAX: '1000000',
+    SMTP_URL: mail.smtpUrl,
+    MAIL_FROM: 'accounts@partner-ingest.example',
+    LOGIN_URL: 'https://login.partner-ingest.example/',
+    LINK_SECRET: 'a-secret-for-tests-of-32-characters-or-more',
+    PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
+    LOG_LEVEL: 'silent',
+    ...options.environment,
+  };
+
+  const world: World = {
+    stores,
+    mail,
+    key,
+    inactiveKey,
+    keyFolder,
+    environment,
+    async start(name, overrides = {}) {
+      const own = new Closers(createLogger('test', 'silent'));
+      closers.add(name, () => own.closeAll());
+      const wanted = { ...environment, ...overrides };
+      const log = createLogger(name, wanted['LOG_LEVEL'] ?? 'silent');
+      const started =
+        name === 'ingest'
+          ? await startIngest(loadConfig('ingest', wanted), { log, closers: own })
+          : name === 'processor'
+            ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), { log, closers: own })) }
+            : { url: '', ...(await startController(loadConfig('controller', wanted), { log, closers: own })) };
+      await eventually(`${name} to be ready`, async () => (await fetch(`${started.adminUrl}/readyz`)).ok, 20_000);
+      return { ...started, close: () => own.closeAll() };
+    },
+    async spawn(name, overrides = {}) {
+      const service = await startService(name, { ...environment, LOG_LEVEL: 'info', ...overrides });
+      closers.add(name, () => service.stop());
+      await service.ready();
+      return service;
+    },
+    writePartner: (partner) => writePartnerSecret(keyFolder, partner),
+    record: (requestId) => stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: requestId }),
+    recordIn: (state, requestId, timeoutMs) =>
+      eventually(
+        `${requestId} to be ${state}`,
+        async () => {
+          const record = await world.record(requestId);
+          return record?.state === state ? record : undefined;
+        },
+        timeoutMs,
+      ),
+    records: (filter = {}) => stores.db.collection<SubmissionRecord>(SUBMISSIONS).find(filter).toArray(),
+    accounts: (filter = {}) => stores.db.collection<Account>(ACCOUNTS).find(filter).toArray(),
+    rateLimited: () => stores.db.collection<RateLimitedRecord>(RATE_LIMITED).find().toArray(),
+    async metric(process, name, labels = {}) {
+      const text = await (await fetch(`${process.adminUrl}/metrics`)).text();
+      const series = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
+      const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
+      return series
+        .filter((line) => wanted.every((label) => line.includes(label)))
+        .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+    },
+    close: () => closers.closeAll(),
+  };
+  if (options.controller !== false) await world.start('controller');
+  return world;
+}
+
+let applicants = 0;
+
+/** A valid application nobody has sent before. */
+export function newApplication(): { email: string; business_name: string; ein: string } {
+  applicants += 1;
+  const unique = `${process.pid % 1_000}${String(applicants).padStart(5, '0')}`;
+  return {
+    email: `applicant-${unique}@example.com`,
+    business_name: `Business ${unique}`,
+    ein: unique.padStart(9, '0').slice(-9),
+  };
+}
+
+/** The `request_id` of a 202 or 400. */
+export function requestIdOf(answer: { readonly json: unknown }): string {
+  return (answer.json as { data: { request_id: string } }).data.request_id;
+}
