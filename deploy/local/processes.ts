@@ -32,13 +32,14 @@ export interface ServiceProcess {
   stop(): Promise<number | null>;
 }
 
-/** Starts one process and resolves once it says that it serves. Ports default to free ones on loopback. */
+/** Starts one process, from source or as compiled by `make build`, and resolves once it says that it serves. Ports default to free ones on loopback. */
 export async function startService(
   name: ServiceName,
   environment: Readonly<Record<string, string>>,
-  options: { readonly logFile?: string } = {},
+  options: { readonly logFile?: string; readonly compiled?: boolean } = {},
 ): Promise<ServiceProcess> {
-  const child = spawn(process.execPath, ['--enable-source-maps', `cmd/${name}/main.ts`], {
+  const program = options.compiled === true ? `dist/cmd/${name}/main.js` : `cmd/${name}/main.ts`;
+  const child = spawn(process.execPath, [program], {
     cwd: PROJECT,
     env: {
       PATH: process.env['PATH'],

@@ -77,7 +77,7 @@ async function main(): Promise<void> {
     const service = await startService(
       name,
       { ...stores, ADMIN_PORT: String(await portOrFree(PORTS.admin[name])), ...environment },
-      { logFile: join(RUN_FOLDER, `${name}.log`) },
+      { logFile: join(RUN_FOLDER, `${name}.log`), compiled: true },
     );
     opened.push({ name, close: () => service.stop() });
     void service.exited.then(({ code, signal }) => {

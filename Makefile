@@ -1,0 +1,64 @@
+# The two commands that matter are `make run` and `make test`; `make help` lists all.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+NODE := deploy/local/with-node.sh
+JEST := $(NODE) npm run -s jest --
+# Only tests that need no stores.
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /deploy/local/
+RESULTS := .run/test-results.json
+
+.PHONY: help run smoke test check types lint format unit docs lock build image clean stores
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-8s\033[0m %s\n", $$1, $$2 }' Makefile
+
+run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
+	@exec $(NODE) node deploy/local/run.ts
+
+smoke: node_modules ## Send one application through the running system and show each step until its e-mail
+	@$(NODE) node deploy/local/smoke.ts
+
+test: node_modules stores ## Run all tests this machine can run, and say what was left out
+	@mkdir -p .run; rm -f $(RESULTS)
+	@status=0; $(JEST) --randomize --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	$(NODE) node test/support/summary.ts $(RESULTS) || status=1; exit $$status
+
+check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
+
+types: node_modules
+	@$(NODE) npm run -s typecheck
+
+lint: node_modules
+	@$(NODE) npm run -s lint
+
+format: node_modules
+	@$(NODE) npm run -s format:check
+
+unit: node_modules
+	@$(UNIT)
+
+docs: node_modules ## Generate the documentation that comes from the code, and format everything
+	@$(NODE) node deploy/local/generate-docs.ts
+	@$(NODE) npm run -s format > /dev/null
+
+lock: ## Remake package-lock.json after a change of package.json
+	@$(NODE) node deploy/local/lock.ts
+
+build: node_modules ## Compile to dist/
+	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller}/main.js"
+
+image: ## Build the container image partner-ingest:dev
+	docker build -t partner-ingest:dev .
+
+stores: node_modules
+	@$(NODE) node deploy/local/stores.ts install
+
+clean: ## Remove what was built here (not the cache in the user's home)
+	rm -rf dist coverage node_modules .run
+
+node_modules: package.json package-lock.json
+	@$(NODE) npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch node_modules

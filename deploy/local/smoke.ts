@@ -1,0 +1,81 @@
+/** `make smoke`: one application through the running system, each step shown with its time, until the e-mail is there. */
+import { readFile } from 'node:fs/promises';
+import { MongoClient } from 'mongodb';
+import type { CaughtMail } from './mail-catcher.ts';
+import { RUN_STATE, type RunState } from './run.ts';
+import { paint } from './terminal.ts';
+
+const TIMEOUT_MS = 30_000;
+const POLL_MS = 20;
+
+async function main(): Promise<number> {
+  const state = await readState();
+  if (state === undefined) {
+    console.error('Nothing is running here: start it with "make run" in another terminal, then try again.');
+    return 1;
+  }
+  const startedAt = performance.now();
+  const shown = (step: string, detail: string): void => {
+    const milliseconds = `${Math.round(performance.now() - startedAt)} ms`.padStart(8);
+    console.log(`${paint('green', '✓')} ${step.padEnd(18)} ${paint('dim', milliseconds)}  ${detail}`);
+  };
+
+  const unique = String(Date.now()).slice(-9);
+  const email = `smoke-${unique}@example.com`;
+  const response = await fetch(`${state.baseUrl}/capital/ingest`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${state.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ email, business_name: 'Smoke Test Ltd', ein: unique }),
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  const text = await response.text();
+  if (response.status !== 202) throw new Error(`expected 202, got ${response.status}: ${text}`);
+  const requestId = (JSON.parse(text) as { data: { request_id: string } }).data.request_id;
+  shown('accepted', `202 ${requestId}`);
+
+  const client = new MongoClient(state.mongodbUri, { serverSelectionTimeoutMS: TIMEOUT_MS });
+  try {
+    const requests = client
+      .db(state.database)
+      .collection<{ _id: string; state: string; accountId?: string }>('requests');
+    const seen = new Set<string>();
+    let record = await requests.findOne({ _id: requestId });
+    if (record === null) throw new Error('answered 202, but there is no record');
+    while (record.state !== 'completed') {
+      if (!seen.has(record.state)) shown('record', `state: ${record.state}`);
+      seen.add(record.state);
+      if (performance.now() - startedAt > TIMEOUT_MS) throw new Error(`still ${record.state} after ${TIMEOUT_MS} ms`);
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      record = (await requests.findOne({ _id: requestId })) ?? record;
+    }
+    shown('record', `state: completed, account ${record.accountId}`);
+  } finally {
+    await client.close();
+  }
+
+  const mails = (await (
+    await fetch(`${state.mailUrl}/api/mails?to=${encodeURIComponent(email)}`)
+  ).json()) as CaughtMail[];
+  const [mail, ...more] = mails;
+  if (mail === undefined || more.length > 0) throw new Error(`expected one e-mail, found ${mails.length}`);
+  const sentAfter = new Date(mail.receivedAt).getTime() - (performance.timeOrigin + startedAt);
+  shown('e-mail', `"${mail.subject}" (in the catcher after ${Math.round(sentAfter)} ms)`);
+  shown('activation link', mail.links.find((link) => link.includes('token=')) ?? paint('red', 'none'));
+  console.log(`\n${paint('green', 'The whole way works.')} Read the mail at ${paint('cyan', state.mailUrl)}`);
+  return 0;
+}
+
+async function readState(): Promise<RunState | undefined> {
+  try {
+    return JSON.parse(await readFile(RUN_STATE, 'utf8')) as RunState;
+  } catch {
+    return undefined;
+  }
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(`${paint('red', '✗')} ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+}
