@@ -1,4 +1,5 @@
 /** The controller process: partner keys from Secrets into the store. */
+import '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/platform/config.ts';
 import { run } from '../../internal/platform/run.ts';
 import { startController } from './wire.ts';

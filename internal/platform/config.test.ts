@@ -1,0 +1,111 @@
+/** The configuration: all faults at once, no silent defaults, no secret in a message. */
+import { describe, expect, test } from '@jest/globals';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigError, describeSettings, loadConfig, printableConfig } from './config.ts';
+
+const stores = { MONGODB_URI: 'mongodb://db:27017', REDIS_URL: 'redis://cache:6379' };
+const processor = {
+  ...stores,
+  SMTP_URL: 'smtp://user:hunter2-password@relay:587',
+  MAIL_FROM: 'accounts@partner.example',
+  LOGIN_URL: 'https://login.partner.example/',
+  LINK_SECRET: 'x'.repeat(32),
+};
+
+function faultsOf(load: () => unknown): readonly string[] {
+  try {
+    load();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  throw new Error('expected the configuration to be refused');
+}
+
+test('defaults are those of the design', () => {
+  expect(loadConfig('ingest', stores)).toEqual({
+    ...stores,
+    MONGODB_DATABASE: 'partner_ingest',
+    HTTP_HOST: '0.0.0.0',
+    HTTP_PORT: 8080,
+    ADMIN_HOST: '0.0.0.0',
+    ADMIN_PORT: 9090,
+    TRUSTED_PROXIES: [],
+    RATE_LIMIT_MAX: 300,
+    RATE_LIMIT_WINDOW_SECONDS: 60,
+    ACCEPT_TIMEOUT_MS: 2000,
+    SHUTDOWN_DELAY_MS: 0,
+    RETENTION_MALFORMED_DAYS: 30,
+    RETENTION_REFUSED_DAYS: 7,
+    RETENTION_WITHDRAWN_DAYS: 7,
+    LOG_LEVEL: 'info',
+  });
+  expect(loadConfig('controller', stores).PARTNER_KEYS_SOURCE).toBe('kubernetes');
+});
+
+test('every fault is told at once, each with its name', () => {
+  const faults = faultsOf(() =>
+    loadConfig('ingest', {
+      MONGODB_URI: 'postgres://db',
+      HTTP_PORT: '80a',
+      RATE_LIMIT_MAX: '0',
+      TRUSTED_PROXIES: '10.0.0.0/8, everyone',
+      LOG_LEVEL: 'loud',
+    }),
+  );
+  expect(faults.map((fault) => fault.split(':')[0])).toEqual([
+    'MONGODB_URI',
+    'REDIS_URL',
+    'HTTP_PORT',
+    'TRUSTED_PROXIES',
+    'RATE_LIMIT_MAX',
+    'LOG_LEVEL',
+  ]);
+});
+
+describe('a number', () => {
+  test.each(['', ' 5', '5 ', '-1', '1.5', '1e3', '0x10', '65536', 'NaN'])('%j is not taken as one', (value) => {
+    if (value === '') expect(loadConfig('ingest', { ...stores, HTTP_PORT: value }).HTTP_PORT).toBe(8080);
+    else expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: value }))).toHaveLength(1);
+  });
+});
+
+test('a process asks only for its own part', () => {
+  expect(faultsOf(() => loadConfig('processor', stores))).toHaveLength(4);
+  expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain('SMTP_URL');
+});
+
+test('a secret comes from a file, with one trailing newline taken off', () => {
+  const file = join(mkdtempSync(join(tmpdir(), 'config-')), 'uri');
+  writeFileSync(file, 'mongodb://from-file\n');
+  const environment = { REDIS_URL: stores.REDIS_URL, MONGODB_URI_FILE: file };
+  expect(loadConfig('controller', environment).MONGODB_URI).toBe('mongodb://from-file');
+  expect(faultsOf(() => loadConfig('controller', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
+    'MONGODB_URI: is set twice, as MONGODB_URI and as MONGODB_URI_FILE',
+  ]);
+  expect(faultsOf(() => loadConfig('controller', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0]).toMatch(
+    /^MONGODB_URI_FILE: cannot be read \(ENOENT\)/,
+  );
+});
+
+test('no message and no start-up line holds a secret', () => {
+  const faults = faultsOf(() =>
+    loadConfig('processor', { ...processor, LINK_SECRET: 'short-canary', SMTP_URL: 'canary' }),
+  );
+  expect(faults).toHaveLength(2);
+  expect(faults.join('\n')).not.toContain('canary');
+  const printed = JSON.stringify(printableConfig(loadConfig('processor', processor)));
+  expect(printed).toContain('"SMTP_URL":true');
+  expect(printed).not.toMatch(/hunter2|xxxx|cache:6379/);
+});
+
+test('the configuration cannot be changed', () => {
+  expect(Object.isFrozen(loadConfig('controller', stores))).toBe(true);
+});
+
+test('no two settings share a description, which is how swapped names would look', () => {
+  const abouts = describeSettings().map((setting) => setting.about);
+  expect(new Set(abouts).size).toBe(abouts.length);
+});

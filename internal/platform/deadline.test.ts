@@ -1,0 +1,40 @@
+/** Waiting that ends: deadlines, pauses and back-off. */
+import { expect, test } from '@jest/globals';
+import { DeadlineError, backoffMs, pause, retryUntilDone, withDeadline } from './deadline.ts';
+
+test('a deadline rejects what never ends, and passes on what does', async () => {
+  await expect(withDeadline(new Promise(() => {}), 5, 'this')).rejects.toThrow(
+    new DeadlineError('this took longer than 5 ms'),
+  );
+  await expect(withDeadline(Promise.resolve(7), 5_000, 'this')).resolves.toBe(7);
+  await expect(withDeadline(Promise.reject(new RangeError('own')), 5_000, 'this')).rejects.toThrow(RangeError);
+});
+
+test('a pause ends at once when it is aborted', async () => {
+  const stop = new AbortController();
+  const pausing = pause(3_600_000, stop.signal);
+  stop.abort();
+  await pausing;
+  await pause(3_600_000, stop.signal);
+});
+
+test('back-off doubles up to its cap, within its jitter', () => {
+  const shape = { firstMs: 100, capMs: 1_000, jitter: 0.2 };
+  const middle = (): number => 0.5;
+  expect([1, 2, 3, 4, 5, 50].map((attempt) => backoffMs(attempt, shape, middle))).toEqual([
+    100, 200, 400, 800, 1000, 1000,
+  ]);
+  expect(backoffMs(1, shape, () => 0)).toBe(80);
+  expect(backoffMs(1, shape, () => 1)).toBe(120);
+});
+
+test('retrying goes on until it succeeds, or until it is told to stop', async () => {
+  const failures: number[] = [];
+  const options = { firstMs: 1, capMs: 2, onFailure: (_: unknown, attempt: number) => void failures.push(attempt) };
+  let calls = 0;
+  const task = (): Promise<string> =>
+    (calls += 1) < 3 ? Promise.reject(new Error('not yet')) : Promise.resolve('done');
+  await expect(retryUntilDone(task, { ...options, signal: new AbortController().signal })).resolves.toBe('done');
+  expect(failures).toEqual([1, 2]);
+  await expect(retryUntilDone(task, { ...options, signal: AbortSignal.abort() })).resolves.toBeUndefined();
+});

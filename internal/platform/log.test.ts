@@ -1,0 +1,13 @@
+/** What a log line may tell of an error: never its message, which can quote data. */
+import { expect, test } from '@jest/globals';
+import { describeError } from './log.ts';
+
+test('an error is told by class and code, with its cause, without its words', () => {
+  const error = new TypeError('canary@example.com is taken', {
+    cause: Object.assign(new Error('canary'), { code: 'ECONNREFUSED' }),
+  });
+  const told = describeError(error);
+  expect(told).toMatchObject({ type: 'TypeError', cause: { type: 'Error', code: 'ECONNREFUSED' } });
+  expect(JSON.stringify(told)).not.toContain('canary');
+  expect(describeError('canary')).toEqual({ type: 'string' });
+});

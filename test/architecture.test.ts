@@ -1,0 +1,133 @@
+/** Holds the shape of the code: which room may import which, and the few habits a file can be checked for. */
+import { expect, test } from '@jest/globals';
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { generatedDocs } from '../deploy/local/generate-docs.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+/** Arrows point down only: a room imports rooms of lower floors, and its neighbours on floor 2 without cycles. */
+const FLOORS: Readonly<Record<string, number>> = {
+  'internal/platform': 1,
+  'internal/application': 2,
+  'internal/submission': 2,
+  'internal/account': 2,
+  'internal/partner': 2,
+  'internal/queue': 2,
+  'internal/mail': 2,
+  'internal/telemetry': 2,
+  'internal/ingest': 3,
+  'internal/processor': 3,
+  'internal/controller': 3,
+  'cmd/ingest': 4,
+  'cmd/processor': 4,
+  'cmd/controller': 4,
+};
+const MAIN_MAX_LINES = 40;
+const FILE_MAX_LINES = 300;
+
+interface SourceFile {
+  readonly path: string;
+  readonly text: string;
+  readonly room: string;
+  /** Project files it imports, by path from the root. */
+  readonly imports: readonly string[];
+}
+
+function sources(folder: string): SourceFile[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts') && !name.endsWith('.d.ts'))
+    .map((name) => {
+      const path = join(folder, name);
+      const text = readFileSync(join(ROOT, path), 'utf8');
+      const specifiers = [...text.matchAll(/(?:from|^import)\s+'(\.[^']+)'/gm)].map((match) => match[1] ?? '');
+      return {
+        path,
+        text,
+        room: dirname(path),
+        imports: specifiers.map((specifier) => relative(ROOT, resolve(ROOT, dirname(path), specifier))),
+      };
+    });
+}
+
+const files = [...sources('internal'), ...sources('cmd')];
+const faultsOf = (check: (file: SourceFile) => (string | undefined)[]): string[] =>
+  files.flatMap(check).filter((fault) => fault !== undefined);
+
+test('there is something to check, and every room has its floor', () => {
+  expect(files.length).toBeGreaterThan(40);
+  expect([...new Set(files.map((file) => file.room))].filter((room) => FLOORS[room] === undefined)).toEqual([]);
+});
+
+test('imports point down, and the three processes know nothing of each other', () => {
+  const faults = faultsOf((file) =>
+    file.imports.map((imported) => {
+      const [from, to] = [FLOORS[file.room] ?? 0, FLOORS[dirname(imported)] ?? 0];
+      const sameRoom = dirname(imported) === file.room;
+      const neighbours = from === 2 && to === 2;
+      return sameRoom || neighbours || to < from ? undefined : `${file.path} imports ${imported}`;
+    }),
+  );
+  expect(faults).toEqual([]);
+});
+
+test('no file imports itself in a circle', () => {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const state = new Map<string, 'open' | 'done'>();
+  const circles: string[] = [];
+  const visit = (path: string, trail: readonly string[]): void => {
+    if (state.get(path) === 'done') return;
+    if (state.get(path) === 'open') {
+      circles.push([...trail.slice(trail.indexOf(path)), path].join(' → '));
+      return;
+    }
+    state.set(path, 'open');
+    for (const imported of byPath.get(path)?.imports ?? []) visit(imported, [...trail, path]);
+    state.set(path, 'done');
+  };
+  for (const file of files) visit(file.path, []);
+  expect(circles).toEqual([]);
+});
+
+test('only cmd/ and the platform import the configuration, and only the configuration reads the environment', () => {
+  const faults = faultsOf((file) => [
+    file.imports.includes('internal/platform/config.ts') && !/^(cmd|internal\/platform)\//.test(file.path)
+      ? `${file.path} imports the configuration`
+      : undefined,
+    file.text.includes('process.env') && file.path !== 'internal/platform/config.ts'
+      ? `${file.path} reads process.env`
+      : undefined,
+  ]);
+  expect(faults).toEqual([]);
+});
+
+test('the service imports nothing from test/ or deploy/', () => {
+  expect(
+    faultsOf((file) =>
+      file.imports.map((to) => (/^(test|deploy)\//.test(to) ? `${file.path} imports ${to}` : undefined)),
+    ),
+  ).toEqual([]);
+});
+
+test('mains are short, files are readable in one sitting and open with what they are for', () => {
+  const faults = faultsOf((file) => {
+    const lines = file.text.split('\n').length;
+    return [
+      file.path.endsWith('/main.ts') && lines > MAIN_MAX_LINES ? `${file.path} has ${lines} lines` : undefined,
+      lines > FILE_MAX_LINES ? `${file.path} has ${lines} lines` : undefined,
+      file.text.startsWith('/**') ? undefined : `${file.path} does not open with a sentence on what it is for`,
+    ];
+  });
+  expect(faults).toEqual([]);
+});
+
+test('generated documentation is up to date', async () => {
+  for (const [file, text] of await generatedDocs()) {
+    expect({ file, text: readFileSync(join(ROOT, file), 'utf8') }).toEqual({ file, text });
+  }
+});
+
+test('the lock file names no registry, so that any of them serves', () => {
+  expect(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).not.toContain('"resolved"');
+});
