@@ -11,6 +11,8 @@ const config: Config = {
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: 30_000,
+  // Jest would use one worker on two cores; most tests wait for stores and timers.
+  maxWorkers: 2,
 };
 
 export default config;

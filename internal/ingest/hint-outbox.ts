@@ -10,7 +10,7 @@ export class HintOutbox {
 
   /** `send` may reject; it must not hang for ever. */
   constructor(options: {
-    send(hints: readonly Hint[]): Promise<void>;
+    readonly send: (hints: readonly Hint[]) => Promise<void>;
     readonly results: { inc(labels: { result: string }, value: number): void };
   }) {
     this.#send = options.send;

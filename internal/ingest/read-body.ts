@@ -1,6 +1,6 @@
 /** Reads a request's body as raw bytes within bounds, and throws away what is beyond them. */
 import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
+import { onBreak } from './connection.ts';
 import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, MAX_BODY_BYTES } from './limits.ts';
 
 /**
@@ -15,16 +15,6 @@ export interface ReadBody {
   readonly received: number;
   /** Whether the whole request has been read, so that the connection can serve another one. */
   readonly reusable: boolean;
-}
-
-/** Lets `clientErrorHandler` tell a reader that its connection's framing broke; nobody else would. */
-const readers = new WeakMap<Socket, () => void>();
-
-/** Tells the reader on `socket` that no more will come; false when none is reading there. */
-export function breakOffReading(socket: Socket): boolean {
-  const breakOff = readers.get(socket);
-  breakOff?.();
-  return breakOff !== undefined;
 }
 
 /** Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
@@ -48,7 +38,7 @@ function consume(
 
     const finish = (complete: boolean): void => {
       clearTimeout(timer);
-      readers.delete(request.socket);
+      stopListening();
       request.off('data', onData).off('end', onEnd).off('close', onBroken).off('error', onBroken);
       if (!complete) {
         request.pause();
@@ -77,7 +67,11 @@ function consume(
     const onBroken = (): void => finish(false);
 
     let timer = setTimeout(onBroken, bounds.timeoutMs);
-    readers.set(request.socket, onBroken);
+    // What the parser handed over just before the breakage is still to be emitted, so it counts.
+    const stopListening = onBreak(request.socket, () => {
+      clearTimeout(timer);
+      timer = setTimeout(onBroken);
+    });
     request.on('data', onData).on('end', onEnd).on('close', onBroken).on('error', onBroken);
     if (request.destroyed && !request.readableEnded) onBroken();
   });

@@ -1,10 +1,12 @@
 /** The partner port: one operation, and an answer in the contract's shape for everything else. */
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/log.ts';
 import { clientAddress, type ClientAddress } from './client-address.ts';
+import { breakOff, isAnswering, requestBegins, requestEnds } from './connection.ts';
 import { errors, tooManyRequests } from './errors.ts';
 import {
   BROKEN_ANSWER_MS,
@@ -16,7 +18,6 @@ import {
   REQUEST_TIMEOUT_MS,
 } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
-import { breakOffReading } from './read-body.ts';
 import { answerEarly, authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
 export const INGEST_PATH = '/api/v1/capital/ingest';
@@ -65,13 +66,29 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       maxHeaderSize: MAX_HEADER_BYTES,
+      // Node would answer a missing Host itself, without a body; the hook below does.
+      requireHostHeader: false,
     },
+    rewriteUrl: routedUrl,
     clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
-    // A path that cannot be decoded names nothing that exists.
-    frameworkErrors: (_error, request, reply) => notFound(request, reply),
   });
   app.server.maxConnections = MAX_CONNECTIONS;
   app.server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
+
+  // Node takes a connection without a whole request head for busy, and stops timing it once it closes: it would hold up
+  // a drain to its deadline.
+  const connections = new Set<Socket>();
+  app.server.on('connection', (socket: Socket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+  });
+  app.addHook('preClose', (done) => {
+    for (const socket of connections) if (!isAnswering(socket)) socket.destroy();
+    done();
+  });
+
+  // Node would answer an unknown Expect with a bare 417; RFC 9110 §10.1.1 lets us ignore it.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
 
   // The body decides, whatever its type is called: the bytes are read by the handler, past Fastify's parsers.
   app.removeAllContentTypeParsers();
@@ -84,13 +101,21 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
 
   app.addHook('onRequest', (request, reply, done) => {
     request.startedAt = tools.clock.monotonicMs();
+    const { socket } = request.raw;
+    requestBegins(socket);
+    reply.raw.once('close', () => requestEnds(socket));
     request.contentType = request.raw.headers['content-type'];
     // Fastify would judge a malformed Content-Type itself, with an answer of its own.
     request.raw.headers['content-type'] = 'application/octet-stream';
     request.client = clientAddress(request);
     reply.header('x-request-id', request.id);
-    if (request.ips === undefined && request.headers['x-forwarded-for'] !== undefined) {
+    if (request.headers['x-forwarded-for'] !== undefined && (request.ips?.length ?? 1) === 1) {
       tools.metrics.untrustedForwardedFor.inc();
+    }
+    if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
+      tools.metrics.brokenHttp.inc({ kind: 'no_host' });
+      void answerEarly(request, reply, errors.brokenRequest.status, { error: errors.brokenRequest.error });
+      return;
     }
     done();
   });
@@ -159,6 +184,20 @@ class OverLimit extends Error {
   }
 }
 
+/**
+ * What the router is to look for: the absolute form (RFC 9112 §3.2.2) without its origin. A path that cannot be decoded
+ * names nothing that exists; Fastify would answer it past all hooks.
+ */
+function routedUrl(request: IncomingMessage): string {
+  const url = (request.url ?? '/').replace(/^https?:\/\/[^/?#]*/i, '');
+  try {
+    decodeURI(url.split('?', 1)[0] ?? '');
+    return url;
+  } catch {
+    return '/';
+  }
+}
+
 /** 405 for another method on the operation's path, 404 for everything else. */
 async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const path = request.url.split('?', 1)[0];
@@ -172,11 +211,12 @@ function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: Serve
   const kind = brokenKinds[error.code ?? ''] ?? (error.code?.startsWith('HPE_') === true ? 'not_http' : 'connection');
   tools.metrics.brokenHttp.inc({ kind });
   // Where the framing breaks inside a body, the request has a route: its handler records what came and answers.
-  if (breakOffReading(socket)) return;
+  const answering = breakOff(socket);
   if (kind === 'connection' || !socket.writable) {
     socket.destroy();
     return;
   }
+  if (answering) return;
   const body = JSON.stringify({ error: errors.brokenRequest.error });
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +

@@ -16,7 +16,7 @@ import { drainBody, readBody, type ReadBody } from './read-body.ts';
 /** What the operation needs from outside. */
 export interface SubmitTools {
   readonly clock: Clock;
-  lookupKey(key: string): KeyLookup;
+  readonly lookupKey: (key: string) => KeyLookup;
   /** Makes a record durable and tells its fate; never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult>;
   /** Keeps a refused request's record if there is room. */

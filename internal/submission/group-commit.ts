@@ -193,16 +193,20 @@ export class GroupCommit {
 
   /** Sorts a failed insert: per-document errors fail their document only, a doubtful answer leaves its documents in doubt. */
   async #settleFailed(batch: readonly Entry[], error: unknown): Promise<void> {
-    if (error instanceof MongoServerSelectionError || isCheckoutError(error)) {
+    const cause: unknown = error instanceof MongoBulkWriteError ? error.errorResponse : error;
+    if (cause instanceof MongoServerSelectionError || isCheckoutError(cause)) {
       for (const entry of batch) entry.settle('refused', 'database_away');
       return;
     }
-    if (!(error instanceof MongoBulkWriteError)) {
+    // The driver dresses a lost connection up as a MongoBulkWriteError without write errors, which looks like success:
+    // only counts that account for every document prove that a reply came.
+    const writeErrors = error instanceof MongoBulkWriteError ? [error.writeErrors].flat() : [];
+    if (!(error instanceof MongoBulkWriteError) || error.result.insertedCount + writeErrors.length !== batch.length) {
       for (const entry of batch) entry.settle('in_doubt', 'no_answer');
       return;
     }
     const concernMet = error.result.getWriteConcernError() === undefined;
-    const failedAt = new Map([error.writeErrors].flat().map((writeError) => [writeError.index, writeError.code]));
+    const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError.code]));
     const ownIdExists: Entry[] = [];
     for (const [index, entry] of batch.entries()) {
       const code = failedAt.get(index);

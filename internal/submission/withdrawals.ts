@@ -116,7 +116,10 @@ export class Withdrawals {
       );
     } catch (error) {
       if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
+      const { matchedCount, upsertedCount } = error.result;
       for (const writeError of [error.writeErrors].flat()) failed.add(writeError.index);
+      // A lost connection comes as a MongoBulkWriteError, too; only counts that add up prove that a reply came.
+      if (matchedCount + upsertedCount + failed.size !== records.length) throw error;
     }
     for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
     await this.#settleClaimed(records.filter((_, index) => failed.has(index)));

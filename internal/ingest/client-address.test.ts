@@ -1,0 +1,47 @@
+/** From what a socket or a proxy says to the address on the record and the one that is limited. */
+import { expect, test } from '@jest/globals';
+import type { FastifyRequest } from 'fastify';
+import { clientAddress } from './client-address.ts';
+
+const request = (ip: string, remoteAddress: string | undefined = '198.51.100.1'): FastifyRequest =>
+  ({ ip, socket: { remoteAddress } }) as unknown as FastifyRequest;
+
+test.each([
+  ['192.0.2.1', '192.0.2.1', '192.0.2.1'],
+  ['::ffff:192.0.2.1', '192.0.2.1', '192.0.2.1'],
+  ['::FFFF:c000:0201', '192.0.2.1', '192.0.2.1'],
+  ['[::ffff:192.0.2.1]:80', '192.0.2.1', '192.0.2.1'],
+  ['192.0.2.1:4711', '192.0.2.1', '192.0.2.1'],
+  ['::1', '::1', '::'],
+  ['2001:DB8::1', '2001:db8::1', '2001:db8::'],
+  ['2001:db8:0:1:2:3:4:5', '2001:db8:0:1:2:3:4:5', '2001:db8:0:1::'],
+  ['[2001:db8:0:1::5]', '2001:db8:0:1::5', '2001:db8:0:1::'],
+  ['[2001:db8:0:1::5]:4711', '2001:db8:0:1::5', '2001:db8:0:1::'],
+])('%s is %s, limited as %s', (claimed, ip, limitKey) => {
+  expect(clientAddress(request(claimed))).toEqual({ ip, limitKey });
+});
+
+test.each([
+  '',
+  'unknown',
+  '_hidden',
+  '192.0.2',
+  '192.0.2.256',
+  '192.0.2.1:port',
+  '[unknown]',
+  '1.2.3.4.5',
+  'fe80::%%',
+  "'; drop",
+])("%j is no address, so the socket's counts", (claimed) => {
+  expect(clientAddress(request(claimed))).toEqual({ ip: '198.51.100.1', limitKey: '198.51.100.1' });
+  expect(clientAddress(request(claimed, '::ffff:198.51.100.1')).limitKey).toBe('198.51.100.1');
+});
+
+test('addresses of one link with a zone share a limit', () => {
+  expect(clientAddress(request('fe80::1%eth0')).limitKey).toBe(clientAddress(request('fe80::2%eth0')).limitKey);
+});
+
+test('a socket that is already gone still has some address', () => {
+  const gone = { ip: 'unknown', socket: {} } as unknown as FastifyRequest;
+  expect(clientAddress(gone)).toEqual({ ip: '0.0.0.0', limitKey: '0.0.0.0' });
+});

@@ -1,0 +1,250 @@
+/** Group commit against the real store, through a connection that can be harmed where that matters. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Collection, MongoClient } from 'mongodb';
+import { newRecord } from '../support/records.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+
+const TIMEOUT_MS = 400;
+/** What a deadline may be late by on a busy machine. */
+const MARGIN_MS = 600;
+
+let stores: TestStores;
+let proxy: TcpProxy;
+let client: MongoClient;
+/** The store's own view, past the proxy. */
+let stored: Collection<SubmissionRecord>;
+let counted: { batches: number[]; notAccepted: string[]; dropped: number; waiting: number };
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  stored = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  await stored.insertOne(newRecord());
+});
+afterAll(() => stores.close());
+
+beforeEach(async () => {
+  proxy = await startTcpProxy(stores.mongodbUri);
+  client = createMongo(proxy.url, 'group commit test', {
+    retryWrites: false,
+    socketTimeoutMS: TIMEOUT_MS,
+    serverSelectionTimeoutMS: TIMEOUT_MS,
+    waitQueueTimeoutMS: TIMEOUT_MS,
+    maxPoolSize: 3,
+  });
+  await client.db(stores.database).collection(SUBMISSIONS).findOne({});
+  counted = { batches: [], notAccepted: [], dropped: 0, waiting: 0 };
+});
+afterEach(async () => {
+  await client.close();
+  await proxy.close();
+});
+
+function groupCommit(limits: Partial<GroupCommitLimits> = {}): GroupCommit {
+  return new GroupCommit({
+    collection: client.db(stores.database).collection<SubmissionRecord>(SUBMISSIONS),
+    limits: { ...groupCommitLimits, ...limits },
+    timeoutMs: TIMEOUT_MS,
+    clock: systemClock,
+    metrics: {
+      batchDocuments: { observe: (value) => counted.batches.push(value) },
+      commitSeconds: { observe: () => {} },
+      waitingDocuments: { set: (value) => (counted.waiting = value) },
+      notAccepted: { inc: ({ reason }) => counted.notAccepted.push(reason) },
+      refusedDropped: { inc: () => (counted.dropped += 1) },
+    },
+  });
+}
+
+const newRecords = (count: number): SubmissionRecord[] => Array.from({ length: count }, () => newRecord());
+const stateOf = async (record: SubmissionRecord): Promise<string | undefined> =>
+  (await stored.findOne({ _id: record._id }))?.state;
+
+describe('sharing batches', () => {
+  test('a lone record is committed alone, and stored as it was given', async () => {
+    const record = newRecord({}, '{"email":"ü@example.com"}');
+    expect(await groupCommit().record(record)).toBe('stored');
+    expect(counted.batches).toEqual([1]);
+    expect(await stored.findOne({ _id: record._id })).toEqual(record);
+  });
+
+  test('records of one turn of the event loop share one insert', async () => {
+    const commits = groupCommit();
+    const records = newRecords(100);
+    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(new Set(['stored']));
+    expect(counted.batches).toEqual([100]);
+  });
+
+  test('a thousand records need few inserts, none larger than its bound, and every one is there', async () => {
+    const commits = groupCommit();
+    const records = newRecords(1_000);
+    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(new Set(['stored']));
+    expect(counted.batches).toEqual([256, 256, 256, 232]);
+    expect(await stored.countDocuments({ _id: { $in: records.map((record) => record._id) } })).toBe(1_000);
+  });
+
+  test('a batch is bounded in bytes, but one record always fits', async () => {
+    const commits = groupCommit({ maxBatchBytes: 3_000 });
+    const records = [newRecord({}, 'x'.repeat(5_000)), ...newRecords(5)];
+    await Promise.all(records.map((record) => commits.record(record)));
+    expect(counted.batches).toEqual([1, 4, 1]);
+  });
+});
+
+describe('an _id that exists', () => {
+  test('fails its own document only', async () => {
+    const taken = newRecord({}, '{"other":true}');
+    await stored.insertOne(taken);
+    const commits = groupCommit();
+    const records = [newRecord(), newRecord({ _id: taken._id }), newRecord()];
+    expect(await Promise.all(records.map((record) => commits.record(record)))).toEqual(['stored', 'refused', 'stored']);
+    expect(counted).toMatchObject({ batches: [3], notAccepted: ['id_taken'] });
+    expect(await stored.findOne({ _id: taken._id })).toEqual(taken);
+    expect(await Promise.all(records.map(stateOf))).toEqual(['recorded', 'recorded', 'recorded']);
+  });
+
+  test('as this very record counts as stored', async () => {
+    const record = newRecord();
+    await stored.insertOne(record);
+    expect(await groupCommit().record(record)).toBe('stored');
+    expect(counted.notAccepted).toEqual([]);
+  });
+
+  test('as the same body received at another time is somebody else', async () => {
+    const record = newRecord();
+    await stored.insertOne({ ...record, receivedAt: new Date(0) });
+    expect(await groupCommit().record(record)).toBe('refused');
+  });
+
+  test('as a withdrawal means refused, and stays withdrawn', async () => {
+    const record = newRecord();
+    await stored.insertOne({ ...record, state: 'withdrawn' });
+    expect(await groupCommit().record(record)).toBe('refused');
+    expect(await stateOf(record)).toBe('withdrawn');
+  });
+});
+
+describe('bounds', () => {
+  test('beyond the documents that may wait a record is refused at once', async () => {
+    const commits = groupCommit({ maxWaitingDocuments: 3 });
+    const over = newRecord();
+    const kept = newRecords(3).map((record) => commits.record(record));
+    expect(await Promise.race([commits.record(over), Promise.race(kept)])).toBe('refused');
+    expect(await Promise.all(kept)).toEqual(['stored', 'stored', 'stored']);
+    expect(counted.notAccepted).toEqual(['no_room']);
+    expect(await stateOf(over)).toBeUndefined();
+    // The room is free again.
+    expect(await commits.record(over)).toBe('stored');
+  });
+
+  test('beyond the bytes that may wait, too', async () => {
+    const commits = groupCommit({ maxWaitingBytes: 2_000 });
+    const results = ['x'.repeat(1_200), 'x'.repeat(200)].map((text) => commits.record(newRecord({}, text)));
+    expect(await Promise.all(results)).toEqual(['stored', 'refused']);
+    expect(await commits.record(newRecord({}, 'x'.repeat(1_200)))).toBe('stored');
+  });
+
+  test('a record that has waited its time unsent is refused, and never sent', async () => {
+    const commits = groupCommit({ maxInFlight: 1, maxBatchDocuments: 1 });
+    proxy.holdRequests();
+    const [sent, unsent] = [newRecord(), newRecord()];
+    const startedAt = performance.now();
+    expect(await Promise.all([commits.record(sent), commits.record(unsent)])).toEqual(['in_doubt', 'refused']);
+    expect(performance.now() - startedAt).toBeLessThan(TIMEOUT_MS + MARGIN_MS);
+    await commits.whenIdle();
+    proxy.pass();
+    // The held insert arrives late, which is why it was in doubt.
+    await eventually('the late insert', async () => (await stateOf(sent)) === 'recorded');
+    expect(await stateOf(unsent)).toBeUndefined();
+  });
+
+  test('what is offered uses spare room only, and is dropped beyond it', async () => {
+    const commits = groupCommit({ maxWaitingDocuments: 8, spareShare: 0.25 });
+    const offered = newRecords(3).map((record) => ({ ...record, state: 'refused' as const }));
+    for (const record of offered) commits.offer(record);
+    expect(counted.dropped).toBe(1);
+    await commits.whenIdle();
+    expect(await Promise.all(offered.map(stateOf))).toEqual(['refused', 'refused', undefined]);
+
+    const wanted = newRecords(2).map((record) => commits.record(record));
+    commits.offer(newRecord());
+    expect(counted.dropped).toBe(2);
+    expect(await Promise.all(wanted)).toEqual(['stored', 'stored']);
+  });
+
+  test('what is offered goes after what was asked for', async () => {
+    const commits = groupCommit({ maxInFlight: 1, maxBatchDocuments: 2 });
+    const offered = newRecord();
+    commits.offer(offered);
+    await Promise.all(newRecords(2).map((record) => commits.record(record)));
+    expect(await stateOf(offered)).toBeUndefined();
+    await commits.whenIdle();
+    expect(counted.batches).toEqual([2, 1]);
+    expect(await stateOf(offered)).toBe('recorded');
+  });
+
+  test('what is offered during an outage is dropped in time', async () => {
+    const commits = groupCommit();
+    proxy.holdRequests();
+    commits.offer(newRecord());
+    await commits.whenIdle();
+    expect(counted.dropped).toBe(1);
+  });
+});
+
+describe('a connection in trouble', () => {
+  test('without an answer every document is in doubt, within the time-out, though it may well be stored', async () => {
+    const commits = groupCommit();
+    proxy.dropReplies();
+    const records = newRecords(3);
+    const startedAt = performance.now();
+    const results = await Promise.all(records.map((record) => commits.record(record)));
+    expect(results).toEqual(['in_doubt', 'in_doubt', 'in_doubt']);
+    expect(performance.now() - startedAt).toBeLessThan(TIMEOUT_MS + MARGIN_MS);
+    for (const record of records) await eventually('the record', async () => (await stateOf(record)) === 'recorded');
+  });
+
+  test('cut before an answer every document is in doubt: a lost connection never looks like success', async () => {
+    const commits = groupCommit();
+    proxy.holdRequests();
+    const results = Promise.all(newRecords(2).map((record) => commits.record(record)));
+    await eventually('the insert to be under way', () => proxy.heldBytes() > 0);
+    proxy.cut();
+    expect(await results).toEqual(['in_doubt', 'in_doubt']);
+  });
+
+  test('a server that is not there refuses or leaves in doubt, and never stores', async () => {
+    await proxy.close();
+    proxy.cut();
+    const results = await Promise.all(newRecords(2).map((record) => groupCommit().record(record)));
+    expect(results).not.toContain('stored');
+  });
+
+  test('the slots are free again after an outage, and it goes on', async () => {
+    const commits = groupCommit({ maxBatchDocuments: 1 });
+    proxy.holdRequests();
+    await Promise.all(newRecords(4).map((record) => commits.record(record)));
+    await commits.whenIdle();
+    proxy.pass();
+    expect(
+      await eventually('a record to be stored', async () => (await commits.record(newRecord())) === 'stored'),
+    ).toBe(true);
+    expect(counted.waiting).toBe(0);
+  });
+});
+
+test('whenIdle resolves at once when idle, and else when the last record has its fate', async () => {
+  const commits = groupCommit();
+  await commits.whenIdle();
+  const fates: string[] = [];
+  for (const record of newRecords(5)) void commits.record(record).then((fate) => fates.push(fate));
+  await commits.whenIdle();
+  await Promise.resolve();
+  expect(fates).toHaveLength(5);
+});

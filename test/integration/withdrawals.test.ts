@@ -1,0 +1,159 @@
+/** Withdrawals against the real store: a 500 stays true whether the insert landed, lands late, or never does. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Collection, MongoClient } from 'mongodb';
+import { newRecord } from '../support/records.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { Withdrawals } from '../../internal/submission/withdrawals.ts';
+
+const DUPLICATE_KEY = 11_000;
+const DAY_MS = 86_400_000;
+
+let stores: TestStores;
+let proxy: TcpProxy;
+let client: MongoClient;
+let stored: Collection<SubmissionRecord>;
+let withdrawals: Withdrawals;
+let counted: { results: Record<string, number>; pending: number };
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  stored = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  await stored.insertOne(newRecord());
+});
+afterAll(() => stores.close());
+
+beforeEach(async () => {
+  proxy = await startTcpProxy(stores.mongodbUri);
+  client = createMongo(proxy.url, 'withdrawals test', { socketTimeoutMS: 200, serverSelectionTimeoutMS: 200 });
+  const collection = client.db(stores.database).collection<SubmissionRecord>(SUBMISSIONS);
+  await collection.findOne({});
+  counted = { results: {}, pending: 0 };
+  withdrawals = new Withdrawals({
+    collection,
+    retentionDays: 7,
+    clock: systemClock,
+    log: createLogger('test', 'silent'),
+    metrics: {
+      withdrawals: {
+        inc: ({ result }, value = 1) => {
+          counted.results[result] = (counted.results[result] ?? 0) + value;
+        },
+      },
+      withdrawalsPending: { set: (value) => (counted.pending = value) },
+    },
+  });
+});
+afterEach(async () => {
+  withdrawals.stop();
+  await client.close();
+  await proxy.close();
+});
+
+const find = (record: SubmissionRecord): Promise<SubmissionRecord | null> => stored.findOne({ _id: record._id });
+
+test('a record that never landed leaves a withdrawn one without its body, and a late insert then fails', async () => {
+  const record = newRecord({}, '{"email":"late@example.com"}');
+  withdrawals.add(record);
+  await withdrawals.whenSettled();
+
+  const withdrawn = await find(record);
+  expect(withdrawn).toEqual({
+    _id: record._id,
+    receivedAt: record.receivedAt,
+    partnerId: 'demo',
+    remoteIp: '127.0.0.1',
+    bodyBytes: record.bodyBytes,
+    httpStatus: 500,
+    schema: 1,
+    state: 'withdrawn',
+    stateAt: expect.any(Date),
+    version: 0,
+    attempts: 0,
+    history: [{ state: 'withdrawn', at: withdrawn?.stateAt, attempt: 0, reason: 'answered 500 while in doubt' }],
+    expiresAt: new Date((withdrawn?.stateAt.getTime() ?? 0) + 7 * DAY_MS),
+  });
+  expect(counted).toEqual({ results: { withdrawn: 1 }, pending: 0 });
+
+  await expect(stored.insertOne(record)).rejects.toMatchObject({ code: DUPLICATE_KEY });
+  expect((await find(record))?.state).toBe('withdrawn');
+});
+
+test.each(['recorded', 'malformed'] as const)('a %s record that has landed becomes withdrawn', async (state) => {
+  const record = newRecord({ state });
+  await stored.insertOne(record);
+  withdrawals.add(record);
+  await withdrawals.whenSettled();
+  const found = await find(record);
+  expect(found).toMatchObject({ state: 'withdrawn', httpStatus: 500, version: 0, bodySha256: record.bodySha256 });
+  expect(found?.dueAt).toBeUndefined();
+  expect(found?.history.map((entry) => entry.state)).toEqual(['recorded', 'withdrawn']);
+  expect(counted.results).toEqual({ withdrawn: 1 });
+});
+
+test('a record that a worker has claimed is left alone and counted, and its neighbours are withdrawn', async () => {
+  const claimed = newRecord({ version: 1 });
+  const completed = newRecord({ version: 2, state: 'completed' });
+  await stored.insertMany([claimed, completed]);
+  const landed = newRecord();
+  await stored.insertOne(landed);
+  const missing = newRecord();
+  for (const record of [landed, claimed, missing, completed]) withdrawals.add(record);
+  await withdrawals.whenSettled();
+  expect(await find(claimed)).toEqual(claimed);
+  expect(await find(completed)).toEqual(completed);
+  expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual(['withdrawn', 'withdrawn']);
+  expect(counted).toEqual({ results: { withdrawn: 2, too_late: 2 }, pending: 0 });
+});
+
+test('more than one batch of them is settled', async () => {
+  const records = Array.from({ length: 1_100 }, () => newRecord());
+  await stored.insertMany(records.slice(0, 600));
+  for (const record of records) withdrawals.add(record);
+  await withdrawals.whenSettled();
+  const ids = records.map((record) => record._id);
+  expect(await stored.countDocuments({ _id: { $in: ids }, state: 'withdrawn' })).toBe(1_100);
+  expect(counted).toEqual({ results: { withdrawn: 1_100 }, pending: 0 });
+});
+
+test.each([
+  ['hung', (): void => proxy.holdRequests()],
+  ['heard but not answering', (): void => proxy.dropReplies()],
+  [
+    'cut again and again',
+    (): void => {
+      proxy.holdRequests();
+      proxy.cut();
+    },
+  ],
+])('while the store is %s nothing counts as settled, and afterwards everything is', async (_name, harm) => {
+  const [landed, missing] = [newRecord(), newRecord()];
+  await stored.insertOne(landed);
+  harm();
+  withdrawals.add(landed);
+  withdrawals.add(missing);
+  let settled = false;
+  const whenSettled = withdrawals.whenSettled().then(() => (settled = true));
+  // Longer than a try and the first pause after it.
+  const from = performance.now();
+  await eventually('a few tries to have failed', () => performance.now() - from > 900);
+  expect({ settled, ...counted }).toEqual({ settled: false, results: {}, pending: 2 });
+  proxy.pass();
+  proxy.cut();
+  await whenSettled;
+  expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual(['withdrawn', 'withdrawn']);
+  expect(counted).toEqual({ results: { withdrawn: 2 }, pending: 0 });
+});
+
+test('stop gives up on what is pending', async () => {
+  proxy.holdRequests();
+  withdrawals.add(newRecord());
+  withdrawals.stop();
+  await withdrawals.whenSettled();
+  expect(counted).toEqual({ results: {}, pending: 1 });
+});

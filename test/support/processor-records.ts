@@ -1,0 +1,44 @@
+/** Records put straight into the store, for tests of what happens after the door. */
+import type { Collection } from 'mongodb';
+import { accountIndexes } from '../../internal/account/account.ts';
+import { ensureIndexes } from '../../internal/platform/mongo.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { FIRST_DUE_MS, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { newRecord } from './records.ts';
+import type { TestStores } from './test-stores.ts';
+
+/** A clock that stands until the test moves it; it starts at the present time, because TTL indexes know only that. */
+export function newTestClock() {
+  let ms = Date.now();
+  return {
+    now: () => new Date(ms),
+    monotonicMs: () => ms,
+    advance: (by: number): void => {
+      ms += by;
+    },
+  };
+}
+
+/** The indexes as the processor makes them; comes before everything else in a test file without processes. */
+export async function makeIndexes(stores: TestStores): Promise<Collection<SubmissionRecord>> {
+  await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
+  return stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+}
+
+/** A record as the door writes it, received at `receivedAt` with `fields` as its body. */
+export function recordOf(
+  fields: object,
+  receivedAt: Date,
+  more: Partial<SubmissionRecord> = {},
+): SubmissionRecord {
+  return newRecord(
+    {
+      receivedAt,
+      stateAt: receivedAt,
+      dueAt: new Date(receivedAt.getTime() + FIRST_DUE_MS),
+      history: [{ state: 'recorded', at: receivedAt, attempt: 0 }],
+      ...more,
+    },
+    JSON.stringify(fields),
+  );
+}
