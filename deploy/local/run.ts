@@ -30,7 +30,7 @@ const PORTS = { http: 8080, admin: { ingest: 9090, processor: 9091, controller: 
 /** Only for this machine: production takes it from a Secret. */
 const DEMO_LINK_SECRET = 'only-for-make-run-on-this-machine-0000';
 
-const opened: { readonly name: string; close(): Promise<unknown> }[] = [];
+const opened: { readonly name: string; readonly close: () => Promise<unknown> }[] = [];
 let closing: Promise<void> | undefined;
 
 function closeAll(): Promise<void> {

@@ -10,6 +10,7 @@ import { findProgram } from './stores/process.ts';
 import { mongoReady, redisReady } from './stores/ready.ts';
 import { makeWorkspace } from './stores/running.ts';
 import { environmentStore, type Store, type StoreOptions } from './stores/store.ts';
+import { messageOf } from './stores/wait.ts';
 
 export type { FaultSignal, Store, StoreKind, StoreOptions } from './stores/store.ts';
 
@@ -84,7 +85,7 @@ async function fromEnvironment(
     const { version } = await ready(url);
     return environmentStore(`${server.name} ${version} of ${server.variable}`, url, server.variable);
   } catch (error) {
-    throw new Error(`${server.variable} is set, but no ${server.name} answers there: ${(error as Error).message}`, {
+    throw new Error(`${server.variable} is set, but no ${server.name} answers there: ${messageOf(error)}`, {
       cause: error,
     });
   }
@@ -114,7 +115,7 @@ async function main(args: readonly string[]): Promise<number> {
     );
     return 0;
   } catch (error) {
-    console.error((error as Error).message);
+    console.error(messageOf(error));
     return 1;
   }
 }

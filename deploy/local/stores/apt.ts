@@ -37,10 +37,19 @@ export function parseSourcesFile(text: string): AptSource[] {
   });
 }
 
-/** The mirror that serves the release itself (not its security updates, not a third party): it has every other suite too. */
+/**
+ * The mirror that serves the release itself (not its security updates, not a third party): it has every other suite too.
+ * Third parties use the names of releases as well, but only Debian has `-updates` of them, or is called "debian".
+ */
 export function debianMirror(sources: readonly AptSource[], codename: string): string | undefined {
-  const releases = new Set([codename, 'stable', 'testing', 'unstable', 'sid']);
-  return sources.find((source) => source.suites.some((suite) => releases.has(suite)))?.uri;
+  const releases = [codename, 'stable', 'testing', 'unstable', 'sid'];
+  const serving = sources.filter(({ suites }) => suites.some((suite) => releases.includes(suite)));
+  const updates = new Set(releases.map((release) => `${release}-updates`));
+  const updated = new Set(
+    sources.filter(({ suites }) => suites.some((suite) => updates.has(suite))).map(({ uri }) => uri),
+  );
+  const own = serving.find(({ uri }) => updated.has(uri)) ?? serving.find(({ uri }) => /\/debian\/?$/.test(uri));
+  return (own ?? serving[0])?.uri;
 }
 
 /** The mirror this Debian machine installs its packages from, or undefined when it is no Debian or has none. */
@@ -49,9 +58,8 @@ export async function machineMirror(): Promise<string | undefined> {
   if (!/^ID=["']?debian["']?$/m.test(release)) return undefined;
   const codename = /^VERSION_CODENAME=["']?(\w+)["']?$/m.exec(release)?.[1] ?? 'sid';
   const directory = join(APT, 'sources.list.d');
-  const names = (await readdir(directory).catch(() => [])).toSorted();
   const sources = parseListFile(await readFile(join(APT, 'sources.list'), 'utf8').catch(() => ''));
-  for (const name of names) {
+  for (const name of await namesIn(directory)) {
     const text = await readFile(join(directory, name), 'utf8');
     if (name.endsWith('.list')) sources.push(...parseListFile(text));
     if (name.endsWith('.sources')) sources.push(...parseSourcesFile(text));
@@ -62,11 +70,17 @@ export async function machineMirror(): Promise<string | undefined> {
 /** The machine's apt settings about expired indexes: its mirror may be a frozen copy, which apt takes only when told so. */
 export async function validityOptions(): Promise<string[]> {
   const directory = join(APT, 'apt.conf.d');
-  const files = (await readdir(directory).catch(() => [])).toSorted().map((name) => join(directory, name));
+  const files = (await namesIn(directory)).map((name) => join(directory, name));
   const found = await Promise.all(
     files.map(async (file) =>
       (await readFile(file, 'utf8').catch(() => '')).includes('Check-Valid-Until') ? [file] : [],
     ),
   );
   return found.flat();
+}
+
+/** The names in a directory in apt's order; none when there is no such directory. */
+async function namesIn(directory: string): Promise<string[]> {
+  const names = await readdir(directory).catch(() => []);
+  return names.toSorted((a, b) => (a < b ? -1 : 1));
 }

@@ -23,6 +23,11 @@ export function installLog(part: string): string {
   return join(cacheDir(), `${part}.log`);
 }
 
+/** Says whether this part is there, whole. */
+export async function isCached(part: string): Promise<boolean> {
+  return await exists(join(cacheDir(), part));
+}
+
 /** Says whether there is a file or directory at this path. */
 export async function exists(path: string): Promise<boolean> {
   return await stat(path).then(

@@ -4,19 +4,17 @@ import { mkdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { exists } from './cache.ts';
 import {
-  DATA_IN_ROOT,
   debianObstacle,
   FERRETDB_VERSION,
-  inRoot,
   installFerretDb,
   installRoot,
   installTemplate,
-  makeDataDir,
   POSTGRESQL_BIN,
   POSTGRESQL_VERSION,
 } from './install.ts';
 import { run, startProcess, type ServerProcess } from './process.ts';
 import { READY_TIMEOUT_MS } from './ready.ts';
+import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 import { redisArguments, runningStore, type Workspace } from './running.ts';
 import type { Store, StoreOptions } from './store.ts';
 import { freePort, logTail, poll } from './wait.ts';
@@ -24,7 +22,10 @@ import { freePort, logTail, poll } from './wait.ts';
 const COPY_TIMEOUT_MS = 60_000;
 
 /** Makes what both stores need, in parallel. Gives a sentence when this machine cannot. */
-export async function installDebian(options: { mongo: boolean; log(line: string): void }): Promise<string | undefined> {
+export async function installDebian(options: {
+  mongo: boolean;
+  log: (line: string) => void;
+}): Promise<string | undefined> {
   const obstacle = await debianObstacle(options.mongo);
   if (obstacle !== undefined) return obstacle;
   if (options.mongo) await mongoParts(options.log);

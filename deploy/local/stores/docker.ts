@@ -1,19 +1,21 @@
 // The way with a Docker engine: the real servers as containers of testcontainers, which removes them whatever becomes of us.
 
-import { mkdir } from 'node:fs/promises';
+import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { StartedTestContainer } from 'testcontainers';
+import { cacheDir } from './cache.ts';
 import { engineAnswers } from './engine.ts';
 import { initiateReplicaSet, mongoReady, REPLICA_SET, redisReady, type Readiness } from './ready.ts';
 import { redisArguments } from './running.ts';
 import type { FaultSignal, Store, StoreOptions, StoreOrReason } from './store.ts';
-import { freePort, within } from './wait.ts';
+import { freePort, messageOf, within } from './wait.ts';
 
 export const MONGO_IMAGE = 'mongo:8';
 export const REDIS_IMAGE = 'redis:7';
 const MONGO_PORT = 27_017;
 const REDIS_PORT = 6_379;
 const PULL_TIMEOUT_MS = 3 * 60_000;
+const PULL_AGAIN_AFTER_MS = 30 * 60_000;
 const START_TIMEOUT_MS = 90_000;
 const STOP_TIMEOUT_MS = 10_000;
 const EVERY_ADDRESS = '0.0.0.0';
@@ -21,30 +23,38 @@ const EVERY_ADDRESS = '0.0.0.0';
 /** Makes the image be there. Gives a sentence when there is no engine or the image cannot be had in time. */
 export async function dockerImage(image: string, log: (line: string) => void): Promise<string | undefined> {
   if (!(await engineAnswers())) return 'no Docker engine answers';
-  const late = `pulling ${image} took longer than ${PULL_TIMEOUT_MS} ms`;
+  // Where the registry cannot be reached each attempt may take long, so that one in a while has to do for all starts.
+  const failed = join(cacheDir(), `no-${image.replaceAll(/\W/g, '-')}`);
   try {
-    return await within(PULL_TIMEOUT_MS, late, pull(image, log));
+    // Only here, because it is slow to load and not needed where there is no engine.
+    const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
+    const { image: images } = await getContainerRuntimeClient();
+    const name = ImageName.fromString(image);
+    if (await images.exists(name)) return undefined;
+    if (await youngerThan(PULL_AGAIN_AFTER_MS, failed)) {
+      return `a Docker engine answers, but could not pull ${image} a while ago (remove ${failed} to try again now)`;
+    }
+    log(`pulling ${image} …`);
+    const late = `pulling it took longer than ${PULL_TIMEOUT_MS} ms`;
+    await within(PULL_TIMEOUT_MS, late, images.pull(name));
+    // The stream of a pull ends in the same way when it fails on the way.
+    if (!(await images.exists(name))) throw new Error('it could not be pulled');
+    return undefined;
   } catch (error) {
+    await mkdir(cacheDir(), { recursive: true });
+    await writeFile(failed, messageOf(error));
     return skipped(image, error, log);
   }
 }
 
-async function pull(image: string, log: (line: string) => void): Promise<undefined> {
-  // Only here, because it is slow to load and not needed where there is no engine.
-  const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
-  const client = await getContainerRuntimeClient();
-  const name = ImageName.fromString(image);
-  if (await client.image.exists(name)) return undefined;
-  log(`pulling ${image} …`);
-  await client.image.pull(name);
-  // The stream of a pull ends in the same way when it fails on the way.
-  if (!(await client.image.exists(name))) throw new Error('the image could not be pulled');
-  return undefined;
+async function youngerThan(ageMs: number, file: string): Promise<boolean> {
+  const found = await stat(file).catch(() => undefined);
+  return found !== undefined && Date.now() - found.mtimeMs < ageMs;
 }
 
 function skipped(image: string, error: unknown, log: (line: string) => void): string {
-  const [message = ''] = (error as Error).message.split('\n');
-  const reason = `a Docker engine answers, but ${image} could not be used: ${message}`;
+  const [message = ''] = messageOf(error).split('\n');
+  const reason = `a Docker engine answers, but ${image} could not be used: ${message.trim()}`;
   log(`${reason}; going on without Docker`);
   return reason;
 }
@@ -108,7 +118,7 @@ async function container(options: StoreOptions, server: Server): Promise<StoreOr
     return await containerStore(server, started, url, server.describe(version));
   } catch (error) {
     await started.stop();
-    throw new Error(`${server.image} was started by Docker but did not answer at ${url}: ${(error as Error).message}`, {
+    throw new Error(`${server.image} was started by Docker but did not answer at ${url}: ${messageOf(error)}`, {
       cause: error,
     });
   }

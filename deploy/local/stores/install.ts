@@ -1,16 +1,20 @@
 // Makes the parts of the "debian" way, once: a root file system with the servers, FerretDB, and an initialised database.
 
-import { chown, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import process from 'node:process';
 import { machineMirror, validityOptions } from './apt.ts';
-import { cached, installLog } from './cache.ts';
+import { cached, installLog, isCached } from './cache.ts';
 import { findProgram, run } from './process.ts';
+import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 
 export const FERRETDB_VERSION = '2.7.0';
 export const POSTGRESQL_VERSION = '18';
 // Part of the names in the cache: raise it when the recipe changes, so that nobody keeps the old parts.
 const RECIPE = '1';
+const ROOT_PART = `root-${RECIPE}`;
+const FERRETDB_PART = `ferretdb-${FERRETDB_VERSION}`;
+const TEMPLATE_PART = `postgresql-template-${RECIPE}`;
 const SUITE = 'sid';
 const PACKAGES = [`postgresql-${POSTGRESQL_VERSION}-documentdb`, 'redis-server'];
 const FERRETDB_PACKAGE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
@@ -21,8 +25,6 @@ const TEMPLATE_TIMEOUT_MS = 5 * 60_000;
 const APT_LOCK_TIMEOUT_S = 300;
 
 export const POSTGRESQL_BIN = `/usr/lib/postgresql/${POSTGRESQL_VERSION}/bin`;
-/** Where a server in the root file system sees its data. */
-export const DATA_IN_ROOT = '/data';
 
 // Durability stays as PostgreSQL ships it (fsync and synchronous_commit on); these are about size and about DocumentDB.
 const POSTGRESQL_SETTINGS = `
@@ -48,47 +50,27 @@ $bin/pg_ctl -D ${DATA_IN_ROOT} -w -o "-c listen_addresses=''" start
 $bin/psql -q -h /tmp -U postgres -v ON_ERROR_STOP=1 -c 'create extension documentdb cascade' postgres
 $bin/pg_ctl -D ${DATA_IN_ROOT} -w -m fast stop`;
 
-/**
- * The command that runs `command` as `user` in the root file system with `data` at /data. Mounts, System V memory and process
- * numbers are private: nothing stays mounted, and the kernel ends all the server's processes when the server ends. A lock on
- * the data, held by whatever process of the server is left, keeps a second server away from it.
- */
-export function inRoot(root: string, data: string, user: string, command: readonly string[]): string[] {
-  const script = `set -e
-mount --rbind /dev "$1/dev"
-mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
-mount -t tmpfs -o mode=1777 tmpfs "$1/tmp"
-mount -t proc proc "$1/proc"
-mount --bind "$2" "$1${DATA_IN_ROOT}"
-rm -f "$2/postmaster.pid"
-root=$1 user=$3
-shift 3
-cd /
-# After the change of user, which would clear the wish to die with the parent.
-exec chroot "$root" setpriv --reuid="$user" --regid="$user" --clear-groups --pdeathsig=KILL -- "$@"`;
-  const namespaces = ['unshare', '--mount', '--ipc', '--pid', '--fork', '--kill-child=SIGKILL', '--'];
-  const lock = ['flock', '--no-fork', '--timeout', '10', `${data}.lock`];
-  return [...lock, ...namespaces, 'sh', '-c', script, 'sh', root, data, user, ...command];
-}
-
 /** Says in a sentence why the "debian" way cannot work on this machine, or gives undefined when it may. */
-export async function debianObstacle(needsGo: boolean): Promise<string | undefined> {
+export async function debianObstacle(needsFerretDb: boolean): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'a Debian root file system needs Linux';
   if (process.getuid?.() !== 0) return 'a Debian root file system needs root (run as root, or with sudo)';
-  if (needsGo && (await findProgram('go')) === undefined) return 'building FerretDB needs Go 1.25 or later on the PATH';
-  if ((await machineMirror()) === undefined)
+  const noGo = (await findProgram('go')) === undefined;
+  if (needsFerretDb && noGo && !(await isCached(FERRETDB_PART)))
+    return 'building FerretDB needs Go 1.25 or later on the PATH';
+  const noMirror = (await machineMirror()) === undefined;
+  if (noMirror && !(await isCached(ROOT_PART)))
     return 'a Debian root file system needs a Debian machine, for its apt sources';
   return undefined;
 }
 
 /** The root file system with PostgreSQL, DocumentDB and Redis; made by mmdebstrap when it is not there. */
 export async function installRoot(log: (line: string) => void): Promise<string> {
-  return await cached(`root-${RECIPE}`, log, async (path) => {
+  return await cached(ROOT_PART, log, async (path) => {
     const logFile = installLog('root');
     const mirror = await machineMirror();
     if (mirror === undefined) throw new Error('no Debian mirror in the apt sources of this machine');
     await installMmdebstrap(log, logFile);
-    log(`making a root file system with ${PACKAGES.join(' and ')} (about 40 s, once) …`);
+    log(`making a root file system with ${PACKAGES.join(' and ')} (about 1 min, once) …`);
     const aptOptions = (await validityOptions()).map((file) => `--aptopt=${file}`);
     const begin = performance.now();
     await run({
@@ -129,7 +111,7 @@ async function installMmdebstrap(log: (line: string) => void, logFile: string): 
 
 /** FerretDB's program, built by Go when it is not there. */
 export async function installFerretDb(log: (line: string) => void): Promise<string> {
-  return await cached(`ferretdb-${FERRETDB_VERSION}`, log, async (path) => {
+  return await cached(FERRETDB_PART, log, async (path) => {
     log(`building FerretDB ${FERRETDB_VERSION} (1 to 2 min, once) …`);
     const begin = performance.now();
     const directory = `${path}.d`;
@@ -146,24 +128,13 @@ export async function installFerretDb(log: (line: string) => void): Promise<stri
 
 /** An initialised data directory of PostgreSQL with DocumentDB in it, to be copied for each server. */
 export async function installTemplate(root: string, log: (line: string) => void): Promise<string> {
-  return await cached(`postgresql-template-${RECIPE}`, log, async (path) => {
+  return await cached(TEMPLATE_PART, log, async (path) => {
     log('initialising PostgreSQL with DocumentDB (about 5 s, once) …');
     await makeDataDir(path, root, 'postgres');
     const command = inRoot(root, path, 'postgres', ['sh', '-c', TEMPLATE_SCRIPT, 'sh', POSTGRESQL_SETTINGS]);
     await run({ command, logFile: installLog('template'), timeoutMs: TEMPLATE_TIMEOUT_MS });
     await rm(`${path}.lock`, { force: true });
   });
-}
-
-/** Makes a directory that belongs to this user of the root file system. */
-export async function makeDataDir(path: string, root: string, user: string): Promise<void> {
-  const entry = (await readFile(join(root, 'etc/passwd'), 'utf8'))
-    .split('\n')
-    .find((line) => line.startsWith(`${user}:`));
-  const [, , uid, gid] = entry?.split(':') ?? [];
-  if (uid === undefined || gid === undefined) throw new Error(`${root} has no user ${user}; remove it and try again`);
-  await mkdir(path, { recursive: true, mode: 0o700 });
-  await chown(path, Number(uid), Number(gid));
 }
 
 function seconds(begin: number): string {

@@ -93,12 +93,12 @@ export async function startProcess(options: Command & { wrapped: boolean }): Pro
   const child = await spawnTied(options);
   let ended = false;
   const exited = new Promise<void>((resolve) => {
-    function end(): void {
+    function noteEnd(): void {
       ended = true;
       resolve();
     }
-    child.once('exit', end);
-    child.once('error', end);
+    child.once('exit', noteEnd);
+    child.once('error', noteEnd);
   });
   // A caller that forgets to stop a server can still exit; the server then ends with it.
   child.unref();
@@ -154,7 +154,7 @@ export function alive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }
 

@@ -27,35 +27,24 @@ export async function portAnswers(
 
 /** Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Throws what the driver threw last. */
 export async function mongoReady(url: string, write: boolean, timeoutMs = READY_TIMEOUT_MS): Promise<Readiness> {
-  const client = new MongoClient(url, {
-    serverSelectionTimeoutMS: ATTEMPT_TIMEOUT_MS,
-    connectTimeoutMS: ATTEMPT_TIMEOUT_MS,
-    maxPoolSize: 1,
-  });
-  try {
-    return await retried(timeoutMs, async () => {
+  return await retried(timeoutMs, () =>
+    withMongo(url, async (client) => {
       await client.db('admin').command({ ping: 1 });
       if (write) {
         const collection = client.db(READINESS_DATABASE).collection<{ _id: string; at: Date }>('ready');
-        await collection.updateOne(
-          { _id: 'ready' },
-          { $set: { at: new Date() } },
-          { upsert: true, writeConcern: { w: 'majority' } },
-        );
+        const options = { upsert: true, writeConcern: { w: 'majority' as const } };
+        await collection.updateOne({ _id: 'ready' }, { $set: { at: new Date() } }, options);
       }
       const info = await client.db('admin').command({ buildInfo: 1 });
       return { version: String(info['version']) };
-    });
-  } finally {
-    await client.close();
-  }
+    }),
+  );
 }
 
-/** Makes a single-node replica set of a fresh `mongod`; does nothing when it is one already. `member` is the address it knows itself by. */
+/** Makes a single-node replica set of a fresh `mongod`; does nothing when it is one. `member` is the address it knows itself by. */
 export async function initiateReplicaSet(url: string, member: string): Promise<void> {
-  const client = new MongoClient(url, { serverSelectionTimeoutMS: ATTEMPT_TIMEOUT_MS });
-  try {
-    await retried(READY_TIMEOUT_MS, async () => {
+  await retried(READY_TIMEOUT_MS, () =>
+    withMongo(url, async (client) => {
       try {
         await client
           .db('admin')
@@ -63,7 +52,19 @@ export async function initiateReplicaSet(url: string, member: string): Promise<v
       } catch (error) {
         if (!(error instanceof MongoServerError && error.code === ALREADY_INITIALIZED)) throw error;
       }
-    });
+    }),
+  );
+}
+
+/** A client of its own for each attempt: one that could not connect stays closed. */
+async function withMongo<T>(url: string, use: (client: MongoClient) => Promise<T>): Promise<T> {
+  const client = new MongoClient(url, {
+    serverSelectionTimeoutMS: ATTEMPT_TIMEOUT_MS,
+    connectTimeoutMS: ATTEMPT_TIMEOUT_MS,
+    maxPoolSize: 1,
+  });
+  try {
+    return await use(client);
   } finally {
     await client.close();
   }
@@ -79,12 +80,16 @@ export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Pro
       commandTimeout: ATTEMPT_TIMEOUT_MS,
       maxRetriesPerRequest: 0,
     });
-    redis.on('error', () => undefined);
+    // The event says why; the rejection only that the connection is closed.
+    let reason: Error | undefined;
+    redis.on('error', (error: Error) => (reason ??= error));
     try {
       await redis.connect();
       await redis.ping();
       const version = /^redis_version:(.*)$/m.exec(await redis.info('server'))?.[1]?.trim();
       return { version: version ?? 'of unknown version' };
+    } catch (error) {
+      throw reason ?? error;
     } finally {
       redis.disconnect();
     }

@@ -8,7 +8,7 @@ import { sweep } from './cache.ts';
 import { alive, type ServerProcess } from './process.ts';
 import { mongoReady, portAnswers, redisReady, type Readiness } from './ready.ts';
 import type { FaultSignal, Store, StoreKind } from './store.ts';
-import { logTail } from './wait.ts';
+import { logTail, messageOf } from './wait.ts';
 
 const TEMPORARY = 'partner-ingest-stores';
 
@@ -89,7 +89,7 @@ export async function runningStore(running: Running): Promise<Store> {
       const variable = protocol === 'mongodb' ? 'MONGODB_URI' : 'REDIS_URL';
       const where = log === undefined ? '' : `; ${await logTail(log)}`;
       throw new Error(
-        `the ${protocol} store of kind "${kind}" did not start: ${(error as Error).message}${where}\n` +
+        `the ${protocol} store of kind "${kind}" did not start: ${messageOf(error)}${where}\n` +
           `Data and logs are in ${workspace.logDir}. Try again, or set ${variable} to a server of your own.`,
         { cause: error },
       );

@@ -23,7 +23,7 @@ export interface StoreOptions {
   /** Keeps the data here between runs; without it data is temporary. One running server per directory. */
   dataDir?: string | undefined;
   /** Takes one line of progress, for people. */
-  log(line: string): void;
+  log: (line: string) => void;
   /** The port on 127.0.0.1; without it a free one is found. */
   port?: number | undefined;
 }

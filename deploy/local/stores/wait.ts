@@ -57,6 +57,11 @@ export async function poll(timeoutMs: number, ask: () => Promise<boolean>): Prom
   return false;
 }
 
+/** What an error says, whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Gives the result of `work`, or throws `message` after `timeoutMs`; the work itself cannot be stopped and is let go. */
 export async function within<T>(timeoutMs: number, message: string, work: Promise<T>): Promise<T> {
   const end = new AbortController();
