@@ -1,0 +1,68 @@
+/** One run of load against one server: wrk outside, the server's processor time and memory beside it. */
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
+/** Linux counts processor time in hundredths of a second. */
+const TICKS_PER_SECOND = 100;
+
+export interface LoadResult {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+  /** Answers other than 2xx and 3xx. */
+  readonly badStatus: number;
+  readonly socketErrors: number;
+  /** Share of one core the server used. */
+  readonly cpu: number;
+  readonly rssMb: number;
+}
+
+/** Rejects with what to do when wrk is not on this machine. */
+export async function checkLoadGenerator(): Promise<void> {
+  await run('wrk', ['-v']).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT')
+      throw new Error('the bench needs wrk: "apt-get install wrk", or your system\'s package');
+  });
+}
+
+/** Loads `url` with `connections` for `seconds`; `pid` is the server to watch. */
+export async function load(options: {
+  readonly url: string;
+  readonly key: string;
+  readonly connections: number;
+  readonly seconds: number;
+  readonly pid: number;
+}): Promise<LoadResult> {
+  const before = processorSeconds(options.pid);
+  const { stdout } = await run('wrk', [
+    '-t1',
+    `-c${options.connections}`,
+    `-d${options.seconds}s`,
+    `-s${SCRIPT}`,
+    `${options.url}/api/v1/capital/ingest`,
+    '--',
+    options.key,
+  ]);
+  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<LoadResult, 'cpu' | 'rssMb'> | null;
+  if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);
+  return {
+    ...result,
+    cpu: (processorSeconds(options.pid) - before) / result.seconds,
+    rssMb: memoryMb(options.pid),
+  };
+}
+
+function processorSeconds(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+}
+
+function memoryMb(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_000;
+}

@@ -1,0 +1,32 @@
+-- Load for the bench: valid applications from ever new client addresses; prints one line of JSON at the end.
+local thread_count = 0
+function setup(thread)
+  thread:set("thread_id", thread_count)
+  thread_count = thread_count + 1
+end
+
+function init(args)
+  key = args[1]
+  count = 0
+  math.randomseed(os.time() + thread_id * 7919)
+end
+
+function request()
+  count = count + 1
+  local address = string.format("%d.%d.%d.%d", math.random(11, 120), math.random(0, 255), math.random(0, 255), math.random(1, 254))
+  local body = string.format(
+    '{"email":"load-%d-%d@example.com","business_name":"Load Test %d Ltd","ein":"%09d"}',
+    thread_id, count, count, math.random(0, 999999999))
+  return wrk.format("POST", nil, {
+    ["Authorization"] = "Bearer " .. key,
+    ["Content-Type"] = "application/json",
+    ["X-Forwarded-For"] = address,
+  }, body)
+end
+
+function done(summary, latency, requests)
+  io.write(string.format(
+    '\nRESULT {"requests":%d,"seconds":%.3f,"p50Ms":%.3f,"p99Ms":%.3f,"maxMs":%.3f,"badStatus":%d,"socketErrors":%d}\n',
+    summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3,
+    summary.errors.status, summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
+end
