@@ -7,10 +7,10 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /deploy/local/
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /mail-catcher/
 RESULTS := .run/test-results.json
 
-.PHONY: help run smoke test check types lint format unit docs lock build image clean stores
+.PHONY: help run smoke test bench chaos check types lint format unit docs lock build image clean stores
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-8s\033[0m %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ test: node_modules stores ## Run all tests this machine can run, and say what wa
 	@mkdir -p .run; rm -f $(RESULTS)
 	@status=0; $(JEST) --randomize --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/support/summary.ts $(RESULTS) || status=1; exit $$status
+
+bench: node_modules stores build ## Compare our door with a naive one and a bare Fastify; BENCH="--rounds 3 --seconds 5"
+	@$(NODE) node test/bench/bench.ts $(BENCH)
 
 check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
 

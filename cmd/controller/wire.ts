@@ -38,7 +38,7 @@ export async function startController(
   const db = mongo.db(config.MONGODB_DATABASE);
   const indexes = ensureIndexesUntilDone(db, partnerIndexes, log);
   closers.add('indexes', () => indexes.stop());
-  ready.push(() => (indexes.done() ? [] : ['indexes are not verified yet: is MongoDB reachable?']));
+  ready.push(indexes.faults);
   const redis = createRedis(config.REDIS_URL, { for: 'commands', commandTimeoutMs: NOTIFY_TIMEOUT_MS }, log);
   closers.add('redis', () => redis.disconnect());
 

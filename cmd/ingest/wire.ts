@@ -13,7 +13,7 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
 import { pause, withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { connectUntilDone, createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -51,10 +51,13 @@ export async function startIngest(
     maxPoolSize: groupCommitLimits.maxInFlight + 1,
   });
   closers.add('mongodb group commit', () => commitMongo.close());
+  const commitConnection = connectUntilDone(commitMongo, log);
+  closers.add('group commit connection', () => commitConnection.stop());
+  ready.push(commitConnection.faults);
 
   const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...partnerIndexes], log);
   closers.add('indexes', () => indexes.stop());
-  ready.push(() => (indexes.done() ? [] : ['indexes are not verified yet: is MongoDB reachable?']));
+  ready.push(indexes.faults);
 
   const withdrawals = new Withdrawals({
     collection: db.collection<SubmissionRecord>(SUBMISSIONS),

@@ -40,7 +40,7 @@ export async function startProcessor(
   const db = mongo.db(config.MONGODB_DATABASE);
   const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...accountIndexes], log);
   closers.add('indexes', () => indexes.stop());
-  ready.push(() => (indexes.done() ? [] : ['indexes are not verified yet: is MongoDB reachable?']));
+  ready.push(indexes.faults);
 
   const store = new SubmissionStore({
     collection: db.collection<SubmissionRecord>(SUBMISSIONS),

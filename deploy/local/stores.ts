@@ -32,7 +32,7 @@ export async function startMongo(options: StoreOptions): Promise<Store> {
 }
 
 /** Gives a Redis that answered PONG, with this many databases (256 when not said). */
-export async function startRedis(options: StoreOptions & { databases?: number }): Promise<Store> {
+export async function startRedis(options: StoreOptions & { databases?: number | undefined }): Promise<Store> {
   if (isSet(options.url))
     return await fromEnvironment(REDIS, options.url, (url) => redisReady(url, ENVIRONMENT_TIMEOUT_MS));
   const full = { ...options, databases: options.databases ?? DEFAULT_REDIS_DATABASES };
@@ -54,8 +54,11 @@ export async function installStores(
     { store: REDIS, url: urls.redis },
   ];
   for (const { store, url } of wanted) {
+    if (isSet(url)) {
+      log(`${store.name}: the server of ${store.variable}`);
+      continue;
+    }
     const way = await firstOf<{ way: string }>(store, [
-      () => Promise.resolve(isSet(url) ? { way: `the server of ${store.variable}` } : `${store.variable} is not set`),
       async () => (await dockerImage(store.image, log)) ?? { way: `the Docker image ${store.image}` },
       async () => {
         const program = await findProgram(store.program);

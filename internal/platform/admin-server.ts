@@ -25,7 +25,7 @@ export async function startAdminServer(options: {
   readonly ready: readonly Probe[];
 }): Promise<AdminServer> {
   const probe = async (checks: readonly Probe[]): Promise<[number, string, string]> => {
-    const faults = (await Promise.all(checks.map((check) => check()))).flat();
+    const faults = (await Promise.all(checks.map(async (check) => check()))).flat();
     return [faults.length === 0 ? 200 : 503, 'application/json', JSON.stringify({ ok: faults.length === 0, faults })];
   };
   const routes: Record<string, () => Promise<[number, string, string]>> = {

@@ -44,7 +44,7 @@ export async function ensureIndexes(db: Db, definitions: readonly IndexDefinitio
   for (const collection of new Set(definitions.map((definition) => definition.collection))) {
     const wanted = definitions.filter((definition) => definition.collection === collection);
     await db.collection(collection).createIndexes(
-      wanted.map(({ collection: _, key, ...options }) => ({
+      wanted.map(({ collection: _collection, key, ...options }) => ({
         key: key as Exclude<IndexSpecification, string>,
         ...options,
       })) as Parameters<ReturnType<Db['collection']>['createIndexes']>[0],
@@ -88,23 +88,49 @@ export function isDuplicateKey(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
 }
 
-const INDEX_RETRY = { firstMs: 250, capMs: 3_000 } as const;
+const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
+
+/** Something that goes on in the background until it has succeeded once. */
+export interface UntilDone {
+  readonly whenDone: Promise<void>;
+  /** What is still missing, for a readiness probe; empty once done. */
+  readonly faults: () => readonly string[];
+  readonly stop: () => void;
+}
 
 /** Ensures the indexes in the background, again and again until MongoDB is there and they are as defined. */
-export function ensureIndexesUntilDone(db: Db, definitions: readonly IndexDefinition[], log: Logger) {
+export function ensureIndexesUntilDone(db: Db, definitions: readonly IndexDefinition[], log: Logger): UntilDone {
+  return untilDone('indexes could not be verified', db.client, log, () => ensureIndexes(db, definitions));
+}
+
+/** Connects in the background, again and again until it has worked once; from then on the driver reconnects by itself. */
+export function connectUntilDone(client: MongoClient, log: Logger): UntilDone {
+  return untilDone('not connected to MongoDB', client, log, () => Promise.resolve());
+}
+
+function untilDone(what: string, client: MongoClient, log: Logger, task: () => Promise<void>): UntilDone {
   const stop = new AbortController();
-  let done = false;
-  const whenDone = retryUntilDone(() => ensureIndexes(db, definitions), {
-    ...INDEX_RETRY,
+  const where = client.options.hosts.join(', ');
+  let faults = [`${what} yet`];
+  const attempt = async (): Promise<void> => {
+    // A client whose first connection failed stays closed until it is told to connect again.
+    await client.connect();
+    await task();
+  };
+  const whenDone = retryUntilDone(attempt, {
+    ...FIRST_CONTACT_RETRY,
     signal: stop.signal,
-    onFailure: (error, attempt) => {
-      // An index that differs is told in words: nothing mends that but an operator. The rest is an outage.
-      const reason = error instanceof IndexError ? error.message : 'is MongoDB reachable?';
-      if (attempt === 1 || error instanceof IndexError)
-        log.warn({ err: error, reason }, 'indexes could not be verified; trying again');
+    onFailure: (error, failures) => {
+      // An index that differs is told in words, because only an operator can mend it. The rest is an outage.
+      const reason =
+        error instanceof IndexError
+          ? error.message
+          : `MongoDB does not answer at ${where}: check that it runs there, that it lets us in, and MONGODB_URI`;
+      faults = [reason];
+      if (failures === 1 || error instanceof IndexError) log.warn({ err: error, reason }, `${what}; trying again`);
     },
   }).then(() => {
-    done = !stop.signal.aborted;
+    faults = [];
   });
-  return { whenDone, done: () => done, stop: () => stop.abort() };
+  return { whenDone, faults: () => faults, stop: () => stop.abort() };
 }

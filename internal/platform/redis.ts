@@ -33,10 +33,12 @@ export function createRedis(url: string, use: RedisUse, log: Logger): Redis {
           maxRetriesPerRequest: 0,
         })
       : new Redis(url, { ...shared, maxRetriesPerRequest: null });
+  const { hostname, port } = new URL(url);
+  const reason = `Redis does not answer at ${hostname}:${port === '' ? '6379' : port}: check that it runs there, and REDIS_URL`;
   let away = false;
   // Without a listener an outage would be an uncaught exception; it is told once, not for every attempt.
   redis.on('error', (error) => {
-    if (!away) log.warn({ err: error, use: use.for }, 'redis is away');
+    if (!away) log.warn({ err: error, use: use.for, reason }, 'redis is away');
     away = true;
   });
   redis.on('ready', () => {

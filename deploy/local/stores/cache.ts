@@ -7,6 +7,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { tied } from './process.ts';
+import { messageOf } from './wait.ts';
 
 const LOCK_NOTICE_MS = 1_000;
 const LOCK_HELD = 'held';
@@ -74,7 +75,15 @@ async function makeOnce(
     const unfinished = `${path}${UNFINISHED}`;
     // What a killed installation left; nobody else works on it while we hold the lock.
     await rm(unfinished, { recursive: true, force: true });
-    await make(unfinished);
+    try {
+      await make(unfinished);
+    } catch (error) {
+      throw new Error(
+        `making ${part}, which the stores need here, failed: ${messageOf(error)}\nTry again, or give the stores another ` +
+          'way: MONGODB_URI and REDIS_URL, a Docker engine, or mongod and redis-server on the PATH.',
+        { cause: error },
+      );
+    }
     await rename(unfinished, path);
     return path;
   } finally {

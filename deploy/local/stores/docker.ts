@@ -90,8 +90,15 @@ export async function dockerRedis(options: StoreOptions & { databases: number })
   return await container(options, {
     image: REDIS_IMAGE,
     port: REDIS_PORT,
-    // The port is published on the host's loopback address only by the engine; inside, every address must answer.
-    command: ['redis-server', ...redisArguments(options.databases, EVERY_ADDRESS), '--protected-mode', 'no'],
+    // Inside the container every address must answer, for the engine to reach it; the data directory is the image's own.
+    command: [
+      'redis-server',
+      '--dir',
+      '/data',
+      ...redisArguments(options.databases, EVERY_ADDRESS),
+      '--protected-mode',
+      'no',
+    ],
     data: { directory: 'redis-docker', target: '/data' },
     url: (host, port) => `redis://${host}:${port}`,
     ready: redisReady,

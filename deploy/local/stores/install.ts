@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { machineMirror, validityOptions } from './apt.ts';
 import { cached, installLog, isCached } from './cache.ts';
-import { findProgram, run } from './process.ts';
+import { findProgram, run, succeeds } from './process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 
 export const FERRETDB_VERSION = '2.7.0';
@@ -60,6 +60,8 @@ export async function debianObstacle(needsFerretDb: boolean): Promise<string | u
   const noMirror = (await machineMirror()) === undefined;
   if (noMirror && !(await isCached(ROOT_PART)))
     return 'a Debian root file system needs a Debian machine, for its apt sources';
+  if (!(await succeeds([...PRIVATE, 'true'])))
+    return 'a Debian root file system needs the right to mount (CAP_SYS_ADMIN), and unshare of util-linux';
   return undefined;
 }
 

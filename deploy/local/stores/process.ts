@@ -1,15 +1,27 @@
 // Starts server processes that end with this process, even if it is killed, and signals all of a server's processes.
 
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync } from 'node:fs';
 import { access, readdir, readFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import process from 'node:process';
 import { logTail, poll } from './wait.ts';
 
-const EXIT_TIMEOUT_MS = 15_000;
+const QUESTION_TIMEOUT_MS = 5_000;
+// A primary of MongoDB gives its clients up to 15 s to leave.
+const EXIT_TIMEOUT_MS = 20_000;
 const COMMAND_NAME_END = ') ';
 const PARENT_FIELD = 1;
+
+/** Says whether this command ends well; for questions that take no time. */
+export function succeeds(command: readonly string[]): Promise<boolean> {
+  const [program = '', ...args] = command;
+  return new Promise((resolve) => {
+    execFile(program, args, { timeout: QUESTION_TIMEOUT_MS, killSignal: 'SIGKILL' }, (error) =>
+      resolve(error === null),
+    );
+  });
+}
 
 /** The path of a program on the PATH, or undefined. */
 export async function findProgram(name: string): Promise<string | undefined> {
@@ -154,7 +166,8 @@ export function alive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    // Not `instanceof Error`: in Jest the errors of Node are of another realm.
+    return typeof error === 'object' && error !== null && 'code' in error && error.code === 'EPERM';
   }
 }
 

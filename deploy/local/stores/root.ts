@@ -12,6 +12,8 @@ const LOCK_FAILURE = 75;
 // Takes the lock of the data, in a descriptor that every process of the server inherits: it is held until the last has gone.
 // Then the server's own mounts, System V memory and process numbers: when its first process ends, the kernel ends the others.
 const OUTSIDE = `
+# Of a person who became root by su the PATH may lack chroot.
+export PATH="$PATH:/usr/sbin:/sbin"
 exec 9>"$1.lock"
 flock --timeout ${LOCK_TIMEOUT_S} 9 || { echo "another server uses $1"; exit ${LOCK_FAILURE}; }
 shift
