@@ -1,17 +1,12 @@
 /** Creates accounts: one insert, and the unique indexes decide every race. */
-import type { Collection } from 'mongodb';
+import { MongoServerError, type Collection } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { duplicateKeyIndex } from '../platform/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
 import type { Account } from './account.ts';
-
-/** The account in the way was gone when we looked: trying again settles it. */
-export class AccountVanishedError extends Error {
-  override readonly name = 'AccountVanishedError';
-}
 
 export class AccountStore {
   readonly #collection: Collection<Account>;
@@ -37,17 +32,21 @@ export class AccountStore {
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
     };
-    try {
-      await this.#collection.insertOne(account);
-      return { kind: 'created', accountId: account._id };
-    } catch (error) {
-      if (duplicateKeyIndex(error) === undefined) throw error;
-      return this.#whoHolds(account);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.#collection.insertOne(account);
+        return { kind: 'created', accountId: account._id };
+      } catch (error) {
+        if (!isDuplicateKey(error) && !isLockConflict(error)) throw error;
+        const fact = await this.#whoHolds(account);
+        if (fact !== undefined) return fact;
+        if (tries === CONFLICT_TRIES) throw error;
+      }
     }
   }
 
-  /** The error names one index only, so all three keys are looked up. */
-  async #whoHolds(account: Account): Promise<CreationFact> {
+  /** The error names one index at most, so all three keys are looked up; undefined when nobody holds any (any more). */
+  async #whoHolds(account: Account): Promise<CreationFact | undefined> {
     const found = await this.#collection
       .find(
         { $or: [{ requestId: account.requestId }, { emailNormalized: account.emailNormalized }, { ein: account.ein }] },
@@ -58,7 +57,7 @@ export class AccountStore {
     if (own !== undefined) return { kind: 'own', accountId: own._id };
     const emailBy = found.find((other) => other.emailNormalized === account.emailNormalized)?.requestId;
     const einBy = found.find((other) => other.ein === account.ein)?.requestId;
-    if (emailBy === undefined && einBy === undefined) throw new AccountVanishedError('the account in the way is gone');
+    if (emailBy === undefined && einBy === undefined) return undefined;
     return {
       kind: 'taken',
       ...(emailBy === undefined ? {} : { emailBy }),
@@ -75,10 +74,32 @@ export class AccountStore {
     accountId: string,
     activation: { readonly tokenHash: string; readonly expiresAt: Date },
   ): Promise<void> {
-    await this.#collection.updateOne({ _id: accountId }, { $set: { activation } });
+    await pastLockConflicts(() => this.#collection.updateOne({ _id: accountId }, { $set: { activation } }));
   }
 
   async setNotified(accountId: string): Promise<void> {
-    await this.#collection.updateOne({ _id: accountId }, { $set: { notifiedAt: this.#clock.now() } });
+    const notifiedAt = this.#clock.now();
+    await pastLockConflicts(() => this.#collection.updateOne({ _id: accountId }, { $set: { notifiedAt } }));
+  }
+}
+
+const WRITE_CONFLICT = 112;
+const CONFLICT_TRIES = 5;
+
+/**
+ * Writes that race for several unique keys can wait for each other until the server ends one of them: "deadlock
+ * detected" in FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
+ */
+function isLockConflict(error: unknown): boolean {
+  return error instanceof MongoServerError && (error.code === WRITE_CONFLICT || error.message.includes('deadlock'));
+}
+
+async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await write();
+    } catch (error) {
+      if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
+    }
   }
 }

@@ -13,12 +13,22 @@ export type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
   | { readonly valid: false; readonly reasons: readonly Reason[] };
 
-/** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64; RFC 1035: a label 63. */
+/** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64. */
 const EMAIL_MAX = 254;
 const LOCAL_PART_MAX = 64;
-const DOMAIN_LABEL_MAX = 63;
 /** No registered business name comes near; beyond it the text would not be a name. */
 const BUSINESS_NAME_MAX = 1_000;
+
+/** White space, control characters and what is drawn as nothing, such as a zero-width space: no name a person could read. */
+const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
+
+/**
+ * An address as RFC 5321 §4.1.2 writes it without quotes: words of RFC 5322's atext joined by dots, then a domain of
+ * labels (at most 63 characters, RFC 1035), the last of which starts with a letter, so that `xn--` top-level domains
+ * pass and bare IP addresses do not. zod's own pattern refuses such domains and characters like `&` and `/`.
+ */
+const addressPattern =
+  /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/i;
 
 type Code = Reason['code'];
 
@@ -45,7 +55,7 @@ const applicationSchema = z.object({
       }
     }),
   business_name: text('business_name').superRefine((value, context) => {
-    if (value.trim() === '') context.addIssue(because('blank', 'business_name must not be blank.'));
+    if (nothingVisible.test(value)) context.addIssue(because('blank', 'business_name must not be blank.'));
     else if (value.length > BUSINESS_NAME_MAX) {
       context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
     }
@@ -72,7 +82,7 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
   return { valid: false, reasons };
 }
 
-const emailPattern = z.email();
+const emailSchema = z.email({ pattern: addressPattern });
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -88,14 +98,7 @@ export function parseJsonObject(body: Uint8Array): object | undefined {
   }
 }
 
-/** zod's pattern, plus the length limits it leaves out. Internationalised addresses (RFC 6531) are not accepted. */
+/** Internationalised addresses (RFC 6531) and quoted local parts are not accepted. */
 function isEmail(value: string): boolean {
-  if (!emailPattern.safeParse(value).success) return false;
-  const [local, domain] = [value.slice(0, value.lastIndexOf('@')), value.slice(value.lastIndexOf('@') + 1)];
-  return (
-    local.length <= LOCAL_PART_MAX &&
-    domain
-      .split('.')
-      .every((label) => label.length <= DOMAIN_LABEL_MAX && !label.endsWith('-') && !label.startsWith('-'))
-  );
+  return emailSchema.safeParse(value).success && value.lastIndexOf('@') <= LOCAL_PART_MAX;
 }

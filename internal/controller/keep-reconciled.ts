@@ -10,7 +10,7 @@ const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
 export interface KeyKeeper {
   /** Whether a complete reconcile has succeeded since the start. */
-  synced(): boolean;
+  readonly synced: () => boolean;
   close(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 /** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
-import { wantedKeys, type Problem } from '../partner/key-secret.ts';
+import { wantedKeys, type Problem, type WantedKey } from '../partner/key-secret.ts';
 import type { KeyStore, PartnerKey, Writer } from '../partner/key-store.ts';
 import type { SecretSource } from './secret-source.ts';
 
@@ -43,7 +43,8 @@ export async function reconcilePartnerKeys(tools: ReconcileKeysTools): Promise<b
   };
   for (const key of wanted.values()) {
     const current = stored.get(key.hash);
-    if (current === undefined || !isSame(current, key)) count('put', await store.put(key, writer));
+    if (current !== undefined && isSame(current, key)) continue;
+    if (list.complete || isSafeUnseen(current, key)) count('put', await store.put(key, writer));
   }
   // A list that is not complete proves nothing about what is missing from it.
   if (list.complete) {
@@ -61,14 +62,16 @@ export async function reconcilePartnerKeys(tools: ReconcileKeysTools): Promise<b
   return list.complete;
 }
 
-function isSame(
-  stored: PartnerKey,
-  wanted: {
-    readonly partnerId: string;
-    readonly status: string;
-    readonly source: { readonly uid: string; readonly name: string; readonly namespace: string };
-  },
-): boolean {
+/**
+ * What may be written though some Secret could not be read: new keys, and switching off. The unread Secret may be the
+ * one that makes the partner inactive, or the older owner of a key that two partners claim.
+ */
+function isSafeUnseen(stored: PartnerKey | undefined, wanted: WantedKey): boolean {
+  if (stored === undefined || stored.status === 'removed') return true;
+  return stored.partnerId === wanted.partnerId && wanted.status === 'inactive';
+}
+
+function isSame(stored: PartnerKey, wanted: WantedKey): boolean {
   return (
     stored.status === wanted.status &&
     stored.partnerId === wanted.partnerId &&

@@ -80,7 +80,16 @@ export async function submitApplication(
 
   const result = await tools.record(record);
   if (result !== 'stored') {
-    if (result === 'in_doubt') tools.withdraw(record);
+    if (result === 'in_doubt') {
+      tools.withdraw(record);
+      // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has the record by
+      // now. A 500 could be untrue, and no answer is not.
+      if (tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS) {
+        reply.hijack();
+        request.raw.destroy();
+        return;
+      }
+    }
     reply.code(errors.internal.status).send({ error: errors.internal.error });
     return;
   }

@@ -24,7 +24,8 @@ export const mailerLimits: MailerLimits = {
  * What came of a hand-over:
  * - `accepted`: the relay answered 2xx after the content;
  * - `refused`: it answered 4xx or 5xx at `phase`;
- * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing was mailed;
+ * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing was mailed; `connected`
+ *   when the relay had taken us in before, so that this mail may have a part in it;
  * - `ambiguous`: the connection ended after content was sent: it may or may not have been mailed;
  * - `aborted`: we gave up before the content, because the claim was lost or the process is closing.
  */
@@ -37,7 +38,7 @@ export type HandOver =
       /** RFC 3463 status such as `5.1.1`, where the relay gave one. */
       readonly enhancedCode: string | undefined;
     }
-  | { readonly result: 'unreachable'; readonly cause: string }
+  | { readonly result: 'unreachable'; readonly connected: boolean; readonly cause: string }
   | { readonly result: 'ambiguous'; readonly cause: string }
   | { readonly result: 'aborted'; readonly cause: string };
 
@@ -49,9 +50,11 @@ export interface Mailer {
   close(): void;
 }
 
-/** Marks when the relay asked for the content, which nodemailer's errors do not tell. */
-interface ContentMark {
-  onContent(): void;
+/** How far a hand-over came: in a session ready for mail, or asked for the content. nodemailer's errors do not tell. */
+type Progress = 'connecting' | 'connected' | 'content';
+
+interface ProgressMark {
+  onProgress(progress: Progress): void;
 }
 
 export function createMailer(options: {
@@ -75,14 +78,16 @@ export function createMailer(options: {
     disableUrlAccess: true,
   });
   transport.use('stream', (mail, done) => {
-    const mark = (mail.data as { contentMark?: ContentMark }).contentMark;
+    const mark = (mail.data as { progressMark?: ProgressMark }).progressMark;
     const createReadStream = mail.message.createReadStream.bind(mail.message);
+    // nodemailer makes the stream once the session is ready, just before MAIL FROM.
     mail.message.createReadStream = (streamOptions) => {
+      mark?.onProgress('connected');
       const stream = createReadStream(streamOptions);
       const pipe = stream.pipe.bind(stream);
       // nodemailer pipes the content to the socket only after the relay's 354.
       stream.pipe = (destination, pipeOptions) => {
-        mark?.onContent();
+        mark?.onProgress('content');
         return pipe(destination, pipeOptions);
       };
       return stream;
@@ -96,16 +101,16 @@ export function createMailer(options: {
       const giveUp = (): void => beforeContent.abort();
       const timer = setTimeout(giveUp, limits.beforeContentMs);
       signal.addEventListener('abort', giveUp, { once: true });
-      let contentSent = false;
+      let progress = 'connecting' as Progress;
       const settleDown = (): void => {
         clearTimeout(timer);
         signal.removeEventListener('abort', giveUp);
       };
-      const contentMark: ContentMark = {
-        onContent: () => {
-          contentSent = true;
-          // From here on only an answer tells the truth, so nothing of ours interrupts the wait for it.
-          settleDown();
+      const progressMark: ProgressMark = {
+        onProgress: (reached) => {
+          progress = reached;
+          // From the content on only an answer tells the truth, so nothing of ours interrupts the wait for it.
+          if (reached === 'content') settleDown();
         },
       };
       try {
@@ -120,12 +125,12 @@ export function createMailer(options: {
           messageId: message.messageId,
           headers: { 'Auto-Submitted': 'auto-generated' },
           signal: beforeContent.signal,
-          contentMark,
+          progressMark,
         } as Parameters<typeof transport.sendMail>[0]);
         return { result: 'accepted', answer: info.response };
       } catch (error) {
-        if (signal.aborted && !contentSent) return { result: 'aborted', cause: 'claim lost or closing' };
-        return describeFailure(error, contentSent);
+        if (signal.aborted && progress !== 'content') return { result: 'aborted', cause: 'claim lost or closing' };
+        return describeFailure(error, progress);
       } finally {
         settleDown();
       }
@@ -149,14 +154,14 @@ interface SmtpError extends Error {
   readonly response?: string;
 }
 
-/** Reads nodemailer's error. `contentSent` tells a plain failure from an ambiguous one. */
-export function describeFailure(thrown: unknown, contentSent: boolean): HandOver {
+/** Reads nodemailer's error. `progress` tells a plain failure from an ambiguous one. */
+export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
   const cause =
     [error.code, error.command, error.responseCode].filter((part) => part !== undefined).join(' ') || error.name;
   const { responseCode } = error;
   const answered = responseCode !== undefined && responseCode >= 400;
-  if (contentSent) {
+  if (progress === 'content') {
     return answered
       ? { result: 'refused', phase: 'data', code: responseCode, enhancedCode: enhancedCode(error.response) }
       : { result: 'ambiguous', cause };
@@ -165,7 +170,7 @@ export function describeFailure(thrown: unknown, contentSent: boolean): HandOver
   if (answered && phase !== undefined) {
     return { result: 'refused', phase, code: responseCode, enhancedCode: enhancedCode(error.response) };
   }
-  return { result: 'unreachable', cause };
+  return { result: 'unreachable', connected: progress === 'connected', cause };
 }
 
 const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {

@@ -37,7 +37,7 @@ export class KeyCache {
     readonly store: KeyStore;
     readonly clock: Clock;
     readonly log: Logger;
-    onRefresh(keys: number, at: Date): void;
+    readonly onRefresh: (keys: number, at: Date) => void;
   }) {
     this.#store = options.store;
     this.#clock = options.clock;

@@ -83,7 +83,10 @@ export class KeyStore {
       { $inc: { term: 1 } },
       { upsert: true, returnDocument: 'after' },
     );
-    return document?.term ?? 1;
+    const term = document?.term ?? 1;
+    // Keys that need no change carry the new term as well: else an earlier writer could still change those.
+    await this.#keys.updateMany({ 'source.owner': owner, term: { $lt: term } }, { $set: { term } });
+    return term;
   }
 
   /**

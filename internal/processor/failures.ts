@@ -58,8 +58,9 @@ const PERMANENT_FROM = 500;
 
 /**
  * The class of a hand-over that did not succeed. A 5xx is the recipient's only at RCPT or after the content, and only
- * if its enhanced code does not say otherwise. `relayAnswers` is what a probe found after an `unreachable`: if the relay
- * is well, the fault is with this mail and counts as an attempt, so that one poisonous recipient cannot stop all mail.
+ * if its enhanced code does not say otherwise. `relayAnswers` is what a probe found after the relay had taken us in: if
+ * it is well, a dropped envelope is this mail's fault and counts as an attempt, so that one poisonous recipient cannot
+ * stop all mail.
  */
 export function classOfHandOver(
   handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>,
@@ -69,11 +70,11 @@ export function classOfHandOver(
     case 'ambiguous':
       return 'ambiguous';
     case 'unreachable':
-      return relayAnswers ? 'transient' : 'infrastructure';
+      return handOver.connected && relayAnswers ? 'transient' : 'infrastructure';
     case 'refused':
-      if (handOver.code < PERMANENT_FROM)
-        return handOver.phase === 'mail' && !relayAnswers ? 'infrastructure' : 'transient';
-      if (handOver.phase === 'mail' || OUR_FAULT.test(handOver.enhancedCode ?? '')) return 'ours';
-      return 'permanent';
+      // At MAIL FROM the recipient has not been named yet: it is about our sender, whatever the code.
+      if (handOver.phase === 'mail') return relayAnswers ? 'ours' : 'infrastructure';
+      if (handOver.code < PERMANENT_FROM) return 'transient';
+      return OUR_FAULT.test(handOver.enhancedCode ?? '') ? 'ours' : 'permanent';
   }
 }

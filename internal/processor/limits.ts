@@ -18,6 +18,9 @@ export const OURS_RETRY_MS = 900_000;
 /** A parked record comes up again after this; the worker itself resumes as soon as a probe succeeds. */
 export const PARKED_RETRY_MS = 5_000;
 
+/** How often writing down that a mail went out is tried while the database is away. */
+export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
+
 /** How an outage is probed: quickly at first, then every five seconds. */
 export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 /** Longest one probe may take. */

@@ -5,12 +5,13 @@ import { activationLink } from '../mail/activation.ts';
 import { loginInstructions } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
 import { later, type Clock } from '../platform/clock.ts';
+import { retryUntilDone } from '../platform/deadline.ts';
 import type { Hint } from '../queue/job.ts';
 import type { SubmissionStore } from '../submission/submission-store.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { Claim, ClaimLostError } from './claim.ts';
 import { classOfError, classOfHandOver, type FailureClass } from './failures.ts';
-import { ACTIVATION_MS } from './limits.ts';
+import { ACTIVATION_MS, COMPLETE_RETRY } from './limits.ts';
 import { settleFailure, type FailureTools } from './settle-failure.ts';
 
 export interface NotifyTools extends FailureTools {
@@ -80,12 +81,20 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
   if (handOver.result !== 'accepted') {
     const needsProbe =
-      handOver.result === 'unreachable' || (handOver.result === 'refused' && handOver.phase === 'mail');
+      (handOver.result === 'unreachable' && handOver.connected) ||
+      (handOver.result === 'refused' && handOver.phase === 'mail');
     const relayAnswers = needsProbe && (await tools.mailer.probe());
     throw new NotifyFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
   }
-  const moved = await tools.store.move(claim.position, 'completed', record.attempts + (record.ambiguous ?? 0) + 1);
-  if (!moved) return;
+  // The mail is out: until the record says so, every other attempt would send it again. So this waits for the database
+  // as long as the claim is not lost.
+  const attempt = record.attempts + (record.ambiguous ?? 0) + 1;
+  const moved = await retryUntilDone(() => tools.store.move(claim.position, 'completed', attempt), {
+    ...COMPLETE_RETRY,
+    signal: claim.signal,
+    onFailure: () => tools.gates.notifications.wait(),
+  });
+  if (moved !== true) return;
   tools.outcomes.inc({ state: 'completed', reason: 'none' });
   tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
   await accounts.setNotified(account._id);

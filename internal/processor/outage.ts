@@ -32,7 +32,8 @@ export class OutageGate {
 
   /** Stops the worker until the probe succeeds. Calls during an outage change nothing. */
   wait(): void {
-    this.#waiting ??= this.#waitOut().finally(() => {
+    if (this.#waiting !== undefined) return;
+    this.#waiting = this.#waitOut().finally(() => {
       this.#waiting = undefined;
     });
   }

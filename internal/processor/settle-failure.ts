@@ -41,6 +41,7 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
   try {
     if (what.do === 'finish') {
       const moved = await tools.store.move(position, what.state, counted.attempts + counted.ambiguous, {
+        ...counted,
         lastError,
         reason: lastError,
       });

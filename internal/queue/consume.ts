@@ -70,7 +70,7 @@ export function startConsumer(options: {
     pause: () => worker.pause(true),
     resume: () => {
       lastTaken = clock.monotonicMs();
-      worker.resume();
+      void worker.resume();
     },
     close: async () => {
       await withDeadline(worker.close(), CLOSE_DEADLINE_MS, `closing worker ${queue}`).finally(() =>

@@ -28,6 +28,8 @@ export interface Changes {
   readonly applicant?: Applicant;
   readonly reasons?: readonly Reason[];
   readonly accountId?: string;
+  readonly attempts?: number;
+  readonly ambiguous?: number;
   readonly lastError?: string;
   readonly reason?: string;
 }

@@ -2,7 +2,7 @@
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { send } from './http.ts';
-import { requestIdOf, type World } from './world.ts';
+import { openWorld, requestIdOf, type World } from './world.ts';
 
 /** Sends an application and gives its `request_id`; anything but a 202 is an error. */
 export async function submit(world: World, ingest: { readonly url: string }, fields: object): Promise<string> {
@@ -18,28 +18,32 @@ export async function stateCounts(world: World): Promise<Record<string, number>>
   return counts;
 }
 
-export interface OwnStores {
-  readonly mongo: Store | undefined;
-  readonly redis: Store | undefined;
-  /** After the world is closed, with the stores running. */
-  stop(): Promise<void>;
+/** A world with stores of its own, which may then be killed. */
+export interface OwnWorld {
+  readonly world: World;
+  readonly mongo: Store;
+  readonly redis: Store;
+  /** Closes the world, whose stores must run, and ends them. */
+  close(): Promise<void>;
 }
 
-/** Starts stores for this test file alone, which may then be killed; a world opened afterwards uses them. */
-export async function startOwnStores(wanted: { readonly mongo?: true; readonly redis?: true }): Promise<OwnStores> {
-  const options = { log: () => {} };
-  const [mongo, redis] = await Promise.all([
-    wanted.mongo === true ? startMongo(options) : undefined,
-    wanted.redis === true ? startRedis(options) : undefined,
-  ]);
-  if (mongo !== undefined) process.env['TEST_MONGODB_URI'] = mongo.url;
-  if (redis !== undefined) process.env['TEST_REDIS_URL'] = redis.url;
+/** Opens a world like `openWorld` on a MongoDB and a Redis that nobody else uses. */
+export async function openOwnWorld(options: Parameters<typeof openWorld>[0] = {}): Promise<OwnWorld> {
+  const quiet = { log: () => {} };
+  const [mongo, redis] = await Promise.all([startMongo(quiet), startRedis(quiet)]);
+  const shared = { TEST_MONGODB_URI: process.env['TEST_MONGODB_URI'], TEST_REDIS_URL: process.env['TEST_REDIS_URL'] };
+  Object.assign(process.env, { TEST_MONGODB_URI: mongo.url, TEST_REDIS_URL: redis.url });
+  // The addresses are read before `openWorld` first waits, so no other test sees these.
+  const opening = openWorld(options);
+  Object.assign(process.env, shared);
+  const world = await opening;
   return {
+    world,
     mongo,
     redis,
-    stop: async () => {
-      await Promise.all([mongo?.stop(), redis?.stop()]);
+    close: async () => {
+      await world.close();
+      await Promise.all([mongo.stop(), redis.stop()]);
     },
   };
 }
-

@@ -26,11 +26,7 @@ export async function makeIndexes(stores: TestStores): Promise<Collection<Submis
 }
 
 /** A record as the door writes it, received at `receivedAt` with `fields` as its body. */
-export function recordOf(
-  fields: object,
-  receivedAt: Date,
-  more: Partial<SubmissionRecord> = {},
-): SubmissionRecord {
+export function recordOf(fields: object, receivedAt: Date, more: Partial<SubmissionRecord> = {}): SubmissionRecord {
   return newRecord(
     {
       receivedAt,

@@ -1,0 +1,15 @@
+import { expect, test } from '@jest/globals';
+import { normalizeEmail } from './identity.ts';
+
+test.each([
+  ['Ann@Example.COM', 'ann@example.com'],
+  ['  ann@example.com\n', 'ann@example.com'],
+  ['ANN.b+Tag@example.com', 'ann.b+tag@example.com'],
+])('%j is the same applicant as %j', (given, key) => {
+  expect(normalizeEmail(given)).toBe(key);
+});
+
+test('dots and tags keep applicants apart, because only their mail server knows better', () => {
+  const keys = ['ann.b@example.com', 'annb@example.com', 'ann.b+1@example.com'].map(normalizeEmail);
+  expect(new Set(keys).size).toBe(keys.length);
+});

@@ -1,0 +1,63 @@
+/** How nodemailer's errors are read; against a real server they are in test/integration/mail-faults.test.ts. */
+import { expect, test } from '@jest/globals';
+import { describeFailure } from './mailer.ts';
+
+const smtpError = (fields: object): Error => Object.assign(new Error('550 someone@example.com is unknown'), fields);
+
+test.each([
+  ['EENVELOPE', 'MAIL FROM', 451, 'mail'],
+  ['EENVELOPE', 'RCPT TO', 550, 'rcpt'],
+  ['EENVELOPE', 'DATA', 554, 'data'],
+])('%s at %s with %i is refused at %s', (code, command, responseCode, phase) => {
+  const error = smtpError({ code, command, responseCode, response: `${responseCode} 5.1.1 no` });
+  expect(describeFailure(error, 'connected')).toEqual({
+    result: 'refused',
+    phase,
+    code: responseCode,
+    enhancedCode: '5.1.1',
+  });
+});
+
+test.each([
+  ['550 5.1.1 no', '5.1.1'],
+  ['550-5.7.26 first line\n550 5.7.26 second line', '5.7.26'],
+  ['550 no such user', undefined],
+  ['550', undefined],
+  ['550 5.1.1.1.1', '5.1.1'],
+  [undefined, undefined],
+])('the enhanced code of %j is %s', (response, enhancedCode) => {
+  const error = smtpError({ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550, response });
+  expect(describeFailure(error, 'connected')).toMatchObject({ enhancedCode });
+});
+
+test('an answer after the content is a refusal, no answer is ambiguous', () => {
+  expect(describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content')).toMatchObject({
+    result: 'refused',
+    phase: 'data',
+    code: 451,
+  });
+  expect(describeFailure(smtpError({ code: 'ECONNECTION' }), 'content')).toEqual({
+    result: 'ambiguous',
+    cause: 'ECONNECTION',
+  });
+  expect(describeFailure(smtpError({ code: 'ETIMEDOUT' }), 'content')).toMatchObject({ result: 'ambiguous' });
+});
+
+test.each([
+  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 535 }, 'EAUTH AUTH PLAIN 535'],
+  [{ code: 'ETLS', command: 'STARTTLS', responseCode: 554 }, 'ETLS STARTTLS 554'],
+  [{ code: 'ESOCKET', command: 'CONN' }, 'ESOCKET CONN'],
+  [{}, 'Error'],
+])('what fails before the envelope is unreachable: %j', (fields, cause) => {
+  expect(describeFailure(smtpError(fields), 'connecting')).toEqual({ result: 'unreachable', connected: false, cause });
+});
+
+test('no description quotes the server, which may quote the address', () => {
+  for (const progress of ['connecting', 'connected', 'content'] as const) {
+    for (const fields of [{ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 }, { code: 'EAUTH' }, {}]) {
+      const error = smtpError({ ...fields, response: '550 someone@example.com is unknown' });
+      expect(JSON.stringify(describeFailure(error, progress))).not.toContain('someone');
+    }
+  }
+  expect(JSON.stringify(describeFailure('someone@example.com', 'connected'))).not.toContain('someone');
+});

@@ -1,0 +1,58 @@
+import { expect, test } from '@jest/globals';
+import { loginInstructions, type LoginInstructions } from './message.ts';
+
+const facts: LoginInstructions = {
+  accountId: 'acc_1',
+  businessName: 'Ann & Co',
+  email: "o'hara@example.com",
+  loginUrl: 'https://login.example/?a=1&b=2',
+  activationUrl: 'https://login.example/?a=1&account=acc_1&token=t',
+  activationExpiresAt: new Date('2026-12-01T09:05:00Z'),
+};
+
+test('text and HTML hold what the applicant needs', () => {
+  const { text, html, subject } = loginInstructions(facts, 'partner.example');
+  for (const part of [facts.activationUrl, facts.loginUrl, facts.email, 'Ann & Co', '1 December 2026', '09:05 UTC']) {
+    expect(text).toContain(part);
+  }
+  expect(html).toContain('Ann &amp; Co');
+  expect(html).toContain('href="https://login.example/?a=1&amp;account=acc_1&amp;token=t"');
+  expect(html).toContain('o&#39;hara@example.com');
+  expect(subject).not.toContain('Ann');
+});
+
+test('the Message-ID is the same each time, and differs between accounts', () => {
+  const of = (accountId: string): string => loginInstructions({ ...facts, accountId }, 'partner.example').messageId;
+  expect(of('acc_1')).toBe('<acc_1.login-instructions@partner.example>');
+  expect(of('acc_1')).toBe(of('acc_1'));
+  expect(of('acc_2')).not.toBe(of('acc_1'));
+});
+
+test('what looks like HTML in a name is shown, not run', () => {
+  const { html } = loginInstructions({ ...facts, businessName: `<script>x</script><img src="a" onerror='b'>&` }, 'p');
+  expect(html).not.toMatch(/<script|<img/);
+  expect(html).toContain('&lt;script&gt;x&lt;/script&gt;&lt;img src=&quot;a&quot; onerror=&#39;b&#39;&gt;&amp;');
+});
+
+test.each([
+  ['a\r\nBcc: bob@example.com', 'a Bcc: bob@example.com'],
+  ['a\n\nhttps://evil.example', 'a https://evil.example'],
+  ['a\u2028b\u2029c\u0085d', 'a b c d'],
+  ['a\0b\x1b[31mc', 'a b [31mc'],
+  ['a\u202eb\u2066c\u200fd', 'a b c d'],
+  ['\ud800a', '\ufffda'],
+  ['株式会社 🚀', '株式会社 🚀'],
+])('the name %j stays on its line as %j', (businessName, shown) => {
+  const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
+  expect(text).toContain(`The account of ${shown} is ready.`);
+  expect(html).toContain(`<strong>${shown}</strong>`);
+});
+
+test('a long name is cut, never in the middle of a character', () => {
+  const shown = /The account of (.*) is ready/.exec(
+    loginInstructions({ ...facts, businessName: `a${'🚀'.repeat(400)}` }, 'p').text,
+  )?.[1];
+  expect(shown?.endsWith('…')).toBe(true);
+  expect(shown?.isWellFormed()).toBe(true);
+  expect(shown?.length).toBeLessThanOrEqual(121);
+});

@@ -1,0 +1,41 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { expect, test } from '@jest/globals';
+import { KEY_MAX_LENGTH, KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, newApiKey } from './api-key.ts';
+
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+test('a new key has prefix, 40 random characters and a checksum that a scanner can verify', () => {
+  const key = newApiKey();
+  expect(key).toMatch(/^pik_[0-9A-Za-z]{46}$/);
+  const [random, checksum] = [key.slice(4, 44), key.slice(44)];
+  const value = checksum.split('').reduce((sum, digit) => sum * ALPHABET.length + ALPHABET.indexOf(digit), 0);
+  expect(value).toBe(crc32(random));
+  expect(apiKeyProblem(key)).toBeUndefined();
+});
+
+test('new keys differ, and every character of the alphabet is used', () => {
+  const keys = Array.from({ length: 1_000 }, newApiKey);
+  expect(new Set(keys).size).toBe(keys.length);
+  expect(new Set(keys.map((key) => key.slice(4, 44)).join('')).size).toBe(ALPHABET.length);
+});
+
+test('the hash is SHA-256 in hex', () => {
+  expect(hashApiKey('abc')).toBe(createHash('sha256').update('abc').digest('hex'));
+});
+
+test.each([
+  ['', 'empty_key'],
+  ['a'.repeat(KEY_MIN_LENGTH - 1), 'key_too_short'],
+  ['a'.repeat(KEY_MIN_LENGTH), undefined],
+  ['a'.repeat(KEY_MAX_LENGTH), undefined],
+  ['a'.repeat(KEY_MAX_LENGTH + 1), 'key_too_long'],
+  [`${'a'.repeat(30)} `, 'key_not_printable'],
+  [`a b${'a'.repeat(30)}`, 'key_not_printable'],
+  [`${'a'.repeat(30)}\n`, 'key_not_printable'],
+  [`${'a'.repeat(30)}ä`, 'key_not_printable'],
+  [`${'a'.repeat(30)}\x7f`, 'key_not_printable'],
+  ['!~'.repeat(15), undefined],
+])('%j: %s', (key, problem) => {
+  expect(apiKeyProblem(key)).toBe(problem);
+});

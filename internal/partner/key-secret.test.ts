@@ -1,0 +1,142 @@
+import { describe, expect, test } from '@jest/globals';
+import { hashApiKey, newApiKey } from './api-key.ts';
+import { wantedKeys, type PartnerSecret } from './key-secret.ts';
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+let made = 0;
+
+/** A Secret of one partner; `keys` are clear texts. */
+function secret(partnerId: string, keys: readonly string[], more: Partial<PartnerSecret> = {}): PartnerSecret {
+  made += 1;
+  return {
+    namespace: 'partner-keys',
+    name: `secret-${String(made).padStart(4, '0')}`,
+    uid: `uid-${made}`,
+    createdAt: undefined,
+    partnerId,
+    status: undefined,
+    data: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, base64(key)])),
+    ...more,
+  };
+}
+
+const problemsOf = (...secrets: PartnerSecret[]): string[] => wantedKeys(secrets).problems.map(({ code }) => code);
+const statusOf = (key: string, ...secrets: PartnerSecret[]): string | undefined =>
+  wantedKeys(secrets).keys.get(hashApiKey(key))?.status;
+
+test('each entry is one key, so that old and new hold together during a rotation', () => {
+  const [one, two] = [newApiKey(), newApiKey()];
+  const acme = secret('acme', [one, two]);
+  const { keys, problems } = wantedKeys([acme]);
+  expect(problems).toEqual([]);
+  const source = { namespace: acme.namespace, name: acme.name, uid: acme.uid };
+  expect([...keys.values()]).toEqual(
+    [one, two].map((key) => ({ hash: hashApiKey(key), partnerId: 'acme', status: 'active', source })),
+  );
+});
+
+test.each([
+  ['\n', true],
+  ['\r\n', true],
+  ['\n\n', false],
+  [' \n', false],
+  [' ', false],
+])('a key followed by %j: usable %s', (end, usable) => {
+  const key = newApiKey();
+  const { keys, problems } = wantedKeys([secret('acme', [key + end])]);
+  expect(keys.has(hashApiKey(key))).toBe(usable);
+  expect(problems.map(({ code }) => code)).toEqual(usable ? [] : ['key_not_printable']);
+});
+
+describe('problems cost only what they are about', () => {
+  const good = newApiKey();
+  test.each([
+    ['empty_key', { bad: '' }],
+    ['empty_key', { bad: base64('\n') }],
+    ['key_too_short', { bad: base64('short') }],
+    ['key_too_long', { bad: base64('x'.repeat(1_025)) }],
+    ['key_not_printable', { bad: base64(`${good}ä`) }],
+    ['key_not_printable', { bad: Buffer.from([0xff, 0xfe, ...Buffer.from(good)]).toString('base64') }],
+    ['key_not_base64', { bad: 'not*base64' }],
+  ])('%s: %j', (code, data) => {
+    const { keys, problems } = wantedKeys([secret('acme', [], { data: { ...data, good: base64(good) } })]);
+    expect([...keys.keys()]).toEqual([hashApiKey(good)]);
+    expect(problems.map((problem) => problem.code)).toEqual([code]);
+    expect(problems[0]?.message).toContain('"bad"');
+    expect(JSON.stringify(problems)).not.toContain(good);
+  });
+
+  test('no_keys', () => {
+    expect(problemsOf(secret('acme', []), secret('other', [good]))).toEqual(['no_keys']);
+  });
+
+  test.each(['', '-a', 'a-', 'a b', 'a'.repeat(64), 'ä', 'a/b'])('invalid_partner_id: %j', (partnerId) => {
+    const { keys, problems } = wantedKeys([secret(partnerId, [newApiKey()]), secret('other', [good])]);
+    expect(problems.map(({ code }) => code)).toEqual(['invalid_partner_id']);
+    expect([...keys.keys()]).toEqual([hashApiKey(good)]);
+  });
+});
+
+describe('status', () => {
+  const key = newApiKey();
+  test.each([
+    [undefined, 'active'],
+    ['active', 'active'],
+    ['inactive', 'inactive'],
+    ['Active', 'inactive'],
+    ['', 'inactive'],
+    ['disabled', 'inactive'],
+  ])('%j counts as %s', (status, counts) => {
+    expect(statusOf(key, secret('acme', [key], { status }))).toBe(counts);
+  });
+
+  test('inactive on any Secret switches off all keys of that partner, and of no other', () => {
+    const other = newApiKey();
+    const secrets = [
+      secret('acme', [key], { status: 'active' }),
+      secret('acme', [newApiKey()], { status: 'inactive' }),
+      secret('other', [other]),
+    ];
+    expect(statusOf(key, ...secrets)).toBe('inactive');
+    expect(statusOf(key, ...secrets.toReversed())).toBe('inactive');
+    expect(statusOf(other, ...secrets)).toBe('active');
+  });
+
+  test('a Secret without keys can switch a partner off as well', () => {
+    expect(statusOf(key, secret('acme', [key]), secret('acme', [], { status: 'inactive' }))).toBe('inactive');
+  });
+
+  test('an unknown one is a problem besides', () => {
+    expect(problemsOf(secret('acme', [key], { status: 'paused' }))).toEqual(['unknown_status']);
+    expect(problemsOf(secret('acme', [key], { status: 'inactive' }))).toEqual([]);
+  });
+});
+
+describe('the same key twice', () => {
+  const key = newApiKey();
+  const [older, newer] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];
+  const owner = (...secrets: PartnerSecret[]): string | undefined =>
+    wantedKeys(secrets).keys.get(hashApiKey(key))?.partnerId;
+
+  test('under two partners it stays with the older Secret, in whatever order they are listed', () => {
+    const first = secret('first', [key], { createdAt: older });
+    const second = secret('second', [key], { createdAt: newer });
+    expect(owner(first, second)).toBe('first');
+    expect(owner(second, first)).toBe('first');
+    const { problems } = wantedKeys([second, first]);
+    expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
+      `same_key_two_partners ${second.uid}`,
+    ]);
+  });
+
+  test('without dates the name decides, so the answer never flips', () => {
+    const one = secret('one', [key], { name: 'b' });
+    const two = secret('two', [key], { name: 'a' });
+    expect(owner(one, two)).toBe('two');
+    expect(owner(two, one)).toBe('two');
+  });
+
+  test('of one partner it is no problem', () => {
+    expect(problemsOf(secret('acme', [key]), secret('acme', [key, `${key}\n`]))).toEqual([]);
+  });
+});

@@ -1,0 +1,80 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import type { SubmissionStore } from '../submission/submission-store.ts';
+import { CLAIM_MS } from '../submission/submission-store.ts';
+import { Claim, ClaimLostError } from './claim.ts';
+import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
+
+const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
+const claims: Claim[] = [];
+
+/** A claim on a clock that the test moves, and a store whose answers it gives. */
+function newClaim(renew: () => Promise<boolean>) {
+  const time = { ms: 1_000 };
+  const claim = new Claim({
+    position,
+    store: { renew } as unknown as SubmissionStore,
+    clock: { now: () => new Date(time.ms), monotonicMs: () => time.ms },
+    confirmedAt: time.ms,
+  });
+  claims.push(claim);
+  return { claim, time };
+}
+
+afterEach(() => {
+  for (const claim of claims.splice(0)) claim.release();
+  jest.useRealTimers();
+});
+
+test('a fresh claim is trusted without asking', () => {
+  const { claim } = newClaim(() => Promise.reject(new Error('not asked')));
+  expect(() => claim.assertHeld()).not.toThrow();
+});
+
+test('a worker that was frozen past its trust acts on nothing, even before the store says so', () => {
+  const { claim, time } = newClaim(() => Promise.resolve(true));
+  time.ms += CLAIM_TRUSTED_MS;
+  expect(() => claim.assertHeld()).not.toThrow();
+  time.ms += 1;
+  expect(() => claim.assertHeld()).toThrow(ClaimLostError);
+});
+
+test('confirm asks the store; a lost claim stops the work and what is under way', async () => {
+  const { claim } = newClaim(() => Promise.resolve(false));
+  await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
+  expect(claim.signal.aborted).toBe(true);
+  expect(() => claim.assertHeld()).toThrow(ClaimLostError);
+});
+
+test('confirm renews the trust; it counts from the question, not from the answer', async () => {
+  const { claim, time } = newClaim(() => {
+    time.ms += CLAIM_TRUSTED_MS + 1;
+    return Promise.resolve(true);
+  });
+  await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
+  expect(claim.signal.aborted).toBe(false);
+});
+
+test('a store that cannot be asked makes confirm fail, and no verdict on the claim', async () => {
+  const { claim } = newClaim(() => Promise.reject(new Error('away')));
+  await expect(claim.confirm()).rejects.toThrow('away');
+  expect(claim.signal.aborted).toBe(false);
+});
+
+test('it is renewed in time by itself until it is released', async () => {
+  jest.useFakeTimers();
+  let renewals = 0;
+  const { claim } = newClaim(() => {
+    renewals += 1;
+    return Promise.resolve(true);
+  });
+  await jest.advanceTimersByTimeAsync(CLAIM_MS);
+  expect(renewals).toBe(3);
+  claim.release();
+  await jest.advanceTimersByTimeAsync(CLAIM_MS);
+  expect(renewals).toBe(3);
+});
+
+test('trust ends before the claim does, and leaves room for a renewal that fails', () => {
+  expect(CLAIM_TRUSTED_MS).toBeLessThan(CLAIM_MS);
+  expect(CLAIM_TRUSTED_MS).toBeGreaterThan(2 * RENEW_EVERY_MS);
+});

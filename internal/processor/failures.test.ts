@@ -1,0 +1,144 @@
+import { describe, expect, test } from '@jest/globals';
+import { MongoError, MongoNetworkError, MongoServerError, MongoServerSelectionError } from 'mongodb';
+import type { HandOver } from '../mail/mailer.ts';
+import { DeadlineError } from '../platform/deadline.ts';
+import { classOfError, classOfHandOver, verdict } from './failures.ts';
+import { ATTEMPT_BACKOFF, MAX_AMBIGUOUS, MAX_ATTEMPTS, OURS_RETRY_MS, PARKED_RETRY_MS } from './limits.ts';
+
+const HOUR_MS = 3_600_000;
+/** `backoffMs` without jitter: its middle. */
+const middle = (): number => 0.5;
+
+describe('verdict', () => {
+  const everyCount = Array.from({ length: MAX_ATTEMPTS + 3 }, (_, attempts) => attempts).flatMap((attempts) =>
+    Array.from({ length: MAX_AMBIGUOUS + 2 }, (_, ambiguous) => ({ attempts, ambiguous })),
+  );
+
+  test('a permanent failure is undeliverable, whatever went before', () => {
+    for (const counts of everyCount) {
+      expect(verdict('permanent', counts)).toEqual({ do: 'finish', state: 'undeliverable' });
+    }
+  });
+
+  test('an outage parks the record and pauses the worker, for ever if need be', () => {
+    for (const counts of everyCount) {
+      expect(verdict('infrastructure', counts)).toEqual({ do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true });
+    }
+  });
+
+  test('a fault of ours parks the record alone', () => {
+    for (const counts of everyCount) {
+      expect(verdict('ours', counts)).toEqual({ do: 'park', delayMs: OURS_RETRY_MS, pauseWorker: false });
+    }
+  });
+
+  test(`a transient failure is tried again until attempt ${MAX_ATTEMPTS}, then dead-lettered`, () => {
+    for (const counts of everyCount) {
+      expect(verdict('transient', counts).do).toBe(counts.attempts < MAX_ATTEMPTS ? 'retry' : 'finish');
+    }
+    const last = verdict('transient', { attempts: MAX_ATTEMPTS, ambiguous: 0 });
+    expect(last).toEqual({ do: 'finish', state: 'dead_lettered' });
+  });
+
+  test('an ambiguous mail is sent again at most twice, then dead-lettered', () => {
+    for (const counts of everyCount) {
+      expect(verdict('ambiguous', counts).do).toBe(counts.ambiguous < 3 ? 'retry' : 'finish');
+    }
+    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3 })).toEqual({ do: 'finish', state: 'dead_lettered' });
+  });
+
+  const delay = (attempts: number, random = middle): number => {
+    const what = verdict('transient', { attempts, ambiguous: 0 }, random);
+    if (what.do !== 'retry') throw new Error('no retry');
+    return what.delayMs;
+  };
+
+  test('the delays double from 30 s to 4 h and add up to three days', () => {
+    const delays = Array.from({ length: MAX_ATTEMPTS - 1 }, (_, index) => delay(index + 1));
+    expect(delays.slice(0, 5)).toEqual([30_000, 60_000, 120_000, 240_000, 480_000]);
+    expect(Math.max(...delays)).toBe(4 * HOUR_MS);
+    expect(delays.filter((one) => one === 4 * HOUR_MS)).toHaveLength(17);
+    const total = delays.reduce((sum, one) => sum + one, 0);
+    expect(total / HOUR_MS).toBeGreaterThanOrEqual(72);
+    expect(total / HOUR_MS).toBeLessThan(72.5);
+  });
+
+  test('jitter stays within its share', () => {
+    for (const attempts of [1, 9, MAX_ATTEMPTS - 1]) {
+      expect(delay(attempts, () => 0)).toBe(delay(attempts) * (1 - ATTEMPT_BACKOFF.jitter));
+      expect(delay(attempts, () => 1)).toBe(delay(attempts) * (1 + ATTEMPT_BACKOFF.jitter));
+    }
+  });
+
+  test('an ambiguous mail waits as a first or second attempt does', () => {
+    const waits = [1, 2].map((ambiguous) => verdict('ambiguous', { attempts: 20, ambiguous }, middle));
+    expect(waits).toEqual([
+      { do: 'retry', delayMs: 30_000 },
+      { do: 'retry', delayMs: 60_000 },
+    ]);
+  });
+});
+
+type Failed = Exclude<HandOver, { result: 'accepted' | 'aborted' }>;
+const refused = (phase: 'mail' | 'rcpt' | 'data', code: number, enhancedCode?: string): Failed => ({
+  result: 'refused',
+  phase,
+  code,
+  enhancedCode,
+});
+const unreachable = (connected: boolean): Failed => ({ result: 'unreachable', connected, cause: 'ETIMEDOUT' });
+const ambiguous: Failed = { result: 'ambiguous', cause: 'ECONNECTION' };
+
+describe('class of a hand-over', () => {
+  test.each([
+    [unreachable(false), false, 'infrastructure'],
+    [unreachable(false), true, 'infrastructure'],
+    [unreachable(true), false, 'infrastructure'],
+    [unreachable(true), true, 'transient'],
+    [ambiguous, false, 'ambiguous'],
+    [ambiguous, true, 'ambiguous'],
+    [refused('mail', 451), true, 'ours'],
+    [refused('mail', 550), true, 'ours'],
+    [refused('mail', 550, '5.1.8'), true, 'ours'],
+    [refused('mail', 451), false, 'infrastructure'],
+    [refused('mail', 550), false, 'infrastructure'],
+    [refused('rcpt', 450), false, 'transient'],
+    [refused('rcpt', 451, '4.7.1'), false, 'transient'],
+    [refused('rcpt', 550), false, 'permanent'],
+    [refused('rcpt', 550, '5.1.1'), false, 'permanent'],
+    [refused('rcpt', 552, '5.2.2'), false, 'permanent'],
+    [refused('rcpt', 550, '5.3.2'), false, 'ours'],
+    [refused('rcpt', 550, '5.4.1'), false, 'ours'],
+    [refused('rcpt', 550, '5.5.1'), false, 'ours'],
+    [refused('rcpt', 550, '5.7.1'), false, 'ours'],
+    [refused('rcpt', 550, '5.6.0'), false, 'permanent'],
+    [refused('data', 451), false, 'transient'],
+    [refused('data', 550, '5.1.1'), false, 'permanent'],
+    [refused('data', 554), false, 'permanent'],
+    [refused('data', 554, '5.7.1'), false, 'ours'],
+  ])('%j, relay answers %s: %s', (handOver, relayAnswers, expected) => {
+    expect(classOfHandOver(handOver, relayAnswers)).toBe(expected);
+  });
+});
+
+describe('class of an error', () => {
+  const retryable = new MongoServerError({ message: 'not primary' });
+  retryable.addErrorLabel('RetryableWriteError');
+  class PoolClearedError extends MongoError {
+    override get name(): string {
+      return 'MongoPoolClearedError';
+    }
+  }
+  test.each([
+    [new DeadlineError('x'), 'infrastructure'],
+    [new MongoNetworkError('x'), 'infrastructure'],
+    [Object.create(MongoServerSelectionError.prototype) as Error, 'infrastructure'],
+    [retryable, 'infrastructure'],
+    [new PoolClearedError('x'), 'infrastructure'],
+    [new MongoServerError({ message: 'x' }), 'transient'],
+    [new TypeError('x'), 'transient'],
+    ['x', 'transient'],
+  ])('%s: %s', (error, expected) => {
+    expect(classOfError(error)).toBe(expected);
+  });
+});

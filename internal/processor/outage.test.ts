@@ -1,0 +1,98 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { createLogger } from '../platform/log.ts';
+import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
+import { OutageGate } from './outage.ts';
+
+const gates: OutageGate[] = [];
+
+/** A gate whose doings are listed in order. */
+function newGate(probe: () => Promise<boolean>, pause = (): Promise<void> => Promise.resolve()) {
+  const doings: string[] = [];
+  const gate = new OutageGate({
+    worker: () => ({
+      queue: 'q',
+      pause: () => {
+        doings.push('pause');
+        return pause();
+      },
+      resume: () => void doings.push('resume'),
+    }),
+    probe,
+    log: createLogger('test', 'silent'),
+    paused: { set: ({ queue }, value) => void doings.push(`${queue}=${value}`) },
+  });
+  gates.push(gate);
+  return { gate, doings };
+}
+
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+  jest.useRealTimers();
+});
+
+test('the worker rests until the probe succeeds; calls meanwhile change nothing', async () => {
+  jest.useFakeTimers();
+  const answers = [false, false, true];
+  let probes = 0;
+  const { gate, doings } = newGate(() => {
+    probes += 1;
+    return Promise.resolve(answers.shift() === true);
+  });
+  gate.wait();
+  gate.wait();
+  await jest.advanceTimersByTimeAsync(100);
+  gate.wait();
+  expect(doings).toEqual(['q=1', 'pause']);
+  await jest.advanceTimersByTimeAsync(5_000);
+  expect(doings).toEqual(['q=1', 'pause', 'resume', 'q=0']);
+  expect(probes).toBe(3);
+  gate.wait();
+  expect(doings.slice(4)).toEqual(['q=1', 'pause']);
+});
+
+test('probing goes on for ever, ever more slowly, up to its cap', async () => {
+  jest.useFakeTimers();
+  let probes = 0;
+  const { gate } = newGate(() => {
+    probes += 1;
+    return Promise.resolve(false);
+  });
+  gate.wait();
+  await jest.advanceTimersByTimeAsync(10 * 60_000);
+  const before = probes;
+  await jest.advanceTimersByTimeAsync(60_000);
+  expect(probes - before).toBeGreaterThanOrEqual(60_000 / (PROBE_BACKOFF.capMs * 1.2) - 1);
+  expect(probes - before).toBeLessThanOrEqual(60_000 / (PROBE_BACKOFF.capMs * 0.8) + 1);
+});
+
+test('a probe that throws or hangs counts as "no"', async () => {
+  jest.useFakeTimers();
+  const answers = [
+    () => Promise.reject(new Error('x')),
+    () => new Promise<boolean>(() => {}),
+    () => Promise.resolve(true),
+  ];
+  const { gate, doings } = newGate(() => answers.shift()!());
+  gate.wait();
+  await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS + 2_000);
+  expect(doings.at(-1)).toBe('q=0');
+});
+
+test('a pause that hangs or fails, because Redis is away too, does not keep the probes from running', async () => {
+  for (const pause of [() => new Promise<void>(() => {}), () => Promise.reject(new Error('x'))]) {
+    const { gate, doings } = newGate(() => Promise.resolve(true), pause);
+    gate.wait();
+    await new Promise(setImmediate);
+    expect(doings).toEqual(['q=1', 'pause', 'resume', 'q=0']);
+  }
+});
+
+test('closing ends the wait', async () => {
+  jest.useFakeTimers();
+  const { gate, doings } = newGate(() => Promise.resolve(false));
+  gate.wait();
+  gate.close();
+  await jest.advanceTimersByTimeAsync(60_000);
+  expect(jest.getTimerCount()).toBe(0);
+  expect(doings).toEqual(['q=1', 'pause']);
+});

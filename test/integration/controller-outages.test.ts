@@ -1,0 +1,59 @@
+/** Partner keys while a store is away, and an ingest that is there before the controller. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { send } from '../support/http.ts';
+import { openOwnWorld, type OwnWorld } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, type World } from '../support/world.ts';
+
+let own: OwnWorld;
+let world: World;
+let door: ServiceProcess;
+
+beforeAll(async () => {
+  own = await openOwnWorld({ controller: false });
+  world = own.world;
+  // The test's own connection loses its server, too, which is nothing to report.
+  world.stores.redis.on('error', () => {});
+}, 120_000);
+afterAll(() => own.close(), 120_000);
+
+const status = async (key: string): Promise<number> =>
+  (await send(door.url, { key, body: JSON.stringify(newApplication()) })).status;
+
+test('an ingest that starts before the first sync is not ready, and says why, until a controller has finished one', async () => {
+  door = await startService('ingest', { ...world.environment, LOG_LEVEL: 'info' });
+  await eventually('the reason', async () => {
+    const readyz = await fetch(`${door.adminUrl}/readyz`);
+    return readyz.status === 503 && (await readyz.text()).includes('partner keys are not loaded yet');
+  });
+  expect((await fetch(`${door.adminUrl}/livez`)).status).toBe(200);
+  await world.start('controller');
+  await door.ready();
+  expect(await status(world.key)).toBe(202);
+}, 90_000);
+
+test('Redis away: keys still come into force and go, within the 15 s of the refresh', async () => {
+  await own.redis.signal('SIGKILL');
+  const key = newApiKey();
+  await world.writePartner({ partner: 'late', keys: [key] });
+  await eventually('the key to work', async () => (await status(key)) === 202, 25_000);
+  await rm(join(world.keyFolder, 'late.yaml'));
+  await own.redis.restart();
+  // Back again, it is told at once; what was missed is read on reconnecting.
+  await eventually('the key to be gone', async () => (await status(key)) === 401, 25_000);
+}, 90_000);
+
+test('MongoDB away: keys last seen stay in force, so that partners get the 500 and not a 401', async () => {
+  await own.mongo.signal('SIGKILL');
+  expect(await status(world.key)).toBe(500);
+  expect(await status(world.inactiveKey)).toBe(403);
+  expect(await status(newApiKey())).toBe(401);
+  await own.mongo.restart();
+  await eventually('the door to accept again', async () => (await status(world.key)) === 202, 30_000);
+  expect((await fetch(`${door.adminUrl}/readyz`)).status).toBe(200);
+  await door.stop();
+}, 90_000);

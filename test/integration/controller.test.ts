@@ -1,0 +1,279 @@
+/** Partner keys from a folder of Secrets to the door: issuing, rotating, switching off, and everything that can be wrong with a file. */
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { send } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+/** From a changed file to a changed answer it takes well under 2 s; this is for a busy machine. */
+const IN_FORCE_WITHIN_MS = 8_000;
+
+let world: World;
+let ingest: InProcess;
+let controller: InProcess;
+
+beforeAll(async () => {
+  world = await openWorld({ controller: false });
+  controller = await world.start('controller');
+  ingest = await world.start('ingest');
+}, 60_000);
+afterAll(() => world.close(), 60_000);
+
+const status = async (key: string, door: { readonly url: string } = ingest): Promise<number> =>
+  (await send(door.url, { key, body: JSON.stringify(newApplication()) })).status;
+
+/** Waits until `key` is answered with `wanted`; gives the milliseconds it took. */
+async function becomes(key: string, wanted: number, door = ingest): Promise<number> {
+  const started = performance.now();
+  await eventually(`${wanted}`, async () => (await status(key, door)) === wanted, IN_FORCE_WITHIN_MS);
+  return performance.now() - started;
+}
+
+async function write(name: string, text: string): Promise<void> {
+  const file = join(world.keyFolder, name);
+  await writeFile(`${file}.new`, text);
+  await rename(`${file}.new`, file);
+}
+
+const problems = (problem: string): Promise<number> =>
+  world.metric(controller, 'partner_ingest_secret_problems', { problem });
+
+/** A Secret manifest with these lines below `metadata` and at the top level. */
+const manifest = (partner: string, lines: readonly string[], kind = 'Secret'): string =>
+  [
+    'apiVersion: v1',
+    `kind: ${kind}`,
+    'metadata:',
+    `  name: s-${partner}`,
+    '  labels:',
+    `    partner-ingest.io/partner: ${partner}`,
+    ...lines,
+    '',
+  ].join('\n');
+
+const stored = (key: string): Promise<PartnerKey | null> =>
+  world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) });
+
+test('issued, rotated, switched off and on, and taken away: each in force within two seconds or so', async () => {
+  const [one, two] = [newApiKey(), newApiKey()];
+  expect(await status(one)).toBe(401);
+
+  await world.writePartner({ partner: 'acme', keys: [one] });
+  const tookMs = [await becomes(one, 202)];
+  await world.writePartner({ partner: 'acme', keys: [one, two] });
+  tookMs.push(await becomes(two, 202));
+  expect(await status(one)).toBe(202);
+
+  await world.writePartner({ partner: 'acme', keys: [two] });
+  tookMs.push(await becomes(one, 401));
+  expect(await status(two)).toBe(202);
+
+  await world.writePartner({ partner: 'acme', keys: [two], status: 'inactive' });
+  tookMs.push(await becomes(two, 403));
+  await world.writePartner({ partner: 'acme', keys: [two], status: 'active' });
+  tookMs.push(await becomes(two, 202));
+  await world.writePartner({ partner: 'acme', keys: [two], status: 'on-holiday' });
+  tookMs.push(await becomes(two, 403));
+
+  await rm(join(world.keyFolder, 'acme.yaml'));
+  tookMs.push(await becomes(two, 401));
+  expect(await stored(two)).toMatchObject({ status: 'removed' });
+  expect(await status(world.key)).toBe(202);
+  // The promise is 2 s; the middle one of seven is not disturbed by one pause of a busy machine.
+  expect(tookMs.toSorted((a, b) => a - b)[3]).toBeLessThan(2_000);
+}, 90_000);
+
+describe('files', () => {
+  test('data and stringData, several documents in one file, JSON as well', async () => {
+    const [clear, encoded, second, json] = [newApiKey(), newApiKey(), newApiKey(), newApiKey()];
+    const base64 = Buffer.from(`${encoded}\n`).toString('base64');
+    await write(
+      'many.yaml',
+      [
+        manifest('clear', ['data:', `  a: ${base64}`, 'stringData:', `  b: ${clear}`]),
+        manifest('second', ['stringData:', `  a: ${second}`]),
+      ].join('---\n'),
+    );
+    await write(
+      'one.json',
+      JSON.stringify({
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: { name: 'json', labels: { 'partner-ingest.io/partner': 'json' } },
+        stringData: { a: json },
+      }),
+    );
+    for (const key of [clear, encoded, second, json]) await becomes(key, 202);
+    expect(await stored(encoded)).toMatchObject({ partnerId: 'clear' });
+  }, 60_000);
+
+  test('what is no partner Secret is ignored', async () => {
+    const [inMap, unlabelled, marker] = [newApiKey(), newApiKey(), newApiKey()];
+    await write('map.yaml', manifest('map', ['data:', `  a: ${inMap}`], 'ConfigMap'));
+    await write(
+      'unlabelled.yaml',
+      `apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\nstringData:\n  a: ${unlabelled}\n`,
+    );
+    await write('notes.txt', manifest('txt', ['stringData:', `  a: ${unlabelled}`]));
+    await write('empty.yaml', '');
+    await write('marker.yaml', manifest('marker', ['stringData:', `  a: ${marker}`]));
+    await becomes(marker, 202);
+    expect(await status(inMap)).toBe(401);
+    expect(await status(unlabelled)).toBe(401);
+    expect(await problems('unreadable_file')).toBe(0);
+  }, 60_000);
+
+  test('a broken file removes nothing, and the others are applied all the same', async () => {
+    const [victim, fresh] = [newApiKey(), newApiKey()];
+    await world.writePartner({ partner: 'victim', keys: [victim] });
+    await becomes(victim, 202);
+    await write('victim.yaml', 'kind: Secret\n  metadata: [broken');
+    await eventually('the problem', async () => (await problems('unreadable_file')) === 1, IN_FORCE_WITHIN_MS);
+    await world.writePartner({ partner: 'fresh', keys: [fresh] });
+    await becomes(fresh, 202);
+    expect(await status(victim)).toBe(202);
+    expect(await status(world.key)).toBe(202);
+
+    // Not even what was taken away while the folder could not be read completely.
+    await rm(join(world.keyFolder, 'fresh.yaml'));
+    const [later] = [newApiKey()];
+    await world.writePartner({ partner: 'later', keys: [later] });
+    await becomes(later, 202);
+    expect(await status(fresh)).toBe(202);
+
+    await rm(join(world.keyFolder, 'victim.yaml'));
+    await becomes(victim, 401);
+    await becomes(fresh, 401);
+    expect(await problems('unreadable_file')).toBe(0);
+  }, 60_000);
+
+  test('a broken file switches nobody on who was off because of it', async () => {
+    const [key, marker] = [newApiKey(), newApiKey()];
+    await world.writePartner({ partner: 'banned', keys: [key] });
+    const off = manifest('banned', ['  annotations:', '    partner-ingest.io/status: inactive']);
+    await write('banned-off.yaml', off);
+    await becomes(key, 403);
+    await write('banned-off.yaml', `${off}\n\t- broken`);
+    await eventually('the problem', async () => (await problems('unreadable_file')) === 1, IN_FORCE_WITHIN_MS);
+    await world.writePartner({ partner: 'marker2', keys: [marker] });
+    await becomes(marker, 202);
+    expect(await status(key)).toBe(403);
+    await rm(join(world.keyFolder, 'banned-off.yaml'));
+    await becomes(key, 202);
+  }, 60_000);
+
+  test('entries that are no keys cost only themselves', async () => {
+    const [good, shared] = [newApiKey(), newApiKey()];
+    await world.writePartner({ partner: 'mixed', keys: [good, '', 'short'] });
+    await becomes(good, 202);
+    await world.writePartner({ partner: 'a-owner', keys: [shared] });
+    await becomes(shared, 202);
+    await world.writePartner({ partner: 'b-thief', keys: [shared] });
+    await eventually('the problem', async () => (await problems('same_key_two_partners')) === 1, IN_FORCE_WITHIN_MS);
+    expect(await stored(shared)).toMatchObject({ partnerId: 'a-owner', status: 'active' });
+    expect(await problems('empty_key')).toBe(1);
+    expect(await problems('key_too_short')).toBe(1);
+    expect(await status('short')).toBe(401);
+  }, 60_000);
+});
+
+describe('who may write', () => {
+  const wanted = (key: string, partnerId: string) => ({
+    hash: hashApiKey(key),
+    partnerId,
+    status: 'active' as const,
+    source: { namespace: 'n', name: 's', uid: 'u' },
+  });
+
+  test('a writer of an older term changes nothing, not even keys nobody has touched since', async () => {
+    const keys = new KeyStore({ db: world.stores.db, clock });
+    const [kept, removed] = [newApiKey(), newApiKey()];
+    const older = { owner: 'other', term: await keys.nextTerm('other') };
+    expect(await keys.put(wanted(kept, 'p'), older)).toBe(true);
+    expect(await keys.put(wanted(removed, 'p'), older)).toBe(true);
+    const newer = { owner: 'other', term: await keys.nextTerm('other') };
+    expect(newer.term).toBeGreaterThan(older.term);
+    expect(await keys.remove(hashApiKey(removed), newer)).toBe(true);
+
+    const before = await keys.ofOwner('other');
+    expect(await keys.remove(hashApiKey(kept), older)).toBe(false);
+    expect(await keys.put({ ...wanted(kept, 'q'), status: 'inactive' }, older)).toBe(false);
+    expect(await keys.put(wanted(removed, 'p'), older)).toBe(false);
+    expect(await keys.ofOwner('other')).toEqual(before);
+    expect(await stored(kept)).toMatchObject({ partnerId: 'p', status: 'active' });
+    expect(await stored(removed)).toMatchObject({ status: 'removed' });
+  });
+
+  test('keys of another owner are neither changed nor removed', async () => {
+    const keys = new KeyStore({ db: world.stores.db, clock });
+    const [foreign, marker] = [newApiKey(), newApiKey()];
+    const writer = { owner: 'elsewhere', term: await keys.nextTerm('elsewhere') };
+    await keys.put(wanted(foreign, 'foreign'), writer);
+    await world.writePartner({ partner: 'claims-it', keys: [foreign] });
+    await world.writePartner({ partner: 'marker3', keys: [marker] });
+    await becomes(marker, 202);
+    expect(await stored(foreign)).toMatchObject({ partnerId: 'foreign', source: { owner: 'elsewhere' } });
+    await rm(join(world.keyFolder, 'claims-it.yaml'));
+    await rm(join(world.keyFolder, 'marker3.yaml'));
+    await becomes(marker, 401);
+    expect(await stored(foreign)).toMatchObject({ partnerId: 'foreign', status: 'active' });
+  }, 60_000);
+});
+
+test('a clear key is nowhere in MongoDB or Redis', async () => {
+  const hits: string[] = [];
+  for (const { name } of await world.stores.db.listCollections().toArray()) {
+    for (const document of await world.stores.db.collection(name).find().toArray()) {
+      if (JSON.stringify(document).includes(world.key)) hits.push(name);
+    }
+  }
+  for (const name of await world.stores.redis.keys('*')) {
+    if (name.includes(world.key)) hits.push(name);
+    const dump = await world.stores.redis.dumpBuffer(name);
+    if (dump?.includes(world.key) ?? false) hits.push(name);
+  }
+  expect(hits).toEqual([]);
+});
+
+test('the last use of a key is written, at the latest when ingest closes', async () => {
+  const key = newApiKey();
+  await world.writePartner({ partner: 'used', keys: [key] });
+  const door = await world.start('ingest');
+  const before = Date.now();
+  await becomes(key, 202, door);
+  await door.close();
+  const { lastUsedAt } = (await stored(key))!;
+  expect(lastUsedAt?.getTime()).toBeGreaterThanOrEqual(before);
+});
+
+test('a folder that goes away removes nothing, and works again once it is back', async () => {
+  const key = newApiKey();
+  await world.writePartner({ partner: 'moved', keys: [key] });
+  await becomes(key, 202);
+  const away = `${world.keyFolder}-away`;
+  await rename(world.keyFolder, away);
+  const door = await world.start('ingest');
+  expect(await status(key, door)).toBe(202);
+  expect((await fetch(`${controller.adminUrl}/readyz`)).status).toBe(200);
+  await mkdir(world.keyFolder).then(() => rm(world.keyFolder, { recursive: true }));
+  await rename(away, world.keyFolder);
+  await rm(join(world.keyFolder, 'moved.yaml'));
+  await becomes(key, 401);
+}, 60_000);
+
+test('without the controller the keys last seen stay in force, also for an ingest that starts then', async () => {
+  const key = newApiKey();
+  await world.writePartner({ partner: 'stays', keys: [key] });
+  await becomes(key, 202);
+  await controller.close();
+  await rm(join(world.keyFolder, 'stays.yaml'));
+  const door = await world.start('ingest');
+  expect(await status(key, door)).toBe(202);
+  expect(await status(key)).toBe(202);
+  controller = await world.start('controller');
+  await becomes(key, 401);
+}, 60_000);

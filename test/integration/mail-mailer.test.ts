@@ -1,0 +1,178 @@
+/** One hand-over at a time against a misbehaving server: what the mailer says of it, and that its bounds hold. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { startMailCatcher, type MailCatcher, type SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import {
+  createMailer,
+  mailerLimits,
+  type HandOver,
+  type Mailer,
+  type MailerLimits,
+} from '../../internal/mail/mailer.ts';
+import { eventually } from '../support/wait.ts';
+
+const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
+const limits: MailerLimits = { connectMs: 150, beforeContentMs: 400, afterContentMs: 800, idleMs: 60_000 };
+const never = new AbortController().signal;
+
+let catcher: MailCatcher;
+const mailers: Mailer[] = [];
+beforeAll(async () => {
+  catcher = await startMailCatcher({ web: false });
+});
+afterEach(async () => {
+  for (const mailer of mailers.splice(0)) mailer.close();
+  catcher.setFault(undefined);
+  await catcher.listenAgain();
+  catcher.clear();
+});
+afterAll(() => catcher.close());
+
+function newMailer(smtpUrl = catcher.smtpUrl): Mailer {
+  const mailer = createMailer({ smtpUrl, from: 'accounts@partner.example', maxConnections: 2, limits });
+  mailers.push(mailer);
+  return mailer;
+}
+
+/** The result, the time it took, and how many mails there are. */
+async function handOver(mailer = newMailer(), signal = never): Promise<[HandOver, number]> {
+  const started = performance.now();
+  const result = await mailer.handOver(message, 'ann@example.com', signal);
+  return [result, performance.now() - started];
+}
+
+test('a mail that is taken is there, with the Message-ID it was given', async () => {
+  const [result] = await handOver();
+  expect(result).toMatchObject({ result: 'accepted', answer: expect.stringMatching(/^250 /) });
+  expect(catcher.mailsTo('ann@example.com').map(({ messageId }) => messageId)).toEqual([message.messageId]);
+});
+
+describe('a server that never answers', () => {
+  test.each([
+    ['connect', { result: 'unreachable', connected: false }, limits.connectMs],
+    ['mail', { result: 'unreachable', connected: true }, limits.beforeContentMs],
+    ['rcpt', { result: 'unreachable', connected: true }, limits.beforeContentMs],
+    ['data-command', { result: 'unreachable', connected: true }, limits.beforeContentMs],
+    ['data', { result: 'ambiguous' }, limits.afterContentMs],
+  ] as const)('at %s: %j within %i ms and no mail', async (at, expected, boundMs) => {
+    catcher.setFault({ at, hang: true });
+    const [result, tookMs] = await handOver();
+    expect(result).toMatchObject(expected);
+    expect(tookMs).toBeGreaterThan(boundMs * 0.8);
+    expect(tookMs).toBeLessThan(boundMs + 1_000);
+    expect(catcher.mails).toHaveLength(0);
+  });
+
+  test('a hung hand-over does not keep the next from its own connection', async () => {
+    const mailer = newMailer();
+    catcher.setFault({ at: 'rcpt', hang: true });
+    await handOver(mailer);
+    catcher.setFault(undefined);
+    expect((await handOver(mailer))[0].result).toBe('accepted');
+  });
+});
+
+describe('a server that is away or refuses us', () => {
+  test('refused connection', async () => {
+    await catcher.stopListening();
+    const mailer = newMailer();
+    expect((await handOver(mailer))[0]).toMatchObject({ result: 'unreachable', connected: false });
+    expect(await mailer.probe()).toBe(false);
+    await catcher.listenAgain();
+    expect(await mailer.probe()).toBe(true);
+    expect((await handOver(mailer))[0].result).toBe('accepted');
+  });
+
+  const authUrl = (): string => catcher.smtpUrl.replace('smtp://', 'smtp://user:pass@');
+  test.each([
+    ['greeting 421', { at: 'connect', answer: { code: 421, message: 'busy' } }, undefined],
+    ['AUTH 535', { at: 'auth', answer: { code: 535, message: '5.7.8 no' } }, authUrl],
+    ['AUTH 454', { at: 'auth', answer: { code: 454, message: '4.7.0 later' } }, authUrl],
+  ] as [string, SmtpFault, (() => string) | undefined][])('%s', async (_name, fault, url) => {
+    catcher.setFault(fault);
+    const mailer = newMailer(url?.());
+    expect((await handOver(mailer))[0]).toMatchObject({ result: 'unreachable', connected: false });
+    expect(await mailer.probe()).toBe(false);
+    catcher.setFault(undefined);
+    expect((await handOver(mailer))[0].result).toBe('accepted');
+  });
+});
+
+describe('an answer that says no', () => {
+  test.each([
+    ['mail', 'mail', 451, undefined],
+    ['mail', 'mail', 550, '5.7.1'],
+    ['rcpt', 'rcpt', 450, '4.2.1'],
+    ['rcpt', 'rcpt', 550, '5.1.1'],
+    ['data-command', 'data', 554, '5.5.1'],
+    ['data', 'data', 451, '4.3.0'],
+    ['data', 'data', 554, '5.7.1'],
+  ] as const)('at %s is refused at %s: %i %s', async (at, phase, code, enhancedCode) => {
+    const mailer = newMailer();
+    catcher.setFault({ at, answer: { code, message: `${enhancedCode ?? ''} no`.trim() } });
+    expect((await handOver(mailer))[0]).toEqual({ result: 'refused', phase, code, enhancedCode });
+    catcher.setFault(undefined);
+    // The session, or a new one, is good for the next mail.
+    expect((await handOver(mailer))[0].result).toBe('accepted');
+    expect(catcher.mails).toHaveLength(1);
+  });
+});
+
+describe('a connection that is cut after the content', () => {
+  test.each([
+    ['before-store', 0],
+    ['after-store', 1],
+  ] as const)('%s: ambiguous, never sent again by the pool, %i mail', async (cut, mails) => {
+    const before = catcher.counts.cut;
+    catcher.setFault({ at: 'data', cut });
+    expect((await handOver())[0]).toMatchObject({ result: 'ambiguous' });
+    expect(catcher.mails).toHaveLength(mails);
+    expect(catcher.counts.cut).toBe(before + 1);
+  });
+});
+
+describe('giving up', () => {
+  test('before the content aborts at once, without a mail', async () => {
+    catcher.setFault({ at: 'rcpt', hang: true });
+    const lost = new AbortController();
+    const mailer = createMailer({ smtpUrl: catcher.smtpUrl, from: 'a@partner.example', maxConnections: 1 });
+    mailers.push(mailer);
+    const connections = catcher.counts.connections;
+    const result = handOver(mailer, lost.signal);
+    await eventually('the connection', () => catcher.counts.connections > connections);
+    lost.abort();
+    const [what, tookMs] = await result;
+    expect(what).toMatchObject({ result: 'aborted' });
+    expect(tookMs).toBeLessThan(mailerLimits.connectMs);
+    expect(catcher.mails).toHaveLength(0);
+  });
+
+  test('after the content does not interrupt the wait for the answer', async () => {
+    const lost = new AbortController();
+    let asked = 0;
+    catcher.setFault(({ rcptTo }) => {
+      // With the recipient known it is asked at RCPT, at DATA and, the third time, once the content has come.
+      if (rcptTo.length > 0) asked += 1;
+      if (asked === 3) lost.abort();
+      return undefined;
+    });
+    expect((await handOver(newMailer(), lost.signal))[0].result).toBe('accepted');
+    expect(lost.signal.aborted).toBe(true);
+    expect(catcher.mails).toHaveLength(1);
+  });
+});
+
+test('a connection the server closed while idle costs the next mail nothing', async () => {
+  const mailer = newMailer();
+  expect((await handOver(mailer))[0].result).toBe('accepted');
+  await catcher.stopListening();
+  await catcher.listenAgain();
+  expect(await mailer.probe()).toBe(true);
+  expect((await handOver(mailer))[0].result).toBe('accepted');
+});
+
+test('a server that closes the session at RCPT (421) is unreachable after it had taken us in', async () => {
+  const mailer = newMailer();
+  catcher.setFault({ at: 'rcpt', answer: { code: 421, message: '4.3.2 closing' } });
+  expect((await handOver(mailer))[0]).toMatchObject({ result: 'unreachable', connected: true });
+  expect(await mailer.probe()).toBe(true);
+});

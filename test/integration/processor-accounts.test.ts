@@ -1,0 +1,90 @@
+/** Account creation on the real store: the unique indexes decide, and every repeat and race gets a true answer. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { MongoServerError } from 'mongodb';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { makeIndexes } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newApplication } from '../support/world.ts';
+
+let stores: TestStores;
+let accounts: AccountStore;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  await makeIndexes(stores);
+  accounts = new AccountStore({ collection: stores.db.collection<Account>(ACCOUNTS), clock });
+});
+afterAll(() => stores.close());
+
+const applicant = () => {
+  const { email, business_name: businessName, ein } = newApplication();
+  return { email, businessName, ein };
+};
+const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
+
+test('a repeat of the same request finds its own account', async () => {
+  const application = applicant();
+  const first = await accounts.create(application, by('req_own'));
+  expect(first.kind).toBe('created');
+  expect(await accounts.create(application, by('req_own'))).toEqual({ ...first, kind: 'own' });
+  // Even where somebody holds the EIN as well: its own account comes first.
+  const other = applicant();
+  await accounts.create(other, by('req_other'));
+  expect(await accounts.create({ ...application, ein: other.ein }, by('req_own'))).toMatchObject({ kind: 'own' });
+});
+
+test('what is taken is named for each field, also when two accounts are in the way', async () => {
+  const [one, two] = [applicant(), applicant()];
+  await accounts.create(one, by('req_one'));
+  await accounts.create(two, by('req_two'));
+  const late = { ...applicant(), email: one.email.toUpperCase() };
+  expect(await accounts.create(late, by('req_3'))).toEqual({ kind: 'taken', emailBy: 'req_one' });
+  expect(await accounts.create({ ...applicant(), ein: two.ein }, by('req_4'))).toEqual({
+    kind: 'taken',
+    einBy: 'req_two',
+  });
+  expect(await accounts.create({ ...late, ein: two.ein }, by('req_5'))).toEqual({
+    kind: 'taken',
+    emailBy: 'req_one',
+    einBy: 'req_two',
+  });
+});
+
+test('inserts that wait for each other’s keys all end with an answer, not with an error of the lock', async () => {
+  const people = [applicant(), applicant(), applicant()];
+  const crossed = people.flatMap(({ email, businessName }) => people.map(({ ein }) => ({ email, businessName, ein })));
+  const facts = await Promise.all(
+    [...crossed, ...crossed.toReversed()].map((application, index) =>
+      accounts.create(application, by(`req_crossed_${index}`)),
+    ),
+  );
+  const created = facts.filter(({ kind }) => kind === 'created');
+  expect(created).toHaveLength(people.length);
+  expect(facts.filter(({ kind }) => kind === 'taken')).toHaveLength(facts.length - created.length);
+}, 60_000);
+
+test.each([
+  [{ message: 'deadlock detected', code: 16_908_292 }, 4, 'created'],
+  [{ message: 'WriteConflict', code: 112 }, 4, 'created'],
+  [{ message: 'deadlock detected', code: 16_908_292 }, 5, 'error'],
+  [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
+])('inserts ended with %j, %i times: %s', async (error, times, expected) => {
+  const collection = stores.db.collection<Account>(ACCOUNTS);
+  let left = times;
+  const unlucky = new Proxy(collection, {
+    get: (target, name) => {
+      if (name !== 'insertOne') return (target[name as keyof typeof target] as () => unknown).bind(target);
+      return async (account: Account) => {
+        left -= 1;
+        if (left >= 0) throw new MongoServerError(error);
+        return target.insertOne(account);
+      };
+    },
+  });
+  const store = new AccountStore({ collection: unlucky, clock });
+  const fact = store.create(applicant(), by(`req_unlucky_${error.code}_${times}`));
+  if (expected === 'error') await expect(fact).rejects.toThrow(error.message);
+  else expect((await fact).kind).toBe(expected);
+});

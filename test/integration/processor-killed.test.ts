@@ -1,0 +1,115 @@
+/**
+ * A processor or the database dies in the middle of the work: it is finished within about a minute, with one mail each.
+ * The tests mostly wait for claims to run out (45 s), so they do it at the same time, each in a world of its own.
+ */
+import { expect, test } from '@jest/globals';
+import { openOwnWorld, stateCounts, submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
+
+/** The claim runs out after 45 s, then a round of reconcile finds the record. */
+const TAKEN_OVER_WITHIN_MS = 65_000;
+
+async function killAndFreeze(world: World): Promise<void> {
+  const ingest = await world.start('ingest');
+  const people = [newApplication(), newApplication()] as const;
+  // The first session of each recipient hangs at RCPT, all later ones are served.
+  const hanging = new Set<string>();
+  world.mail.setFault(({ rcptTo }) => {
+    const [recipient] = rcptTo;
+    if (recipient === undefined || hanging.has(recipient)) return undefined;
+    hanging.add(recipient);
+    return { at: 'rcpt', hang: true };
+  });
+
+  const doomed = await world.spawn('processor');
+  const killedId = await submit(world, ingest, people[0]);
+  await eventually('the mail of the first to hang', () => hanging.has(people[0].email));
+  doomed.child.kill('SIGKILL');
+  await doomed.exited;
+
+  const frozen = await world.spawn('processor');
+  const frozenId = await submit(world, ingest, people[1]);
+  await eventually('the mail of the second to hang', () => hanging.has(people[1].email));
+  frozen.child.kill('SIGSTOP');
+
+  const started = performance.now();
+  await world.spawn('processor');
+  try {
+    for (const id of [killedId, frozenId]) await world.recordIn('completed', id, TAKEN_OVER_WITHIN_MS);
+  } finally {
+    frozen.child.kill('SIGCONT');
+  }
+  expect(performance.now() - started).toBeLessThan(TAKEN_OVER_WITHIN_MS);
+  const before = await world.record(frozenId);
+
+  // Awake again, it notices that its claim is lost and mails nothing.
+  await eventually(
+    'the thawed one to give up',
+    async () => {
+      return (await world.metric(frozen, 'partner_ingest_attempts_total', { result: 'claim_lost' })) === 1;
+    },
+    40_000,
+  );
+  expect(await world.record(frozenId)).toEqual(before);
+  for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
+  expect(await world.accounts()).toHaveLength(2);
+}
+
+async function killMongo({ world, mongo }: Awaited<ReturnType<typeof openOwnWorld>>): Promise<void> {
+  const ingest = await world.start('ingest');
+  const processor = await world.spawn('processor');
+  const paused = (): Promise<number> => world.metric(processor, 'partner_ingest_worker_paused');
+  // Some mails are under way when the database dies, so that their outcome cannot be written down at once.
+  let asked = 0;
+  let killed: Promise<void> | undefined;
+  world.mail.setFault(() => {
+    asked += 1;
+    if (asked === 5) killed = mongo.signal('SIGKILL');
+    return undefined;
+  });
+  const people = Array.from({ length: 20 }, newApplication);
+  await Promise.all(people.map((fields) => submit(world, ingest, fields)));
+  await eventually('the kill', () => killed !== undefined);
+  await killed;
+  world.mail.setFault(undefined);
+  await eventually('a worker to pause', async () => (await paused()) > 0, 30_000);
+  expect((await fetch(`${processor.adminUrl}/livez`)).status).toBe(200);
+
+  await mongo.restart();
+  await eventually('the workers to resume', async () => (await paused()) === 0, 30_000);
+  await eventually(
+    'all to be completed',
+    async () => (await stateCounts(world))['completed'] === 20,
+    TAKEN_OVER_WITHIN_MS,
+  );
+  expect(await stateCounts(world)).toEqual({ completed: 20 });
+  for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
+  for (const { attempts } of await world.records()) expect(attempts).toBe(0);
+}
+
+test.concurrent(
+  'a killed and a frozen processor are both taken over, and the thawed one changes nothing more',
+  async () => {
+    const world = await openWorld();
+    try {
+      await killAndFreeze(world);
+    } finally {
+      await world.close();
+    }
+  },
+  200_000,
+);
+
+test.concurrent(
+  'MongoDB killed and restarted under work: the worker pauses and resumes, and each applicant gets one mail',
+  async () => {
+    const own = await openOwnWorld();
+    try {
+      await killMongo(own);
+    } finally {
+      await own.close();
+    }
+  },
+  200_000,
+);

@@ -1,0 +1,177 @@
+/** The moment between the mail server's 250 and our update: the database may be away then, and still nobody is mailed twice. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { MongoNetworkError, type Collection } from 'mongodb';
+import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { notifyApplicant, type NotifyTools } from '../../internal/processor/notify-applicant.ts';
+import type { Hint } from '../../internal/queue/job.ts';
+import { SubmissionStore } from '../../internal/submission/submission-store.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { makeIndexes, recordOf } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newApplication } from '../support/world.ts';
+
+let stores: TestStores;
+let collection: Collection<SubmissionRecord>;
+let catcher: MailCatcher;
+let mailer: Mailer;
+let accounts: AccountStore;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  collection = await makeIndexes(stores);
+  catcher = await startMailCatcher({ web: false });
+  mailer = createMailer({ smtpUrl: catcher.smtpUrl, from: 'a@partner.example', maxConnections: 2 });
+  accounts = new AccountStore({ collection: stores.db.collection<Account>(ACCOUNTS), clock });
+});
+afterAll(async () => {
+  mailer.close();
+  await catcher.close();
+  await stores.close();
+});
+
+/** The real store, whose moves fail as often as the test says, before or after they took effect. */
+class FailingStore extends SubmissionStore {
+  failures = 0;
+  afterEffect = false;
+  override async move(...move: Parameters<SubmissionStore['move']>): Promise<boolean> {
+    if (this.failures === 0) return super.move(...move);
+    this.failures -= 1;
+    if (this.afterEffect) await super.move(...move);
+    throw new MongoNetworkError('connection closed');
+  }
+}
+
+function newTools() {
+  const counted = { attempts: [] as string[], waits: 0, hints: [] as Hint[] };
+  const store = new FailingStore({ collection, retention: { completed: 1, rejected: 1, undeliverable: 1 }, clock });
+  const gate = { wait: () => void (counted.waits += 1) };
+  const tools: NotifyTools = {
+    store,
+    accounts,
+    mailer,
+    clock,
+    log: createLogger('test', 'silent'),
+    mailSettings: {
+      from: 'a@partner.example',
+      loginUrl: 'https://login.example/',
+      linkSecret: 'a-secret-for-tests-of-32-characters-or-more',
+    },
+    gates: { applications: gate, notifications: gate },
+    mails: { inc: () => {} },
+    outcomes: { inc: () => {} },
+    attempts: { inc: ({ result }) => void counted.attempts.push(result) },
+    completionSeconds: { observe: () => {} },
+    sendHint: (_queue, hint) => {
+      counted.hints.push(hint);
+      return Promise.resolve();
+    },
+  };
+  return { tools, store, counted };
+}
+
+async function newAccount(more: Partial<SubmissionRecord> = {}): Promise<{ record: SubmissionRecord; email: string }> {
+  const application = newApplication();
+  const record = recordOf(application, clock.now(), { state: 'account_created', version: 1, ...more });
+  const { email, business_name: businessName, ein } = application;
+  const fact = await accounts.create({ email, businessName, ein }, { requestId: record._id, partnerId: 'demo' });
+  if (fact.kind !== 'created') throw new Error('not created');
+  const stored = { ...record, accountId: fact.accountId };
+  await collection.insertOne(stored);
+  return { record: stored, email };
+}
+
+const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
+  (await collection.findOne({ _id: record._id }))!;
+
+test('a database that is away just after the 250 is waited for: one mail, completed, no failed attempt', async () => {
+  const { tools, store, counted } = newTools();
+  const { record, email } = await newAccount();
+  store.failures = 3;
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
+  expect(catcher.mailsTo(email)).toHaveLength(1);
+  expect(counted).toEqual({ attempts: ['done'], waits: 3, hints: [] });
+});
+
+test('an update that took effect although its answer was lost is not done twice', async () => {
+  const { tools, store } = newTools();
+  const { record, email } = await newAccount();
+  [store.failures, store.afterEffect] = [1, true];
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  const { state, history } = await read(record);
+  expect(state).toBe('completed');
+  expect(history.filter((entry) => entry.state === 'completed')).toHaveLength(1);
+  expect(catcher.mailsTo(email)).toHaveLength(1);
+});
+
+test('the same hint many times at once mails once', async () => {
+  const { tools, counted } = newTools();
+  const { record, email } = await newAccount();
+  await Promise.all(Array.from({ length: 10 }, () => notifyApplicant({ requestId: record._id, version: 1 }, tools)));
+  expect(counted.attempts.toSorted()).toEqual(['done', ...Array.from({ length: 9 }, () => 'repeat')]);
+  expect(catcher.mailsTo(email)).toHaveLength(1);
+});
+
+test('a claim that is lost just before the mail stops without a trace', async () => {
+  const { tools, store, counted } = newTools();
+  const { record, email } = await newAccount();
+  const setActivation = accounts.setActivation.bind(accounts);
+  const robbed = Object.assign(Object.create(accounts) as AccountStore, {
+    read: accounts.read.bind(accounts),
+    setActivation: async (...given: Parameters<typeof setActivation>) => {
+      await setActivation(...given);
+      await store.claim(record._id, 2);
+    },
+  });
+  await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, accounts: robbed });
+  expect(counted.attempts).toEqual(['claim_lost']);
+  expect(catcher.mailsTo(email)).toHaveLength(0);
+  const { lastError: _, ...after } = await read(record);
+  expect(after).toMatchObject({ state: 'account_created', version: 3, attempts: 0 });
+});
+
+test.each([
+  [{ ambiguous: 1 }, 'account_created', 2],
+  [{ ambiguous: 2 }, 'dead_lettered', 3],
+])('after an ambiguous mail (%j) another one ends %s', async (before, state, ambiguous) => {
+  const { tools, counted } = newTools();
+  const { record, email } = await newAccount(before);
+  catcher.setFault({ at: 'data', cut: 'after-store' });
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  catcher.setFault(undefined);
+  expect(await read(record)).toMatchObject({ state, ambiguous });
+  expect(catcher.mailsTo(email)).toHaveLength(1);
+  expect(counted.hints).toHaveLength(state === 'account_created' ? 1 : 0);
+});
+
+test.each([
+  [25, 'account_created'],
+  [26, 'dead_lettered'],
+])('after %i failed attempts another transient one ends %s', async (attempts, state) => {
+  const { tools } = newTools();
+  const { record } = await newAccount({ attempts });
+  catcher.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 busy' } });
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  catcher.setFault(undefined);
+  const after = await read(record);
+  expect(after).toMatchObject({ state, attempts: attempts + 1, lastError: expect.stringContaining('450 4.2.1') });
+  if (state === 'dead_lettered') {
+    expect(after.dueAt).toBeUndefined();
+    expect(after.expiresAt).toBeUndefined();
+    expect(after.history.at(-1)).toMatchObject({ state, attempt: 27 });
+  }
+});
+
+test('an account that cannot be found is no reason to forget the request', async () => {
+  const { tools, counted } = newTools();
+  const { record } = await newAccount({});
+  await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 1 });
+  expect(counted.hints).toEqual([{ requestId: record._id, version: 2 }]);
+});

@@ -1,0 +1,204 @@
+/** Reconcile and claims on the real store, with a clock that the test moves. */
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { createLogger } from '../../internal/platform/log.ts';
+import { FIRST_SIGHT_GRACE_MS, RECONCILE_MAX_WAITING, REQUEUED_AGAIN_MS } from '../../internal/processor/limits.ts';
+import { reconcileOnce } from '../../internal/processor/reconcile.ts';
+import type { Hint, QueueName } from '../../internal/queue/job.ts';
+import { CLAIM_MS, SubmissionStore } from '../../internal/submission/submission-store.ts';
+import {
+  FIRST_DUE_MS,
+  RECORD_SCHEMA,
+  type State,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
+import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newApplication } from '../support/world.ts';
+
+let stores: TestStores;
+let collection: Collection<SubmissionRecord>;
+const clock = newTestClock();
+let store: SubmissionStore;
+
+let hints: { queue: QueueName; hint: Hint }[];
+let waiting: () => number;
+let [unknown, oldest, requeued] = [0, 0, 0];
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  collection = await makeIndexes(stores);
+  const retention = { completed: 1, rejected: 1, undeliverable: 1 };
+  store = new SubmissionStore({ collection, retention, clock });
+});
+afterAll(() => stores.close());
+beforeEach(async () => {
+  await collection.deleteMany({});
+  hints = [];
+  waiting = () => 0;
+  requeued = 0;
+});
+
+/** One round; the hints it sent, as "queue id version". */
+async function round(): Promise<string[]> {
+  hints = [];
+  await reconcileOnce({
+    store,
+    clock,
+    log: createLogger('test', 'silent'),
+    requeued: { inc: (_labels, value) => void (requeued += value) },
+    unknown: { set: (value) => void (unknown = value) },
+    oldestDueSeconds: { set: (value) => void (oldest = value) },
+    waiting: () => Promise.resolve().then(waiting),
+    sendHints: (queue, batch) => {
+      hints.push(...batch.map((hint) => ({ queue, hint })));
+      return Promise.resolve();
+    },
+  });
+  return hints.map(({ queue, hint }) => `${queue} ${hint.requestId} ${hint.version}`);
+}
+
+async function insert(more: Partial<SubmissionRecord> = {}): Promise<SubmissionRecord> {
+  const record = recordOf(newApplication(), clock.now(), more);
+  await collection.insertOne(record);
+  return record;
+}
+
+const read = async (record: SubmissionRecord): Promise<SubmissionRecord> => (await store.read(record._id))!;
+const position = (record: SubmissionRecord, version: number) =>
+  ({ requestId: record._id, state: 'recorded', version }) as const;
+
+test('a record that nobody claimed is only marked at first sight, and queued after the grace', async () => {
+  const record = await insert({ traceparent: '00-1-2-01' });
+  expect(await round()).toEqual([]);
+  clock.advance(FIRST_DUE_MS);
+  expect(await round()).toEqual([]);
+  expect(await read(record)).toMatchObject({ firstSeenAt: clock.now(), version: 0 });
+  clock.advance(FIRST_SIGHT_GRACE_MS - 1);
+  expect(await round()).toEqual([]);
+  clock.advance(1);
+  expect(await round()).toEqual([`applications ${record._id} 0`]);
+  expect(hints[0]?.hint.traceparent).toBe('00-1-2-01');
+  expect(requeued).toBe(1);
+  expect(await round()).toEqual([]);
+  clock.advance(REQUEUED_AGAIN_MS);
+  expect(await round()).toEqual([`applications ${record._id} 0`]);
+});
+
+test('a claim that ran out is queued at once, with the version to claim', async () => {
+  const record = await insert();
+  expect(await store.claim(record._id, 0)).toMatchObject({ version: 1 });
+  clock.advance(CLAIM_MS - 1);
+  expect(await round()).toEqual([]);
+  clock.advance(1);
+  expect(await round()).toEqual([`applications ${record._id} 1`]);
+});
+
+test('a renewed claim is left alone', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  clock.advance(CLAIM_MS - 1);
+  expect(await store.renew(position(record, 1))).toBe(true);
+  clock.advance(CLAIM_MS - 1);
+  expect(await round()).toEqual([]);
+});
+
+test('an account without its e-mail goes to the notifications', async () => {
+  const record = await insert({ state: 'account_created', version: 1 });
+  clock.advance(FIRST_DUE_MS);
+  expect(await round()).toEqual([`notifications ${record._id} 1`]);
+});
+
+test('while enough jobs wait, or Redis is away, ready records stay due', async () => {
+  const record = await insert({ version: 1 });
+  clock.advance(FIRST_DUE_MS);
+  waiting = () => RECONCILE_MAX_WAITING;
+  expect(await round()).toEqual([]);
+  waiting = () => {
+    throw new Error('redis is away');
+  };
+  await expect(round()).rejects.toThrow('redis is away');
+  expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
+  waiting = () => RECONCILE_MAX_WAITING - 1;
+  expect(await round()).toEqual([`applications ${record._id} 1`]);
+});
+
+test('first sight needs no Redis: a withdrawal gets its time although Redis is away', async () => {
+  const record = await insert();
+  waiting = () => {
+    throw new Error('redis is away');
+  };
+  clock.advance(FIRST_DUE_MS);
+  await round();
+  expect(await read(record)).toMatchObject({ firstSeenAt: clock.now() });
+});
+
+test.each(['completed', 'rejected', 'undeliverable', 'dead_lettered', 'malformed', 'refused', 'withdrawn'] as const)(
+  'a record that is %s is never queued',
+  async (state) => {
+    const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
+    await collection.insertOne(record);
+    clock.advance(86_400_000);
+    expect(await round()).toEqual([]);
+    expect(await store.claim(record._id, 0)).toBeUndefined();
+  },
+);
+
+test('records of a newer schema or an unknown state are left alone and counted', async () => {
+  const newer = await insert({ schema: RECORD_SCHEMA + 1, version: 1 });
+  const strange = await insert({ state: 'on_holiday' as State, version: 1 });
+  clock.advance(FIRST_DUE_MS);
+  expect(await round()).toEqual([]);
+  expect(unknown).toBe(2);
+  expect(await store.claim(newer._id, 1)).toBeUndefined();
+  expect(await store.claim(strange._id, 1)).toBeUndefined();
+  expect(await read(newer)).toEqual(newer);
+});
+
+test('the oldest is first, and its age is told', async () => {
+  const older = await insert({ version: 1 });
+  clock.advance(10_000);
+  const newer = await insert({ version: 1 });
+  clock.advance(FIRST_DUE_MS);
+  expect(await round()).toEqual([`applications ${older._id} 1`, `applications ${newer._id} 1`]);
+  expect(oldest).toBe(10);
+});
+
+test('only one of many claims of the same version succeeds', async () => {
+  const record = await insert();
+  const claims = await Promise.all(Array.from({ length: 10 }, () => store.claim(record._id, 0)));
+  expect(claims.filter((claim) => claim !== undefined)).toHaveLength(1);
+});
+
+test('a worker that lost its claim can neither renew, nor postpone, nor move the record', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  await store.claim(record._id, 1);
+  const before = await read(record);
+  const frozen = position(record, 1);
+  expect(await store.renew(frozen)).toBe(false);
+  expect(await store.move(frozen, 'rejected', 1)).toBe(false);
+  expect(await store.postpone(frozen, { delayMs: 1, attempts: 9, ambiguous: 9, lastError: 'x' })).toBe(false);
+  expect(await read(record)).toEqual(before);
+});
+
+test('a move is done once: a repeat finds another state and changes nothing', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  expect(await store.move(position(record, 1), 'rejected', 1, { reason: 'a' })).toBe(true);
+  const moved = await read(record);
+  expect(await store.move(position(record, 1), 'rejected', 1, { reason: 'b' })).toBe(false);
+  expect(await read(record)).toEqual(moved);
+  expect(moved.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
+  expect(moved.dueAt).toBeUndefined();
+  expect(moved.expiresAt).toEqual(new Date(clock.now().getTime() + 86_400_000));
+});
+
+test('a dead letter never expires', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  await store.move(position(record, 1), 'dead_lettered', 27);
+  const moved = await read(record);
+  expect(moved.expiresAt).toBeUndefined();
+  expect(moved.dueAt).toBeUndefined();
+});
