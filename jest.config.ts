@@ -11,8 +11,8 @@ const config: Config = {
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: 30_000,
-  // Jest would use one worker on two cores; most tests wait for stores and timers.
-  maxWorkers: 2,
+  // More than this machine has cores: most tests wait for stores, children and timers.
+  maxWorkers: 3,
 };
 
 export default config;

@@ -12,27 +12,39 @@ import { newApplication, type World } from '../support/world.ts';
 let own: OwnWorld;
 let world: World;
 let door: ServiceProcess;
+let beforeSync: { readonly ready: number; readonly live: number; readonly faults: readonly string[] };
 
 beforeAll(async () => {
   own = await openOwnWorld({ controller: false });
   world = own.world;
   // The test's own connection loses its server, too, which is nothing to report.
   world.stores.redis.on('error', () => {});
+
+  door = await startService('ingest', { ...world.environment, LOG_LEVEL: 'info' });
+  beforeSync = await eventually('the door to lack nothing but keys', async () => {
+    const readyz = await fetch(`${door.adminUrl}/readyz`);
+    const { faults } = (await readyz.json()) as { faults: string[] };
+    return (
+      faults.length === 1 && { ready: readyz.status, live: (await fetch(`${door.adminUrl}/livez`)).status, faults }
+    );
+  });
+  await world.start('controller');
+  await door.ready();
 }, 120_000);
-afterAll(() => own.close(), 120_000);
+afterAll(async () => {
+  await door.stop();
+  await own.close();
+}, 120_000);
 
 const status = async (key: string): Promise<number> =>
   (await send(door.url, { key, body: JSON.stringify(newApplication()) })).status;
 
 test('an ingest that starts before the first sync is not ready, and says why, until a controller has finished one', async () => {
-  door = await startService('ingest', { ...world.environment, LOG_LEVEL: 'info' });
-  await eventually('the reason', async () => {
-    const readyz = await fetch(`${door.adminUrl}/readyz`);
-    return readyz.status === 503 && (await readyz.text()).includes('partner keys are not loaded yet');
+  expect(beforeSync).toEqual({
+    ready: 503,
+    live: 200,
+    faults: ['partner keys are not loaded yet: has the controller finished its first sync?'],
   });
-  expect((await fetch(`${door.adminUrl}/livez`)).status).toBe(200);
-  await world.start('controller');
-  await door.ready();
   expect(await status(world.key)).toBe(202);
 }, 90_000);
 
@@ -55,5 +67,4 @@ test('MongoDB away: keys last seen stay in force, so that partners get the 500 a
   await own.mongo.restart();
   await eventually('the door to accept again', async () => (await status(world.key)) === 202, 30_000);
   expect((await fetch(`${door.adminUrl}/readyz`)).status).toBe(200);
-  await door.stop();
 }, 90_000);

@@ -8,7 +8,7 @@ import { send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-const ACCEPT_TIMEOUT_MS = 500;
+const ACCEPT_TIMEOUT_MS = 1_000;
 /** What an answer may be late by on a busy machine. */
 const MARGIN_MS = 1_000;
 

@@ -11,9 +11,9 @@ import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
-const TIMEOUT_MS = 400;
+const TIMEOUT_MS = 1_500;
 /** What a deadline may be late by on a busy machine. */
-const MARGIN_MS = 600;
+const MARGIN_MS = 1_500;
 
 let stores: TestStores;
 let proxy: TcpProxy;

@@ -58,8 +58,8 @@ async function killAndFreeze(world: World): Promise<void> {
 
 async function killMongo({ world, mongo }: Awaited<ReturnType<typeof openOwnWorld>>): Promise<void> {
   const ingest = await world.start('ingest');
-  const processor = await world.spawn('processor');
-  const paused = (): Promise<number> => world.metric(processor, 'partner_ingest_worker_paused');
+  const people = Array.from({ length: 20 }, newApplication);
+  await Promise.all(people.map((fields) => submit(world, ingest, fields)));
   // Some mails are under way when the database dies, so that their outcome cannot be written down at once.
   let asked = 0;
   let killed: Promise<void> | undefined;
@@ -68,8 +68,8 @@ async function killMongo({ world, mongo }: Awaited<ReturnType<typeof openOwnWorl
     if (asked === 5) killed = mongo.signal('SIGKILL');
     return undefined;
   });
-  const people = Array.from({ length: 20 }, newApplication);
-  await Promise.all(people.map((fields) => submit(world, ingest, fields)));
+  const processor = await world.spawn('processor');
+  const paused = (): Promise<number> => world.metric(processor, 'partner_ingest_worker_paused');
   await eventually('the kill', () => killed !== undefined);
   await killed;
   world.mail.setFault(undefined);
