@@ -29,6 +29,11 @@ test: node_modules stores ## Run all tests this machine can run, and say what wa
 bench: node_modules stores build ## Compare our door with a naive one and a bare Fastify; BENCH="--rounds 3 --seconds 5"
 	@$(NODE) node test/bench/bench.ts $(BENCH)
 
+chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end)
+	@mkdir -p .run/chaos
+	@$(NODE) node test/chaos/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
+	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" --json .run/chaos/result.json
+
 check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
 
 types: node_modules

@@ -98,7 +98,8 @@ const settings = {
     about: 'Length of the rate-limit window in seconds.',
   },
   ACCEPT_TIMEOUT_MS: {
-    schema: wholeNumber(50, 60_000).default(2_000),
+    // Well below the 30 s after which reconcile may hand a record to a worker (docs/decisions/0004).
+    schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
     about: 'How long a request may wait to become durable before it is answered 500, in milliseconds.',
   },

@@ -6,8 +6,12 @@ import { describeError, type Logger } from '../platform/log.ts';
 import { createRedis } from '../platform/redis.ts';
 import { QUEUE_PREFIX, hintSchema, type Hint, type QueueName } from './job.ts';
 
-/** A job's lock; long enough that a busy event loop does not lose it. Claims, not locks, keep work single. */
-const LOCK_MS = 30_000;
+/**
+ * A job's lock and how often lost ones are looked for. Claims, not locks, keep work single, so a lock lost by a busy
+ * event loop costs nothing; a killed worker's job, though, stands in the way of its next hint until its lock is found.
+ */
+const LOCK_MS = 15_000;
+const STALLED_CHECK_MS = 5_000;
 /** Longest closing may take; beyond it the process leaves and reconcile takes over what was in hand. */
 const CLOSE_DEADLINE_MS = 15_000;
 
@@ -50,6 +54,7 @@ export function startConsumer(options: {
       prefix: QUEUE_PREFIX,
       concurrency: options.concurrency,
       lockDuration: LOCK_MS,
+      stalledInterval: STALLED_CHECK_MS,
       skipVersionCheck: true,
     },
   );

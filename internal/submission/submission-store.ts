@@ -2,6 +2,7 @@
 import type { Collection, UpdateFilter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import {
+  FIRST_DUE_MS,
   RECORD_SCHEMA,
   openStates,
   type Applicant,
@@ -84,7 +85,7 @@ export class SubmissionStore {
         state: to,
         stateAt: now,
         ...fields,
-        ...(open ? { dueAt: later(now, CLAIM_MS), attempts: 0, ambiguous: 0 } : {}),
+        ...(open ? { dueAt: later(now, FIRST_DUE_MS), attempts: 0, ambiguous: 0 } : {}),
         ...(expiresAt === undefined ? {} : { expiresAt }),
       },
       $push: { history },

@@ -74,5 +74,5 @@ export interface SubmissionRecord {
   readonly expiresAt?: Date;
 }
 
-/** A request that nobody claimed for this long after it came in is looked at by reconcile. */
+/** A record whose hint brings no worker within this time is looked at by reconcile. */
 export const FIRST_DUE_MS = 15_000;

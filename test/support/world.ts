@@ -84,7 +84,7 @@ export async function openWorld(
     // The limiter has tests of its own; elsewhere one address may send as much as it likes.
     RATE_LIMIT_MAX: '1000000',
     // So do the tests of time-outs; elsewhere a machine that is busy must not turn a 202 into a 500.
-    ACCEPT_TIMEOUT_MS: '15000',
+    ACCEPT_TIMEOUT_MS: '10000',
     SMTP_URL: mail.smtpUrl,
     MAIL_FROM: 'accounts@partner-ingest.example',
     LOGIN_URL: 'https://login.partner-ingest.example/',

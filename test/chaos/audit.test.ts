@@ -1,0 +1,249 @@
+/** Feeds the audit a clean world and, one by one, everything it must see: an audit that is never red proves nothing. */
+import { expect, test } from '@jest/globals';
+import { createHash } from 'node:crypto';
+import { Binary } from 'mongodb';
+import type { Account } from '../../internal/account/account.ts';
+import type { State, SubmissionRecord } from '../../internal/submission/submission.ts';
+import { audit, type AuditInput } from './audit.ts';
+import type { SentMail } from './facts.ts';
+import { userAgentOf, type LedgerEntry, type RequestKind } from './ledger.ts';
+
+const AT = new Date('2026-01-01T00:00:00Z');
+const ADA = { email: 'ada@example.com', ein: '100000001' };
+
+type Changes<T> = { -readonly [Key in keyof T]?: T[Key] | undefined };
+
+function record(n: number, state: State, changes: Changes<SubmissionRecord> = {}): SubmissionRecord {
+  const body = bodyOf(n);
+  const made: Changes<SubmissionRecord> = {
+    _id: `req_${n}`,
+    receivedAt: AT,
+    remoteIp: '127.0.0.1',
+    userAgent: userAgentOf(n),
+    body: new Binary(body),
+    bodyBytes: body.length,
+    bodySha256: createHash('sha256').update(body).digest('hex'),
+    httpStatus: state === 'malformed' ? 400 : 202,
+    schema: 1,
+    state,
+    stateAt: AT,
+    version: 1,
+    attempts: 0,
+    history: [{ state, at: AT, attempt: 0 }],
+    ...changes,
+  };
+  for (const key of Object.keys(made) as (keyof typeof made)[]) if (made[key] === undefined) delete made[key];
+  return made as SubmissionRecord;
+}
+
+function bodyOf(n: number): Buffer {
+  return Buffer.from(`{"n":${n}}`);
+}
+
+function sent(n: number, status: number | undefined, changes: Partial<LedgerEntry> = {}): LedgerEntry {
+  const kind: RequestKind = status === 400 ? 'malformed' : 'valid';
+  const id = `req_${n}`;
+  return {
+    n,
+    phase: 'test',
+    kind,
+    ...(kind === 'valid' ? { applicant: ADA } : {}),
+    instance: 'ingest-1.1',
+    sentAt: AT.getTime(),
+    body: bodyOf(n),
+    ...(status === undefined
+      ? { failure: { at: AT.getTime(), error: 'ECONNRESET' } }
+      : {
+          answer: {
+            at: AT.getTime(),
+            status,
+            xRequestId: id,
+            ...(status === 202 || status === 400 ? { requestId: id } : {}),
+          },
+        }),
+    ...changes,
+  };
+}
+
+function account(n: number, changes: Partial<Account> = {}): Account {
+  return {
+    _id: `acc_${n}`,
+    email: ADA.email,
+    emailNormalized: ADA.email,
+    ein: ADA.ein,
+    businessName: 'Ada Ltd',
+    requestId: `req_${n}`,
+    partnerId: 'demo',
+    createdAt: AT,
+    ...changes,
+  };
+}
+
+const mail = (secondsLater = 0): SentMail => ({
+  to: ADA.email,
+  at: AT.getTime() + secondsLater * 1_000,
+  messageId: '<acc_1@example.com>',
+});
+
+function duplicate(n: number, of: string): SubmissionRecord {
+  const reasons = (['duplicate_email', 'duplicate_ein'] as const).map((code) => ({
+    field: code === 'duplicate_email' ? ('email' as const) : ('ein' as const),
+    code,
+    message: 'exists',
+    duplicateOf: of,
+  }));
+  return record(n, 'rejected', { reasons });
+}
+
+const NO_FACTS: AuditInput['facts'] = {
+  killedIngest: new Set(),
+  processorStops: [],
+  mailStops: [],
+  ambiguous: new Map(),
+  refused: new Set(),
+};
+
+/** One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that never was, one without answer. */
+function cleanWorld(): AuditInput {
+  return {
+    ledger: [sent(1, 202), sent(2, 202), sent(3, 400), sent(4, 500), sent(5, 500), sent(6, undefined)],
+    records: [
+      record(1, 'completed', { accountId: 'acc_1' }),
+      duplicate(2, 'req_1'),
+      record(3, 'malformed'),
+      record(4, 'withdrawn', { httpStatus: 500 }),
+      duplicate(6, 'req_1'),
+    ],
+    accounts: [account(1)],
+    mails: [mail()],
+    facts: NO_FACTS,
+  };
+}
+
+/** The clean world with other records in place of those of the same id. */
+function withRecords(...changed: readonly SubmissionRecord[]): AuditInput {
+  const world = cleanWorld();
+  const ids = new Set(changed.map(({ _id }) => _id));
+  return { ...world, records: [...world.records.filter(({ _id }) => !ids.has(_id)), ...changed] };
+}
+
+const kinds = (input: AuditInput): string[] => [...new Set(audit(input).violations.map(({ kind }) => kind))].toSorted();
+
+test('a clean world is green, and counted', () => {
+  const { total, violations, windows } = audit(cleanWorld());
+  expect({ violations, windows }).toEqual({ violations: [], windows: [] });
+  expect(total).toMatchObject({
+    requests: 6,
+    accepted: 2,
+    malformed: 1,
+    failed: 2,
+    noAnswer: 1,
+    storedWithoutAnswer: 1,
+    withdrawnLanded: 1,
+    withdrawnAbsent: 0,
+    lost: 0,
+  });
+});
+
+test.each<[string, AuditInput, string[]]>([
+  ['a lost 202', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_2') }, ['lost']],
+  ['a lost 400', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_3') }, ['lost']],
+  ['altered bytes', withRecords(record(3, 'malformed', { body: new Binary(Buffer.from('{"n":8}')) })), ['altered']],
+  ['a wrong SHA-256', withRecords(record(3, 'malformed', { bodySha256: 'abc' })), ['altered']],
+  ['a wrong length', withRecords(record(3, 'malformed', { bodyBytes: 8 })), ['altered']],
+  ['a 202 that was withdrawn', withRecords(record(2, 'withdrawn')), ['wrong_state']],
+  ['a 400 that is worked on', withRecords(record(3, 'rejected')), ['wrong_state']],
+  [
+    'a doubled account',
+    { ...cleanWorld(), accounts: [account(1), account(6, { _id: 'acc_2' })] },
+    ['doubled_account', 'wrong_account'],
+  ],
+  [
+    'two accounts of one request',
+    { ...cleanWorld(), accounts: [account(1), account(1, { emailNormalized: 'b@example.com', ein: '2' })] },
+    ['doubled_account', 'missing_mail', 'wrong_reason'],
+  ],
+  ['no account', { ...cleanWorld(), accounts: [] }, ['missing_account', 'stray_mail', 'wrong_reason']],
+  ['a second mail', { ...cleanWorld(), mails: [mail(), mail(40)] }, ['doubled_mail']],
+  ['no mail', { ...cleanWorld(), mails: [] }, ['missing_mail']],
+  ['a mail to nobody', { ...cleanWorld(), mails: [mail(), { ...mail(), to: 'x@example.com' }] }, ['stray_mail']],
+  ['a 500 that was processed', withRecords(duplicate(4, 'req_1')), ['processed_after_500']],
+  [
+    'a withdrawn 500 with an account',
+    { ...cleanWorld(), accounts: [account(1), account(4, { emailNormalized: 'b@example.com', ein: '2' })] },
+    ['processed_after_500', 'wrong_account'],
+  ],
+  ['a stuck record', withRecords(record(6, 'recorded')), ['stuck']],
+  ['a dead letter', withRecords(record(6, 'dead_lettered')), ['unexplained_failure']],
+  ['an undeliverable one', withRecords(record(1, 'undeliverable', { accountId: 'acc_1' })), ['unexplained_failure']],
+  ['a duplicate of nobody', withRecords(duplicate(2, 'req_9')), ['wrong_reason']],
+  ['a duplicate of itself', withRecords(duplicate(2, 'req_2')), ['wrong_reason']],
+  ['a valid one rejected for nothing', withRecords(record(2, 'rejected', { reasons: [] })), ['wrong_reason']],
+  [
+    'an id given twice',
+    { ...cleanWorld(), ledger: [...cleanWorld().ledger, { ...sent(3, 400), n: 7, body: bodyOf(7) }] },
+    ['altered', 'doubled_id'],
+  ],
+  ['one request stored twice', withRecords({ ...record(6, 'withdrawn'), _id: 'req_6b' }), ['doubled_record']],
+  ['a record nobody sent', withRecords(record(9, 'malformed')), ['stray_record']],
+  [
+    'a state twice',
+    withRecords(record(3, 'malformed', { history: [3, 3].map(() => ({ state: 'malformed', at: AT, attempt: 0 })) })),
+    ['repeated_state'],
+  ],
+  [
+    'a 202 for a malformed body',
+    { ...cleanWorld(), ledger: [...cleanWorld().ledger.slice(1), sent(1, 202, { kind: 'malformed' })] },
+    ['wrong_answer'],
+  ],
+  ['a 503', { ...cleanWorld(), ledger: [...cleanWorld().ledger, sent(7, 503)] }, ['wrong_answer']],
+])('%s is red', (_name, input, expected) => {
+  expect(kinds(input)).toEqual([...expected].toSorted());
+});
+
+test('a 500 that was processed is allowed only of an ingest that was killed, and then listed', () => {
+  const input = withRecords(duplicate(4, 'req_1'));
+  const killed = audit({ ...input, facts: { ...NO_FACTS, killedIngest: new Set(['ingest-1.1']) } });
+  expect(killed.violations).toEqual([]);
+  expect(killed.windows).toHaveLength(1);
+  expect(killed.total.windowProcessed).toBe(1);
+  expect(kinds({ ...input, facts: { ...NO_FACTS, killedIngest: new Set(['ingest-2.1']) } })).toEqual([
+    'processed_after_500',
+  ]);
+});
+
+test('a second mail is allowed only where its own window was open, and then listed', () => {
+  const twice = (facts: Partial<AuditInput['facts']>) =>
+    audit({ ...cleanWorld(), mails: [mail(), mail(40)], facts: { ...NO_FACTS, ...facts } });
+  const inTime = AT.getTime() + 1_000;
+  for (const facts of [
+    { ambiguous: new Map([[ADA.email, [inTime]]]) },
+    { processorStops: [inTime] },
+    { mailStops: [inTime] },
+  ]) {
+    const result = twice(facts);
+    expect(result.violations).toEqual([]);
+    expect(result.windows).toHaveLength(1);
+    expect(result.total.secondMails).toBe(1);
+  }
+  const often = { ...cleanWorld(), mails: [0, 1, 2, 3].map((seconds) => mail(seconds)) };
+  expect(
+    kinds({ ...often, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [0, 1, 2, 3].map((s) => mail(s).at)]]) } }),
+  ).toEqual(['doubled_mail']);
+  const afterwards = AT.getTime() + 30_000;
+  for (const facts of [
+    { ambiguous: new Map([['x@example.com', [inTime]]]) },
+    { ambiguous: new Map([[ADA.email, [afterwards]]]) },
+    { processorStops: [afterwards] },
+    { mailStops: [afterwards] },
+  ]) {
+    expect(twice(facts).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
+  }
+});
+
+test('undeliverable and dead-lettered ones are allowed only for the recipients a fault was about', () => {
+  const undeliverable = withRecords(record(1, 'undeliverable', { accountId: 'acc_1' }));
+  expect(kinds({ ...undeliverable, facts: { ...NO_FACTS, refused: new Set([ADA.email]) } })).toEqual([]);
+  const dead = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
+  expect(kinds({ ...dead, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [AT.getTime()]]]) } })).toEqual([]);
+});

@@ -1,0 +1,211 @@
+/** Runs faults in turn under load, waits until every record is final, and hands everything to the audit. */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Db } from 'mongodb';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { SUBMISSIONS, openStates, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { audit, type AuditResult } from './audit.ts';
+import type { Fault } from './faults.ts';
+import { Ledger } from './ledger.ts';
+import { startLoad, type Load } from './load.ts';
+import { Planner } from './planner.ts';
+import { seededRandom, type Random } from './random.ts';
+import { openChaosWorld, type ChaosWorld } from './world.ts';
+
+export interface ChaosOptions {
+  readonly seed: number;
+  readonly faults: readonly Fault[];
+  readonly secondsPerFault: number;
+  /** After `each` fault the load stops until all is final; at the `end` only: quicker, and the faults' effects overlap. */
+  readonly settle: 'each' | 'end';
+  readonly perSecond?: number;
+  readonly settleTimeoutMs?: number;
+  readonly signal?: AbortSignal;
+  readonly log: (line: string) => void;
+}
+
+export interface PhaseTimes {
+  readonly fault: string;
+  readonly injections: number;
+  /** From the end of the fault until the last record of its requests was final; undefined where some are not. */
+  readonly settleMs: number | undefined;
+  /** The record that was final last, with its way, to see what it waited for. */
+  readonly slowest: string | undefined;
+}
+
+export interface ChaosResult {
+  readonly seed: number;
+  readonly stores: string;
+  readonly audit: AuditResult;
+  readonly phases: readonly PhaseTimes[];
+  readonly kills: Readonly<Record<string, number>>;
+  /** partner_ingest_withdrawals_total by result; of killed processes only what was read just before. */
+  readonly withdrawals: Readonly<Record<string, number>>;
+  /** What went wrong beside the audit: processes that ended by themselves, unclean exits. */
+  readonly troubles: readonly string[];
+  readonly ledgerFile: string;
+  readonly seconds: number;
+}
+
+/** Logs, partner keys and ledgers. */
+export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
+
+const DEFAULT_PER_SECOND = 60;
+/** A claim of 45 s that runs out, then reconcile, twice over. */
+const DEFAULT_SETTLE_TIMEOUT_MS = 150_000;
+const SETTLE_POLL_MS = 200;
+/** Load before the first fault and after each one, so that there is something under way at any time. */
+const MARGIN_MS = 500;
+const MS_PER_SECOND = 1_000;
+
+interface Phase {
+  readonly fault: string;
+  injections: number;
+  healedAt: number;
+}
+
+export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
+  const startedAt = performance.now();
+  const signal = options.signal ?? new AbortController().signal;
+  // One sequence for each purpose, so that the timing of one does not change the plan of another.
+  const [bodies, choices, delays] = [1, 2, 3].map((part) => seededRandom(options.seed * 4 + part)) as [
+    Random,
+    Random,
+    Random,
+  ];
+  const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
+  const ledger = new Ledger(join(folder, 'ledger.jsonl'));
+  let phase = 'before';
+  const world = await openChaosWorld({ folder, random: delays, signal, log: options.log });
+  try {
+    const load = startLoad({
+      planner: new Planner(bodies),
+      random: bodies,
+      ledger,
+      keys: world.keys,
+      targets: () => world.targets(),
+      phase: () => phase,
+      perSecond: options.perSecond ?? DEFAULT_PER_SECOND,
+    });
+    const phases: Phase[] = [];
+    try {
+      await world.pause(MARGIN_MS);
+      for (const fault of options.faults) {
+        if (signal.aborted) break;
+        phase = fault.name;
+        options.log(`${fault.name}: ${fault.about}`);
+        phases.push(await runFault(fault, world, { random: choices, seconds: options.secondsPerFault, signal }));
+        await world.pause(MARGIN_MS);
+        if (options.settle === 'each') await settle(world, load, options);
+      }
+    } finally {
+      await load.stop();
+    }
+    await settle(world, load, options);
+    return await judge(world, { ledger, phases, options, startedAt });
+  } finally {
+    ledger.close();
+    await world.close();
+  }
+}
+
+async function runFault(
+  fault: Fault,
+  world: ChaosWorld,
+  run: { readonly random: Random; readonly seconds: number; readonly signal: AbortSignal },
+): Promise<Phase> {
+  const lastsMs = Math.max(run.seconds * 1_000, fault.leastMs ?? 0);
+  const endsAt = performance.now() + lastsMs;
+  let injections = 0;
+  const goesOn = (): boolean =>
+    !run.signal.aborted && (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
+  do {
+    injections += 1;
+    try {
+      await fault.inject(world, run.random);
+      await world.pause(fault.rhythm?.onMs ?? lastsMs);
+    } finally {
+      await fault.heal(world);
+    }
+    await world.pause(fault.rhythm?.offMs ?? 0);
+  } while (goesOn());
+  return { fault: fault.name, injections, healedAt: Date.now() };
+}
+
+/** Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the load go on. */
+async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Promise<void> {
+  const startedAt = performance.now();
+  await load.pause();
+  const deadline = startedAt + (options.settleTimeoutMs ?? DEFAULT_SETTLE_TIMEOUT_MS);
+  let last = '';
+  do {
+    const [open, pending] = await Promise.all([
+      requestsOf(world.db).countDocuments({ state: { $in: [...openStates] } }),
+      world.ingestMetric('partner_ingest_withdrawals_pending'),
+    ]).catch(() => [Number.NaN, Number.NaN] as const);
+    world.facts.collectMails();
+    if (open === 0 && pending === 0) break;
+    last = `${open} records open, ${pending} withdrawals pending`;
+    await world.pause(SETTLE_POLL_MS);
+  } while (performance.now() < deadline && options.signal?.aborted !== true);
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+  options.log(performance.now() < deadline ? `  settled in ${seconds} s` : `  not settled after ${seconds} s: ${last}`);
+  load.resume();
+}
+
+function requestsOf(db: Db) {
+  return db.collection<SubmissionRecord>(SUBMISSIONS);
+}
+
+async function judge(
+  world: ChaosWorld,
+  run: {
+    readonly ledger: Ledger;
+    readonly phases: readonly Phase[];
+    readonly options: ChaosOptions;
+    readonly startedAt: number;
+  },
+): Promise<ChaosResult> {
+  const records = await requestsOf(world.db).find().toArray();
+  const accounts = await world.db.collection<Account>(ACCOUNTS).find().toArray();
+  world.facts.collectMails();
+  const { entries } = run.ledger;
+  const result = audit({ ledger: entries, records, accounts, mails: world.facts.mails, facts: world.facts });
+  const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
+  return {
+    seed: run.options.seed,
+    stores: `${world.mongo.description}, ${world.redis.description}`,
+    audit: result,
+    phases: run.phases.map(({ fault, injections, healedAt }) => ({
+      fault,
+      injections,
+      ...settling(
+        records.filter((record) => phaseOf.get(record._id) === fault),
+        healedAt,
+      ),
+    })),
+    kills: Object.fromEntries(world.facts.kills),
+    withdrawals: await world.withdrawals(),
+    troubles: world.facts.troubles,
+    ledgerFile: run.ledger.file,
+    seconds: (performance.now() - run.startedAt) / 1_000,
+  };
+}
+
+function settling(records: readonly SubmissionRecord[], healedAt: number): Pick<PhaseTimes, 'settleMs' | 'slowest'> {
+  const [slowest] = records.toSorted((one, other) => other.stateAt.getTime() - one.stateAt.getTime());
+  const open = records.some((record) => (openStates as readonly string[]).includes(record.state));
+  if (slowest === undefined || open) return { settleMs: undefined, slowest: undefined };
+  const since = slowest.receivedAt.getTime();
+  const steps = slowest.history.map(
+    ({ state, at }) => `${state} +${((at.getTime() - since) / MS_PER_SECOND).toFixed(1)} s`,
+  );
+  const seen =
+    slowest.firstSeenAt === undefined
+      ? ''
+      : `, first seen +${(slowest.firstSeenAt.getTime() - since) / MS_PER_SECOND} s`;
+  return {
+    settleMs: Math.max(0, slowest.stateAt.getTime() - healedAt),
+    slowest: `${slowest._id}: ${steps.join(', ')}${seen}, version ${slowest.version}, ${slowest.lastError ?? 'no error'}`,
+  };
+}

@@ -1,0 +1,100 @@
+/** What a person reads after a run: a table of faults, the totals, and the verdict. */
+import { paint, table } from '../../deploy/local/terminal.ts';
+import type { OpenWindow, PhaseCounts } from './audit.ts';
+import type { ChaosResult } from './engine.ts';
+
+/** Violations printed; the JSON has all. */
+const PRINTED = 30;
+
+const HEAD = [
+  'fault',
+  'times',
+  'requests',
+  '202',
+  '400',
+  '401/403',
+  '500',
+  'no answer',
+  'lost',
+  'doubled accounts',
+  'second mails',
+  'withdrawn: landed',
+  'absent',
+  'settled after',
+] as const;
+
+export function isClean(result: ChaosResult): boolean {
+  return result.audit.violations.length === 0 && result.troubles.length === 0;
+}
+
+export function report(result: ChaosResult): string {
+  const rows = [...result.audit.phases].map(([name, counts]) => {
+    const times = result.phases.find(({ fault }) => fault === name);
+    const settled = times?.settleMs === undefined ? '-' : `${(times.settleMs / 1_000).toFixed(1)} s`;
+    return row(name, String(times?.injections ?? '-'), counts, settled);
+  });
+  const { total, violations, windows } = result.audit;
+  const kills = Object.entries(result.kills).map(([name, count]) => `${name} ${count}`);
+  const lines = [
+    table([[...HEAD], ...rows, row('total', '', total, '')]),
+    '',
+    table([
+      ['killed', kills.length === 0 ? 'nothing' : kills.join(', ')],
+      ['stored, but unanswered', String(total.storedWithoutAnswer)],
+      ['undeliverable', `${total.undeliverable}, dead-lettered ${total.deadLettered}`],
+      [
+        'processed after a 500',
+        `${total.windowProcessed} in the documented window (ingest killed before its withdrawal)`,
+      ],
+      [
+        'withdrawals counted',
+        Object.entries(result.withdrawals)
+          .map(([label, count]) => `${label} ${count}`)
+          .join(', '),
+      ],
+      ['stores', result.stores],
+      ['ledger', result.ledgerFile],
+    ]),
+    '',
+    ...grouped(windows),
+    ...some('TROUBLE', result.troubles),
+    ...some(
+      'VIOLATION',
+      violations.map(({ kind, phase, id, words }) => `${kind} (${phase}) ${id}: ${words}`),
+    ),
+  ];
+  const verdict = isClean(result)
+    ? paint('green', `clean: ${total.requests} requests, every promise kept`)
+    : paint('red', `${violations.length} violations, ${result.troubles.length} troubles in ${total.requests} requests`);
+  return [...lines, `${verdict} (seed ${result.seed}, ${Math.round(result.seconds)} s)`].join('\n');
+}
+
+function row(name: string, times: string, counts: PhaseCounts, settled: string): string[] {
+  const numbers = [
+    counts.requests,
+    counts.accepted,
+    counts.malformed,
+    counts.refused,
+    counts.failed,
+    counts.noAnswer,
+    counts.lost,
+    counts.doubledAccounts,
+    counts.secondMails,
+    counts.withdrawnLanded,
+    counts.withdrawnAbsent,
+  ];
+  return [name, times, ...numbers.map(String), settled];
+}
+
+function some(title: string, lines: readonly string[]): string[] {
+  const more = lines.length > PRINTED ? [`${title}: ${lines.length - PRINTED} more (--json has all)`] : [];
+  return [...lines.slice(0, PRINTED).map((line) => `${title}: ${line}`), ...more];
+}
+
+/** What documented windows allowed: how often, and one example each. */
+function grouped(windows: readonly OpenWindow[]): string[] {
+  const groups = Object.groupBy(windows, ({ words, phase }) => `${words} (${phase})`);
+  return Object.entries(groups).map(
+    ([words, group = []]) => `allowed by a documented window: ${group.length} × ${words}, e.g. ${group[0]?.id}`,
+  );
+}

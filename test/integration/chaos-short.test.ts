@@ -1,0 +1,49 @@
+/** The short form of `make chaos`: four faults one upon the other, on stores of its own, and an audit without a violation. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { runChaos, type ChaosResult } from '../chaos/engine.ts';
+import { faults } from '../chaos/faults.ts';
+import { report } from '../chaos/report.ts';
+
+const SEED = 20_260_101;
+/** Processors first: what a killed one held takes up to 45 s and a round of reconcile, and the others heal meanwhile. */
+const SHORT = ['processor-killed', 'redis-emptied', 'mongodb-hung', 'ingest-killed'];
+const SECONDS_PER_FAULT = 2;
+const PER_SECOND = 40;
+/** Start, faults, and the longest settling of the engine (150 s). */
+const TIMEOUT_MS = 210_000;
+/** Chaos only for stores that are ours: those of the environment are not killed. */
+const given = [process.env['MONGODB_URI'], process.env['REDIS_URL']].some((url) => url !== undefined && url !== '');
+
+const stop = new AbortController();
+let result: ChaosResult | undefined;
+beforeAll(async () => {
+  if (given) return;
+  result = await runChaos({
+    seed: SEED,
+    faults: SHORT.map((name) => faults.find((fault) => fault.name === name)).filter((fault) => fault !== undefined),
+    secondsPerFault: SECONDS_PER_FAULT,
+    settle: 'end',
+    perSecond: PER_SECOND,
+    signal: stop.signal,
+    log: () => undefined,
+  });
+}, TIMEOUT_MS);
+afterAll(() => stop.abort());
+
+(given ? test.skip : test)(
+  'killed processors and ingests, an emptied Redis and a hung MongoDB lose and double nothing',
+  () => {
+    const { audit, troubles, phases } = result as ChaosResult;
+    expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
+    // The whole table, so that a failure says what happened.
+    expect({ violations: audit.violations, troubles, report: report(result as ChaosResult) }).toEqual({
+      violations: [],
+      troubles: [],
+      report: expect.any(String),
+    });
+    // The faults did take place under load, and left writes in doubt behind.
+    expect(audit.total.accepted).toBeGreaterThan(100);
+    expect(audit.total.failed).toBeGreaterThan(0);
+    expect(audit.total.withdrawnLanded + audit.total.withdrawnAbsent).toBeGreaterThan(0);
+  },
+);
