@@ -21,9 +21,9 @@ run: node_modules stores build ## Run everything on this machine: stores, the th
 smoke: node_modules ## Send one application through the running system and show each step until its e-mail
 	@$(NODE) node deploy/local/smoke.ts
 
-test: node_modules stores ## Run all tests this machine can run, and say what was left out
+test: node_modules stores ## Run all tests this machine can run, and say what was left out (TESTS=path ORDER=random)
 	@mkdir -p .run; rm -f $(RESULTS)
-	@status=0; $(JEST) --randomize --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	@status=0; $(JEST) $(if $(filter random,$(ORDER)),--randomize) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/support/summary.ts $(RESULTS) || status=1; exit $$status
 
 bench: node_modules stores build ## Compare our door with a naive one and a bare Fastify; BENCH="--rounds 3 --seconds 5"

@@ -4,77 +4,41 @@ import type { Account } from '../account/account.ts';
 import { activationLink } from '../mail/activation.ts';
 import { loginInstructions } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
-import { later, type Clock } from '../platform/clock.ts';
+import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Hint } from '../queue/job.ts';
-import type { SubmissionStore } from '../submission/submission-store.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { Claim, ClaimLostError } from './claim.ts';
-import { classOfError, classOfHandOver, type FailureClass } from './failures.ts';
+import { AttemptFailure, attempt, type AttemptTools } from './attempt.ts';
+import { ClaimLostError, type Claim } from './claim.ts';
+import { classOfHandOver } from './failures.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY } from './limits.ts';
-import { settleFailure, type FailureTools } from './settle-failure.ts';
 
-export interface NotifyTools extends FailureTools {
-  readonly store: SubmissionStore;
+export interface NotifyTools extends AttemptTools {
   readonly accounts: AccountStore;
   readonly mailer: Mailer;
-  readonly clock: Clock;
   readonly mailSettings: { readonly from: string; readonly loginUrl: string; readonly linkSecret: string };
   readonly mails: { inc(labels: { result: string }): void };
-  readonly attempts: { inc(labels: { queue: string; result: string }): void };
   readonly completionSeconds: { observe(value: number): void };
 }
 
-/** Why an attempt did not end in a mail: class for the verdict, words for support. */
-class NotifyFailure extends Error {
-  override readonly name = 'NotifyFailure';
-  readonly failure: FailureClass;
-  constructor(failure: FailureClass, words: string) {
-    super(words);
-    this.failure = failure;
-  }
-}
-
-/** Mails the hinted record's applicant unless someone else does or did. Rejects only when no claim could be asked for. */
-export async function notifyApplicant(hint: Hint, tools: NotifyTools): Promise<void> {
-  const { store, clock } = tools;
-  const confirmedAt = clock.monotonicMs();
-  const record = await store.claim(hint.requestId, hint.version);
-  if (record?.state !== 'account_created') {
-    tools.attempts.inc({ queue: 'notifications', result: 'repeat' });
-    return;
-  }
-  const position = { requestId: record._id, state: record.state, version: record.version } as const;
-  const claim = new Claim({ position, store, clock, confirmedAt });
-  try {
-    await mailAndFinish(record, claim, tools);
-    tools.attempts.inc({ queue: 'notifications', result: 'done' });
-  } catch (error) {
-    if (error instanceof ClaimLostError) {
-      tools.attempts.inc({ queue: 'notifications', result: 'claim_lost' });
-      return;
-    }
-    tools.attempts.inc({ queue: 'notifications', result: 'failed' });
-    const known = error instanceof NotifyFailure;
-    await settleFailure(
-      {
-        record,
-        position,
-        queue: 'notifications',
-        failure: known ? error.failure : classOfError(error),
-        lastError: known ? error.message : `mailing failed: ${error instanceof Error ? error.name : 'unknown error'}`,
-      },
-      tools,
-    );
-  } finally {
-    claim.release();
-  }
+/** Mails the hinted record's applicant and completes it. The promise fails only when not even the claim could be asked for. */
+export function notifyApplicant(hint: Hint, tools: NotifyTools): Promise<void> {
+  return attempt(
+    hint,
+    {
+      queue: 'notifications',
+      state: 'account_created',
+      goal: 'mailing the applicant',
+      work: (record, claim) => mailAndFinish(record, claim, tools),
+    },
+    tools,
+  );
 }
 
 async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
   const { accounts, clock } = tools;
   const account = record.accountId === undefined ? undefined : await accounts.read(record.accountId);
-  if (account === undefined) throw new NotifyFailure('transient', 'the account of this request was not found');
+  if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
 
   const handOver = await mail(account, claim, tools);
   tools.mails.inc({ result: handOver.result });
@@ -84,12 +48,12 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
       (handOver.result === 'unreachable' && handOver.connected) ||
       (handOver.result === 'refused' && handOver.phase === 'mail');
     const relayAnswers = needsProbe && (await tools.mailer.probe());
-    throw new NotifyFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
+    throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
   }
   // The mail is out: until the record says so, every other attempt would send it again. So this waits for the database
   // as long as the claim is not lost.
-  const attempt = record.attempts + (record.ambiguous ?? 0) + 1;
-  const moved = await retryUntilDone(() => tools.store.move(claim.position, 'completed', attempt), {
+  const number = record.attempts + (record.ambiguous ?? 0) + 1;
+  const moved = await retryUntilDone(() => tools.store.move(claim.position, 'completed', number), {
     ...COMPLETE_RETRY,
     signal: claim.signal,
     onFailure: () => tools.gates.notifications.wait(),

@@ -4,55 +4,28 @@ import { normalizeEmail } from '../application/identity.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
-import type { Clock } from '../platform/clock.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
-import type { SubmissionStore } from '../submission/submission-store.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { Claim, ClaimLostError } from './claim.ts';
-import { classOfError } from './failures.ts';
-import { settleFailure, type FailureTools } from './settle-failure.ts';
+import { attempt, type AttemptTools } from './attempt.ts';
+import type { Claim } from './claim.ts';
 
-export interface ProcessTools extends FailureTools {
-  readonly store: SubmissionStore;
+export interface ProcessTools extends AttemptTools {
   readonly accounts: AccountStore;
-  readonly clock: Clock;
   readonly duplicateKeys: { inc(labels: { found: string }): void };
-  readonly attempts: { inc(labels: { queue: string; result: string }): void };
 }
 
-/** Works on the hinted record unless someone else does or did. Rejects only when not even the claim could be asked for. */
-export async function processSubmission(hint: Hint, tools: ProcessTools): Promise<void> {
-  const { store, clock } = tools;
-  const confirmedAt = clock.monotonicMs();
-  const record = await store.claim(hint.requestId, hint.version);
-  if (record?.state !== 'recorded') {
-    tools.attempts.inc({ queue: 'applications', result: 'repeat' });
-    return;
-  }
-  const position = { requestId: record._id, state: record.state, version: record.version } as const;
-  const claim = new Claim({ position, store, clock, confirmedAt });
-  try {
-    await createAccountOrReject(record, claim, tools);
-    tools.attempts.inc({ queue: 'applications', result: 'done' });
-  } catch (error) {
-    if (error instanceof ClaimLostError) {
-      tools.attempts.inc({ queue: 'applications', result: 'claim_lost' });
-      return;
-    }
-    tools.attempts.inc({ queue: 'applications', result: 'failed' });
-    await settleFailure(
-      {
-        record,
-        position,
-        queue: 'applications',
-        failure: classOfError(error),
-        lastError: `creating the account failed: ${error instanceof Error ? error.name : 'unknown error'}`,
-      },
-      tools,
-    );
-  } finally {
-    claim.release();
-  }
+/** Creates the account of the hinted record, or rejects it. The promise fails only when not even the claim could be asked for. */
+export function processSubmission(hint: Hint, tools: ProcessTools): Promise<void> {
+  return attempt(
+    hint,
+    {
+      queue: 'applications',
+      state: 'recorded',
+      goal: 'creating the account',
+      work: (record, claim) => createAccountOrReject(record, claim, tools),
+    },
+    tools,
+  );
 }
 
 async function createAccountOrReject(record: SubmissionRecord, claim: Claim, tools: ProcessTools): Promise<void> {

@@ -50,7 +50,7 @@ async function expectNotAccepted(ids: readonly string[]): Promise<void> {
   await eventually(
     'all withdrawals to be acknowledged',
     async () => (await world.metric(ingest, 'partner_ingest_withdrawals_pending')) === 0,
-    15_000,
+    45_000,
   );
   const found = await records.find({ _id: { $in: [...ids] } }).toArray();
   for (const record of found) {
