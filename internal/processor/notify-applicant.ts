@@ -40,6 +40,15 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   const account = record.accountId === undefined ? undefined : await accounts.read(record.accountId);
   if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
 
+  if (account.notifiedAt === undefined) await mailOnce(record, account, claim, tools);
+  const number = record.attempts + (record.ambiguous ?? 0) + 1;
+  if (!(await tools.store.move(claim.position, 'completed', number))) return;
+  tools.outcomes.inc({ state: 'completed', reason: 'none' });
+  tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
+}
+
+/** Hands the mail over and notes it in the account, from where a later attempt knows that it is out. */
+async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim, tools: NotifyTools): Promise<void> {
   const handOver = await mail(account, claim, tools);
   tools.mails.inc({ result: handOver.result });
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
@@ -50,18 +59,13 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
     const relayAnswers = needsProbe && (await tools.mailer.probe());
     throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
   }
-  // The mail is out: until the record says so, every other attempt would send it again. So this waits for the database
+  // The mail is out: until the account says so, every other attempt would send it again. So this waits for the database
   // as long as the claim is not lost.
-  const number = record.attempts + (record.ambiguous ?? 0) + 1;
-  const moved = await retryUntilDone(() => tools.store.move(claim.position, 'completed', number), {
+  await retryUntilDone(() => tools.accounts.setNotified(account._id), {
     ...COMPLETE_RETRY,
     signal: claim.signal,
     onFailure: () => tools.gates.notifications.wait(),
   });
-  if (moved !== true) return;
-  tools.outcomes.inc({ state: 'completed', reason: 'none' });
-  tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
-  await accounts.setNotified(account._id);
 }
 
 async function mail(account: Account, claim: Claim, tools: NotifyTools): Promise<HandOver> {

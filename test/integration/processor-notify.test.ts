@@ -19,14 +19,14 @@ let stores: TestStores;
 let collection: Collection<SubmissionRecord>;
 let catcher: MailCatcher;
 let mailer: Mailer;
-let accounts: AccountStore;
+let accounts: FailingAccounts;
 
 beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
   catcher = await startMailCatcher({ web: false });
   mailer = createMailer({ smtpUrl: catcher.smtpUrl, from: 'a@partner.example', maxConnections: 2 });
-  accounts = new AccountStore({ collection: stores.db.collection<Account>(ACCOUNTS), clock });
+  accounts = new FailingAccounts({ collection: stores.db.collection<Account>(ACCOUNTS), clock });
 });
 afterAll(async () => {
   mailer.close();
@@ -42,6 +42,16 @@ class FailingStore extends SubmissionStore {
     if (this.failures === 0) return super.move(...move);
     this.failures -= 1;
     if (this.afterEffect) await super.move(...move);
+    throw new MongoNetworkError('connection closed');
+  }
+}
+
+/** The real accounts, whose note that the mail is out fails as often as the test says. */
+class FailingAccounts extends AccountStore {
+  failures = 0;
+  override async setNotified(accountId: string): Promise<void> {
+    if (this.failures === 0) return super.setNotified(accountId);
+    this.failures -= 1;
     throw new MongoNetworkError('connection closed');
   }
 }
@@ -89,13 +99,25 @@ const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
   (await collection.findOne({ _id: record._id }))!;
 
 test('a database that is away just after the 250 is waited for: one mail, completed, no failed attempt', async () => {
-  const { tools, store, counted } = newTools();
+  const { tools, counted } = newTools();
   const { record, email } = await newAccount();
-  store.failures = 3;
+  accounts.failures = 3;
   await notifyApplicant({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted).toEqual({ attempts: ['done'], waits: 3, hints: [] });
+});
+
+test('a mail that the account knows of is not sent again: the next attempt only completes', async () => {
+  const { tools, store, counted } = newTools();
+  const { record, email } = await newAccount();
+  store.failures = 1;
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0, version: 2 });
+  await notifyApplicant({ requestId: record._id, version: 2 }, tools);
+  expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
+  expect(catcher.mailsTo(email)).toHaveLength(1);
+  expect(counted.attempts).toEqual(['failed', 'done']);
 });
 
 test('an update that took effect although its answer was lost is not done twice', async () => {
