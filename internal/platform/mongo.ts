@@ -28,7 +28,7 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
   });
 }
 
-/** An index a collection must have. `name` is what duplicate-key messages quote, so it tells what is unique. */
+/** An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is unique. */
 export interface IndexDefinition {
   readonly collection: string;
   readonly name: string;
@@ -69,19 +69,6 @@ export class IndexError extends Error {
 }
 
 const DUPLICATE_KEY = 11_000;
-
-/**
- * The name of the unique index a write hit, or undefined for any other error.
- * MongoDB writes `index: NAME dup key`, FerretDB `Index 'NAME'`; neither form is parsed anywhere else.
- */
-export function duplicateKeyIndex(error: unknown): string | undefined {
-  if (!(error instanceof Error) || (error as { code?: unknown }).code !== DUPLICATE_KEY) return undefined;
-  return (
-    /index: (?:[^ ]*\$)?(\S+) dup key/.exec(error.message)?.[1] ??
-    /Index '([^']+)'/.exec(error.message)?.[1] ??
-    'unknown'
-  );
-}
 
 /** Whether a write met a document that already exists under a unique index. */
 export function isDuplicateKey(error: unknown): boolean {

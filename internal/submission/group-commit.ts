@@ -7,6 +7,7 @@
 import { MongoBulkWriteError, MongoServerSelectionError, type Collection } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import type { SubmissionRecord } from './submission.ts';
 
@@ -206,12 +207,12 @@ export class GroupCommit {
       return;
     }
     const concernMet = error.result.getWriteConcernError() === undefined;
-    const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError.code]));
+    const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const ownIdExists: Entry[] = [];
     for (const [index, entry] of batch.entries()) {
-      const code = failedAt.get(index);
-      if (code === undefined) entry.settle(concernMet ? 'stored' : 'in_doubt', 'write_concern');
-      else if (code === DUPLICATE_KEY) ownIdExists.push(entry);
+      const failure = failedAt.get(index);
+      if (failure === undefined) entry.settle(concernMet ? 'stored' : 'in_doubt', 'write_concern');
+      else if (isDuplicateKey(failure)) ownIdExists.push(entry);
       else entry.settle('refused', 'write_error');
     }
     await this.#settleExisting(ownIdExists);
@@ -273,8 +274,6 @@ export class GroupCommit {
     for (const listener of this.#idleListeners.splice(0)) listener();
   }
 }
-
-const DUPLICATE_KEY = 11_000;
 
 /** Errors of getting a connection, all of which come before anything is sent. */
 function isCheckoutError(error: unknown): boolean {

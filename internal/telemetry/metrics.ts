@@ -65,7 +65,6 @@ export function createIngestMetrics(registry: Registry) {
     keysRefreshedAt: set('keys_refreshed_timestamp_seconds', 'When the keys in memory were last read, as Unix time.'),
   };
 }
-export type IngestMetrics = ReturnType<typeof createIngestMetrics>;
 
 /** What the background work counts. */
 export function createProcessorMetrics(registry: Registry) {
@@ -91,7 +90,6 @@ export function createProcessorMetrics(registry: Registry) {
     queueJobs: set('queue_jobs', 'Jobs in Redis, by queue and state.', ['queue', 'state']),
   };
 }
-export type ProcessorMetrics = ReturnType<typeof createProcessorMetrics>;
 
 /** What the controller counts. */
 export function createControllerMetrics(registry: Registry) {
@@ -107,4 +105,3 @@ export function createControllerMetrics(registry: Registry) {
     leader: set('leader', '1 while this process leads.'),
   };
 }
-export type ControllerMetrics = ReturnType<typeof createControllerMetrics>;
