@@ -13,7 +13,9 @@ RESULTS := .run/test-results.json
 .PHONY: help run smoke test bench chaos check types lint format unit docs lock build image clean stores
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-8s\033[0m %s\n", $$1, $$2 }' Makefile
+	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
+	awk -F ':.*## ' -v on="$${on:-}" -v off="$${off:-}" \
+	  '/^[a-z-]+:.*## / { printf "  %s%-8s%s %s\n", on, $$1, off, $$2 }' Makefile
 
 run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
 	@exec $(NODE) node deploy/local/run.ts

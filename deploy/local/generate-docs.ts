@@ -18,7 +18,7 @@ function configuration(): string {
     '',
     'Every setting is an environment variable. Each process checks only its own part, reports all faults at once and',
     'exits with 1. An empty variable counts as unset. Each secret may also come as `NAME_FILE`, the path of a mounted',
-    'file (one trailing newline is ignored). The standard `OTEL_*` variables belong to OpenTelemetry.',
+    'file (one trailing newline is ignored).',
     '',
     '| Variable | Default | Used by | What it is for |',
     '| --- | --- | --- | --- |',
