@@ -96,7 +96,7 @@ test.each([
 
 const more = (list: readonly string[], count: number): Promise<unknown> => {
   const wanted = list.length + count;
-  return eventually('more answers', () => list.length >= wanted);
+  return eventually('more answers', () => list.length >= wanted, 45_000);
 };
 
 test('through outages under load every 202 has its record and no 500 has one that counts', async () => {
@@ -130,7 +130,7 @@ test('through outages under load every 202 has its record and no 500 has one tha
   expect(stored).toHaveLength(accepted.length);
   expect(new Set(stored.map((record) => record.state))).toEqual(new Set(['recorded']));
   expect(new Set([...accepted, ...refused]).size).toBe(accepted.length + refused.length);
-});
+}, 180_000);
 
 test('a door that starts without MongoDB is live but not ready, and gets ready by itself', async () => {
   await store.signal('SIGKILL');
