@@ -5,7 +5,7 @@ import { Binary } from 'mongodb';
 import { parseJsonObject } from '../application/parse-application.ts';
 import type { KeyLookup } from '../partner/key-cache.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import type { Hint } from '../queue/job.ts';
+import { hintFor, type Hint } from '../queue/job.ts';
 import type { CommitResult } from '../submission/group-commit.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
 import { authenticate } from './authenticate.ts';
@@ -101,8 +101,7 @@ export async function submitApplication(
     return;
   }
   reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
-  const { traceparent } = record;
-  tools.hint({ requestId: record._id, version: record.version, ...(traceparent === undefined ? {} : { traceparent }) });
+  tools.hint(hintFor(record));
 }
 
 function recordOf(request: FastifyRequest, body: ReadBody, accepted: boolean, tools: SubmitTools): SubmissionRecord {
