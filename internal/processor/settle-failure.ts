@@ -1,5 +1,5 @@
 /** Carries out the verdict on a failed attempt: one update of the record, then a hint for when it is due. */
-import { describeError, type Logger } from '../platform/log.ts';
+import type { Logger } from '../platform/log.ts';
 import type { Position, SubmissionStore } from '../submission/submission-store.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -52,6 +52,6 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
     if (!postponed) return;
     await tools.sendHint(queue, hintFor(record), what.delayMs);
   } catch (error) {
-    tools.log.debug({ err: describeError(error), request_id: position.requestId }, 'left to reconcile');
+    tools.log.debug({ err: error, request_id: position.requestId }, 'left to reconcile');
   }
 }

@@ -2,7 +2,7 @@
 import { Worker } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
-import { describeError, type Logger } from '../platform/log.ts';
+import type { Logger } from '../platform/log.ts';
 import { createRedis } from '../platform/redis.ts';
 import { QUEUE_PREFIX, hintSchema, type Hint, type QueueName } from './job.ts';
 
@@ -60,10 +60,7 @@ export function startConsumer(options: {
   );
   worker.on('error', (error) => log.debug({ err: error, queue }, 'worker error'));
   worker.on('failed', (job, error) => {
-    log.error(
-      { queue, request_id: requestIdOf(job?.data), err: describeError(error) },
-      'job failed; reconcile will queue it again',
-    );
+    log.error({ queue, request_id: requestIdOf(job?.data), err: error }, 'job failed; reconcile will queue it again');
   });
   return {
     queue,
