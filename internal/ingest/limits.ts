@@ -39,6 +39,8 @@ export const OVER_LIMIT_ADDRESSES = 10_000;
 export const OVER_LIMIT_IDS = 20;
 /** How often the counts are written. */
 export const OVER_LIMIT_FLUSH_MS = 5_000;
+/** A write of the counts that is not answered by then is given up. */
+export const OVER_LIMIT_DEADLINE_MS = 10_000;
 
 /** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
 export const MAX_WAITING_HINTS = 5_000;

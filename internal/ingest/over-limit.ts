@@ -2,7 +2,8 @@
 import type { Collection } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
-import { OVER_LIMIT_ADDRESSES, OVER_LIMIT_FLUSH_MS, OVER_LIMIT_IDS } from './limits.ts';
+import { updateTogether } from '../platform/mongo.ts';
+import { OVER_LIMIT_ADDRESSES, OVER_LIMIT_DEADLINE_MS, OVER_LIMIT_FLUSH_MS, OVER_LIMIT_IDS } from './limits.ts';
 
 /** One document of `rate_limited`; `_id` is `<address> <start of window>`. */
 export interface RateLimitedRecord {
@@ -78,19 +79,18 @@ export class OverLimitRecorder {
     const counted = this.#counted;
     this.#counted = new Map();
     try {
-      await this.#collection.bulkWrite(
+      await updateTogether(
+        this.#collection,
         [...counted].map(([_id, { address, windowStart, count, requestIds }]) => ({
-          updateOne: {
-            filter: { _id },
-            update: {
-              $inc: { count },
-              $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
-              $setOnInsert: { address, windowStart, expiresAt: later(windowStart, this.#retentionDays * DAY_MS) },
-            },
-            upsert: true,
+          q: { _id },
+          u: {
+            $inc: { count },
+            $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
+            $setOnInsert: { address, windowStart, expiresAt: later(windowStart, this.#retentionDays * DAY_MS) },
           },
+          upsert: true,
         })),
-        { ordered: false },
+        OVER_LIMIT_DEADLINE_MS,
       );
     } catch (error) {
       this.#log.warn({ err: error, addresses: counted.size }, 'counts of over-limit requests could not be written');

@@ -1,7 +1,15 @@
 /** MongoDB clients that write durably, and indexes that every process ensures and verifies for itself. */
-import { retryUntilDone } from './deadline.ts';
+import { retryUntilDone, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
-import { MongoClient, type Db, type IndexSpecification, type MongoClientOptions } from 'mongodb';
+import {
+  MongoClient,
+  MongoWriteConcernError,
+  type Collection,
+  type Db,
+  type Document,
+  type IndexSpecification,
+  type MongoClientOptions,
+} from 'mongodb';
 
 /** A server that is away is reported within this time instead of the driver's 30 s. */
 const SERVER_SELECTION_TIMEOUT_MS = 2_000;
@@ -26,6 +34,69 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
     ignoreUndefined: true,
     ...options,
   });
+}
+
+/** What a durable write waits for, in the words of a command. */
+const WRITE_CONCERN = { w: 'majority', j: true } as const;
+
+/** One item of an `update` command: the query, the update, and whether it may insert. */
+export interface UpdateItem {
+  readonly q: Document;
+  readonly u: Document;
+  readonly upsert?: boolean;
+}
+
+/** The server's own account of a write of several items. */
+export interface WriteReply {
+  /** Documents inserted, or matched and upserted. */
+  readonly n: number;
+  readonly writeErrors: readonly { readonly index: number; readonly code: number }[];
+  /** False when the items without an error were applied, but not acknowledged as durable. */
+  readonly durable: boolean;
+}
+
+/** Inserts all documents in one unordered, durable command; see `writeTogether`. */
+export function insertTogether<T extends Document>(
+  collection: Collection<T>,
+  documents: readonly T[],
+  deadlineMs: number,
+): Promise<WriteReply> {
+  return writeTogether(collection.db, { insert: collection.collectionName, documents, ordered: false }, deadlineMs);
+}
+
+/** Applies all updates in one unordered, durable command; see `writeTogether`. */
+export function updateTogether<T extends Document>(
+  collection: Collection<T>,
+  updates: readonly UpdateItem[],
+  deadlineMs: number,
+): Promise<WriteReply> {
+  return writeTogether(collection.db, { update: collection.collectionName, updates, ordered: false }, deadlineMs);
+}
+
+/**
+ * Resolves only with what the server itself answered; rejects when no answer came within `deadlineMs`, and then destroys
+ * the connection, so that it neither leaves the pool for good nor brings the late answer to somebody else. At most 16 MB.
+ *
+ * The driver's `insertMany` and `bulkWrite` keep neither promise (7.8): a message larger than a socket's buffer that
+ * meets a hung server waits for the socket to drain for ever, whatever the socket time-out, and a lost connection comes
+ * as a bulk write error that looks like success. `command` takes a signal that ends the wait, and tells errors plainly.
+ */
+async function writeTogether(db: Db, command: Document, deadlineMs: number): Promise<WriteReply> {
+  const over = new AbortController();
+  try {
+    const reply = await withDeadline(
+      db.command({ ...command, writeConcern: WRITE_CONCERN }, { signal: over.signal, ignoreUndefined: true }),
+      deadlineMs,
+      'write',
+    );
+    return { n: reply['n'], writeErrors: reply['writeErrors'] ?? [], durable: true };
+  } catch (error) {
+    if (!(error instanceof MongoWriteConcernError)) throw error;
+    const reply = error.result;
+    return { n: Number(reply['n']), writeErrors: reply['writeErrors'] ?? [], durable: false };
+  } finally {
+    over.abort();
+  }
 }
 
 /** An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is unique. */

@@ -4,10 +4,9 @@
  * A batch leaves as soon as a slot is free, so a lone request never waits for company; under load the requests that
  * arrive while the slots are busy form the next batch by themselves. There is no timer in the path of a request.
  */
-import { MongoBulkWriteError, MongoServerSelectionError, type Collection } from 'mongodb';
+import { MongoServerSelectionError, type Collection } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import type { SubmissionRecord } from './submission.ts';
 
@@ -174,44 +173,35 @@ export class GroupCommit {
     const sentAt = this.#clock.monotonicMs();
     this.#metrics.batchDocuments.observe(batch.length);
     try {
-      await withDeadline(
-        this.#collection.insertMany(
-          batch.map((entry) => entry.record),
-          { ordered: false },
-        ),
+      const reply = await insertTogether(
+        this.#collection,
+        batch.map((entry) => entry.record),
         this.#timeoutMs + SLOT_GRACE_MS,
-        'insert',
       );
       this.#metrics.commitSeconds.observe((this.#clock.monotonicMs() - sentAt) / 1_000);
-      for (const entry of batch) entry.settle('stored');
+      await this.#settleAnswered(batch, reply);
     } catch (error) {
-      await this.#settleFailed(batch, error);
+      const [result, reason] = wasSent(error)
+        ? (['in_doubt', 'no_answer'] as const)
+        : (['refused', 'database_away'] as const);
+      for (const entry of batch) entry.settle(result, reason);
     } finally {
       this.#inFlight.delete(batch);
       this.#dispatch();
     }
   }
 
-  /** Sorts a failed insert: per-document errors fail their document only, a doubtful answer leaves its documents in doubt. */
-  async #settleFailed(batch: readonly Entry[], error: unknown): Promise<void> {
-    const cause: unknown = error instanceof MongoBulkWriteError ? error.errorResponse : error;
-    if (cause instanceof MongoServerSelectionError || isCheckoutError(cause)) {
-      for (const entry of batch) entry.settle('refused', 'database_away');
+  /** Each document's fate by the database's answer: an error fails its document only. */
+  async #settleAnswered(batch: readonly Entry[], { n, writeErrors, durable }: WriteReply): Promise<void> {
+    if (n + writeErrors.length !== batch.length) {
+      for (const entry of batch) entry.settle('in_doubt', 'counts_differ');
       return;
     }
-    // The driver dresses a lost connection up as a MongoBulkWriteError without write errors, which looks like success:
-    // only counts that account for every document prove that a reply came.
-    const writeErrors = error instanceof MongoBulkWriteError ? [error.writeErrors].flat() : [];
-    if (!(error instanceof MongoBulkWriteError) || error.result.insertedCount + writeErrors.length !== batch.length) {
-      for (const entry of batch) entry.settle('in_doubt', 'no_answer');
-      return;
-    }
-    const concernMet = error.result.getWriteConcernError() === undefined;
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const ownIdExists: Entry[] = [];
     for (const [index, entry] of batch.entries()) {
       const failure = failedAt.get(index);
-      if (failure === undefined) entry.settle(concernMet ? 'stored' : 'in_doubt', 'write_concern');
+      if (failure === undefined) entry.settle(durable ? 'stored' : 'in_doubt', 'write_concern');
       else if (isDuplicateKey(failure)) ownIdExists.push(entry);
       else entry.settle('refused', 'write_error');
     }
@@ -275,10 +265,11 @@ export class GroupCommit {
   }
 }
 
-/** Errors of getting a connection, all of which come before anything is sent. */
-function isCheckoutError(error: unknown): boolean {
+/** Whether anything of the batch may have left: finding a server and getting a connection come before that. */
+function wasSent(error: unknown): boolean {
+  if (error instanceof MongoServerSelectionError) return false;
   const name = error instanceof Error ? error.name : '';
-  return [
+  return ![
     'MongoPoolClearedError',
     'MongoWaitQueueTimeoutError',
     'MongoPoolClosedError',

@@ -31,4 +31,6 @@ export const groupCommitLimits: GroupCommitLimits = {
 export const MAX_PENDING_WITHDRAWALS = 50_000;
 /** Withdrawals sent in one write. */
 export const WITHDRAWAL_BATCH = 500;
+/** A write of withdrawals that is not answered by then is tried again. */
+export const WITHDRAWAL_DEADLINE_MS = 5_000;
 export const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;

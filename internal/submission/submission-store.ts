@@ -1,6 +1,7 @@
 /** Reading and moving records after the door: claims, renewals and moves, each one conditional update. */
 import type { Collection, UpdateFilter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
+import { updateTogether } from '../platform/mongo.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
@@ -15,6 +16,8 @@ import type { Reason } from '../application/reasons.ts';
 
 /** A claim holds this long unless renewed; so long a killed worker's record waits for reconcile. */
 export const CLAIM_MS = 45_000;
+/** A round of reconcile that is not answered by then starts afresh. */
+const LOOK_AGAIN_DEADLINE_MS = 10_000;
 const DAY_MS = 86_400_000;
 
 /** The position of a record that a move starts from: whoever holds another version has lost it. */
@@ -139,18 +142,13 @@ export class SubmissionStore {
   ): Promise<void> {
     if (records.length === 0) return;
     const now = this.#clock.now();
-    await this.#collection.bulkWrite(
-      records.map((record) => ({
-        updateOne: {
-          filter: {
-            _id: record._id,
-            version: record.version,
-            ...(record.dueAt === undefined ? {} : { dueAt: record.dueAt }),
-          },
-          update: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
-        },
+    await updateTogether(
+      this.#collection,
+      records.map(({ _id, version, dueAt }) => ({
+        q: { _id, version, ...(dueAt === undefined ? {} : { dueAt }) },
+        u: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
       })),
-      { ordered: false },
+      LOOK_AGAIN_DEADLINE_MS,
     );
   }
 

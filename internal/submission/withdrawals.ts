@@ -4,11 +4,12 @@
  * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it lands later, it meets
  * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted.
  */
-import { MongoBulkWriteError, type Collection } from 'mongodb';
+import type { Collection } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_RETRY } from './limits.ts';
+import { updateTogether } from '../platform/mongo.ts';
+import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_RETRY } from './limits.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
 const DAY_MS = 86_400_000;
@@ -83,44 +84,34 @@ export class Withdrawals {
 
   async #settleSome(records: readonly SubmissionRecord[]): Promise<void> {
     const now = this.#clock.now();
-    const failed = new Set<number>();
-    try {
-      await this.#collection.bulkWrite(
-        records.map((record) => ({
-          updateOne: {
-            filter: { _id: record._id, version: 0, state: { $in: ['recorded', 'malformed', 'withdrawn'] as const } },
-            update: {
-              $set: {
-                state: 'withdrawn' as const,
-                stateAt: now,
-                httpStatus: 500,
-                expiresAt: later(now, this.#retentionDays * DAY_MS),
-              },
-              $unset: { dueAt: true as const, firstSeenAt: true as const },
-              $push: {
-                history: { state: 'withdrawn' as const, at: now, attempt: 0, reason: 'answered 500 while in doubt' },
-              },
-              $setOnInsert: {
-                receivedAt: record.receivedAt,
-                remoteIp: record.remoteIp,
-                bodyBytes: record.bodyBytes,
-                attempts: 0,
-                schema: RECORD_SCHEMA,
-                ...(record.partnerId === undefined ? {} : { partnerId: record.partnerId }),
-              },
-            },
-            upsert: true,
+    const { n, writeErrors, durable } = await updateTogether(
+      this.#collection,
+      records.map((record) => ({
+        q: { _id: record._id, version: 0, state: { $in: ['recorded', 'malformed', 'withdrawn'] } },
+        u: {
+          $set: {
+            state: 'withdrawn',
+            stateAt: now,
+            httpStatus: 500,
+            expiresAt: later(now, this.#retentionDays * DAY_MS),
           },
-        })),
-        { ordered: false },
-      );
-    } catch (error) {
-      if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-      const { matchedCount, upsertedCount } = error.result;
-      for (const writeError of [error.writeErrors].flat()) failed.add(writeError.index);
-      // A lost connection comes as a MongoBulkWriteError, too; only counts that add up prove that a reply came.
-      if (matchedCount + upsertedCount + failed.size !== records.length) throw error;
-    }
+          $unset: { dueAt: true, firstSeenAt: true },
+          $push: { history: { state: 'withdrawn', at: now, attempt: 0, reason: 'answered 500 while in doubt' } },
+          $setOnInsert: {
+            receivedAt: record.receivedAt,
+            remoteIp: record.remoteIp,
+            bodyBytes: record.bodyBytes,
+            attempts: 0,
+            schema: RECORD_SCHEMA,
+            ...(record.partnerId === undefined ? {} : { partnerId: record.partnerId }),
+          },
+        },
+        upsert: true,
+      })),
+      WITHDRAWAL_DEADLINE_MS,
+    );
+    if (!durable || n + writeErrors.length !== records.length) return;
+    const failed = new Set(writeErrors.map((writeError) => writeError.index));
     for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
     await this.#settleClaimed(records.filter((_, index) => failed.has(index)));
   }
