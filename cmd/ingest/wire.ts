@@ -1,6 +1,5 @@
 /** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
 import type { AddressInfo } from 'node:net';
-import { HintOutbox } from '../../internal/ingest/hint-outbox.ts';
 import { DRAIN_DEADLINE_MS, LIMITER_TIMEOUT_MS } from '../../internal/ingest/limits.ts';
 import { OverLimitRecorder, type RateLimitedRecord } from '../../internal/ingest/over-limit.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
@@ -16,6 +15,7 @@ import type { Logger } from '../../internal/platform/log.ts';
 import { connectUntilDone, createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
+import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { RATE_LIMITED, submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';

@@ -15,7 +15,8 @@ import { processSubmission } from '../../internal/processor/process-submission.t
 import { reconcileForever } from '../../internal/processor/reconcile.ts';
 import { startConsumer, type Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { queueNames, type QueueName } from '../../internal/queue/job.ts';
+import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SubmissionStore } from '../../internal/submission/submission-store.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -62,6 +63,9 @@ export async function startProcessor(
 
   const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
   closers.add('queues', () => hints.close());
+  const outbox = (queue: QueueName): HintOutbox =>
+    new HintOutbox({ send: (batch) => hints.send(queue, batch), results: metrics.hints });
+  const outboxes = { applications: outbox('applications'), notifications: outbox('notifications') };
 
   const consumers = new Map<QueueName, Consumer>();
   const databaseAnswers = async (): Promise<boolean> => (await db.command({ ping: 1 }))['ok'] === 1;
@@ -89,8 +93,8 @@ export async function startProcessor(
     mailer,
     mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET },
     ...metrics,
-    sendHint: (queue: QueueName, hint: Parameters<typeof hints.send>[1][number], delayMs: number) =>
-      hints.send(queue, [hint], delayMs),
+    hint: (queue: QueueName, hint: Hint) => outboxes[queue].add(hint),
+    hintLater: (queue: QueueName, hint: Hint, delayMs: number) => hints.send(queue, [hint], delayMs),
   };
   const handlers = { applications: processSubmission, notifications: notifyApplicant };
   const reconciling = new AbortController();
@@ -115,6 +119,7 @@ export async function startProcessor(
             gates[queue].wait();
           }
         },
+        putBack: (left) => hints.send(queue, left),
       });
       consumers.set(queue, consumer);
       live.push(() => stuck(consumer, hints));
@@ -133,6 +138,7 @@ export async function startProcessor(
           for (const [state, jobs] of Object.entries(counts)) metrics.queueJobs.set({ queue, state }, jobs);
           return counts['waiting'] ?? 0;
         },
+        paused: (queue) => consumers.get(queue)?.paused ?? false,
         sendHints: (queue, batch) => hints.send(queue, batch),
       },
       reconciling.signal,

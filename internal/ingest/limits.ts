@@ -42,10 +42,5 @@ export const OVER_LIMIT_FLUSH_MS = 5_000;
 /** A write of the counts that is not answered by then is given up. */
 export const OVER_LIMIT_DEADLINE_MS = 10_000;
 
-/** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
-export const MAX_WAITING_HINTS = 5_000;
-/** Hints in one `addBulk`. */
-export const HINT_BATCH = 200;
-
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;

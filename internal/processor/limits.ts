@@ -30,8 +30,8 @@ export const PROBE_DEADLINE_MS = 15_000;
 export const RECONCILE_EVERY_MS = 2_500;
 /** Records looked at in one round. */
 export const RECONCILE_PAGE = 1_000;
-/** Above this many waiting jobs Redis has enough to do; the records stay due and come up later. */
-export const RECONCILE_MAX_WAITING = 5_000;
+/** Above this many waiting jobs, of up to 50 records, workers have enough to do; the rest stays due and comes up later. */
+export const RECONCILE_MAX_WAITING = 100;
 /** After the first sight of a record that nobody ever claimed, withdrawal gets this long before it is queued. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** A record that was queued again is looked at once more after this, in case that hint is lost as well. */

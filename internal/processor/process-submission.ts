@@ -4,7 +4,7 @@ import { normalizeEmail } from '../application/identity.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
-import { hintFor, type Hint } from '../queue/job.ts';
+import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { attempt, type AttemptTools } from './attempt.ts';
 import type { Claim } from './claim.ts';
@@ -12,6 +12,8 @@ import type { Claim } from './claim.ts';
 export interface ProcessTools extends AttemptTools {
   readonly accounts: AccountStore;
   readonly duplicateKeys: { inc(labels: { found: string }): void };
+  /** Wakes the next queue's workers. A hint that gets lost is no fault: the record is due, and reconcile finds it. */
+  hint(queue: QueueName, hint: Hint): void;
 }
 
 /** Creates the account of the hinted record, or rejects it. The promise fails only when not even the claim could be asked for. */
@@ -54,8 +56,7 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   });
   if (!moved) return;
   tools.outcomes.inc({ state: 'account_created', reason: 'none' });
-  // A hint that cannot be sent is no fault: the record is due, and reconcile finds it.
-  await tools.sendHint('notifications', hintFor(record), 0).catch(() => {});
+  tools.hint('notifications', hintFor(record));
 }
 
 async function reject(

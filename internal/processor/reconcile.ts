@@ -22,45 +22,64 @@ export interface ReconcileTools {
   readonly oldestDueSeconds: { set(value: number): void };
   /** Jobs waiting in `queue`; rejects while Redis is away. */
   waiting(queue: QueueName): Promise<number>;
+  /** Whether this process's worker of `queue` waits out an outage: more jobs would only pile up. */
+  paused(queue: QueueName): boolean;
   sendHints(queue: QueueName, hints: readonly Hint[]): Promise<void>;
 }
 
 /** Which queue works on a state. */
 const queueOf: Readonly<Record<OpenState, QueueName>> = { recorded: 'applications', account_created: 'notifications' };
 
+interface Round {
+  readonly oldestDueSeconds: number;
+  /** Whether this round did a full page, so that more may be due. */
+  readonly more: boolean;
+}
+
 /**
  * One round for one state. A record that nobody ever claimed is only marked at first sight, so that a withdrawal that is
  * under way comes first; everything else is queued. Rejects when a store is away; the next round starts afresh.
  */
-async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<number> {
+async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<Round> {
   const due = await tools.store.findDue(state, RECONCILE_PAGE);
   const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
   await tools.store.lookAgain(due.filter(isNew), FIRST_SIGHT_GRACE_MS, { firstSeen: true });
 
   const ready = due.filter((record) => !isNew(record));
   const queue = queueOf[state];
-  if (ready.length > 0 && (await tools.waiting(queue)) < RECONCILE_MAX_WAITING) {
+  const wanted = ready.length > 0 && !tools.paused(queue) && (await tools.waiting(queue)) < RECONCILE_MAX_WAITING;
+  if (wanted) {
     await tools.sendHints(queue, ready.map(hintFor));
     await tools.store.lookAgain(ready, REQUEUED_AGAIN_MS, { firstSeen: false });
     tools.requeued.inc({ state }, ready.length);
     tools.log.info({ queue, count: ready.length }, 'queued records nobody was working on');
   }
-  return due[0]?.dueAt === undefined ? 0 : Math.max(0, (tools.clock.now().getTime() - due[0].dueAt.getTime()) / 1_000);
+  const oldest = due[0]?.dueAt?.getTime() ?? Infinity;
+  return {
+    oldestDueSeconds: Math.max(0, (tools.clock.now().getTime() - oldest) / 1_000),
+    more: due.length === RECONCILE_PAGE && (wanted || ready.length < due.length),
+  };
 }
 
-/** One round for all open states; a failure in one does not keep the others from theirs. */
-export async function reconcileOnce(tools: ReconcileTools): Promise<void> {
+/** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
+export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
   const failed = rounds.find((round) => round.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  tools.oldestDueSeconds.set(Math.max(...rounds.map((round) => (round.status === 'fulfilled' ? round.value : 0))));
+  const done = rounds.filter((round) => round.status === 'fulfilled').map((round) => round.value);
+  tools.oldestDueSeconds.set(Math.max(...done.map((round) => round.oldestDueSeconds)));
   tools.unknown.set(await tools.store.countUnknownDue(RECONCILE_PAGE));
+  return done.some((round) => round.more);
 }
 
 /** Runs rounds until `signal` aborts. */
 export async function reconcileForever(tools: ReconcileTools, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await reconcileOnce(tools).catch((error: unknown) => tools.log.debug({ err: error }, 'reconcile round failed'));
-    await pause(RECONCILE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
+    const more = await reconcileOnce(tools).catch((error: unknown) => {
+      tools.log.debug({ err: error }, 'reconcile round failed');
+      return false;
+    });
+    // After an outage a whole backlog may be due: it is queued page after page, as fast as the workers take it.
+    if (!more) await pause(RECONCILE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
   }
 }

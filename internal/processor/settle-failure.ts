@@ -21,7 +21,8 @@ export interface FailureTools {
   readonly gates: Readonly<Record<QueueName, Pick<OutageGate, 'wait'>>>;
   readonly log: Logger;
   readonly outcomes: { inc(labels: { state: string; reason: string }): void };
-  sendHint(queue: QueueName, hint: Hint, delayMs: number): Promise<void>;
+  /** Wakes the workers of `queue` after `delayMs`; may reject. */
+  hintLater(queue: QueueName, hint: Hint, delayMs: number): Promise<void>;
 }
 
 /** Never rejects: where even this update fails, the claim runs out and reconcile takes over. */
@@ -50,7 +51,7 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
     }
     const postponed = await tools.store.postpone(position, { delayMs: what.delayMs, ...counted, lastError });
     if (!postponed) return;
-    await tools.sendHint(queue, hintFor(record), what.delayMs);
+    await tools.hintLater(queue, hintFor(record), what.delayMs);
   } catch (error) {
     tools.log.debug({ err: error, request_id: position.requestId }, 'left to reconcile');
   }

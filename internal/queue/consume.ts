@@ -1,10 +1,11 @@
-/** Takes jobs from a queue: bounded, pausable by itself, and alive only while it makes progress. */
+/** Takes hints from a queue: bounded, pausable by itself, and alive only while it makes progress. */
 import { Worker } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { createRedis } from '../platform/redis.ts';
-import { QUEUE_PREFIX, hintSchema, type Hint, type QueueName } from './job.ts';
+import { Slots } from '../platform/slots.ts';
+import { QUEUE_PREFIX, hintsOf, type Hint, type QueueName } from './job.ts';
 
 /**
  * A job's lock and how often lost ones are looked for. Claims, not locks, keep work single, so a lock lost by a busy
@@ -17,37 +18,52 @@ const CLOSE_DEADLINE_MS = 15_000;
 
 export interface Consumer {
   readonly queue: QueueName;
-  /** Milliseconds since a job was last taken, or since the start. */
+  /** Milliseconds since a hint was last taken up, or since the start. */
   idleMs(): number;
   readonly paused: boolean;
-  /** Stops taking jobs in this process only; what is in hand goes on. */
+  /** Stops taking up hints in this process only; what is in hand goes on. */
   pause(): Promise<void>;
   resume(): void;
   close(): Promise<void>;
 }
 
-/** Starts taking jobs at once; comes back by itself after a Redis outage. `handle` must not leave a record unaccounted. */
+/** Starts at once; comes back by itself after a Redis outage. `handle` must not leave a record unaccounted. */
 export function startConsumer(options: {
   readonly queue: QueueName;
   readonly redisUrl: string;
+  /** Hints worked on at the same time. */
   readonly concurrency: number;
   readonly clock: Clock;
   readonly log: Logger;
   handle(hint: Hint): Promise<void>;
+  /** Queues hints again that a pausing or closing consumer has not taken up; may reject. */
+  putBack(hints: readonly Hint[]): Promise<void>;
 }): Consumer {
   const { queue, clock, log } = options;
   const redis = createRedis(options.redisUrl, { for: 'worker' }, log);
   let lastTaken = clock.monotonicMs();
+  let closing = false;
+  const slots = new Slots(options.concurrency);
   const worker = new Worker(
     queue,
     async (job) => {
-      lastTaken = clock.monotonicMs();
-      const hint = hintSchema.safeParse(job.data);
-      if (!hint.success) {
-        log.error({ queue, job_id: job.id }, 'a job that is no hint was dropped');
+      const hints = hintsOf(job.data);
+      if (hints === undefined) {
+        log.error({ queue, job_id: job.id }, 'a job that holds no hints was dropped');
         return;
       }
-      await options.handle(hint.data);
+      const left: Hint[] = [];
+      const takeUp = async (hint: Hint): Promise<void> => {
+        if (closing || worker.isPaused()) {
+          left.push(hint);
+          return;
+        }
+        lastTaken = clock.monotonicMs();
+        await options.handle(hint);
+      };
+      await Promise.all(hints.map((hint) => slots.run(() => takeUp(hint))));
+      // Where they cannot be put back, reconcile finds their records.
+      if (left.length > 0) await options.putBack(left).catch(() => {});
     },
     {
       connection: redis,
@@ -60,7 +76,7 @@ export function startConsumer(options: {
   );
   worker.on('error', (error) => log.debug({ err: error, queue }, 'worker error'));
   worker.on('failed', (job, error) => {
-    log.error({ queue, request_id: requestIdOf(job?.data), err: error }, 'job failed; reconcile will queue it again');
+    log.error({ queue, job_id: job?.id, err: error }, 'job failed; reconcile will queue its records again');
   });
   return {
     queue,
@@ -75,14 +91,10 @@ export function startConsumer(options: {
       void worker.resume();
     },
     close: async () => {
+      closing = true;
       await withDeadline(worker.close(), CLOSE_DEADLINE_MS, `closing worker ${queue}`).finally(() =>
         redis.disconnect(),
       );
     },
   };
-}
-
-function requestIdOf(data: unknown): string | undefined {
-  const hint = hintSchema.safeParse(data);
-  return hint.success ? hint.data.requestId : undefined;
 }

@@ -4,9 +4,9 @@ import type { Redis } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
 import { createRedis } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
-import { QUEUE_PREFIX, jobId, jobOptions, queueNames, type Hint, type QueueName } from './job.ts';
+import { QUEUE_PREFIX, jobOptions, jobsFor, queueNames, type Hint, type QueueName } from './job.ts';
 
-/** Longest one `addBulk` may take. It may still happen afterwards, which the job id makes harmless. */
+/** Longest one `addBulk` may take. It may still happen afterwards, which claims make harmless. */
 const ADD_DEADLINE_MS = 1_000;
 const COMMAND_TIMEOUT_MS = 500;
 /** Longest closing may take; BullMQ's own close can hang while Redis is away. */
@@ -34,10 +34,10 @@ export class HintSender {
   /** Adds the hints, `delayMs` from now; rejects at once while Redis is away and after a second when it is slow. */
   async send(queue: QueueName, hints: readonly Hint[], delayMs = 0): Promise<void> {
     if (!this.ready) throw new RedisAwayError('redis is not connected');
-    const jobs = hints.map((hint) => ({
+    const jobs = jobsFor(hints).map(({ data, ...id }) => ({
       name: queue,
-      data: hint,
-      opts: { ...jobOptions, jobId: jobId(hint), ...(delayMs > 0 ? { delay: delayMs } : {}) },
+      data,
+      opts: { ...jobOptions, ...id, ...(delayMs > 0 ? { delay: delayMs } : {}) },
     }));
     await withDeadline(this.#queues[queue].addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
   }

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { hintFor, hintSchema, jobId, jobOptions } from './job.ts';
+import { HINTS_PER_JOB, hintFor, hintsOf, jobId, jobOptions, jobsFor, type Hint } from './job.ts';
 
 test('a hint holds id, version and trace context of the record, and nothing else of it', () => {
   const record = { _id: 'req_1', version: 3, traceparent: '00-a-b-01', body: 'secret', remoteIp: '10.0.0.1' };
@@ -16,11 +16,30 @@ test('jobs leave nothing behind that could block the next add', () => {
   expect(jobOptions).toEqual({ attempts: 1, removeOnComplete: true, removeOnFail: true });
 });
 
+const hints = (count: number): Hint[] =>
+  Array.from({ length: count }, (_, index) => ({ requestId: `req_${index}`, version: index % 3 }));
+
+test('a lone hint is a job of its own, with the id of its version', () => {
+  expect(jobsFor(hints(1))).toEqual([{ data: { requestId: 'req_0', version: 0 }, jobId: 'req_0-0' }]);
+});
+
+test.each([0, 1, 2, HINTS_PER_JOB, HINTS_PER_JOB + 1, 2 * HINTS_PER_JOB + 7])(
+  '%i hints come out of their jobs as they went in, in as few jobs as may be',
+  (count) => {
+    const jobs = jobsFor(hints(count));
+    expect(jobs).toHaveLength(Math.ceil(count / HINTS_PER_JOB));
+    expect(jobs.flatMap((job) => hintsOf(JSON.parse(JSON.stringify(job.data))) ?? [])).toEqual(hints(count));
+  },
+);
+
 test.each([
   {},
   { requestId: 1, version: 1 },
   { requestId: 'req_1', version: -1 },
   { requestId: 'req_1', version: 0.5 },
-])('%j is no hint', (data) => {
-  expect(hintSchema.safeParse(data).success).toBe(false);
+  { hints: [] },
+  { hints: [{}] },
+  { hints: hints(HINTS_PER_JOB + 1) },
+])('%j is no job of ours', (data) => {
+  expect(hintsOf(data)).toBeUndefined();
 });

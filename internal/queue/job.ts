@@ -1,4 +1,4 @@
-/** The two queues and what a job holds: where to find the record, and nothing personal. */
+/** The two queues and what a job holds: where to find the records, and nothing personal. */
 import { z } from 'zod';
 
 export const queueNames = ['applications', 'notifications'] as const;
@@ -26,8 +26,36 @@ export function hintFor(record: {
 }
 
 /**
- * One id for each version of a record: adding a hint twice does nothing while the first exists in any set, and a lost
- * or finished one never blocks the next version.
+ * Hints in one job. A job costs Redis and both its ends as much as a record costs the database, so under load the hints
+ * of one moment share one; fifty of them leave little of that cost, and little to take over from a killed worker.
+ */
+export const HINTS_PER_JOB = 50;
+
+const jobSchema = z.union([hintSchema, z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) })]);
+
+/** The hints of a job; undefined when its data are of another shape. */
+export function hintsOf(data: unknown): readonly Hint[] | undefined {
+  const job = jobSchema.safeParse(data);
+  if (!job.success) return undefined;
+  return 'hints' in job.data ? job.data.hints : [job.data];
+}
+
+/** Packs hints into as few jobs as their bound allows, each with its data and, where it has one, its id. */
+export function jobsFor(hints: readonly Hint[]): { readonly data: object; readonly jobId?: string }[] {
+  const jobs = [];
+  for (let start = 0; start < hints.length; start += HINTS_PER_JOB) {
+    const share = hints.slice(start, start + HINTS_PER_JOB);
+    const [first] = share;
+    jobs.push(
+      share.length === 1 && first !== undefined ? { data: first, jobId: jobId(first) } : { data: { hints: share } },
+    );
+  }
+  return jobs;
+}
+
+/**
+ * A lone hint's job has one id for each version of its record: adding it twice does nothing while the first exists in
+ * any set, and a lost or finished one never blocks the next version. Shared jobs need none: claims keep work single.
  */
 export function jobId(hint: Hint): string {
   return `${hint.requestId}-${hint.version}`;

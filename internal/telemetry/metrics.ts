@@ -52,7 +52,7 @@ export function createIngestMetrics(registry: Registry) {
     refusedDropped: count('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
     withdrawals: count('withdrawals', 'Records in doubt that were settled, by result.', ['result']),
     withdrawalsPending: set('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
-    hints: count('hints', 'Queue hints after an accept, by result.', ['result']),
+    hints: count('hints', 'Queue hints sent to wake workers, by result.', ['result']),
     limiterDecisions: count('limiter_decisions', 'Rate-limit decisions, by where they were made and what they were.', [
       'store',
       'decision',
@@ -79,6 +79,7 @@ export function createProcessorMetrics(registry: Registry) {
       'Time from receiving a request to its e-mail being handed over, in seconds.',
       [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400],
     ),
+    hints: count('hints', 'Queue hints sent to wake workers, by result.', ['result']),
     reconcileRequeued: count(
       'reconcile_requeued',
       'Records queued again because nobody worked on them in time, by state.',

@@ -76,7 +76,7 @@ function newTools() {
     outcomes: { inc: () => {} },
     attempts: { inc: ({ result }) => void counted.attempts.push(result) },
     completionSeconds: { observe: () => {} },
-    sendHint: (_queue, hint) => {
+    hintLater: (_queue, hint) => {
       counted.hints.push(hint);
       return Promise.resolve();
     },

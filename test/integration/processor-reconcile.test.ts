@@ -2,7 +2,12 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { createLogger } from '../../internal/platform/log.ts';
-import { FIRST_SIGHT_GRACE_MS, RECONCILE_MAX_WAITING, REQUEUED_AGAIN_MS } from '../../internal/processor/limits.ts';
+import {
+  FIRST_SIGHT_GRACE_MS,
+  RECONCILE_MAX_WAITING,
+  REQUEUED_AGAIN_MS,
+  RECONCILE_PAGE,
+} from '../../internal/processor/limits.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import type { Hint, QueueName } from '../../internal/queue/job.ts';
 import { CLAIM_MS, SubmissionStore } from '../../internal/submission/submission-store.ts';
@@ -23,6 +28,8 @@ let store: SubmissionStore;
 
 let hints: { queue: QueueName; hint: Hint }[];
 let waiting: () => number;
+let paused: readonly QueueName[];
+let more: boolean;
 let [unknown, oldest, requeued] = [0, 0, 0];
 
 beforeAll(async () => {
@@ -36,13 +43,14 @@ beforeEach(async () => {
   await collection.deleteMany({});
   hints = [];
   waiting = () => 0;
+  paused = [];
   requeued = 0;
 });
 
 /** One round; the hints it sent, as "queue id version". */
 async function round(): Promise<string[]> {
   hints = [];
-  await reconcileOnce({
+  more = await reconcileOnce({
     store,
     clock,
     log: createLogger('test', 'silent'),
@@ -50,6 +58,7 @@ async function round(): Promise<string[]> {
     unknown: { set: (value) => void (unknown = value) },
     oldestDueSeconds: { set: (value) => void (oldest = value) },
     waiting: () => Promise.resolve().then(waiting),
+    paused: (queue) => paused.includes(queue),
     sendHints: (queue, batch) => {
       hints.push(...batch.map((hint) => ({ queue, hint })));
       return Promise.resolve();
@@ -121,6 +130,36 @@ test('while enough jobs wait, or Redis is away, ready records stay due', async (
   expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
   waiting = () => RECONCILE_MAX_WAITING - 1;
   expect(await round()).toEqual([`applications ${record._id} 1`]);
+});
+
+test('a queue whose worker waits out an outage gets nothing, the other does', async () => {
+  const [waitsForMail, recorded] = [
+    await insert({ state: 'account_created', version: 1 }),
+    await insert({ version: 1 }),
+  ];
+  clock.advance(FIRST_DUE_MS);
+  paused = ['notifications'];
+  expect(await round()).toEqual([`applications ${recorded._id} 1`]);
+  expect(await read(waitsForMail)).toMatchObject({ dueAt: waitsForMail.dueAt });
+  paused = [];
+  expect(await round()).toEqual([`notifications ${waitsForMail._id} 1`]);
+});
+
+test('a backlog is queued page after page without a pause, and ends', async () => {
+  const records = Array.from({ length: 2 * RECONCILE_PAGE + 1 }, () =>
+    recordOf(newApplication(), clock.now(), { version: 1 }),
+  );
+  await collection.insertMany(records);
+  clock.advance(FIRST_DUE_MS);
+  const pages = [];
+  do pages.push((await round()).length);
+  while (more);
+  expect(pages).toEqual([RECONCILE_PAGE, RECONCILE_PAGE, 1]);
+  // While nothing can be queued, a full page is no reason to look again at once.
+  clock.advance(REQUEUED_AGAIN_MS);
+  waiting = () => RECONCILE_MAX_WAITING;
+  expect(await round()).toEqual([]);
+  expect(more).toBe(false);
 });
 
 test('first sight needs no Redis: a withdrawal gets its time although Redis is away', async () => {

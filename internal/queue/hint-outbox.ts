@@ -1,6 +1,10 @@
-/** Sends queue hints after the answer, together, and never in anybody's way: a lost hint is found by reconcile. */
-import type { Hint } from '../queue/job.ts';
-import { HINT_BATCH, MAX_WAITING_HINTS } from './limits.ts';
+/** Sends a queue's hints together and never in anybody's way: a lost hint is found by reconcile. */
+import type { Hint } from './job.ts';
+
+/** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
+const MAX_WAITING_HINTS = 5_000;
+/** Hints in one `addBulk`. */
+const HINTS_PER_SEND = 500;
 
 export class HintOutbox {
   readonly #send: (hints: readonly Hint[]) => Promise<void>;
@@ -32,10 +36,10 @@ export class HintOutbox {
   }
 
   async #sendAll(): Promise<void> {
-    // Answers that are ready in this turn of the event loop go out first, and their hints share a batch.
+    // Answers that are ready in this turn of the event loop go out first, and their hints share a job.
     await new Promise(setImmediate);
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, HINT_BATCH);
+      const batch = this.#waiting.splice(0, HINTS_PER_SEND);
       const result = await this.#send(batch).then(
         () => 'sent',
         () => 'failed',
