@@ -33,7 +33,8 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
     prefix: QUEUE_PREFIX,
     skipVersionCheck: true,
   });
-  const hinted = async (): Promise<number> => (await queue.getWaiting()).flatMap((job) => hintsOf(job.data) ?? []).length;
+  const hinted = async (): Promise<number> =>
+    (await queue.getWaiting()).flatMap((job) => hintsOf(job.data) ?? []).length;
   await eventually('the hints to be queued', async () => (await hinted()) === APPLICATIONS);
   expect(await queue.getWaitingCount()).toBeLessThan(APPLICATIONS);
   await world.stores.redis.flushdb();
