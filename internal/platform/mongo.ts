@@ -36,6 +36,8 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
   });
 }
 
+/** Why a write's connection is destroyed; made once, because an error of its own for each write costs. */
+const WRITE_OVER = new Error('the write took too long');
 /** What a durable write waits for, in the words of a command. */
 const WRITE_CONCERN = { w: 'majority', j: true } as const;
 
@@ -95,7 +97,7 @@ async function writeTogether(db: Db, command: Document, deadlineMs: number): Pro
     const reply = error.result;
     return { n: Number(reply['n']), writeErrors: reply['writeErrors'] ?? [], durable: false };
   } finally {
-    over.abort();
+    over.abort(WRITE_OVER);
   }
 }
 

@@ -1,8 +1,11 @@
 /** Sends a queue's hints together and never in anybody's way: a lost hint is found by reconcile. */
+import { pause } from '../platform/deadline.ts';
 import type { Hint } from './job.ts';
 
 /** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
 const MAX_WAITING_HINTS = 5_000;
+/** Hints wait this long for company: nobody waits for them, and a job for each would cost as much as its record. */
+const LINGER_MS = 5;
 /** Hints in one `addBulk`. */
 const HINTS_PER_SEND = 500;
 
@@ -36,8 +39,7 @@ export class HintOutbox {
   }
 
   async #sendAll(): Promise<void> {
-    // Answers that are ready in this turn of the event loop go out first, and their hints share a job.
-    await new Promise(setImmediate);
+    await pause(LINGER_MS);
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, HINTS_PER_SEND);
       const result = await this.#send(batch).then(

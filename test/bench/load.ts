@@ -1,6 +1,7 @@
 /** One run of load against one server: wrk outside, the server's processor time and memory beside it. */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -8,6 +9,7 @@ const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
 /** Linux counts processor time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
+const KIB_PER_MIB = 1_024;
 
 export interface LoadResult {
   readonly requests: number;
@@ -20,7 +22,7 @@ export interface LoadResult {
   readonly socketErrors: number;
   /** Share of one core the server used. */
   readonly cpu: number;
-  readonly rssMb: number;
+  readonly rssMib: number;
 }
 
 /** Rejects with what to do when wrk is not on this machine. */
@@ -29,6 +31,28 @@ export async function checkLoadGenerator(): Promise<void> {
     if (error.code === 'ENOENT')
       throw new Error('the bench needs wrk: "apt-get install wrk", or your system\'s package');
   });
+}
+
+export interface Program {
+  readonly url: string;
+  readonly pid: number;
+  stop(): Promise<void>;
+}
+
+/** Starts one of the baselines beside this file and waits for its address. */
+export async function startProgram(file: string, environment: Record<string, string>): Promise<Program> {
+  const path = fileURLToPath(new URL(file, import.meta.url));
+  const child = spawn(process.execPath, [path], { env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  const stop = async (): Promise<void> => {
+    child.kill('SIGTERM');
+    await exited;
+  };
+  for await (const line of createInterface(child.stdout)) {
+    const { url } = JSON.parse(line) as { url: string };
+    return { url, pid: child.pid ?? 0, stop };
+  }
+  throw new Error(`${file} ended before it served`);
 }
 
 /** Loads `url` with `connections` for `seconds`; `pid` is the server to watch. */
@@ -54,15 +78,16 @@ export async function load(options: {
   return {
     ...result,
     cpu: (processorSeconds(options.pid) - before) / result.seconds,
-    rssMb: memoryMb(options.pid),
+    rssMib: memoryMib(options.pid),
   };
 }
 
-function processorSeconds(pid: number): number {
+/** Processor time a process has used since its start. */
+export function processorSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
 }
 
-function memoryMb(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_000;
+function memoryMib(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / KIB_PER_MIB;
 }

@@ -1,0 +1,175 @@
+/** How fast a backlog of accepted applications is worked off, mails included: our processor against a naive worker. */
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { Binary, type Db, type MongoClient } from 'mongodb';
+import { SMTPServer } from 'smtp-server';
+import { accountIndexes } from '../../internal/account/account.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { ensureIndexes } from '../../internal/platform/mongo.ts';
+import { HintSender } from '../../internal/queue/enqueue.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { newRecord } from '../support/records.ts';
+import { startService } from '../../deploy/local/processes.ts';
+import { processorSeconds, startProgram } from './load.ts';
+
+export const workers = ['ours', 'naive'] as const;
+export type WorkerName = (typeof workers)[number];
+
+export interface DrainResult {
+  readonly perSecond: number;
+  /** Share of one core the worker used. */
+  readonly cpu: number;
+  readonly completed: number;
+  readonly mails: number;
+}
+
+export interface DrainRound extends DrainResult {
+  readonly worker: WorkerName;
+  readonly round: number;
+}
+
+/** Records worked on at the same time, and mail connections, of both workers. */
+const CONCURRENCY = 16;
+/** A drain that takes longer has failed. */
+const DEADLINE_MS = 300_000;
+const POLL_MS = 10;
+
+/** Takes every mail and counts it. */
+async function startMailSink(): Promise<{ url: string; count(): number; stop(): Promise<void> }> {
+  let count = 0;
+  const server = new SMTPServer({
+    disabledCommands: ['AUTH', 'STARTTLS'],
+    onData: (stream, _session, done) => {
+      stream.resume();
+      stream.on('end', () => {
+        count += 1;
+        done();
+      });
+    },
+  });
+  server.on('error', () => {});
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.server.address() as { port: number };
+  return {
+    url: `smtp://127.0.0.1:${port}`,
+    count: () => count,
+    stop: () => new Promise((resolve) => server.close(resolve)),
+  };
+}
+
+/** Puts `size` applications into an empty database and queue, starts the worker, and times it until the last mail. */
+export async function drain(
+  worker: WorkerName,
+  options: {
+    readonly size: number;
+    readonly mongo: { readonly url: string; readonly client: MongoClient };
+    readonly redisUrl: string;
+  },
+): Promise<DrainResult> {
+  const database = `bench_drain_${worker}`;
+  const db = options.mongo.client.db(database);
+  await db.dropDatabase();
+  const redis = new Redis(options.redisUrl, { maxRetriesPerRequest: null });
+  await redis.flushdb();
+  const sink = await startMailSink();
+  try {
+    const ids = await fill(db, options.size);
+    await enqueue[worker](ids, redis, options.redisUrl);
+    const stores = {
+      MONGODB_URI: options.mongo.url,
+      MONGODB_DATABASE: database,
+      REDIS_URL: options.redisUrl,
+      SMTP_URL: sink.url,
+    };
+    const startedAt = performance.now();
+    const program = await start[worker](stores);
+    let firstAt: number | undefined;
+    while (sink.count() < options.size && performance.now() - startedAt < DEADLINE_MS) {
+      if (sink.count() > 0) firstAt ??= performance.now();
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+    const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
+    const cpu = processorSeconds(program.pid) / ((performance.now() - startedAt) / 1_000);
+    const completed = await waitForCompleted(db, options.size);
+    await program.stop();
+    return { perSecond: sink.count() / seconds, cpu, completed, mails: sink.count() };
+  } finally {
+    await sink.stop();
+    redis.disconnect();
+  }
+}
+
+async function fill(db: Db, size: number): Promise<string[]> {
+  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
+  const records = Array.from({ length: size }, (_, index) => {
+    const body = JSON.stringify({
+      email: `drain-${index}@bench.example`,
+      business_name: `Drain Test ${index} Ltd`,
+      ein: String(index).padStart(9, '0'),
+    });
+    // Due when nobody may be late: reconcile has no part in this.
+    return newRecord({ dueAt: new Date(Date.now() + DEADLINE_MS), body: new Binary(Buffer.from(body)) }, body);
+  });
+  const PER_INSERT = 500;
+  for (let start = 0; start < size; start += PER_INSERT) {
+    await db.collection<SubmissionRecord>('requests').insertMany(records.slice(start, start + PER_INSERT));
+  }
+  return records.map((record) => record._id);
+}
+
+const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis, redisUrl: string) => Promise<void>>> =
+  {
+    async ours(ids, _redis, redisUrl) {
+      const sender = new HintSender({ redisUrl, log: createLogger('bench', 'silent') });
+      while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      const PER_SEND = 500;
+      for (let start = 0; start < ids.length; start += PER_SEND) {
+        await sender.send(
+          'applications',
+          ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })),
+        );
+      }
+      await sender.close();
+    },
+    async naive(ids, redis) {
+      const queue = new Queue('naive-applications', { connection: redis });
+      await queue.addBulk(
+        ids.map((requestId) => ({
+          name: 'application',
+          data: { requestId },
+          opts: { jobId: requestId, removeOnComplete: true },
+        })),
+      );
+      await queue.close();
+    },
+  };
+
+const start: Readonly<
+  Record<WorkerName, (stores: Record<string, string>) => Promise<{ pid: number; stop(): Promise<unknown> }>>
+> = {
+  async ours(stores) {
+    const service = await startService(
+      'processor',
+      {
+        ...stores,
+        MAIL_FROM: 'accounts@bench.example',
+        LOGIN_URL: 'https://login.bench.example/',
+        LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
+        PROCESSOR_CONCURRENCY: String(CONCURRENCY),
+      },
+      { compiled: true },
+    );
+    return { pid: service.child.pid ?? 0, stop: () => service.stop() };
+  },
+  naive: (stores) => startProgram('naive-worker.ts', { ...stores, CONCURRENCY: String(CONCURRENCY) }),
+};
+
+async function waitForCompleted(db: Db, size: number): Promise<number> {
+  const deadline = performance.now() + 10_000;
+  for (;;) {
+    const completed = await db.collection('requests').countDocuments({ state: 'completed' });
+    if (completed === size || performance.now() > deadline) return completed;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}

@@ -1,0 +1,59 @@
+/** Draws a bench's accepts per second as an SVG bar chart, one group for each number of connections. */
+import { doors, type Door } from './doors.ts';
+import type { Summary } from './report.ts';
+
+const BAR = { width: 44, gap: 8, group: 48 } as const;
+const FRAME = { left: 16, top: 56, height: 220, bottom: 56 } as const;
+const COLOURS: Readonly<Record<Door, string>> = { ours: '#1a7f5a', naive: '#b3541e', bare: '#8a8f98' };
+const NAMES: Readonly<Record<Door, string>> = {
+  ours: 'partner-ingest',
+  naive: 'naive durable',
+  bare: 'bare, stores nothing',
+};
+const LEGEND_STEP = 150;
+
+export function plot(summary: Summary): string {
+  const groups = [...new Set(summary.doors.map(({ connections }) => connections))];
+  // Bare Fastify, which stores nothing, would press the others to the ground: the scale is logarithmic.
+  const highest = Math.max(...summary.doors.map(({ perSecond }) => perSecond));
+  const lowest = 100;
+  const height = (rate: number): number =>
+    (FRAME.height * Math.log(Math.max(rate, lowest) / lowest)) / Math.log(highest / lowest);
+  const groupWidth = doors.length * (BAR.width + BAR.gap) + BAR.group;
+  const width = Math.max(FRAME.left * 2 + groups.length * groupWidth, LEGEND_STEP * doors.length + FRAME.left * 2);
+  const floor = FRAME.top + FRAME.height;
+  const parts: string[] = [
+    text(FRAME.left, 20, 'Accepts per second, logarithmic scale', 'start', 14),
+    ...doors.flatMap((door, index) => [
+      rectangle(FRAME.left + index * LEGEND_STEP, 30, 12, 12, COLOURS[door]),
+      text(FRAME.left + 18 + index * LEGEND_STEP, 41, NAMES[door], 'start'),
+    ]),
+  ];
+  for (const [index, connections] of groups.entries()) {
+    const left = FRAME.left + index * groupWidth + BAR.group / 2;
+    for (const [position, door] of doors.entries()) {
+      const row = summary.doors.find((other) => other.connections === connections && other.door === door);
+      if (row === undefined) continue;
+      const [x, tall] = [left + position * (BAR.width + BAR.gap), height(row.perSecond)];
+      parts.push(
+        rectangle(x, floor - tall, BAR.width, tall, COLOURS[door]),
+        text(x + BAR.width / 2, floor - tall - 5, Math.round(row.perSecond).toLocaleString('en')),
+        text(x + BAR.width / 2, floor + 16, `p99 ${row.p99Ms.toFixed(0)} ms`),
+      );
+    }
+    const middle = left + (doors.length * (BAR.width + BAR.gap) - BAR.gap) / 2;
+    parts.push(text(middle, floor + 36, `${connections} connection${connections === 1 ? '' : 's'}`, 'middle', 13));
+  }
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${floor + FRAME.bottom}" ` +
+    `font-family="sans-serif"><rect width="100%" height="100%" fill="#fff"/>${parts.join('')}</svg>\n`
+  );
+}
+
+function rectangle(x: number, y: number, width: number, height: number, fill: string): string {
+  return `<rect x="${x}" y="${y.toFixed(1)}" width="${width}" height="${height.toFixed(1)}" fill="${fill}"/>`;
+}
+
+function text(x: number, y: number, content: string, anchor = 'middle', size = 10): string {
+  return `<text x="${x}" y="${y.toFixed(1)}" text-anchor="${anchor}" font-size="${size}">${content}</text>`;
+}

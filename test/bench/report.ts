@@ -1,0 +1,96 @@
+/** What the rounds of a bench come to: medians and ratios, and the tables for people. */
+import { table } from '../../deploy/local/terminal.ts';
+import { doors, type Door, type DoorRound } from './doors.ts';
+import { workers, type DrainRound, type WorkerName } from './drain.ts';
+
+export interface DoorSummary {
+  readonly connections: number;
+  readonly door: Door;
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly cpu: number;
+  /** The highest seen, in MiB. */
+  readonly rssMib: number;
+  readonly perWrite?: number;
+  /** How many times as fast ours is, by the median of the rounds' ratios, so that a drift of the machine cancels out. */
+  readonly oursRatio: number;
+}
+
+export interface DrainSummary {
+  readonly worker: WorkerName;
+  readonly perSecond: number;
+  readonly cpu: number;
+  readonly oursRatio: number;
+}
+
+export interface Summary {
+  readonly doors: readonly DoorSummary[];
+  readonly drains: readonly DrainSummary[];
+}
+
+export function summarise(doorRounds: readonly DoorRound[], drainRounds: readonly DrainRound[]): Summary {
+  const connectionCounts = [...new Set(doorRounds.map(({ connections }) => connections))];
+  const rate = (round: DoorRound): number => round.requests / round.seconds;
+  return {
+    doors: connectionCounts.flatMap((connections) => {
+      const of = (door: Door): DoorRound[] =>
+        doorRounds.filter((round) => round.door === door && round.connections === connections);
+      return doors.map((door) => ({
+        connections,
+        door,
+        perSecond: median(of(door).map(rate)),
+        p50Ms: median(of(door).map(({ p50Ms }) => p50Ms)),
+        p99Ms: median(of(door).map(({ p99Ms }) => p99Ms)),
+        cpu: median(of(door).map(({ cpu }) => cpu)),
+        rssMib: Math.max(...of(door).map(({ rssMib }) => rssMib)),
+        ...(door === 'ours' ? { perWrite: median(of(door).map(({ perWrite = Number.NaN }) => perWrite)) } : {}),
+        oursRatio: ratio(of('ours').map(rate), of(door).map(rate)),
+      }));
+    }),
+    drains: (drainRounds.length === 0 ? [] : workers).map((worker) => {
+      const of = (name: WorkerName): DrainRound[] => drainRounds.filter((round) => round.worker === name);
+      const rates = (name: WorkerName): number[] => of(name).map(({ perSecond }) => perSecond);
+      return {
+        worker,
+        perSecond: median(rates(worker)),
+        cpu: median(of(worker).map(({ cpu }) => cpu)),
+        oursRatio: ratio(rates('ours'), rates(worker)),
+      };
+    }),
+  };
+}
+
+export function doorTable(summary: Summary): string {
+  const rows = summary.doors.map((row) => [
+    String(row.connections),
+    row.door,
+    `${Math.round(row.perSecond)}/s`,
+    `${row.p50Ms.toFixed(1)} ms`,
+    `${row.p99Ms.toFixed(1)} ms`,
+    `${Math.round(row.cpu * 100)} %`,
+    `${Math.round(row.rssMib)} MiB`,
+    row.perWrite === undefined ? '' : row.perWrite.toFixed(1),
+    row.door === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
+  ]);
+  return table([['connections', 'door', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]);
+}
+
+export function drainTable(summary: Summary): string {
+  const rows = summary.drains.map((row) => [
+    row.worker,
+    `${Math.round(row.perSecond)}/s`,
+    `${Math.round(row.cpu * 100)} %`,
+    row.worker === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
+  ]);
+  return table([['worker', 'drained', 'CPU', 'ours is'], ...rows]);
+}
+
+function ratio(ours: readonly number[], others: readonly number[]): number {
+  return median(ours.map((rate, index) => rate / (others[index] ?? Number.NaN)));
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((one, other) => one - other);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
