@@ -1,4 +1,5 @@
 /** What the processor consists of: the one place that constructs its clients and parts and puts them together. */
+import { hostname } from 'node:os';
 import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
@@ -91,6 +92,7 @@ export async function startProcessor(
     log,
     gates,
     mailer,
+    host: hostname(),
     mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET },
     ...metrics,
     hint: (queue: QueueName, hint: Hint) => outboxes[queue].add(hint),

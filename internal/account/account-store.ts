@@ -3,6 +3,8 @@ import { MongoServerError, type Collection } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
+import { ended, mayHaveArrived, toForget, type Intent, type MailLedger } from '../mail/ledger.ts';
+import type { HandOver } from '../mail/mailer.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
@@ -69,18 +71,62 @@ export class AccountStore {
     return (await this.#collection.findOne({ _id: accountId })) ?? undefined;
   }
 
-  /** Stores what the login application will check the link against; comes before each hand-over of the mail. */
-  async setActivation(
-    accountId: string,
-    activation: { readonly tokenHash: string; readonly expiresAt: Date },
-  ): Promise<void> {
-    await pastLockConflicts(() => this.#collection.updateOne({ _id: accountId }, { $set: { activation } }));
+  /** Accounts whose applicant may have got more than one mail, at most `limit`; `secondMails` tells why. */
+  async findMailedTwice(limit: number): Promise<Account[]> {
+    return this.#collection
+      .find({ 'mail.possible': { $gt: 1 } })
+      .limit(limit)
+      .toArray();
   }
 
-  async setNotified(accountId: string): Promise<void> {
-    const notifiedAt = this.#clock.now();
-    await pastLockConflicts(() => this.#collection.updateOne({ _id: accountId }, { $set: { notifiedAt } }));
+  /**
+   * Comes before each hand-over of the mail, in one update: what the login application will check the link against, and
+   * that a mail may be out from now on. `account` is as it was read under the claim. Doing it twice changes nothing.
+   */
+  async beginHandOver(
+    account: Account,
+    intent: Intent,
+    activation: { readonly tokenHash: string; readonly expiresAt: Date },
+  ): Promise<void> {
+    const path = pathOf(intent.claim);
+    const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
+    await pastLockConflicts(() =>
+      this.#collection.updateOne(
+        { _id: account._id, [path]: { $exists: false } },
+        {
+          $set: { activation, [path]: intent },
+          $inc: { 'mail.begun': 1, 'mail.possible': 1 },
+          ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
+        },
+      ),
+    );
   }
+
+  /**
+   * Notes what came of it, also when the claim is lost by now: a mail that is out stays out. Doing it twice changes nothing.
+   * Gives the ledger as it is then, or undefined where nothing was left to note.
+   */
+  async endHandOver(accountId: string, intent: Intent, handOver: HandOver): Promise<MailLedger | undefined> {
+    const now = this.#clock.now();
+    const entry = ended(intent, handOver, now);
+    const path = pathOf(intent.claim);
+    const arrived = mayHaveArrived(entry);
+    const account = await pastLockConflicts(() =>
+      this.#collection.findOneAndUpdate(
+        { _id: accountId, ...(arrived ? {} : { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } }) },
+        {
+          $set: { [path]: entry, ...(handOver.result === 'accepted' ? { notifiedAt: now } : {}) },
+          ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }),
+        },
+        { returnDocument: 'after', projection: { mail: 1 } },
+      ),
+    );
+    return account?.mail;
+  }
+}
+
+function pathOf(claim: number): `mail.handOvers.${number}` {
+  return `mail.handOvers.${claim}`;
 }
 
 const WRITE_CONFLICT = 112;

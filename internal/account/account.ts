@@ -1,4 +1,5 @@
 /** The account made for an applicant: at most one for an e-mail address, an EIN or a request. */
+import type { MailLedger } from '../mail/ledger.ts';
 import type { IndexDefinition } from '../platform/mongo.ts';
 
 export const ACCOUNTS = 'accounts';
@@ -17,10 +18,19 @@ export interface Account {
   /** What the login application checks the link against: SHA-256 of its token in hex, and until when it holds. */
   readonly activation?: { readonly tokenHash: string; readonly expiresAt: Date };
   readonly notifiedAt?: Date;
+  /** Every hand-over of its mail (docs/decisions/0012). */
+  readonly mail?: MailLedger;
 }
 
 export const accountIndexes: readonly IndexDefinition[] = [
   { collection: ACCOUNTS, name: 'accounts_email', key: { emailNormalized: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_ein', key: { ein: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_request', key: { requestId: 1 }, unique: true },
+  // Holds only the few accounts that may have been mailed twice.
+  {
+    collection: ACCOUNTS,
+    name: 'accounts_mailed_twice',
+    key: { 'mail.possible': 1 },
+    partialFilterExpression: { 'mail.possible': { $gt: 1 } },
+  },
 ];

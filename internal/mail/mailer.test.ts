@@ -33,7 +33,7 @@ test.each([
 test('an answer after the content is a refusal, no answer is ambiguous', () => {
   expect(describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content')).toMatchObject({
     result: 'refused',
-    phase: 'data',
+    phase: 'content',
     code: 451,
   });
   expect(describeFailure(smtpError({ code: 'ECONNECTION' }), 'content')).toEqual({

@@ -33,7 +33,8 @@ export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
   | {
       readonly result: 'refused';
-      readonly phase: 'mail' | 'rcpt' | 'data';
+      /** Where the no came: at a command, or after the content. */
+      readonly phase: 'mail' | 'rcpt' | 'data' | 'content';
       readonly code: number;
       /** RFC 3463 status such as `5.1.1`, where the relay gave one. */
       readonly enhancedCode: string | undefined;
@@ -163,7 +164,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const answered = responseCode !== undefined && responseCode >= 400;
   if (progress === 'content') {
     return answered
-      ? { result: 'refused', phase: 'data', code: responseCode, enhancedCode: enhancedCode(error.response) }
+      ? { result: 'refused', phase: 'content', code: responseCode, enhancedCode: enhancedCode(error.response) }
       : { result: 'ambiguous', cause };
   }
   const phase = error.code === 'EENVELOPE' ? phases[error.command ?? ''] : undefined;

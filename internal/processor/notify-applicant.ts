@@ -2,7 +2,8 @@
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account } from '../account/account.ts';
 import { activationLink } from '../mail/activation.ts';
-import { loginInstructions } from '../mail/message.ts';
+import { newSecondMails, type Intent, type SecondMailCause } from '../mail/ledger.ts';
+import { loginInstructions, type Message } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
@@ -17,7 +18,10 @@ export interface NotifyTools extends AttemptTools {
   readonly accounts: AccountStore;
   readonly mailer: Mailer;
   readonly mailSettings: { readonly from: string; readonly loginUrl: string; readonly linkSecret: string };
+  /** For the mail ledger: where this process runs. */
+  readonly host: string;
   readonly mails: { inc(labels: { result: string }): void };
+  readonly possibleSecondMails: { inc(labels: { cause: SecondMailCause }): void };
   readonly completionSeconds: { observe(value: number): void };
 }
 
@@ -41,16 +45,27 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
 
   if (account.notifiedAt === undefined) await mailOnce(record, account, claim, tools);
-  const number = record.attempts + (record.ambiguous ?? 0) + 1;
-  if (!(await tools.store.move(claim.position, 'completed', number))) return;
+  if (!(await tools.store.move(claim.position, 'completed', attemptNumber(record)))) return;
   tools.outcomes.inc({ state: 'completed', reason: 'none' });
   tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
 }
 
+function attemptNumber(record: SubmissionRecord): number {
+  return record.attempts + (record.ambiguous ?? 0) + 1;
+}
+
 /** Hands the mail over and notes it in the account, from where a later attempt knows that it is out. */
 async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim, tools: NotifyTools): Promise<void> {
-  const handOver = await mail(account, claim, tools);
+  const intent = {
+    claim: claim.position.version,
+    startedAt: tools.clock.now(),
+    attempt: attemptNumber(record),
+    host: tools.host,
+  };
+  const message = await announce(account, intent, claim, tools);
+  const handOver = await tools.mailer.handOver(message, account.email, claim.signal);
   tools.mails.inc({ result: handOver.result });
+  await noteResult(account, intent, handOver, claim, tools);
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
   if (handOver.result !== 'accepted') {
     const needsProbe =
@@ -59,20 +74,13 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
     const relayAnswers = needsProbe && (await tools.mailer.probe());
     throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
   }
-  // The mail is out: until the account says so, every other attempt would send it again. So this waits for the database
-  // as long as the claim is not lost.
-  await retryUntilDone(() => tools.accounts.setNotified(account._id), {
-    ...COMPLETE_RETRY,
-    signal: claim.signal,
-    onFailure: () => tools.gates.notifications.wait(),
-  });
 }
 
-async function mail(account: Account, claim: Claim, tools: NotifyTools): Promise<HandOver> {
+/** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
+async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
   const { from, loginUrl, linkSecret } = tools.mailSettings;
   const link = activationLink(account._id, { loginUrl, linkSecret });
   const expiresAt = later(tools.clock.now(), ACTIVATION_MS);
-  await tools.accounts.setActivation(account._id, { tokenHash: link.tokenHash, expiresAt });
   const message = loginInstructions(
     {
       accountId: account._id,
@@ -84,9 +92,44 @@ async function mail(account: Account, claim: Claim, tools: NotifyTools): Promise
     },
     from.slice(from.lastIndexOf('@') + 1),
   );
-  // The last look at the claim comes right before the mail, which cannot be taken back.
-  await claim.confirm();
-  return tools.mailer.handOver(message, account.email, claim.signal);
+  try {
+    await tools.accounts.beginHandOver(account, intent, { tokenHash: link.tokenHash, expiresAt });
+    // The last look at the claim comes right before the mail, which cannot be taken back.
+    await claim.confirm();
+  } catch (error) {
+    // Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out.
+    const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
+    await tools.accounts.endHandOver(account._id, intent, handOver).catch(() => {});
+    throw error;
+  }
+  return message;
+}
+
+async function noteResult(
+  account: Account,
+  intent: Intent,
+  handOver: HandOver,
+  claim: Claim,
+  tools: NotifyTools,
+): Promise<void> {
+  const note = async (): Promise<boolean> => {
+    const ledger = await tools.accounts.endHandOver(account._id, intent, handOver);
+    const second = ledger === undefined ? [] : newSecondMails(ledger, intent.claim);
+    for (const { cause } of second) tools.possibleSecondMails.inc({ cause });
+    return true;
+  };
+  if (handOver.result === 'accepted') {
+    // The mail is out: until the account says so, every other attempt would send it again. So this waits for the
+    // database as long as the claim is not lost.
+    const noted = await retryUntilDone(note, {
+      ...COMPLETE_RETRY,
+      signal: claim.signal,
+      onFailure: () => tools.gates.notifications.wait(),
+    });
+    if (noted === true) return;
+  }
+  // Without this note the hand-over counts as one that may have mailed: too often at worst, never too seldom.
+  await note().catch((error: unknown) => tools.log.debug({ err: error }, 'the result of a hand-over was not noted'));
 }
 
 /** For support: what the mail server did, without the address it was about. */
@@ -98,7 +141,12 @@ function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>
       return `the mail server could not be used (${handOver.cause})`;
     case 'refused': {
       const code = [handOver.code, handOver.enhancedCode].filter((part) => part !== undefined).join(' ');
-      const what = { mail: 'our sender address', rcpt: "the applicant's address", data: 'the mail' }[handOver.phase];
+      const what = {
+        mail: 'our sender address',
+        rcpt: "the applicant's address",
+        data: 'the mail',
+        content: 'the mail',
+      }[handOver.phase];
       return `the mail server refused ${what} (${code})`;
     }
   }

@@ -73,6 +73,11 @@ export function createProcessorMetrics(registry: Registry) {
     outcomes: count('outcomes', 'Moves into a state, by state and first reason.', ['state', 'reason']),
     attempts: count('attempts', 'Jobs worked on, by queue and result.', ['queue', 'result']),
     mails: count('mails', 'Hand-overs to the mail server, by result.', ['result']),
+    possibleSecondMails: count(
+      'possible_second_mails',
+      'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',
+      ['cause'],
+    ),
     duplicateKeys: count('duplicate_keys', 'Account inserts decided by a unique index, by what was found.', ['found']),
     completionSeconds: observe(
       'completion_seconds',

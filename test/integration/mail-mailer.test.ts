@@ -104,8 +104,8 @@ describe('an answer that says no', () => {
     ['rcpt', 'rcpt', 450, '4.2.1'],
     ['rcpt', 'rcpt', 550, '5.1.1'],
     ['data-command', 'data', 554, '5.5.1'],
-    ['data', 'data', 451, '4.3.0'],
-    ['data', 'data', 554, '5.7.1'],
+    ['data', 'content', 451, '4.3.0'],
+    ['data', 'content', 554, '5.7.1'],
   ] as const)('at %s is refused at %s: %i %s', async (at, phase, code, enhancedCode) => {
     const mailer = newMailer();
     catcher.setFault({ at, answer: { code, message: `${enhancedCode ?? ''} no`.trim() } });

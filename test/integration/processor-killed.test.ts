@@ -3,6 +3,7 @@
  * The tests mostly wait for claims to run out (45 s), so they do it at the same time, each in a world of its own.
  */
 import { expect, test } from '@jest/globals';
+import { handOversOf } from '../../internal/mail/ledger.ts';
 import { openOwnWorld, stateCounts, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
@@ -53,6 +54,14 @@ async function killAndFreeze(world: World): Promise<void> {
   );
   expect(await world.record(frozenId)).toEqual(before);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
+  // Nobody can know what the killed one had mailed, so that counts as possible; the thawed one could say that it had not.
+  const ledgerOf = async (requestId: string) => {
+    const [account] = await world.accounts({ requestId });
+    return { possible: account?.mail?.possible, results: handOversOf(account?.mail).map(({ result }) => result) };
+  };
+  expect(await ledgerOf(killedId)).toEqual({ possible: 2, results: [undefined, 'accepted'] });
+  await eventually('the thawed one to note its end', async () => (await ledgerOf(frozenId)).possible === 1);
+  expect(await ledgerOf(frozenId)).toEqual({ possible: 1, results: ['aborted', 'accepted'] });
   expect(await world.accounts()).toHaveLength(2);
 }
 

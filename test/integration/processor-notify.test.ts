@@ -4,6 +4,7 @@ import { MongoNetworkError, type Collection } from 'mongodb';
 import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
+import { handOversOf, type MailLedger } from '../../internal/mail/ledger.ts';
 import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -49,15 +50,15 @@ class FailingStore extends SubmissionStore {
 /** The real accounts, whose note that the mail is out fails as often as the test says. */
 class FailingAccounts extends AccountStore {
   failures = 0;
-  override async setNotified(accountId: string): Promise<void> {
-    if (this.failures === 0) return super.setNotified(accountId);
+  override async endHandOver(...given: Parameters<AccountStore['endHandOver']>): Promise<MailLedger | undefined> {
+    if (this.failures === 0) return super.endHandOver(...given);
     this.failures -= 1;
     throw new MongoNetworkError('connection closed');
   }
 }
 
 function newTools() {
-  const counted = { attempts: [] as string[], waits: 0, hints: [] as Hint[] };
+  const counted = { attempts: [] as string[], secondMails: [] as string[], waits: 0, hints: [] as Hint[] };
   const store = new FailingStore({ collection, retention: { completed: 1, rejected: 1, undeliverable: 1 }, clock });
   const gate = { wait: () => void (counted.waits += 1) };
   const tools: NotifyTools = {
@@ -72,7 +73,9 @@ function newTools() {
       linkSecret: 'a-secret-for-tests-of-32-characters-or-more',
     },
     gates: { applications: gate, notifications: gate },
+    host: 'processor-1',
     mails: { inc: () => {} },
+    possibleSecondMails: { inc: ({ cause }) => void counted.secondMails.push(cause) },
     outcomes: { inc: () => {} },
     attempts: { inc: ({ result }) => void counted.attempts.push(result) },
     completionSeconds: { observe: () => {} },
@@ -95,6 +98,12 @@ async function newAccount(more: Partial<SubmissionRecord> = {}): Promise<{ recor
   return { record: stored, email };
 }
 
+/** Claim and result of each hand-over in the account's ledger, and how many of them may have arrived. */
+async function ledgerOf(record: SubmissionRecord): Promise<{ entries: string[]; possible: number | undefined }> {
+  const mail = (await accounts.read(record.accountId!))?.mail;
+  return { entries: handOversOf(mail).map(({ claim, result }) => `${claim} ${result}`), possible: mail?.possible };
+}
+
 const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
   (await collection.findOne({ _id: record._id }))!;
 
@@ -105,7 +114,8 @@ test('a database that is away just after the 250 is waited for: one mail, comple
   await notifyApplicant({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
-  expect(counted).toEqual({ attempts: ['done'], waits: 3, hints: [] });
+  expect(counted).toEqual({ attempts: ['done'], secondMails: [], waits: 3, hints: [] });
+  expect(await ledgerOf(record)).toEqual({ entries: ['2 accepted'], possible: 1 });
 });
 
 test('a mail that the account knows of is not sent again: the next attempt only completes', async () => {
@@ -142,17 +152,19 @@ test('the same hint many times at once mails once', async () => {
 test('a claim that is lost just before the mail stops without a trace', async () => {
   const { tools, store, counted } = newTools();
   const { record, email } = await newAccount();
-  const setActivation = accounts.setActivation.bind(accounts);
+  const beginHandOver = accounts.beginHandOver.bind(accounts);
   const robbed = Object.assign(Object.create(accounts) as AccountStore, {
     read: accounts.read.bind(accounts),
-    setActivation: async (...given: Parameters<typeof setActivation>) => {
-      await setActivation(...given);
+    endHandOver: accounts.endHandOver.bind(accounts),
+    beginHandOver: async (...given: Parameters<typeof beginHandOver>) => {
+      await beginHandOver(...given);
       await store.claim(record._id, 2);
     },
   });
   await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, accounts: robbed });
   expect(counted.attempts).toEqual(['claim_lost']);
   expect(catcher.mailsTo(email)).toHaveLength(0);
+  expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
   const { lastError: _, ...after } = await read(record);
   expect(after).toMatchObject({ state: 'account_created', version: 3, attempts: 0 });
 });
@@ -169,6 +181,51 @@ test.each([
   expect(await read(record)).toMatchObject({ state, ambiguous });
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted.hints).toHaveLength(state === 'account_created' ? 1 : 0);
+});
+
+test('both windows that may mail twice are in the ledger and counted by cause', async () => {
+  const { tools, counted } = newTools();
+  const { record, email } = await newAccount();
+  catcher.setFault({ at: 'data', cut: 'after-store' });
+  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  catcher.setFault(undefined);
+  // The second process is frozen between the 250 and its note, as if dead; it wakes up at the end.
+  const thaw = Promise.withResolvers<void>();
+  const freezing = Object.assign(Object.create(accounts) as AccountStore, {
+    read: accounts.read.bind(accounts),
+    beginHandOver: accounts.beginHandOver.bind(accounts),
+    endHandOver: async (...given: Parameters<AccountStore['endHandOver']>) => {
+      await thaw.promise;
+      return accounts.endHandOver(...given);
+    },
+  });
+  const frozen = notifyApplicant({ requestId: record._id, version: 2 }, { ...tools, accounts: freezing });
+  await catcher.waitForMail(() => catcher.mailsTo(email).length === 2, 5_000);
+  await notifyApplicant({ requestId: record._id, version: 3 }, tools);
+  expect(catcher.mailsTo(email)).toHaveLength(3);
+  expect(new Set(catcher.mailsTo(email).map(({ messageId }) => messageId)).size).toBe(1);
+  expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 undefined', '4 accepted'], possible: 3 });
+  expect(counted.secondMails).toEqual(['ambiguous_data', 'crash']);
+  thaw.resolve();
+  await frozen;
+  expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 accepted', '4 accepted'], possible: 3 });
+  expect(counted.secondMails).toHaveLength(2);
+});
+
+test('a database that is away before the mail: none goes out, and none counts as possible', async () => {
+  const { tools } = newTools();
+  const { record, email } = await newAccount();
+  const failing = Object.assign(Object.create(accounts) as AccountStore, {
+    read: accounts.read.bind(accounts),
+    endHandOver: accounts.endHandOver.bind(accounts),
+    beginHandOver: async (...given: Parameters<AccountStore['beginHandOver']>) => {
+      await accounts.beginHandOver(...given);
+      throw new MongoNetworkError('the answer was lost');
+    },
+  });
+  await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, accounts: failing });
+  expect(catcher.mailsTo(email)).toHaveLength(0);
+  expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
 });
 
 test.each([

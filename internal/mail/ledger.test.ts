@@ -1,0 +1,157 @@
+/** What the ledger says of hand-overs: what may have arrived, which are second mails and why, and what is forgotten first. */
+import { describe, expect, test } from '@jest/globals';
+import type { HandOver } from './mailer.ts';
+import {
+  ended,
+  handOversOf,
+  newSecondMails,
+  secondMails,
+  toForget,
+  type MailHandOver,
+  type MailLedger,
+} from './ledger.ts';
+
+const at = (second: number): Date => new Date(1_000 * second);
+const intent = (claim: number, startedAt = 10 * claim) => ({
+  claim,
+  startedAt: at(startedAt),
+  attempt: claim,
+  host: 'processor-1',
+});
+
+/** Hand-over `claim` starts at second 10 × claim and ends a second later, unless told otherwise. */
+const handOver = (claim: number, result: MailHandOver['result'], endedAt = 10 * claim + 1): MailHandOver =>
+  result === undefined ? intent(claim) : { ...intent(claim), result, endedAt: at(endedAt) };
+
+const ledger = (...handOvers: MailHandOver[]): MailLedger => ({
+  begun: handOvers.length,
+  possible: 0,
+  handOvers: Object.fromEntries(handOvers.map((one) => [one.claim, one])),
+});
+
+describe('second mails', () => {
+  test.each<[string, MailHandOver[], [number, string][]]>([
+    ['none of one mail', [handOver(1, 'accepted')], []],
+    [
+      'none after what reached nobody',
+      [handOver(1, 'refused'), handOver(2, 'unreachable'), handOver(3, 'accepted')],
+      [],
+    ],
+    [
+      'none where the rest reached nobody',
+      [handOver(1, 'ambiguous'), handOver(2, 'refused'), handOver(3, 'aborted')],
+      [],
+    ],
+    ['after an ambiguous end', [handOver(1, 'ambiguous'), handOver(2, 'accepted')], [[2, 'ambiguous_data']]],
+    ['after one without a result', [handOver(1, undefined), handOver(2, 'accepted')], [[2, 'crash']]],
+    ['after a mail that was accepted: wanted', [handOver(1, 'accepted'), handOver(2, 'accepted')], [[2, 'resent']]],
+    ['whose own end is unknown', [handOver(1, 'ambiguous'), handOver(2, undefined)], [[2, 'ambiguous_data']]],
+    [
+      'past harmless ones',
+      [handOver(1, 'ambiguous'), handOver(2, 'refused'), handOver(3, 'accepted')],
+      [[3, 'ambiguous_data']],
+    ],
+    [
+      'while the one before was still under way, as after a freeze',
+      [handOver(1, 'accepted', 25), handOver(2, 'accepted')],
+      [[2, 'crash']],
+    ],
+    [
+      'three times',
+      [handOver(1, 'ambiguous'), handOver(2, undefined), handOver(3, 'accepted'), handOver(4, 'accepted')],
+      [
+        [2, 'ambiguous_data'],
+        [3, 'crash'],
+        [4, 'resent'],
+      ],
+    ],
+  ])('%s', (_name, handOvers, expected) => {
+    expect(secondMails(handOvers).map(({ handOver: { claim }, cause }) => [claim, cause])).toEqual(expected);
+  });
+
+  test('are each counted once, by whoever ends next', () => {
+    const [cut, dead, refused, last] = [
+      handOver(1, 'ambiguous'),
+      handOver(2, undefined),
+      handOver(3, 'refused'),
+      handOver(4, 'accepted'),
+    ];
+    const counted = (claim: number, ...handOvers: MailHandOver[]) =>
+      newSecondMails(ledger(...handOvers), claim).map((second) => [second.handOver.claim, second.cause]);
+    expect(counted(1, cut)).toEqual([]);
+    // The second never ends, so the third counts it, though it reached nobody itself.
+    expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
+    expect(counted(4, cut, dead, refused, last)).toEqual([[4, 'crash']]);
+    // It was only frozen: awake again, it finds itself counted.
+    expect(counted(2, cut, handOver(2, 'accepted', 99), refused, last)).toEqual([]);
+  });
+});
+
+test.each<[HandOver, object]>([
+  [
+    { result: 'accepted', answer: '250 2.0.0 Ok: queued as 4ABC for <ann@example.com>' },
+    { phase: 'answered', code: 250, enhancedCode: '2.0.0', answer: '250 2.0.0 Ok: queued as 4ABC for …' },
+  ],
+  [
+    { result: 'accepted', answer: '250 OK' },
+    { phase: 'answered', code: 250, answer: '250 OK' },
+  ],
+  [
+    { result: 'accepted', answer: '' },
+    { phase: 'answered', answer: '' },
+  ],
+  [
+    { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1' },
+    { phase: 'rcpt', code: 550, enhancedCode: '5.1.1' },
+  ],
+  [
+    { result: 'refused', phase: 'content', code: 451, enhancedCode: undefined },
+    { phase: 'content', code: 451 },
+  ],
+  [
+    { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
+    { phase: 'connect', cause: 'ESOCKET CONN' },
+  ],
+  [
+    { result: 'unreachable', connected: true, cause: 'EABORT' },
+    { phase: 'session', cause: 'EABORT' },
+  ],
+  [
+    { result: 'ambiguous', cause: 'ECONNECTION' },
+    { phase: 'content', cause: 'ECONNECTION' },
+  ],
+  [{ result: 'aborted', cause: 'claim lost' }, { cause: 'claim lost' }],
+])('%j is entered as %j', (handedOver, details) => {
+  expect(ended(intent(1), handedOver, at(11))).toEqual({
+    ...intent(1),
+    endedAt: at(11),
+    result: handedOver.result,
+    ...details,
+  });
+});
+
+describe('room for one more', () => {
+  const many = (results: MailHandOver['result'][]): MailLedger =>
+    ledger(...results.map((one, index) => handOver(index, one)));
+
+  test('is there up to 40', () => {
+    expect(toForget(undefined)).toEqual([]);
+    expect(toForget(many(Array(39).fill('refused')))).toEqual([]);
+  });
+
+  test('is made by forgetting the oldest that reached nobody, never the mails that may have arrived', () => {
+    expect(toForget(many(['ambiguous', undefined, ...Array<'refused'>(38).fill('refused')]))).toEqual([2]);
+    expect(toForget(many(['refused', ...Array<'refused'>(41).fill('refused')]))).toEqual([0, 1, 2]);
+  });
+
+  test('is bounded even where all of them may have arrived', () => {
+    expect(toForget(many(Array(40).fill(undefined)))).toEqual([0]);
+  });
+});
+
+test('hand-overs come in the order of their claims', () => {
+  expect(handOversOf(ledger(handOver(10, 'refused'), handOver(2, 'refused'))).map(({ claim }) => claim)).toEqual([
+    2, 10,
+  ]);
+  expect(handOversOf(undefined)).toEqual([]);
+});

@@ -1,0 +1,142 @@
+/** The mail ledger of an account: every hand-over to the mail server, so that second mails are counted and never guessed. Pure. */
+import type { HandOver } from './mailer.ts';
+
+/**
+ * What is written before a hand-over. One that stays without a result is the crash window: the process died, was frozen
+ * or lost the database in between, and the mail may be out.
+ */
+export interface Intent {
+  /** Version of the request's claim that mails; no two hand-overs of an account share one. */
+  readonly claim: number;
+  readonly startedAt: Date;
+  /** Counts this request's hand-overs from 1, as far as they were attempts. */
+  readonly attempt: number;
+  /** The processor's host name: in a cluster, its pod. */
+  readonly host: string;
+}
+
+/** How far a hand-over came: to a connection, a session ready for mail, a command that was refused, the content, its answer. */
+export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
+
+/** What is added once the hand-over has ended. Holds no address; the account that it is part of does. */
+interface Ending {
+  readonly endedAt: Date;
+  readonly result: HandOver['result'];
+  readonly phase?: Phase;
+  /** SMTP reply code, and RFC 3463 status such as `5.1.1`. */
+  readonly code?: number;
+  readonly enhancedCode?: string;
+  /** nodemailer's words for what went wrong without an answer, such as `ETIMEDOUT CONN`. */
+  readonly cause?: string;
+  /** The relay's sentence on a mail it took, which often names its queue id. */
+  readonly answer?: string;
+}
+
+export type MailHandOver = Intent & Partial<Ending>;
+
+/** `accounts.mail`. */
+export interface MailLedger {
+  /** Hand-overs ever begun. */
+  readonly begun: number;
+  /** Of these, those that may have reached the applicant. Above 1, the applicant may have got the mail twice. */
+  readonly possible: number;
+  /** By claim; the newest ones, and of older ones rather those that may have reached the applicant. */
+  readonly handOvers: Readonly<Record<string, MailHandOver>>;
+}
+
+/**
+ * Why a mail may be a second one, by the hand-over before it: cut off after the content, without a result when this one
+ * began, or safely accepted, so that somebody wanted another mail (`partner-ingest resend`).
+ */
+export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
+
+export interface SecondMail {
+  readonly handOver: MailHandOver;
+  readonly cause: SecondMailCause;
+}
+
+/** All 27 attempts of one mail, its ambiguous ones and some more; about 200 bytes each. */
+const HAND_OVERS_KEPT = 40;
+
+/** Oldest first. */
+export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
+  return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);
+}
+
+/** Whether the applicant may have got this mail, as far as anybody can know. */
+export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolean {
+  return result === undefined || result === 'accepted' || result === 'ambiguous';
+}
+
+/** Every hand-over that may have been a second mail, oldest first. */
+export function secondMails(handOvers: readonly MailHandOver[]): SecondMail[] {
+  const possible = handOvers.filter(mayHaveArrived);
+  return possible.slice(1).map((handOver, index) => ({ handOver, cause: causeOf(possible[index]!, handOver) }));
+}
+
+function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {
+  if (before.endedAt === undefined || before.endedAt > second.startedAt) return 'crash';
+  return before.result === 'ambiguous' ? 'ambiguous_data' : 'resent';
+}
+
+/**
+ * The second mails to count now that hand-over `claim` has ended, so that each is counted once: its own, and those before
+ * it whose process died before it could count them. `ledger` is as of just after its end.
+ */
+export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] {
+  const handOvers = handOversOf(ledger);
+  const counted =
+    handOvers.findLast((other) => other.claim !== claim && other.result !== undefined)?.claim ?? -Infinity;
+  return secondMails(handOvers).filter(({ handOver }) => handOver.claim > counted && handOver.claim <= claim);
+}
+
+/** Claims to forget before one more hand-over is noted: the oldest that reached nobody, then the oldest. */
+export function toForget(ledger: MailLedger | undefined): number[] {
+  const handOvers = handOversOf(ledger);
+  const tooMany = Math.max(0, handOvers.length - HAND_OVERS_KEPT + 1);
+  const harmlessFirst = [
+    ...handOvers.filter((handOver) => !mayHaveArrived(handOver)),
+    ...handOvers.filter(mayHaveArrived),
+  ];
+  return harmlessFirst.slice(0, tooMany).map(({ claim }) => claim);
+}
+
+/** The ledger's entry of a hand-over that has ended. */
+export function ended(intent: Intent, handOver: HandOver, endedAt: Date): MailHandOver & Ending {
+  return { ...intent, endedAt, result: handOver.result, ...details(handOver) };
+}
+
+function details(handOver: HandOver): Partial<Ending> {
+  switch (handOver.result) {
+    case 'accepted': {
+      const [, code, enhancedCode] = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/.exec(handOver.answer) ?? [];
+      return {
+        phase: 'answered',
+        ...(code === undefined ? {} : { code: Number(code) }),
+        ...(enhancedCode === undefined ? {} : { enhancedCode }),
+        answer: withoutAddresses(handOver.answer),
+      };
+    }
+    case 'refused':
+      return {
+        phase: handOver.phase,
+        code: handOver.code,
+        ...(handOver.enhancedCode === undefined ? {} : { enhancedCode: handOver.enhancedCode }),
+      };
+    case 'unreachable':
+      return { phase: handOver.connected ? 'session' : 'connect', cause: handOver.cause };
+    case 'ambiguous':
+      return { phase: 'content', cause: handOver.cause };
+    case 'aborted':
+      return { cause: handOver.cause };
+  }
+}
+
+const ANSWER_MAX = 200;
+
+function withoutAddresses(answer: string): string {
+  return answer
+    .replace(/\S+@\S+/g, '…')
+    .slice(0, ANSWER_MAX)
+    .toWellFormed();
+}

@@ -1,0 +1,139 @@
+/** The mail ledger in the real store: its counts hold through repeats, crashes and storms, and who was mailed twice is found. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { handOversOf, type Intent } from '../../internal/mail/ledger.ts';
+import type { HandOver } from '../../internal/mail/mailer.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { makeIndexes } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newApplication } from '../support/world.ts';
+
+const ACTIVATION = { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) };
+const ACCEPTED: HandOver = { result: 'accepted', answer: '250 2.0.0 Ok: queued as 1' };
+const REFUSED: HandOver = { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: '4.2.1' };
+const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
+
+let stores: TestStores;
+let collection: Collection<Account>;
+let accounts: AccountStore;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  await makeIndexes(stores);
+  collection = stores.db.collection<Account>(ACCOUNTS);
+  accounts = new AccountStore({ collection, clock });
+});
+afterAll(() => stores.close());
+
+async function newAccount(): Promise<string> {
+  const { email, business_name: businessName, ein } = newApplication();
+  const fact = await accounts.create({ email, businessName, ein }, { requestId: `req_${ein}`, partnerId: 'demo' });
+  if (fact.kind !== 'created') throw new Error('not created');
+  return fact.accountId;
+}
+
+const intentOf = (claim: number): Intent => ({ claim, startedAt: clock.now(), attempt: 1, host: 'processor-1' });
+const read = async (accountId: string): Promise<Account> => (await accounts.read(accountId))!;
+
+/** One hand-over as the processor does it; without `handOver`, one that dies in between. */
+async function handOver(accountId: string, claim: number, handedOver?: HandOver): Promise<void> {
+  const intent = intentOf(claim);
+  await accounts.beginHandOver(await read(accountId), intent, ACTIVATION);
+  if (handedOver !== undefined) await accounts.endHandOver(accountId, intent, handedOver);
+}
+
+test('an accepted mail: intent and token hash in one update, result and notifiedAt in another', async () => {
+  const id = await newAccount();
+  const intent = intentOf(3);
+  await accounts.beginHandOver(await read(id), intent, ACTIVATION);
+  const before = await read(id);
+  expect(before).toMatchObject({ activation: ACTIVATION, mail: { begun: 1, possible: 1, handOvers: { 3: intent } } });
+  expect(before.notifiedAt).toBeUndefined();
+
+  await accounts.endHandOver(id, intent, ACCEPTED);
+  const after = await read(id);
+  expect(after.mail).toMatchObject({ begun: 1, possible: 1 });
+  expect(handOversOf(after.mail)).toEqual([
+    {
+      ...intent,
+      result: 'accepted',
+      endedAt: after.notifiedAt,
+      phase: 'answered',
+      code: 250,
+      enhancedCode: '2.0.0',
+      answer: '250 2.0.0 Ok: queued as 1',
+    },
+  ]);
+});
+
+test('a mail that reached nobody no longer counts as possible', async () => {
+  const id = await newAccount();
+  await handOver(id, 1, REFUSED);
+  const { mail, notifiedAt } = await read(id);
+  expect(mail).toMatchObject({
+    begun: 1,
+    possible: 0,
+    handOvers: { 1: { result: 'refused', phase: 'rcpt', code: 450 } },
+  });
+  expect(notifiedAt).toBeUndefined();
+});
+
+test('updates that are repeated because their answer was lost count once', async () => {
+  const id = await newAccount();
+  for (const [claim, handedOver] of [
+    [1, REFUSED],
+    [2, AMBIGUOUS],
+    [3, ACCEPTED],
+  ] as const) {
+    const intent = intentOf(claim);
+    const account = await read(id);
+    for (const _ of [1, 2]) await accounts.beginHandOver(account, intent, ACTIVATION);
+    for (const _ of [1, 2]) await accounts.endHandOver(id, intent, handedOver);
+  }
+  const { mail } = await read(id);
+  expect(mail).toMatchObject({ begun: 3, possible: 2 });
+  expect(handOversOf(mail).map(({ result }) => result)).toEqual(['refused', 'ambiguous', 'accepted']);
+});
+
+test('a result for an intent that was never stored takes nothing off the count', async () => {
+  const id = await newAccount();
+  await handOver(id, 1, AMBIGUOUS);
+  await accounts.endHandOver(id, intentOf(2), { result: 'aborted', cause: 'database away' });
+  expect((await read(id)).mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'ambiguous' } } });
+});
+
+test('only who may have been mailed twice is found', async () => {
+  const [once, refused, crashed, cut] = [
+    await newAccount(),
+    await newAccount(),
+    await newAccount(),
+    await newAccount(),
+  ];
+  await handOver(once, 1, ACCEPTED);
+  await handOver(refused, 1, REFUSED);
+  await handOver(refused, 2, ACCEPTED);
+  await handOver(crashed, 1);
+  await handOver(crashed, 2, ACCEPTED);
+  await handOver(cut, 1, AMBIGUOUS);
+  await handOver(cut, 2, AMBIGUOUS);
+  const found = (await accounts.findMailedTwice(100)).map(({ _id }) => _id);
+  expect(found.filter((id) => [once, refused, crashed, cut].includes(id)).toSorted()).toEqual(
+    [crashed, cut].toSorted(),
+  );
+  expect(await accounts.findMailedTwice(1)).toHaveLength(1);
+});
+
+test('a storm of refusals is bounded and pushes out no mail that may have arrived', async () => {
+  const id = await newAccount();
+  await handOver(id, 1, AMBIGUOUS);
+  for (let claim = 2; claim <= 60; claim += 1) await handOver(id, claim, REFUSED);
+  await handOver(id, 61, ACCEPTED);
+  const { mail } = await read(id);
+  expect(mail).toMatchObject({ begun: 61, possible: 2 });
+  const claims = handOversOf(mail).map(({ claim }) => claim);
+  expect(claims).toHaveLength(40);
+  expect(claims[0]).toBe(1);
+  expect(claims.at(-1)).toBe(61);
+});
