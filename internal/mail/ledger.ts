@@ -52,6 +52,8 @@ export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
 export interface SecondMail {
   readonly handOver: MailHandOver;
+  /** The last one before it that may have arrived. */
+  readonly before: MailHandOver;
   readonly cause: SecondMailCause;
 }
 
@@ -71,7 +73,10 @@ export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolea
 /** Every hand-over that may have been a second mail, oldest first. */
 export function secondMails(handOvers: readonly MailHandOver[]): SecondMail[] {
   const possible = handOvers.filter(mayHaveArrived);
-  return possible.slice(1).map((handOver, index) => ({ handOver, cause: causeOf(possible[index]!, handOver) }));
+  return possible.slice(1).map((handOver, index) => {
+    const before = possible[index]!;
+    return { handOver, before, cause: causeOf(before, handOver) };
+  });
 }
 
 function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {

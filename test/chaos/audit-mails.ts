@@ -1,9 +1,10 @@
-/** The part of the audit about mails: one for each completed account, a second one only where a named window was open. */
+/** The part of the audit about mails: one for each completed account, a second one only where the ledger names an open window. */
 import type { Account } from '../../internal/account/account.ts';
+import { handOversOf, mayHaveArrived, secondMails, type SecondMail } from '../../internal/mail/ledger.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
 
-/** Kept mails and stops are timed by different clocks of this machine's processes and by its event loops. */
+/** Hand-overs, kept mails and stops are timed by different processes of this machine and by their event loops. */
 const CLOCK_SLACK_MS = 1_500;
 /** A processor that died this long after a mail had other reasons not to write it down than its death; MongoDB is back sooner. */
 const STOP_WITHIN_MS = 15_000;
@@ -27,31 +28,65 @@ export function checkMails(view: AuditView): void {
     if (mails.length > MOST_MAILS) {
       view.violation('doubled_mail', phase, account.requestId, `${mails.length} mails went to ${account.email}`);
     }
-    for (const [index, mail] of mails.slice(1).entries()) {
-      checkSecond(account, mails[index] ?? mail, mail, phase, view);
+    if (new Set(mails.map(({ messageId }) => messageId)).size > 1) {
+      view.violation('doubled_mail', phase, account.requestId, 'mailed again with another Message-ID');
     }
+    checkLedger(account, mails, phase, view);
+    checkSecondMails(account, mails, phase, view);
   }
 }
 
-function checkSecond(account: Account, first: SentMail, second: SentMail, phase: string, view: AuditView): void {
-  view.counts(phase).secondMails += 1;
-  const words = `mailed again ${((second.at - first.at) / 1_000).toFixed(1)} s later`;
-  const excuse = excuseFor(account, first, second, view);
-  if (excuse === undefined || first.messageId !== second.messageId) {
-    const id = first.messageId === second.messageId ? '' : ', with another Message-ID';
-    view.violation('doubled_mail', phase, account.requestId, `${words}${id}, and no window was open`);
-  } else {
-    view.window(`second mail: ${excuse}`, phase, account.requestId);
+/** The ledger counts no mail too few, and its counts are those of its entries. */
+function checkLedger(account: Account, mails: readonly SentMail[], phase: string, view: AuditView): void {
+  const entries = handOversOf(account.mail);
+  const { begun, possible } = account.mail ?? { begun: 0, possible: 0 };
+  const untrue = (words: string): void => view.violation('untrue_ledger', phase, account.requestId, words);
+  if (mails.length > possible) untrue(`${mails.length} mails came, its mail ledger knows of ${possible} at most`);
+  const arrived = entries.filter(mayHaveArrived).length;
+  if (begun < entries.length || (begun === entries.length && possible !== arrived)) {
+    untrue(`${begun} begun and ${possible} possible, but ${entries.length} and ${arrived} by its entries`);
   }
 }
 
-/** The two windows of docs/decisions/0002: an ambiguous end after the content, and a crash before our update. */
-function excuseFor(account: Account, first: SentMail, second: SentMail, view: AuditView): string | undefined {
+/** Of the second mails that came, the ledger has to name the window of each, and the run has to have opened it. */
+function checkSecondMails(account: Account, mails: readonly SentMail[], phase: string, view: AuditView): void {
+  const listed = secondMails(handOversOf(account.mail));
+  const came = Math.max(0, mails.length - 1);
+  view.counts(phase).possibleSecondMails += listed.length;
+  view.counts(phase).secondMails += came;
+  if (came === 0) return;
+  const explained = listed.filter((second) => isExplained(account, second, mails, view));
+  for (const { cause } of explained.slice(0, came))
+    view.window(`second mail: ${windows[cause]}`, phase, account.requestId);
+  if (explained.length < came) {
+    const causes = listed.map(({ cause }) => cause).join(', ') || 'none';
+    const words = `${mails.length} mails, but of the windows in the ledger (${causes}) the run opened ${explained.length}`;
+    view.violation('doubled_mail', phase, account.requestId, words);
+  }
+}
+
+/** docs/decisions/0002; nobody asks for another mail in a run. */
+const windows: Readonly<Record<SecondMail['cause'], string>> = {
+  ambiguous_data: 'the session of the one before was cut after the content',
+  crash: 'the processor of the one before was killed or frozen before it wrote down the result',
+  resent: 'somebody asked for it',
+};
+
+/** Whether the run did at that time what the ledger says: a ledger must not excuse what nobody caused. */
+function isExplained(
+  account: Account,
+  { before, handOver, cause }: SecondMail,
+  mails: readonly SentMail[],
+  view: AuditView,
+): boolean {
   const { ambiguous, mailStops, processorStops } = view.facts;
-  const near = (at: number): boolean => Math.abs(at - first.at) < CLOCK_SLACK_MS;
-  if (ambiguous.get(account.emailNormalized)?.some(near) === true) return 'its session was cut after the content';
-  if (mailStops.some(near)) return 'the mail server was stopped just then';
-  const between = (at: number): boolean =>
-    at > first.at - CLOCK_SLACK_MS && at < Math.min(second.at, first.at + STOP_WITHIN_MS);
-  return processorStops.some(between) ? 'a processor was killed or frozen in between' : undefined;
+  const from = before.startedAt.getTime() - CLOCK_SLACK_MS;
+  const within = (to: number) => (at: number) => at > from && at < to;
+  const next = handOver.startedAt.getTime();
+  if (cause === 'ambiguous_data') {
+    const during = within((before.endedAt?.getTime() ?? next) + CLOCK_SLACK_MS);
+    return ambiguous.get(account.emailNormalized)?.some(during) === true || mailStops.some(during);
+  }
+  const mail = mails.findLast(({ at }) => at < next);
+  return cause === 'crash' && processorStops.some(within(Math.min(next, (mail?.at ?? next) + STOP_WITHIN_MS)));
 }

@@ -1,8 +1,9 @@
 /** Feeds the audit a clean world and, one by one, everything it must see: an audit that is never red proves nothing. */
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import type { Account } from '../../internal/account/account.ts';
+import { mayHaveArrived, type MailHandOver, type MailLedger } from '../../internal/mail/ledger.ts';
 import type { State, SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';
 import type { SentMail } from './facts.ts';
@@ -75,7 +76,24 @@ function account(n: number, changes: Partial<Account> = {}): Account {
     requestId: `req_${n}`,
     partnerId: 'demo',
     createdAt: AT,
+    mail: mailLedger(['accepted', 0, 0.1]),
     ...changes,
+  };
+}
+
+/** Hand-overs by result, and when they began and ended, in seconds after the start; without a result, they never ended. */
+function mailLedger(...handOvers: [MailHandOver['result'], number, number?][]): MailLedger {
+  const entries = handOvers.map(([result, from, to], index) => ({
+    claim: index + 1,
+    attempt: 1,
+    host: 'processor-1',
+    startedAt: new Date(AT.getTime() + from * 1_000),
+    ...(result === undefined ? {} : { result, endedAt: new Date(AT.getTime() + (to ?? from) * 1_000) }),
+  }));
+  return {
+    begun: entries.length,
+    possible: entries.filter(mayHaveArrived).length,
+    handOvers: Object.fromEntries(entries.map((entry) => [entry.claim, entry])),
   };
 }
 
@@ -127,6 +145,11 @@ function withRecords(...changed: readonly SubmissionRecord[]): AuditInput {
   return { ...world, records: [...world.records.filter(({ _id }) => !ids.has(_id)), ...changed] };
 }
 
+const withLedger = (ledger: MailLedger | undefined): AuditInput => {
+  const { mail: _mail, ...without } = account(1);
+  return { ...cleanWorld(), accounts: [ledger === undefined ? without : { ...without, mail: ledger }] };
+};
+
 const kinds = (input: AuditInput): string[] => [...new Set(audit(input).violations.map(({ kind }) => kind))].toSorted();
 
 test('a clean world is green, and counted', () => {
@@ -164,7 +187,15 @@ test.each<[string, AuditInput, string[]]>([
     ['doubled_account', 'missing_mail', 'wrong_reason'],
   ],
   ['no account', { ...cleanWorld(), accounts: [] }, ['missing_account', 'stray_mail', 'wrong_reason']],
-  ['a second mail', { ...cleanWorld(), mails: [mail(), mail(40)] }, ['doubled_mail']],
+  ['a second mail', { ...cleanWorld(), mails: [mail(), mail(40)] }, ['doubled_mail', 'untrue_ledger']],
+  ['a mail no ledger knows of', withLedger(undefined), ['untrue_ledger']],
+  ['a mail the ledger calls refused', withLedger(mailLedger(['refused', 0])), ['untrue_ledger']],
+  ['a ledger that counts wrong', withLedger({ ...mailLedger(['accepted', 0]), possible: 2 }), ['untrue_ledger']],
+  [
+    'a ledger that lists more than it counts',
+    withLedger({ ...mailLedger(['accepted', 0]), begun: 0 }),
+    ['untrue_ledger'],
+  ],
   ['no mail', { ...cleanWorld(), mails: [] }, ['missing_mail']],
   ['a mail to nobody', { ...cleanWorld(), mails: [mail(), { ...mail(), to: 'x@example.com' }] }, ['stray_mail']],
   ['a 500 that was processed', withRecords(duplicate(4, 'req_1')), ['processed_after_500']],
@@ -212,33 +243,58 @@ test('a 500 that was processed is allowed only of an ingest that was killed, and
   ]);
 });
 
-test('a second mail is allowed only where its own window was open, and then listed', () => {
-  const twice = (facts: Partial<AuditInput['facts']>) =>
-    audit({ ...cleanWorld(), mails: [mail(), mail(40)], facts: { ...NO_FACTS, ...facts } });
+describe('a second mail', () => {
   const inTime = AT.getTime() + 1_000;
-  for (const facts of [
-    { ambiguous: new Map([[ADA.email, [inTime]]]) },
-    { processorStops: [inTime] },
-    { mailStops: [inTime] },
-  ]) {
-    const result = twice(facts);
-    expect(result.violations).toEqual([]);
-    expect(result.windows).toHaveLength(1);
-    expect(result.total.secondMails).toBe(1);
-  }
-  const often = { ...cleanWorld(), mails: [0, 1, 2, 3].map((seconds) => mail(seconds)) };
-  expect(
-    kinds({ ...often, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [0, 1, 2, 3].map((s) => mail(s).at)]]) } }),
-  ).toEqual(['doubled_mail']);
   const afterwards = AT.getTime() + 30_000;
-  for (const facts of [
-    { ambiguous: new Map([['x@example.com', [inTime]]]) },
-    { ambiguous: new Map([[ADA.email, [afterwards]]]) },
-    { processorStops: [afterwards] },
-    { mailStops: [afterwards] },
-  ]) {
-    expect(twice(facts).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
-  }
+  const cut = mailLedger(['ambiguous', 0, 0.1], ['accepted', 39, 40]);
+  const crash = mailLedger([undefined, 0], ['accepted', 39, 40]);
+  const resent = mailLedger(['accepted', 0, 0.1], ['accepted', 39, 40]);
+  const ofAda = (...at: number[]): Partial<AuditInput['facts']> => ({ ambiguous: new Map([[ADA.email, at]]) });
+  const twice = (ledger: MailLedger, facts: Partial<AuditInput['facts']>, mails = [mail(), mail(40)]) =>
+    audit({ ...withLedger(ledger), mails, facts: { ...NO_FACTS, ...facts } });
+
+  test.each<[string, MailLedger, Partial<AuditInput['facts']>]>([
+    ['its session cut', cut, ofAda(inTime)],
+    ['all sessions ended', cut, { mailStops: [inTime] }],
+    ['a processor stopped', crash, { processorStops: [inTime] }],
+  ])(
+    'is allowed where the ledger names the window that the run opened, and then listed: %s',
+    (_name, ledger, facts) => {
+      const result = twice(ledger, facts);
+      expect(result.violations).toEqual([]);
+      expect(result.windows).toHaveLength(1);
+      expect(result.total).toMatchObject({ secondMails: 1, possibleSecondMails: 1 });
+    },
+  );
+
+  test.each<[string, MailLedger, Partial<AuditInput['facts']>]>([
+    ["another's session cut", cut, { ambiguous: new Map([['x@example.com', [inTime]]]) }],
+    ['its session cut later', cut, ofAda(afterwards)],
+    ['all sessions ended later', cut, { mailStops: [afterwards] }],
+    ['a processor stopped long after', crash, { processorStops: [afterwards] }],
+    ['a crash in the ledger, but only a cut session', crash, ofAda(inTime)],
+    ['an ambiguous end in the ledger, but only a stopped processor', cut, { processorStops: [inTime] }],
+    ['nothing happened', crash, {}],
+    ['accepted before', resent, { processorStops: [inTime], mailStops: [inTime], ...ofAda(inTime) }],
+  ])('is red: %s', (_name, ledger, facts) => {
+    expect(twice(ledger, facts).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
+  });
+
+  test('that only may have come is counted', () => {
+    const result = twice(crash, {}, [mail(40)]);
+    expect(result.violations).toEqual([]);
+    expect(result.total).toMatchObject({ secondMails: 0, possibleSecondMails: 1 });
+  });
+
+  test('with another Message-ID is red, and so is a fourth', () => {
+    const other = { ...mail(40), messageId: '<other@example.com>' };
+    expect(twice(cut, ofAda(inTime), [mail(), other]).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
+    const often = mailLedger(['ambiguous', 0], ['ambiguous', 1], ['ambiguous', 2], ['accepted', 3]);
+    const mails = [0, 1, 2, 3].map((seconds) => mail(seconds));
+    expect(twice(often, ofAda(...mails.map(({ at }) => at)), mails).violations.map(({ kind }) => kind)).toEqual([
+      'doubled_mail',
+    ]);
+  });
 });
 
 test('undeliverable and dead-lettered ones are allowed only for the recipients a fault was about', () => {

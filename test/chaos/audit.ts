@@ -31,6 +31,7 @@ export type ViolationKind =
   | 'doubled_mail'
   | 'missing_mail'
   | 'stray_mail'
+  | 'untrue_ledger'
   | 'stuck'
   | 'unexplained_failure'
   | 'repeated_state';
@@ -63,7 +64,9 @@ export interface PhaseCounts {
   storedWithoutAnswer: number;
   lost: number;
   doubledAccounts: number;
+  /** Mails that came though one had come before, and those that may have by the mail ledger. */
   secondMails: number;
+  possibleSecondMails: number;
   /** Withdrawn records whose late write had landed (they have a body), and those the upsert made. */
   withdrawnLanded: number;
   withdrawnAbsent: number;
@@ -184,6 +187,7 @@ function zero(): PhaseCounts {
     lost: 0,
     doubledAccounts: 0,
     secondMails: 0,
+    possibleSecondMails: 0,
     withdrawnLanded: 0,
     withdrawnAbsent: 0,
     windowProcessed: 0,

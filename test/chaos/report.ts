@@ -41,6 +41,7 @@ export function report(result: ChaosResult): string {
     table([
       ['killed', kills.length === 0 ? 'nothing' : kills.join(', ')],
       ['stored, but unanswered', String(total.storedWithoutAnswer)],
+      ['second mails', `${total.secondMails} came, ${total.possibleSecondMails} were possible by the mail ledger`],
       ['undeliverable', `${total.undeliverable}, dead-lettered ${total.deadLettered}`],
       [
         'processed after a 500',
