@@ -1,8 +1,8 @@
 /** The one place that reads the environment: every setting, its rule, its default, and who needs it. */
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import { readFileSync } from 'node:fs';
-import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { cidrList, days, mongodbUri, nonEmpty, port, url, wholeNumber } from './config-rules.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller';
 
@@ -15,46 +15,6 @@ interface Setting {
 }
 
 const every: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
-
-const wholeNumber = (min: number, max: number) =>
-  z
-    .string()
-    .regex(/^\d+$/, `must be a whole number from ${min} to ${max}`)
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
-
-const url = (schemes: readonly string[]) =>
-  z
-    .string()
-    .refine(
-      (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
-      `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
-    );
-
-const mongodbUri = z
-  .string()
-  .regex(/^mongodb(\+srv)?:\/\/.+/, 'must be a URI that starts with mongodb:// or mongodb+srv://');
-
-/** `10.0.0.0/8, ::1` → ['10.0.0.0/8', '::1']; a bare address is a network of one. */
-const cidrList = z.string().transform((value, context) => {
-  const networks = value
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
-  for (const network of networks) {
-    if (!ipaddr.isValidCIDR(network) && !ipaddr.isValid(network)) {
-      context.addIssue({
-        code: 'custom',
-        message: `"${network}" is not an address or a CIDR range such as 10.0.0.0/8`,
-      });
-    }
-  }
-  return networks;
-});
-
-const port = wholeNumber(0, 65_535);
-const days = wholeNumber(1, 36_500);
-const nonEmpty = z.string().min(1, 'must not be empty');
 
 const settings = {
   MONGODB_URI: {
@@ -133,12 +93,28 @@ const settings = {
     schema: url(['smtp', 'smtps']),
     usedBy: ['processor'],
     secret: true,
-    about: 'Mail relay, with user and password where it wants them.',
+    about: 'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
+  },
+  SMTP_TLS: {
+    schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
+    usedBy: ['processor'],
+    about:
+      'STARTTLS with `smtp://`: `required`, `opportunistic` (where offered) or `none`; `auto` requires it where a password would go to another machine. Certificates are always verified; `NODE_EXTRA_CA_CERTS` adds a CA.',
   },
   MAIL_FROM: {
     schema: z.email('must be an e-mail address'),
     usedBy: ['processor'],
     about: 'Sender address of the e-mail to the applicant.',
+  },
+  MAIL_FROM_NAME: {
+    schema: z.string().regex(/^[^\p{Cc}]{0,100}$/u, 'must be one line of at most 100 characters').default(''),
+    usedBy: ['processor'],
+    about: 'Name shown with the sender address.',
+  },
+  MAIL_TEMPLATES: {
+    schema: z.string().default(''),
+    usedBy: ['processor'],
+    about: 'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
   },
   LOGIN_URL: {
     schema: url(['http', 'https']),

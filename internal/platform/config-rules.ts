@@ -1,0 +1,57 @@
+/** What a setting may look like: the rules that the table of settings is written in. */
+import ipaddr from 'ipaddr.js';
+import { z } from 'zod';
+
+export const wholeNumber = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d+$/, `must be a whole number from ${min} to ${max}`)
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
+
+export const url = (schemes: readonly string[]) =>
+  z
+    .string()
+    .refine(
+      (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
+      `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
+    );
+
+export const mongodbUri = z
+  .string()
+  .regex(/^mongodb(\+srv)?:\/\/.+/, 'must be a URI that starts with mongodb:// or mongodb+srv://');
+
+/** `10.0.0.0/8, ::1` → ['10.0.0.0/8', '::1']; a bare address is a network of one. */
+export const cidrList = z.string().transform((value, context) => {
+  const networks = value
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '');
+  for (const network of networks) {
+    if (!ipaddr.isValidCIDR(network) && !ipaddr.isValid(network)) {
+      context.addIssue({
+        code: 'custom',
+        message: `"${network}" is not an address or a CIDR range such as 10.0.0.0/8`,
+      });
+    }
+  }
+  return networks;
+});
+
+/** What Kubernetes allows as the name of a namespace or a Lease. */
+export const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
+/** `keys-a, keys-b` → ['keys-a', 'keys-b'], each once. */
+export const namespaceList = z.string().transform((value, context) => {
+  const names = new Set(value.split(',').map((name) => name.trim()));
+  names.delete('');
+  for (const name of names) {
+    if (!DNS_LABEL.test(name))
+      context.addIssue({ code: 'custom', message: `"${name}" is not the name of a namespace` });
+  }
+  return [...names];
+});
+
+export const port = wholeNumber(0, 65_535);
+export const days = wholeNumber(1, 36_500);
+export const nonEmpty = z.string().min(1, 'must not be empty');
