@@ -3,6 +3,8 @@ import { hostname } from 'node:os';
 import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
+import { relayOf } from '../../internal/mail/relay.ts';
+import { loadTemplates } from '../../internal/mail/templates.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
@@ -29,6 +31,9 @@ export async function startProcessor(
   tools: { readonly log: Logger; readonly closers: Closers },
 ) {
   const { log, closers } = tools;
+  // What an operator may have got wrong comes first, so that a fault opens nothing.
+  const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
+  const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const registry = createRegistry('processor');
   const metrics = createProcessorMetrics(registry);
 
@@ -56,8 +61,9 @@ export async function startProcessor(
   const accounts = new AccountStore({ collection: db.collection<Account>(ACCOUNTS), clock });
 
   const mailer = createMailer({
-    smtpUrl: config.SMTP_URL,
+    relay,
     from: config.MAIL_FROM,
+    fromName: config.MAIL_FROM_NAME,
     maxConnections: config.PROCESSOR_CONCURRENCY,
   });
   closers.add('mailer', () => mailer.close());
@@ -93,7 +99,7 @@ export async function startProcessor(
     gates,
     mailer,
     host: hostname(),
-    mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET },
+    mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET, templates },
     ...metrics,
     hint: (queue: QueueName, hint: Hint) => outboxes[queue].add(hint),
     hintLater: (queue: QueueName, hint: Hint, delayMs: number) => hints.send(queue, [hint], delayMs),

@@ -1,6 +1,7 @@
 /** Hands a message to the SMTP relay once and says exactly what came of it. */
 import { createTransport } from 'nodemailer';
 import type { Message } from './message.ts';
+import type { Relay } from './relay.ts';
 
 /** Bounds of one hand-over, in milliseconds. */
 export interface MailerLimits {
@@ -59,14 +60,16 @@ interface ProgressMark {
 }
 
 export function createMailer(options: {
-  readonly smtpUrl: string;
+  readonly relay: Relay;
   readonly from: string;
+  /** Shown with the sender address; empty for none. */
+  readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
 }): Mailer {
   const limits = options.limits ?? mailerLimits;
   const transport = createTransport({
-    url: options.smtpUrl,
+    ...options.relay,
     pool: true,
     maxConnections: options.maxConnections,
     // The pool would send again by itself after a cut, also one after the content. Repeating is our decision.
@@ -116,7 +119,7 @@ export function createMailer(options: {
       };
       try {
         const info = await transport.sendMail({
-          from: options.from,
+          from: { name: options.fromName ?? '', address: options.from },
           // An object, because a string would be parsed for further addresses.
           to: { name: '', address: recipient },
           envelope: { from: options.from, to: [recipient] },

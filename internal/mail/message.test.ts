@@ -1,5 +1,10 @@
 import { expect, test } from '@jest/globals';
-import { loginInstructions, type LoginInstructions } from './message.ts';
+import { loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
+import { loadTemplates } from './templates.ts';
+
+const templates = await loadTemplates();
+const loginInstructions = (from: LoginInstructions, senderDomain: string): Message =>
+  fillIn(from, senderDomain, templates);
 
 const facts: LoginInstructions = {
   accountId: 'acc_1',
@@ -8,11 +13,19 @@ const facts: LoginInstructions = {
   loginUrl: 'https://login.example/?a=1&b=2',
   activationUrl: 'https://login.example/?a=1&account=acc_1&token=t',
   activationExpiresAt: new Date('2026-12-01T09:05:00Z'),
+  writtenAt: new Date('2026-11-24T09:05:00Z'),
 };
 
 test('text and HTML hold what the applicant needs', () => {
   const { text, html, subject } = loginInstructions(facts, 'partner.example');
-  for (const part of [facts.activationUrl, facts.loginUrl, facts.email, 'Ann & Co', '1 December 2026', '09:05 UTC']) {
+  for (const part of [
+    facts.activationUrl,
+    facts.loginUrl,
+    facts.email,
+    'Ann & Co',
+    'for 7 days',
+    'Tuesday, 1 December 2026 at 09:05 UTC',
+  ]) {
     expect(text).toContain(part);
   }
   expect(html).toContain('Ann &amp; Co');

@@ -93,7 +93,8 @@ const settings = {
     schema: url(['smtp', 'smtps']),
     usedBy: ['processor'],
     secret: true,
-    about: 'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
+    about:
+      'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
   },
   SMTP_TLS: {
     schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
@@ -107,7 +108,10 @@ const settings = {
     about: 'Sender address of the e-mail to the applicant.',
   },
   MAIL_FROM_NAME: {
-    schema: z.string().regex(/^[^\p{Cc}]{0,100}$/u, 'must be one line of at most 100 characters').default(''),
+    schema: z
+      .string()
+      .regex(/^[^\p{Cc}]{0,100}$/u, 'must be one line of at most 100 characters')
+      .default(''),
     usedBy: ['processor'],
     about: 'Name shown with the sender address.',
   },

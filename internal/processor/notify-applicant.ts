@@ -5,6 +5,7 @@ import { activationLink } from '../mail/activation.ts';
 import { newSecondMails, type Intent, type SecondMailCause } from '../mail/ledger.ts';
 import { loginInstructions, type Message } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
+import type { Templates } from '../mail/templates.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Hint } from '../queue/job.ts';
@@ -17,7 +18,12 @@ import { ACTIVATION_MS, COMPLETE_RETRY } from './limits.ts';
 export interface NotifyTools extends AttemptTools {
   readonly accounts: AccountStore;
   readonly mailer: Mailer;
-  readonly mailSettings: { readonly from: string; readonly loginUrl: string; readonly linkSecret: string };
+  readonly mailSettings: {
+    readonly from: string;
+    readonly loginUrl: string;
+    readonly linkSecret: string;
+    readonly templates: Templates;
+  };
   /** For the mail ledger: where this process runs. */
   readonly host: string;
   readonly mails: { inc(labels: { result: string }): void };
@@ -78,9 +84,9 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
 
 /** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
 async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
-  const { from, loginUrl, linkSecret } = tools.mailSettings;
+  const { from, loginUrl, linkSecret, templates } = tools.mailSettings;
   const link = activationLink(account._id, { loginUrl, linkSecret });
-  const expiresAt = later(tools.clock.now(), ACTIVATION_MS);
+  const expiresAt = later(intent.startedAt, ACTIVATION_MS);
   const message = loginInstructions(
     {
       accountId: account._id,
@@ -89,8 +95,10 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: N
       loginUrl,
       activationUrl: link.url,
       activationExpiresAt: expiresAt,
+      writtenAt: intent.startedAt,
     },
     from.slice(from.lastIndexOf('@') + 1),
+    templates,
   );
   try {
     await tools.accounts.beginHandOver(account, intent, { tokenHash: link.tokenHash, expiresAt });

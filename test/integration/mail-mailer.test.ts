@@ -8,6 +8,7 @@ import {
   type Mailer,
   type MailerLimits,
 } from '../../internal/mail/mailer.ts';
+import { relayOf } from '../../internal/mail/relay.ts';
 import { eventually } from '../support/wait.ts';
 
 const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
@@ -28,7 +29,12 @@ afterEach(async () => {
 afterAll(() => catcher.close());
 
 function newMailer(smtpUrl = catcher.smtpUrl): Mailer {
-  const mailer = createMailer({ smtpUrl, from: 'accounts@partner.example', maxConnections: 2, limits });
+  const mailer = createMailer({
+    relay: relayOf(smtpUrl, 'auto'),
+    from: 'accounts@partner.example',
+    maxConnections: 2,
+    limits,
+  });
   mailers.push(mailer);
   return mailer;
 }
@@ -134,7 +140,11 @@ describe('giving up', () => {
   test('before the content aborts at once, without a mail', async () => {
     catcher.setFault({ at: 'rcpt', hang: true });
     const lost = new AbortController();
-    const mailer = createMailer({ smtpUrl: catcher.smtpUrl, from: 'a@partner.example', maxConnections: 1 });
+    const mailer = createMailer({
+      relay: relayOf(catcher.smtpUrl, 'auto'),
+      from: 'a@partner.example',
+      maxConnections: 1,
+    });
     mailers.push(mailer);
     const connections = catcher.counts.connections;
     const result = handOver(mailer, lost.signal);

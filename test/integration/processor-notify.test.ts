@@ -6,6 +6,8 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { handOversOf, type MailLedger } from '../../internal/mail/ledger.ts';
 import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
+import { relayOf } from '../../internal/mail/relay.ts';
+import { loadTemplates } from '../../internal/mail/templates.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { notifyApplicant, type NotifyTools } from '../../internal/processor/notify-applicant.ts';
@@ -15,6 +17,8 @@ import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { makeIndexes, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
+
+const templates = await loadTemplates();
 
 let stores: TestStores;
 let collection: Collection<SubmissionRecord>;
@@ -26,7 +30,7 @@ beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
   catcher = await startMailCatcher({ web: false });
-  mailer = createMailer({ smtpUrl: catcher.smtpUrl, from: 'a@partner.example', maxConnections: 2 });
+  mailer = createMailer({ relay: relayOf(catcher.smtpUrl, 'auto'), from: 'a@partner.example', maxConnections: 2 });
   accounts = new FailingAccounts({ collection: stores.db.collection<Account>(ACCOUNTS), clock });
 });
 afterAll(async () => {
@@ -71,6 +75,7 @@ function newTools() {
       from: 'a@partner.example',
       loginUrl: 'https://login.example/',
       linkSecret: 'a-secret-for-tests-of-32-characters-or-more',
+      templates,
     },
     gates: { applications: gate, notifications: gate },
     host: 'processor-1',

@@ -1,0 +1,129 @@
+/** Folders of templates as operators might mount them: what is a fault, and that filling in is safe. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { TemplateError, loadTemplates, placeholders, templateFiles, type Values } from './templates.ts';
+
+const GOOD = { subject: 'Welcome\n', text: 'Go to {{activationUrl}}\n', html: '<a href="{{activationUrl}}">go</a>' };
+const values = Object.fromEntries(Object.keys(placeholders).map((name) => [name, `<${name}>`])) as Values;
+
+const folders: string[] = [];
+afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));
+
+/** A folder with good templates, but for what is given; `undefined` leaves a file out. */
+async function folderWith(
+  files: Partial<Record<keyof typeof templateFiles, string | Uint8Array | undefined>>,
+): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'templates-'));
+  folders.push(folder);
+  for (const [kind, content] of Object.entries({ ...GOOD, ...files })) {
+    if (content !== undefined)
+      await writeFile(join(folder, templateFiles[kind as keyof typeof templateFiles]), content);
+  }
+  return folder;
+}
+
+async function faultsOf(folder: string): Promise<readonly string[]> {
+  const error: unknown = await loadTemplates(folder).catch((thrown: unknown) => thrown);
+  return error instanceof TemplateError ? error.faults : [];
+}
+
+test('the built-in templates have no faults and name every placeholder', async () => {
+  const { subject, text, html } = await loadTemplates();
+  expect(subject).toBe('Your account is ready: how to log in');
+  for (const name of Object.keys(placeholders)) {
+    expect(text(values)).toContain(`<${name}>`);
+    expect(html(values)).toContain(`&lt;${name}&gt;`);
+  }
+  expect(`${text(values)}${html(values)}`).not.toMatch(/[{}]{2}/);
+});
+
+test('a folder of its own replaces all three', async () => {
+  const folder = await folderWith({ text: '\ufeffHi {{ userName }}\r\n{{activationUrl}}\r\n' });
+  const { subject, text, html } = await loadTemplates(folder);
+  expect(subject).toBe('Welcome');
+  expect(text(values)).toBe('Hi <userName>\n<activationUrl>\n');
+  expect(html({ ...values, activationUrl: `https://x.example/?a=1&b="'<` })).toBe(
+    '<a href="https://x.example/?a=1&amp;b=&quot;&#39;&lt;">go</a>',
+  );
+});
+
+test('what looks like a placeholder or a replacement pattern in a value stays as it is', async () => {
+  const { text } = await loadTemplates(await folderWith({}));
+  expect(text({ ...values, activationUrl: "{{loginUrl}}$&$1$'" })).toBe("Go to {{loginUrl}}$&$1$'\n");
+});
+
+describe('faults', () => {
+  test.each<[string, Parameters<typeof folderWith>[0], string[]]>([
+    ['a missing file', { html: undefined }, ['login-instructions.html: cannot be read (ENOENT)']],
+    ['an empty file', { text: ' \n' }, ['login-instructions.txt: is empty']],
+    ['bytes that are no UTF-8', { html: Uint8Array.of(0xff, 0xfe) }, ['login-instructions.html: is not UTF-8']],
+    ['a file too large', { html: 'x'.repeat(100_001) }, ['login-instructions.html: is larger than 100000 bytes']],
+    [
+      'an unknown placeholder',
+      { text: '{{activationUrl}}\n\nHello {{nmae}}' },
+      [
+        expect.stringMatching(
+          /^login-instructions.txt: line 3: \{\{nmae\}\} is unknown; there are businessName, /,
+        ) as unknown as string,
+      ],
+    ],
+    [
+      'a name every object has',
+      { text: '{{activationUrl}} {{toString}}' },
+      [expect.stringContaining('{{toString}} is unknown') as unknown as string],
+    ],
+    [
+      'an open placeholder',
+      { text: '{{activationUrl}}\n{{loginUrl}' },
+      [expect.stringContaining('line 2: braces without a partner') as unknown as string],
+    ],
+    [
+      'no activation link',
+      { text: 'Log in at {{loginUrl}}' },
+      ['login-instructions.txt: has no {{activationUrl}}: nobody could log in'],
+    ],
+    [
+      'a placeholder in the subject',
+      { subject: 'Welcome {{businessName}}' },
+      ['login-instructions.subject.txt: must have no placeholders'],
+    ],
+    [
+      'two lines of subject',
+      { subject: 'Welcome\nBcc: x@y.example' },
+      ['login-instructions.subject.txt: must be one line without control characters'],
+    ],
+    [
+      'a long subject',
+      { subject: 'x'.repeat(79) },
+      ['login-instructions.subject.txt: must have at most 78 characters'],
+    ],
+    [
+      'an attribute without quotes',
+      { html: `${GOOD.html}\n<a title={{userName}}>` },
+      ['login-instructions.html: line 2: an attribute without quotes; write ="{{…}}"'],
+    ],
+    [
+      'a link made of a name',
+      { html: `${GOOD.html}<a href="{{businessName}}">` },
+      ['login-instructions.html: line 1: href and src take loginUrl and activationUrl only'],
+    ],
+    [
+      'a script',
+      { html: `${GOOD.html}<script>x = "{{userName}}"</script>` },
+      ['login-instructions.html: line 1: a placeholder inside <script> or <style>'],
+    ],
+  ])('%s', async (_name, files, expected) => {
+    expect(await faultsOf(await folderWith(files))).toEqual(expected);
+  });
+
+  test('are told all at once, with the folder', async () => {
+    const folder = await folderWith({ subject: '', text: undefined, html: '{{' });
+    await expect(loadTemplates(folder)).rejects.toThrow(new RegExp(`^MAIL_TEMPLATES: 4 fault\\(s\\) in ${folder}:\n`));
+  });
+
+  test('a folder that is none', async () => {
+    expect(await faultsOf('/nowhere')).toHaveLength(3);
+  });
+});

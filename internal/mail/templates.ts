@@ -1,0 +1,138 @@
+/** The templates of the e-mail to the applicant: read and checked whole at start, so that filling them in cannot fail. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** What a template may name as `{{name}}`, and what stands there in the mail. */
+export const placeholders = {
+  businessName: 'name of the business, on one line, cut after 120 characters',
+  userName: "the applicant's e-mail address, which is the user name",
+  activationUrl: 'the one-time activation link; the text and the HTML must have it',
+  linkDays: 'how long the link works, such as `7 days`',
+  linkExpires: 'until when it works, such as `Tuesday, 8 December 2026 at 09:05 UTC`',
+  loginUrl: '`LOGIN_URL`',
+} as const;
+
+export type Values = Readonly<Record<keyof typeof placeholders, string>>;
+
+export interface Templates {
+  readonly subject: string;
+  text(values: Values): string;
+  /** Values are escaped for HTML. */
+  html(values: Values): string;
+}
+
+/** The three files of a folder of templates; all must be there. */
+export const templateFiles = {
+  subject: 'login-instructions.subject.txt',
+  text: 'login-instructions.txt',
+  html: 'login-instructions.html',
+} as const;
+
+/** Those that come with the service, beside this file; `npm run build` copies them to the same place in `dist/`. */
+const BUILT_IN = fileURLToPath(new URL('./templates/', import.meta.url));
+
+/** Mail programs cut off a mail that is larger than about 100 kB. */
+const FILE_MAX_BYTES = 100_000;
+/** RFC 5322 §2.1.1 asks for lines of at most 78 characters; more is not shown by mail programs either. */
+const SUBJECT_MAX = 78;
+
+/** All faults of a folder in one message, one line each. */
+export class TemplateError extends Error {
+  override readonly name = 'TemplateError';
+  readonly faults: readonly string[];
+  constructor(folder: string, faults: readonly string[]) {
+    super(`MAIL_TEMPLATES: ${faults.length} fault(s) in ${folder}:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+    this.faults = faults;
+  }
+}
+
+/** Reads the templates in `folder`, or the built-in ones where it is empty. Throws `TemplateError` with every fault. */
+export async function loadTemplates(folder = ''): Promise<Templates> {
+  const from = folder === '' ? BUILT_IN : folder;
+  const faults: string[] = [];
+  const read = async (kind: keyof typeof templateFiles): Promise<string> => {
+    const file = templateFiles[kind];
+    const source = await readText(join(from, file));
+    faults.push(
+      ...(source.fault === undefined ? faultsOf(kind, source.text) : [source.fault]).map(
+        (fault) => `${file}: ${fault}`,
+      ),
+    );
+    return source.text;
+  };
+  const [subject, text, html] = [await read('subject'), await read('text'), await read('html')];
+  if (faults.length > 0) throw new TemplateError(from, faults);
+  return {
+    subject: subject.trim(),
+    text: (values) => fill(text, values),
+    html: (values) => fill(html, values, escapeHtml),
+  };
+}
+
+async function readText(path: string): Promise<{ readonly text: string; readonly fault?: string }> {
+  let bytes: Buffer;
+  try {
+    bytes = await readFile(path);
+  } catch (error) {
+    return { text: '', fault: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})` };
+  }
+  if (bytes.length > FILE_MAX_BYTES) return { text: '', fault: `is larger than ${FILE_MAX_BYTES} bytes` };
+  try {
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll('\r\n', '\n') };
+  } catch {
+    return { text: '', fault: 'is not UTF-8' };
+  }
+}
+
+/** A placeholder, or braces that were meant to be one. */
+const PLACEHOLDER = /\{\{\s*(\w+)\s*\}\}|\{\{|\}\}/g;
+
+function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
+  if (text.trim() === '') return ['is empty'];
+  const found = [...text.matchAll(PLACEHOLDER)].map((match) => ({ name: match[1], line: lineOf(text, match.index) }));
+  const faults = found.flatMap(({ name, line }) => {
+    if (name === undefined) return [`line ${line}: braces without a partner; a placeholder looks like {{loginUrl}}`];
+    if (Object.hasOwn(placeholders, name)) return [];
+    return [`line ${line}: {{${name}}} is unknown; there are ${Object.keys(placeholders).join(', ')}`];
+  });
+  if (kind === 'subject') {
+    const subject = text.trim();
+    // A name chosen by somebody else has no place in the line that decides whether the mail is opened.
+    if (found.length > 0) faults.push('must have no placeholders');
+    if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject)) faults.push('must be one line without control characters');
+    if (subject.length > SUBJECT_MAX) faults.push(`must have at most ${SUBJECT_MAX} characters`);
+    return faults;
+  }
+  if (!found.some(({ name }) => name === 'activationUrl')) faults.push('has no {{activationUrl}}: nobody could log in');
+  if (kind === 'html') faults.push(...unsafeHtml(text));
+  return faults;
+}
+
+/** Escaping makes a value harmless in text and in a quoted attribute, and nowhere else. */
+function unsafeHtml(text: string): string[] {
+  const unsafe = [
+    [/<(?:script|style)\b[^>]*>(?:(?!<\/(?:script|style))[^])*?\{\{/gi, 'a placeholder inside <script> or <style>'],
+    [/=\s*\{\{/g, 'an attribute without quotes; write ="{{…}}"'],
+    [
+      /\b(?:href|src)\s*=\s*["']?\{\{\s*(?!(?:loginUrl|activationUrl)\b)/gi,
+      'href and src take loginUrl and activationUrl only',
+    ],
+  ] as const;
+  return unsafe.flatMap(([pattern, words]) =>
+    [...text.matchAll(pattern)].map((match) => `line ${lineOf(text, match.index)}: ${words}`),
+  );
+}
+
+function lineOf(text: string, index: number): number {
+  return text.slice(0, index).split('\n').length;
+}
+
+function fill(template: string, values: Values, escape = (value: string): string => value): string {
+  return template.replace(PLACEHOLDER, (_, name: keyof Values) => escape(values[name]));
+}
+
+function escapeHtml(text: string): string {
+  const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+  return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
+}
