@@ -17,9 +17,9 @@ export type Values = Readonly<Record<keyof typeof placeholders, string>>;
 
 export interface Templates {
   readonly subject: string;
-  text(values: Values): string;
+  readonly text: (values: Values) => string;
   /** Values are escaped for HTML. */
-  html(values: Values): string;
+  readonly html: (values: Values) => string;
 }
 
 /** The three files of a folder of templates; all must be there. */

@@ -1,0 +1,207 @@
+/** TLS and AUTH with real relays whose certificate was made a moment ago: what is trusted, and that nothing leaves unencrypted. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { SMTPServer } from 'smtp-server';
+import { portOf } from '../../deploy/local/mail-catcher/smtp.ts';
+import { createMailer, type HandOver, type Mailer } from '../../internal/mail/mailer.ts';
+import { relayOf, type TlsMode } from '../../internal/mail/relay.ts';
+import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+const USER = 'relay-user';
+const PASSWORD = 'p@ss:w%rd/1';
+const LOGIN = `${USER}:${encodeURIComponent(PASSWORD)}`;
+
+const folder = mkdtempSync(join(tmpdir(), 'mail-tls-'));
+const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+
+interface Relay {
+  readonly port: number;
+  /** What it has seen: `AUTH`, `MAIL` and the recipient of each mail, with whether that was encrypted. */
+  readonly seen: string[];
+  readonly close: () => Promise<void>;
+}
+const relays: Relay[] = [];
+
+/** A relay that wants a login; `tls` is when TLS begins, if at all. */
+async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay> {
+  const seen: string[] = [];
+  const see = (what: string, secure: boolean): void => void seen.push(`${what} ${secure ? 'encrypted' : 'in clear'}`);
+  const server = new SMTPServer({
+    secure: tls === 'at once',
+    key: readFileSync(keyFile),
+    cert: readFileSync(certificateFile),
+    disabledCommands: tls === 'never' ? ['STARTTLS'] : [],
+    allowInsecureAuth: true,
+    authOptional: false,
+    disableReverseLookup: true,
+    logger: false,
+    onAuth: ({ username, password }, session, done) => {
+      see('AUTH', session.secure);
+      if (username === USER && password === PASSWORD) done(null, { user: USER });
+      else done(new Error('wrong login'));
+    },
+    onMailFrom: (_address, session, done) => {
+      see('MAIL', session.secure);
+      done();
+    },
+    onData: (stream, session, done) => {
+      stream.resume().once('end', () => {
+        see(session.envelope.rcptTo[0]?.address ?? '', session.secure);
+        done();
+      });
+    },
+  });
+  // A client that does not trust the certificate ends its session here.
+  server.on('error', () => undefined);
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const close = () => new Promise<void>((resolve) => void server.close(resolve));
+  const relay = { port: portOf(server.server), seen, close };
+  relays.push(relay);
+  return relay;
+}
+
+let world: World;
+let ingest: InProcess;
+const mailers: Mailer[] = [];
+
+beforeAll(async () => {
+  const made = [
+    '-subj',
+    '/CN=localhost',
+    '-addext',
+    'subjectAltName=DNS:localhost',
+    '-keyout',
+    keyFile,
+    '-out',
+    certificateFile,
+  ];
+  const kind = ['-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1'];
+  execFileSync('openssl', ['req', ...kind, ...made], { stdio: 'ignore' });
+  world = await openWorld();
+  ingest = await world.start('ingest');
+}, 60_000);
+afterAll(async () => {
+  for (const mailer of mailers) mailer.close();
+  await world.close();
+  await Promise.all(relays.map((relay) => relay.close()));
+  rmSync(folder, { recursive: true });
+}, 60_000);
+
+/** From this process, which does not know the certificate. */
+async function handOver(url: string, tls: TlsMode): Promise<HandOver> {
+  const mailer = createMailer({ relay: relayOf(url, tls), from: 'accounts@partner.example', maxConnections: 1 });
+  mailers.push(mailer);
+  const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
+  return mailer.handOver(message, 'ann@example.com', new AbortController().signal);
+}
+
+describe('nothing leaves, not even the password', () => {
+  test.each([
+    ['smtps', 'at once', 'auto'],
+    ['smtp', 'STARTTLS', 'required'],
+    ['smtp', 'STARTTLS', 'opportunistic'],
+  ] as const)('%s to a relay with TLS %s and a certificate nobody knows (%s)', async (scheme, tls, mode) => {
+    const relay = await startRelay(tls);
+    expect(await handOver(`${scheme}://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({
+      result: 'unreachable',
+      connected: false,
+    });
+    expect(relay.seen).toEqual([]);
+  });
+
+  test('where STARTTLS is required and the relay does not offer it', async () => {
+    const relay = await startRelay('never');
+    const handedOver = await handOver(`smtp://${LOGIN}@localhost:${relay.port}`, 'required');
+    expect(handedOver).toMatchObject({
+      result: 'unreachable',
+      connected: false,
+      cause: expect.stringContaining('ETLS'),
+    });
+    expect(JSON.stringify(handedOver)).not.toContain('p@ss');
+    expect(relay.seen).toEqual([]);
+  });
+});
+
+test.each([
+  ['never', 'opportunistic'],
+  ['STARTTLS', 'none'],
+] as const)('a relay with TLS %s is used in clear with SMTP_TLS=%s', async (tls, mode) => {
+  const relay = await startRelay(tls);
+  expect(await handOver(`smtp://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({ result: 'accepted' });
+  expect(relay.seen).toEqual(['AUTH in clear', 'MAIL in clear', 'ann@example.com in clear']);
+});
+
+describe('a processor told of the CA by NODE_EXTRA_CA_CERTS', () => {
+  test.each([
+    ['smtps', 'at once', 'auto'],
+    ['smtp', 'STARTTLS', 'required'],
+    ['smtp', 'STARTTLS', 'auto'],
+  ] as const)(
+    'mails by %s with TLS %s (%s), logged in and encrypted',
+    async (scheme, tls, mode) => {
+      const relay = await startRelay(tls);
+      const processor = await world.spawn('processor', {
+        SMTP_URL: `${scheme}://${LOGIN}@localhost:${relay.port}`,
+        SMTP_TLS: mode,
+        NODE_EXTRA_CA_CERTS: certificateFile,
+      });
+      const application = newApplication();
+      await world.recordIn('completed', await submit(world, ingest, application), 20_000);
+      expect(relay.seen).toEqual(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]);
+      expect(await processor.stop()).toBe(0);
+      expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
+    },
+    60_000,
+  );
+
+  test('does not mail to a relay whose certificate is for another name', async () => {
+    const relay = await startRelay('at once');
+    const processor = await world.spawn('processor', {
+      SMTP_URL: `smtps://${LOGIN}@127.0.0.1:${relay.port}`,
+      NODE_EXTRA_CA_CERTS: certificateFile,
+    });
+    const requestId = await submit(world, ingest, newApplication());
+    const failed = await eventually('the failure', async () => {
+      const record = await world.record(requestId);
+      return record?.lastError === undefined ? undefined : record;
+    });
+    expect(failed).toMatchObject({ state: 'account_created', attempts: 0 });
+    expect(failed.lastError).toContain('the mail server could not be used');
+    expect(relay.seen).toEqual([]);
+    await processor.stop();
+  }, 60_000);
+});
+
+describe('a processor whose mail settings are wrong does not start', () => {
+  test.each<[string, Record<string, string>, RegExp]>([
+    [
+      'no such folder of templates',
+      { MAIL_TEMPLATES: '/nowhere' },
+      /MAIL_TEMPLATES: 3 fault\(s\) in \/nowhere:[^]*login-instructions\.html: cannot be read \(ENOENT\)/,
+    ],
+    [
+      'smtps without TLS',
+      { SMTP_URL: `smtps://${LOGIN}@localhost`, SMTP_TLS: 'none' },
+      /SMTP_TLS: \\"none\\" contradicts smtps/,
+    ],
+    [
+      'options in the URL',
+      { SMTP_URL: `smtp://${LOGIN}@localhost?tls.rejectUnauthorized=false` },
+      /SMTP_URL: must end after host and port/,
+    ],
+    ['an unknown mode', { SMTP_TLS: 'maybe' }, /SMTP_TLS: .*"required"/],
+    ['two lines of sender', { MAIL_FROM_NAME: 'Acme\nBcc: x@y.example' }, /MAIL_FROM_NAME: must be one line/],
+  ])('%s', async (_name, overrides, words) => {
+    const starting = world.spawn('processor', overrides);
+    await expect(starting).rejects.toThrow(/ended while starting \(1\)/);
+    await expect(starting).rejects.toThrow(words);
+    await expect(starting).rejects.not.toThrow(/p@ss|p%40ss/);
+  });
+});
