@@ -3,8 +3,12 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { describeSettings } from '../../internal/platform/config.ts';
+import { smtpFaultTable } from '../../test/support/smtp-faults.ts';
 
-const GENERATED = [{ file: 'docs/configuration.md', text: configuration }];
+const GENERATED = [
+  { file: 'docs/configuration.md', text: configuration },
+  { file: 'docs/smtp-faults.md', text: smtpFaultTable },
+];
 
 function configuration(): string {
   const rows = describeSettings().map(

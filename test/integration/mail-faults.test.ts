@@ -1,8 +1,9 @@
 /** Everything a mail server can do wrong, against the real processor: which state follows, what is counted, how many mails. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import type { SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import { handOversOf } from '../../internal/mail/ledger.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { stateCounts, submit } from '../support/processing.ts';
+import { faultsOfOneMail, nameOf } from '../support/smtp-faults.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
@@ -34,134 +35,39 @@ function settled(requestId: string): Promise<SubmissionRecord> {
   );
 }
 
-interface Row {
-  readonly fault: SmtpFault;
-  readonly state: SubmissionRecord['state'];
-  readonly attempts?: number;
-  readonly ambiguous?: number;
-  /** Middle of the time until the next attempt, in seconds. */
-  readonly nextIn?: number;
-  readonly mails?: number;
-  readonly words: string;
-}
-
-const answer = (
-  at: 'connect' | 'mail' | 'rcpt' | 'data-command' | 'data',
-  code: number,
-  message: string,
-): SmtpFault => ({
-  at,
-  answer: { code, message },
-});
-
-const rows: Row[] = [
-  {
-    fault: answer('rcpt', 450, '4.2.1 mailbox busy'),
-    state: 'account_created',
-    attempts: 1,
-    nextIn: 30,
-    words: "refused the applicant's address (450 4.2.1)",
-  },
-  { fault: answer('rcpt', 451, 'greylisted'), state: 'account_created', attempts: 1, nextIn: 30, words: '(451)' },
-  {
-    fault: answer('rcpt', 550, '5.1.1 unknown user'),
-    state: 'undeliverable',
-    words: "refused the applicant's address (550 5.1.1)",
-  },
-  { fault: answer('rcpt', 550, 'unknown user'), state: 'undeliverable', words: '(550)' },
-  { fault: answer('rcpt', 552, '5.2.2 mailbox full'), state: 'undeliverable', words: '(552 5.2.2)' },
-  {
-    fault: answer('rcpt', 550, '5.7.1 relaying denied'),
-    state: 'account_created',
-    attempts: 0,
-    nextIn: 900,
-    words: '(550 5.7.1)',
-  },
-  {
-    fault: answer('mail', 451, '4.3.0 try later'),
-    state: 'account_created',
-    attempts: 0,
-    nextIn: 900,
-    words: 'refused our sender address (451 4.3.0)',
-  },
-  {
-    fault: answer('mail', 550, '5.7.1 sender refused'),
-    state: 'account_created',
-    attempts: 0,
-    nextIn: 900,
-    words: 'refused our sender address (550 5.7.1)',
-  },
-  {
-    fault: answer('data-command', 451, '4.3.0 no room'),
-    state: 'account_created',
-    attempts: 1,
-    nextIn: 30,
-    words: 'refused the mail (451 4.3.0)',
-  },
-  {
-    fault: answer('data', 451, '4.3.0 no room'),
-    state: 'account_created',
-    attempts: 1,
-    nextIn: 30,
-    words: 'refused the mail (451 4.3.0)',
-  },
-  { fault: answer('data', 550, '5.1.1 no'), state: 'undeliverable', words: 'refused the mail (550 5.1.1)' },
-  {
-    fault: answer('data', 554, '5.7.1 looks like spam'),
-    state: 'account_created',
-    attempts: 0,
-    nextIn: 900,
-    words: 'refused the mail (554 5.7.1)',
-  },
-  {
-    fault: { at: 'data', cut: 'before-store' },
-    state: 'account_created',
-    attempts: 0,
-    ambiguous: 1,
-    nextIn: 30,
-    words: 'ended the connection without an answer',
-  },
-  {
-    fault: { at: 'data', cut: 'after-store' },
-    state: 'account_created',
-    attempts: 0,
-    ambiguous: 1,
-    nextIn: 30,
-    mails: 1,
-    words: 'ended the connection without an answer',
-  },
-];
-
 describe('a fault of one mail', () => {
-  const nameOf = ({ fault }: Row): string =>
-    'answer' in fault ? `${fault.at} ${fault.answer.code} ${fault.answer.message}` : JSON.stringify(fault);
+  test.each(faultsOfOneMail.map((row) => [nameOf(row), row.state, row] as const))(
+    '%s: %s',
+    async (_name, _state, row) => {
+      world.mail.setFault(row.fault);
+      const application = newApplication();
+      const record = await settled(await submit(world, ingest, application));
+      world.mail.setFault(undefined);
 
-  test.each(rows.map((row) => [nameOf(row), row.state, row] as const))('%s: %s', async (_name, _state, row) => {
-    world.mail.setFault(row.fault);
-    const application = newApplication();
-    const record = await settled(await submit(world, ingest, application));
-    world.mail.setFault(undefined);
-
-    expect(record.state).toBe(row.state);
-    expect(record.lastError).toContain(row.words);
-    expect(record.lastError).not.toMatch(/@|applicant-/);
-    expect(world.mail.mailsTo(application.email)).toHaveLength(row.mails ?? 0);
-    if (row.nextIn === undefined) {
-      expect(record.dueAt).toBeUndefined();
-      expect(record.expiresAt).toBeInstanceOf(Date);
-      expect(record.history.at(-1)).toMatchObject({ state: row.state, reason: record.lastError });
-    } else {
-      expect(record).toMatchObject({ attempts: row.attempts, ambiguous: row.ambiguous ?? 0 });
-      const inMs = (record.dueAt?.getTime() ?? 0) - Date.now();
-      expect(inMs).toBeGreaterThan(row.nextIn * 800 - SLACK_MS);
-      expect(inMs).toBeLessThan(row.nextIn * 1_200 + SLACK_MS);
-    }
-    expect(await world.accounts({ requestId: record._id })).toHaveLength(1);
-    // One mail's misfortune holds nobody else up.
-    const next = newApplication();
-    await world.recordIn('completed', await submit(world, ingest, next), 20_000);
-    expect(world.mail.mailsTo(next.email)).toHaveLength(1);
-  });
+      expect(record.state).toBe(row.state);
+      expect(record.lastError).toContain(row.words);
+      expect(record.lastError).not.toMatch(/@|applicant-/);
+      expect(world.mail.mailsTo(application.email)).toHaveLength(row.mails ?? 0);
+      if (row.nextIn === undefined) {
+        expect(record.dueAt).toBeUndefined();
+        expect(record.expiresAt).toBeInstanceOf(Date);
+        expect(record.history.at(-1)).toMatchObject({ state: row.state, reason: record.lastError });
+      } else {
+        expect(record).toMatchObject({ attempts: row.attempts, ambiguous: row.ambiguous ?? 0 });
+        const inMs = (record.dueAt?.getTime() ?? 0) - Date.now();
+        expect(inMs).toBeGreaterThan(row.nextIn * 800 - SLACK_MS);
+        expect(inMs).toBeLessThan(row.nextIn * 1_200 + SLACK_MS);
+      }
+      const accounts = await world.accounts({ requestId: record._id });
+      expect(accounts).toHaveLength(1);
+      expect(handOversOf(accounts[0]?.mail)).toEqual([expect.objectContaining(row.ledger)]);
+      expect(accounts[0]?.mail?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
+      // One mail's misfortune holds nobody else up.
+      const next = newApplication();
+      await world.recordIn('completed', await submit(world, ingest, next), 20_000);
+      expect(world.mail.mailsTo(next.email)).toHaveLength(1);
+    },
+  );
 });
 
 describe('a relay that is away', () => {
@@ -172,7 +78,7 @@ describe('a relay that is away', () => {
       async () => {
         // So that no open connection of the pool escapes the greeting.
         await world.mail.stopListening();
-        world.mail.setFault(answer('connect', 421, '4.3.2 closing'));
+        world.mail.setFault({ at: 'connect', answer: { code: 421, message: '4.3.2 closing' } });
         await world.mail.listenAgain();
       },
       () => world.mail.setFault(undefined),

@@ -1,5 +1,5 @@
 /** The moment between the mail server's 250 and our update: the database may be away then, and still nobody is mailed twice. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, type Collection } from 'mongodb';
 import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -15,6 +15,7 @@ import type { Hint } from '../../internal/queue/job.ts';
 import { SubmissionStore } from '../../internal/submission/submission-store.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { makeIndexes, recordOf } from '../support/processor-records.ts';
+import { faultsOfTheServer, nameOf } from '../support/smtp-faults.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 
@@ -231,6 +232,35 @@ test('a database that is away before the mail: none goes out, and none counts as
   await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, accounts: failing });
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
+});
+
+describe('a server that is away or silent', () => {
+  // A login, so that there is an AUTH to refuse; and no patience.
+  const limits = { connectMs: 150, beforeContentMs: 400, afterContentMs: 800, idleMs: 60_000 };
+  test.each(faultsOfTheServer.map((row) => [nameOf(row), row] as const))('%s', async (_name, row) => {
+    const { tools } = newTools();
+    const url = catcher.smtpUrl.replace('smtp://', 'smtp://user:password@');
+    const impatient = createMailer({
+      relay: relayOf(url, 'auto'),
+      from: 'a@partner.example',
+      maxConnections: 1,
+      limits,
+    });
+    const { record, email } = await newAccount();
+    catcher.setFault(row.fault);
+    await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
+    catcher.setFault(undefined);
+    impatient.close();
+    const after = await read(record);
+    expect(after).toMatchObject({ state: row.state, attempts: row.attempts, ambiguous: row.ambiguous ?? 0 });
+    expect(after.lastError).toContain(row.words);
+    const seconds = ((after.dueAt?.getTime() ?? 0) - Date.now()) / 1_000;
+    expect(Math.abs(seconds - (row.nextIn ?? 0))).toBeLessThan((row.nextIn ?? 0) * 0.2 + 4);
+    expect(catcher.mailsTo(email)).toHaveLength(row.mails ?? 0);
+    const ledger = (await accounts.read(record.accountId!))?.mail;
+    expect(handOversOf(ledger)).toEqual([expect.objectContaining(row.ledger)]);
+    expect(ledger?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
+  });
 });
 
 test.each([

@@ -1,0 +1,140 @@
+/** Everything a mail server can do wrong, and what follows: one table for the tests that try it and for docs/smtp-faults.md. */
+import type { SmtpFault, SmtpPhase } from '../../deploy/local/mail-catcher.ts';
+import type { MailHandOver } from '../../internal/mail/ledger.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+
+export interface FaultRow {
+  readonly fault: SmtpFault;
+  /** After this one attempt. */
+  readonly state: SubmissionRecord['state'];
+  readonly attempts?: number;
+  readonly ambiguous?: number;
+  /** Middle of the time until the next attempt, in seconds. */
+  readonly nextIn?: number;
+  /** Mails that came to the applicant; none when left out. */
+  readonly mails?: number;
+  /** What the record's `lastError` says. */
+  readonly words: string;
+  readonly ledger: Pick<MailHandOver, 'result' | 'phase' | 'code' | 'enhancedCode'>;
+}
+
+const again = { state: 'account_created', attempts: 1, nextIn: 30 } as const;
+const ambiguous = { state: 'account_created', attempts: 0, ambiguous: 1, nextIn: 30 } as const;
+const parked = { state: 'account_created', attempts: 0, nextIn: 900 } as const;
+const outage = { state: 'account_created', attempts: 0, nextIn: 5 } as const;
+const undeliverable = { state: 'undeliverable' } as const;
+
+/** The row of an answer that says no; the ledger has its codes. */
+function refusal(
+  at: 'mail' | 'rcpt' | 'data-command' | 'data',
+  code: number,
+  text: string,
+  then: Partial<FaultRow> & { readonly state: FaultRow['state'] },
+): FaultRow {
+  const what = {
+    mail: 'our sender address',
+    rcpt: "the applicant's address",
+    'data-command': 'the mail',
+    data: 'the mail',
+  };
+  const phase = ({ mail: 'mail', rcpt: 'rcpt', 'data-command': 'data', data: 'content' } as const)[at];
+  const [enhancedCode] = /^\d\.\d\.\d/.exec(text) ?? [];
+  return {
+    ...then,
+    fault: { at, answer: { code, message: text } },
+    words: `the mail server refused ${what[at]} (${[code, enhancedCode].filter((part) => part !== undefined).join(' ')})`,
+    ledger: { result: 'refused', phase, code, ...(enhancedCode === undefined ? {} : { enhancedCode }) },
+  };
+}
+
+const lost = {
+  words: 'ended the connection without an answer',
+  ledger: { result: 'ambiguous', phase: 'content' },
+} as const;
+
+/** Tried against the whole service in test/integration/mail-faults.test.ts. */
+export const faultsOfOneMail: readonly FaultRow[] = [
+  refusal('mail', 451, '4.3.0 try later', parked),
+  refusal('mail', 550, '5.7.1 sender refused', parked),
+  refusal('rcpt', 450, '4.2.1 mailbox busy', again),
+  refusal('rcpt', 451, 'greylisted', again),
+  refusal('rcpt', 550, '5.1.1 unknown user', undeliverable),
+  refusal('rcpt', 550, 'unknown user', undeliverable),
+  refusal('rcpt', 552, '5.2.2 mailbox full', undeliverable),
+  refusal('rcpt', 550, '5.7.1 relaying denied', parked),
+  refusal('data-command', 451, '4.3.0 no room', again),
+  refusal('data', 451, '4.3.0 no room', again),
+  refusal('data', 550, '5.1.1 no', undeliverable),
+  refusal('data', 554, '5.7.1 looks like spam', parked),
+  { fault: { at: 'data', cut: 'before-store' }, ...ambiguous, ...lost },
+  { fault: { at: 'data', cut: 'after-store' }, ...ambiguous, ...lost, mails: 1 },
+];
+
+const unusable = (phase: 'connect' | 'session') =>
+  ({ words: 'the mail server could not be used', ledger: { result: 'unreachable', phase } }) as const;
+
+/** Tried one by one with short time-outs in test/integration/processor-notify.test.ts. */
+export const faultsOfTheServer: readonly FaultRow[] = [
+  { fault: { at: 'connect', answer: { code: 421, message: '4.3.2 closing' } }, ...outage, ...unusable('connect') },
+  { fault: { at: 'connect', hang: true }, ...outage, ...unusable('connect') },
+  { fault: { at: 'auth', answer: { code: 535, message: '5.7.8 wrong login' } }, ...outage, ...unusable('connect') },
+  { fault: { at: 'mail', hang: true }, ...again, ...unusable('session') },
+  { fault: { at: 'rcpt', hang: true }, ...again, ...unusable('session') },
+  { fault: { at: 'data-command', hang: true }, ...again, ...unusable('session') },
+  { fault: { at: 'data', hang: true }, ...ambiguous, ...lost },
+];
+
+export function nameOf({ fault }: FaultRow): string {
+  if ('answer' in fault) return `${fault.at} ${fault.answer.code} ${fault.answer.message}`;
+  return 'cut' in fault ? `${fault.at} cut ${fault.cut}` : `${fault.at} hangs`;
+}
+
+const moments: Readonly<Record<SmtpPhase, string>> = {
+  connect: 'connecting',
+  auth: 'AUTH',
+  mail: 'MAIL FROM',
+  rcpt: 'RCPT TO',
+  'data-command': 'DATA',
+  data: 'after the content',
+};
+
+function deed(fault: SmtpFault): string {
+  if ('answer' in fault) return `answers \`${fault.answer.code} ${fault.answer.message}\``;
+  if ('hang' in fault) return 'never answers';
+  return fault.cut === 'after-store'
+    ? 'keeps the mail and cuts the connection'
+    : 'drops the mail and cuts the connection';
+}
+
+function next(row: FaultRow): string {
+  if (row.state === 'undeliverable') return '`undeliverable`';
+  if (row.ambiguous === 1) return 'again after 30 s, at most twice more';
+  if (row.attempts === 1) return 'again after 30 s, then ever later, for three days';
+  return row.nextIn === 900 ? 'again every 15 min, uncounted: our fault' : 'waits until the server is back, uncounted';
+}
+
+/** docs/smtp-faults.md, which `make docs` writes. */
+export function smtpFaultTable(): string {
+  const rows = [...faultsOfTheServer, ...faultsOfOneMail]
+    .toSorted((one, other) => Object.keys(moments).indexOf(one.fault.at) - Object.keys(moments).indexOf(other.fault.at))
+    .map((row) => {
+      const { result, phase, code, enhancedCode } = row.ledger;
+      const entry = [result, `at ${phase}`, code, enhancedCode].filter((part) => part !== undefined).join(' ');
+      const possible = result === 'ambiguous' ? 'yes' : 'no';
+      return `| ${moments[row.fault.at]} | ${deed(row.fault)} | ${row.mails ?? 0} | ${next(row)} | ${entry} | ${possible} |`;
+    });
+  return [
+    '# What the mail server may do wrong',
+    '',
+    '<!-- Generated by `make docs` from test/support/smtp-faults.ts, whose every row a test tries. Do not edit. -->',
+    '',
+    'Of one hand-over: how many mails reach the applicant, what happens to the request next, what is entered in the mail',
+    'ledger (`accounts.mail`), and whether the ledger counts the mail as one that may have arrived.',
+    '',
+    '| At | The server | Mails | Next | Ledger | May have arrived |',
+    '| --- | --- | --- | --- | --- | --- |',
+    ...rows,
+    '| after its `250` | our process dies before it notes the answer | 1 | again once its claim has run out | no result | yes |',
+    '',
+  ].join('\n');
+}
