@@ -10,7 +10,7 @@ JEST := $(NODE) npm run -s jest --
 UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /mail-catcher/
 RESULTS := .run/test-results.json
 
-.PHONY: help run smoke test bench chaos check types lint format unit docs lock build image clean stores
+.PHONY: help run smoke test bench chaos check types lint format unit docs picture lock build image clean stores
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
@@ -53,6 +53,9 @@ unit: node_modules
 docs: node_modules ## Generate the documentation that comes from the code, and format everything
 	@$(NODE) node deploy/local/generate-docs.ts
 	@$(NODE) npm run -s format > /dev/null
+
+picture: node_modules ## Draw the e-mail for docs/email.md (needs chromium; TEMPLATES=folder)
+	@$(NODE) node deploy/local/mail-picture.ts $(TEMPLATES)
 
 lock: ## Remake package-lock.json after a change of package.json
 	@$(NODE) node deploy/local/lock.ts

@@ -83,6 +83,15 @@ describe('email', () => {
     expect(faults({ ...good, email })).toEqual(['email invalid_format']);
   });
 
+  test.each(['ännä@example.com', 'ann@exämple.com', 'ann@例え.jp', 'аnn@example.com', 'ann@example.com\u200b'])(
+    '%j is refused with a word on how to write it',
+    (email) => {
+      const parsed = parse({ ...good, email });
+      const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+      expect(parsed).toEqual({ valid: false, reasons: [{ field: 'email', code: 'invalid_format', message }] });
+    },
+  );
+
   test('254 characters are allowed, 255 are not, and the hostile length costs no time', () => {
     expect(longAddress(254)).toHaveLength(254);
     expect(faults({ ...good, email: longAddress(255) })).toEqual(['email too_long']);

@@ -50,6 +50,9 @@ const applicationSchema = z.object({
     .superRefine((value, context) => {
       if (value.length > EMAIL_MAX) {
         context.addIssue(because('too_long', `email must have at most ${EMAIL_MAX} characters.`));
+      } else if (/[^\p{ASCII}]/u.test(value)) {
+        const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+        context.addIssue(because('invalid_format', message));
       } else if (!isEmail(value)) {
         context.addIssue(because('invalid_format', 'email must be a valid e-mail address.'));
       }
@@ -98,7 +101,10 @@ export function parseJsonObject(body: Uint8Array): object | undefined {
   }
 }
 
-/** Internationalised addresses (RFC 6531) and quoted local parts are not accepted. */
+/**
+ * Quoted local parts are not accepted, nor internationalised addresses (RFC 6531): many relays cannot hand those on, and
+ * letters that look alike would make two accounts of what a person reads as one (docs/decisions/0012).
+ */
 function isEmail(value: string): boolean {
   return emailSchema.safeParse(value).success && value.lastIndexOf('@') <= LOCAL_PART_MAX;
 }

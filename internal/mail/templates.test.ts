@@ -1,5 +1,5 @@
 /** Folders of templates as operators might mount them: what is a fault, and that filling in is safe. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
@@ -37,6 +37,12 @@ test('the built-in templates have no faults and name every placeholder', async (
     expect(html(values)).toContain(`&lt;${name}&gt;`);
   }
   expect(`${text(values)}${html(values)}`).not.toMatch(/[{}]{2}/);
+});
+
+test('the docs tell every placeholder and every file', async () => {
+  const docs = await readFile(new URL('../../docs/email.md', import.meta.url), 'utf8');
+  for (const name of Object.keys(placeholders)) expect(docs).toContain(`\`{{${name}}}\``);
+  for (const file of Object.values(templateFiles)) expect(docs).toContain(`\`${file}\``);
 });
 
 test('a folder of its own replaces all three', async () => {
