@@ -1,18 +1,34 @@
 /** Creates accounts: one insert, and the unique indexes decide every race. */
-import { MongoServerError, type Collection } from 'mongodb';
+import type { Collection } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
 import { ended, mayHaveArrived, toForget, type Intent, type MailLedger } from '../mail/ledger.ts';
 import type { HandOver } from '../mail/mailer.ts';
+import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import {
+  insertTogether,
+  isDuplicateKey,
+  pastLockConflicts,
+  updateTogether,
+  type UpdateItem,
+} from '../platform/mongo.ts';
 import type { Account } from './account.ts';
+
+/** What a processor's workers do at the same time shares a command; two under way keep the database and us both busy. */
+const TOGETHER = { maxItems: 100, maxInFlight: 2 } as const;
+const WRITE_DEADLINE_MS = 10_000;
+/** A key's holder may vanish between the insert and the look (released by an operator); then the insert is tried again. */
+const CREATE_TRIES = 5;
 
 export class AccountStore {
   readonly #collection: Collection<Account>;
   readonly #clock: Clock;
+  readonly #inserts = new Batcher<Account, boolean>({ run: (accounts) => this.#insertTogether(accounts), ...TOGETHER });
+  readonly #reads = new Batcher<string, Account | undefined>({ run: (ids) => this.#readTogether(ids), ...TOGETHER });
+  readonly #updates = new Batcher<UpdateItem, undefined>({ run: (items) => this.#updateTogether(items), ...TOGETHER });
 
   constructor(options: { readonly collection: Collection<Account>; readonly clock: Clock }) {
     this.#collection = options.collection;
@@ -34,17 +50,27 @@ export class AccountStore {
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
     };
-    for (let tries = 1; ; tries += 1) {
-      try {
-        await this.#collection.insertOne(account);
-        return { kind: 'created', accountId: account._id };
-      } catch (error) {
-        if (!isDuplicateKey(error) && !isLockConflict(error)) throw error;
-        const fact = await this.#whoHolds(account);
-        if (fact !== undefined) return fact;
-        if (tries === CONFLICT_TRIES) throw error;
-      }
+    for (let tries = 1; tries <= CREATE_TRIES; tries += 1) {
+      if (await this.#inserts.call(account)) return { kind: 'created', accountId: account._id };
+      const fact = await this.#whoHolds(account);
+      if (fact !== undefined) return fact;
     }
+    throw new Error('a key of the account is taken, but nobody holds it');
+  }
+
+  /** Inserts that come at the same time share a write; false for an account whose key is taken. */
+  async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
+    // In one order everywhere, so that batches of several processes do not wait for each other's keys crosswise.
+    const accounts = wanted.toSorted((one, other) => (one.emailNormalized < other.emailNormalized ? -1 : 1));
+    const { n, writeErrors, durable } = await pastLockConflicts(() =>
+      insertTogether(this.#collection, accounts, WRITE_DEADLINE_MS),
+    );
+    if (!durable || n + writeErrors.length !== accounts.length) throw new Error('accounts were not written durably');
+    const failed = new Map(writeErrors.map((error) => [accounts[error.index], error]));
+    return wanted.map((account) => {
+      const error = failed.get(account);
+      return error === undefined || isDuplicateKey(error) ? { result: error === undefined } : { error };
+    });
   }
 
   /** The error names one index at most, so all three keys are looked up; undefined when nobody holds any (any more). */
@@ -67,8 +93,15 @@ export class AccountStore {
     };
   }
 
-  async read(accountId: string): Promise<Account | undefined> {
-    return (await this.#collection.findOne({ _id: accountId })) ?? undefined;
+  /** Reads that are asked for at the same time share a query. */
+  read(accountId: string): Promise<Account | undefined> {
+    return this.#reads.call(accountId);
+  }
+
+  async #readTogether(ids: readonly string[]): Promise<{ result: Account | undefined }[]> {
+    const found = await this.#collection.find({ _id: { $in: [...new Set(ids)] } }).toArray();
+    const byId = new Map(found.map((account) => [account._id, account]));
+    return ids.map((id) => ({ result: byId.get(id) }));
   }
 
   /** Accounts whose applicant may have got more than one mail, at most `limit`; `secondMails` tells why. */
@@ -90,16 +123,23 @@ export class AccountStore {
   ): Promise<void> {
     const path = pathOf(intent.claim);
     const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
-    await pastLockConflicts(() =>
-      this.#collection.updateOne(
-        { _id: account._id, [path]: { $exists: false } },
-        {
-          $set: { activation, [path]: intent },
-          $inc: { 'mail.begun': 1, 'mail.possible': 1 },
-          ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
-        },
-      ),
+    await this.#updates.call({
+      q: { _id: account._id, [path]: { $exists: false } },
+      u: {
+        $set: { activation, [path]: intent },
+        $inc: { 'mail.begun': 1, 'mail.possible': 1 },
+        ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
+      },
+    });
+  }
+
+  async #updateTogether(items: readonly UpdateItem[]): Promise<Outcome<undefined>[]> {
+    const { writeErrors, durable } = await pastLockConflicts(() =>
+      updateTogether(this.#collection, items, WRITE_DEADLINE_MS),
     );
+    if (!durable) throw new Error('accounts were not written durably');
+    const failed = new Map(writeErrors.map((error) => [error.index, error]));
+    return items.map((_, index) => (failed.has(index) ? { error: failed.get(index) } : { result: undefined }));
   }
 
   /**
@@ -127,25 +167,4 @@ export class AccountStore {
 
 function pathOf(claim: number): `mail.handOvers.${number}` {
   return `mail.handOvers.${claim}`;
-}
-
-const WRITE_CONFLICT = 112;
-const CONFLICT_TRIES = 5;
-
-/**
- * Writes that race for several unique keys can wait for each other until the server ends one of them: "deadlock
- * detected" in FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
- */
-function isLockConflict(error: unknown): boolean {
-  return error instanceof MongoServerError && (error.code === WRITE_CONFLICT || error.message.includes('deadlock'));
-}
-
-async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await write();
-    } catch (error) {
-      if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
-    }
-  }
 }

@@ -3,6 +3,7 @@ import { retryUntilDone, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 import {
   MongoClient,
+  MongoServerError,
   MongoWriteConcernError,
   type Collection,
   type Db,
@@ -98,6 +99,28 @@ async function writeTogether(db: Db, command: Document, deadlineMs: number): Pro
     return { n: Number(reply['n']), writeErrors: reply['writeErrors'] ?? [], durable: false };
   } finally {
     over.abort(WRITE_OVER);
+  }
+}
+
+const WRITE_CONFLICT = 112;
+const CONFLICT_TRIES = 5;
+
+/**
+ * Writes that race for several keys can wait for each other until the server ends one of them: "deadlock detected" in
+ * FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
+ */
+export function isLockConflict(error: unknown): boolean {
+  return error instanceof MongoServerError && (error.code === WRITE_CONFLICT || error.message.includes('deadlock'));
+}
+
+/** `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice must change nothing. */
+export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await write();
+    } catch (error) {
+      if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 /** Reading and moving records after the door: claims, renewals and moves, each one conditional update. */
 import type { Collection, UpdateFilter } from 'mongodb';
+import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { updateTogether } from '../platform/mongo.ts';
+import { newId } from '../platform/ids.ts';
+import { pastLockConflicts, updateTogether, type UpdateItem, type WriteReply } from '../platform/mongo.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
@@ -16,8 +18,9 @@ import type { Reason } from '../application/reasons.ts';
 
 /** A claim holds this long unless renewed; so long a killed worker's record waits for reconcile. */
 export const CLAIM_MS = 45_000;
-/** A round of reconcile that is not answered by then starts afresh. */
-const LOOK_AGAIN_DEADLINE_MS = 10_000;
+/** What a processor's workers do at the same time shares a command; two under way keep the database and us both busy. */
+const TOGETHER = { maxItems: 100, maxInFlight: 2 } as const;
+const WRITE_DEADLINE_MS = 10_000;
 const DAY_MS = 86_400_000;
 
 /** The position of a record that a move starts from: whoever holds another version has lost it. */
@@ -46,10 +49,30 @@ export type Retention = Readonly<
   Record<Exclude<FinalState, 'dead_lettered' | 'malformed' | 'refused' | 'withdrawn'>, number>
 >;
 
+interface Wanted {
+  readonly requestId: string;
+  readonly version: number;
+}
+
+interface PositionedUpdate {
+  readonly position: Position;
+  readonly update: UpdateFilter<SubmissionRecord>;
+  /** The state it leads to. */
+  readonly to: State;
+}
+
 export class SubmissionStore {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #retention: Retention;
   readonly #clock: Clock;
+  readonly #claims = new Batcher<Wanted, SubmissionRecord | undefined>({
+    run: (wanted) => this.#claimTogether(wanted),
+    ...TOGETHER,
+  });
+  readonly #updates = new Batcher<PositionedUpdate, boolean>({
+    run: (items) => this.#updateTogether(items),
+    ...TOGETHER,
+  });
 
   constructor(options: {
     readonly collection: Collection<SubmissionRecord>;
@@ -61,14 +84,34 @@ export class SubmissionStore {
     this.#clock = options.clock;
   }
 
-  /** Takes the record for `CLAIM_MS`, as of `version`; undefined when another claim or move came first. */
-  async claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
-    const claimed = await this.#collection.findOneAndUpdate(
-      { _id: requestId, version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } },
-      { $set: { version: version + 1, dueAt: later(this.#clock.now(), CLAIM_MS) } },
-      { returnDocument: 'after' },
+  /**
+   * Takes the record for `CLAIM_MS`, as of `version`; undefined when another claim or move came first. Claims that are
+   * asked for at the same time share one update and one query.
+   */
+  claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
+    return this.#claims.call({ requestId, version });
+  }
+
+  async #claimTogether(wanted: readonly Wanted[]): Promise<Outcome<SubmissionRecord | undefined>[]> {
+    // An update tells how many records it changed, but not which: those bear this mark.
+    const claimedBy = newId('claim');
+    const dueAt = later(this.#clock.now(), CLAIM_MS);
+    const { n } = await this.#writeInOrder(
+      wanted.map(({ requestId, version }) => ({
+        q: { _id: requestId, version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } },
+        u: { $set: { version: version + 1, dueAt, claimedBy } },
+      })),
     );
-    return claimed ?? undefined;
+    const ids = wanted.map(({ requestId }) => requestId);
+    const found = n === 0 ? [] : await this.#collection.find({ _id: { $in: ids }, claimedBy }).toArray();
+    const claimed = new Map(found.map((record) => [record._id, record]));
+    return wanted.map(({ requestId, version }) => {
+      const record = claimed.get(requestId);
+      if (record?.version !== version + 1) return { result: undefined };
+      // Two hints of one record may meet here; only one of them gets it.
+      claimed.delete(requestId);
+      return { result: record };
+    });
   }
 
   /** Holds the claim for another `CLAIM_MS`; false when it is lost. */
@@ -94,7 +137,7 @@ export class SubmissionStore {
       $push: { history },
       ...(open ? {} : { $unset: { dueAt: true } }),
     };
-    return this.#update(position, update);
+    return this.#update(position, update, to);
   }
 
   /** Sets when the record is worked on next; `attempts` and `ambiguous` count what the back-off should see. */
@@ -142,13 +185,11 @@ export class SubmissionStore {
   ): Promise<void> {
     if (records.length === 0) return;
     const now = this.#clock.now();
-    await updateTogether(
-      this.#collection,
+    await this.#writeInOrder(
       records.map(({ _id, version, dueAt }) => ({
         q: { _id, version, ...(dueAt === undefined ? {} : { dueAt }) },
         u: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
       })),
-      LOOK_AGAIN_DEADLINE_MS,
     );
   }
 
@@ -156,10 +197,37 @@ export class SubmissionStore {
     return (await this.#collection.findOne({ _id: requestId })) ?? undefined;
   }
 
-  async #update(position: Position, update: UpdateFilter<SubmissionRecord>): Promise<boolean> {
-    const { requestId, state, version } = position;
-    const result = await this.#collection.updateOne({ _id: requestId, state, version }, update);
-    return result.matchedCount === 1;
+  /** True when the record was at `position`, and is in `to` now. Updates that come at the same time share a write. */
+  #update(position: Position, update: UpdateFilter<SubmissionRecord>, to: State = position.state): Promise<boolean> {
+    return this.#updates.call({ position, update, to });
+  }
+
+  async #updateTogether(items: readonly PositionedUpdate[]): Promise<Outcome<boolean>[]> {
+    const { n } = await this.#writeInOrder(
+      items.map(({ position: { requestId, state, version }, update }) => ({
+        q: { _id: requestId, state, version },
+        u: update,
+      })),
+    );
+    if (n === items.length) return items.map(() => ({ result: true }));
+    // Some were not where they were expected. Nobody else moves a record under its holder's version, so whichever is
+    // where its update leads has been updated.
+    const found = await this.#collection
+      .find({ _id: { $in: items.map((item) => item.position.requestId) } }, { projection: { state: 1, version: 1 } })
+      .toArray();
+    const now = new Map(found.map((record) => [record._id, record]));
+    return items.map(({ position, to }) => {
+      const record = now.get(position.requestId);
+      return { result: record?.version === position.version && record.state === to };
+    });
+  }
+
+  /** Writes in the order of ids, as everybody does who writes several: so two writes never wait for each other crosswise. */
+  async #writeInOrder(items: readonly UpdateItem[]): Promise<WriteReply> {
+    const sorted = items.toSorted((one, other) => (String(one.q['_id']) < String(other.q['_id']) ? -1 : 1));
+    const reply = await pastLockConflicts(() => updateTogether(this.#collection, sorted, WRITE_DEADLINE_MS));
+    if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
+    return reply;
   }
 
   #expiry(state: State, now: Date): Date | undefined {

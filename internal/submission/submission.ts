@@ -56,6 +56,8 @@ export interface SubmissionRecord {
   readonly stateAt: Date;
   /** Counts claims; a worker's move needs the version its claim made. */
   readonly version: number;
+  /** Mark of the latest claim, by which its worker recognises what it got. */
+  readonly claimedBy?: string;
   /** When reconcile looks at it again; only on open states. */
   readonly dueAt?: Date;
   /** Set when reconcile first saw a record nobody has claimed (see reconcile.ts). */

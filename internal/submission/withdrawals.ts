@@ -71,7 +71,7 @@ export class Withdrawals {
     while (this.#pending.size > 0 && !this.#stop.signal.aborted) {
       const before = this.#pending.size;
       try {
-        await this.#settleSome([...this.#pending.values()].slice(0, WITHDRAWAL_BATCH));
+        await this.#settleSome(this.#next());
       } catch (error) {
         this.#log.debug({ err: error }, 'withdrawal failed; trying again');
       }
@@ -80,6 +80,12 @@ export class Withdrawals {
       if (failures > 0) await pause(backoffMs(failures, { ...WITHDRAWAL_RETRY, jitter: 0.2 }), this.#stop.signal);
     }
     this.#working = undefined;
+  }
+
+  /** The oldest, in the order of ids, as everybody writes who writes several. */
+  #next(): SubmissionRecord[] {
+    const oldest = [...this.#pending.values()].slice(0, WITHDRAWAL_BATCH);
+    return oldest.toSorted((one, other) => (one._id < other._id ? -1 : 1));
   }
 
   async #settleSome(records: readonly SubmissionRecord[]): Promise<void> {

@@ -30,7 +30,7 @@ export interface DrainRound extends DrainResult {
 }
 
 /** Records worked on at the same time, and mail connections, of both workers. */
-const CONCURRENCY = 16;
+const CONCURRENCY = 64;
 /** A drain that takes longer has failed. */
 const DEADLINE_MS = 300_000;
 const POLL_MS = 10;

@@ -73,16 +73,16 @@ test.each([
 ])('inserts ended with %j, %i times: %s', async (error, times, expected) => {
   const collection = stores.db.collection<Account>(ACCOUNTS);
   let left = times;
-  const unlucky = new Proxy(collection, {
-    get: (target, name) => {
-      if (name !== 'insertOne') return (target[name as keyof typeof target] as () => unknown).bind(target);
-      return async (account: Account) => {
+  const unlucky = {
+    collectionName: ACCOUNTS,
+    db: {
+      command: (...command: Parameters<typeof stores.db.command>) => {
         left -= 1;
-        if (left >= 0) throw new MongoServerError(error);
-        return target.insertOne(account);
-      };
+        return left >= 0 ? Promise.reject(new MongoServerError(error)) : stores.db.command(...command);
+      },
     },
-  });
+    find: collection.find.bind(collection),
+  } as unknown as typeof collection;
   const store = new AccountStore({ collection: unlucky, clock });
   const fact = store.create(applicant(), by(`req_unlucky_${error.code}_${times}`));
   if (expected === 'error') await expect(fact).rejects.toThrow(error.message);
