@@ -1,7 +1,8 @@
 /** One attempt at a record's next step: claim it, work, settle what went wrong. The same for every queue. */
 import type { Clock } from '../platform/clock.ts';
 import type { Hint, QueueName } from '../queue/job.ts';
-import type { OpenState, SubmissionRecord } from '../submission/submission.ts';
+import type { OpenState } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
 import { Claim, ClaimLostError } from './claim.ts';
 import { classOfError, type FailureClass } from './failures.ts';
 import { settleFailure, type FailureTools } from './settle-failure.ts';

@@ -16,7 +16,7 @@ describe('verdict', () => {
 
   test('a permanent failure is undeliverable, whatever went before', () => {
     for (const counts of everyCount) {
-      expect(verdict('permanent', counts)).toEqual({ do: 'finish', state: 'undeliverable' });
+      expect(verdict('permanent', counts)).toEqual({ do: 'finish', event: 'bounce' });
     }
   });
 
@@ -37,14 +37,14 @@ describe('verdict', () => {
       expect(verdict('transient', counts).do).toBe(counts.attempts < MAX_ATTEMPTS ? 'retry' : 'finish');
     }
     const last = verdict('transient', { attempts: MAX_ATTEMPTS, ambiguous: 0 });
-    expect(last).toEqual({ do: 'finish', state: 'dead_lettered' });
+    expect(last).toEqual({ do: 'finish', event: 'give_up' });
   });
 
   test('an ambiguous mail is sent again at most twice, then dead-lettered', () => {
     for (const counts of everyCount) {
       expect(verdict('ambiguous', counts).do).toBe(counts.ambiguous < 3 ? 'retry' : 'finish');
     }
-    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3 })).toEqual({ do: 'finish', state: 'dead_lettered' });
+    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3 })).toEqual({ do: 'finish', event: 'give_up' });
   });
 
   const delay = (attempts: number, random = middle): number => {

@@ -16,7 +16,7 @@ export type FailureClass = 'permanent' | 'transient' | 'infrastructure' | 'ours'
 export type Verdict =
   | { readonly do: 'retry'; readonly delayMs: number }
   | { readonly do: 'park'; readonly delayMs: number; readonly pauseWorker: boolean }
-  | { readonly do: 'finish'; readonly state: 'undeliverable' | 'dead_lettered' };
+  | { readonly do: 'finish'; readonly event: 'bounce' | 'give_up' };
 
 /** What to do about the failure of an attempt. `attempts` and `ambiguous` count what went before, this one included. */
 export function verdict(
@@ -26,18 +26,18 @@ export function verdict(
 ): Verdict {
   switch (failure) {
     case 'permanent':
-      return { do: 'finish', state: 'undeliverable' };
+      return { do: 'finish', event: 'bounce' };
     case 'infrastructure':
       return { do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true };
     case 'ours':
       return { do: 'park', delayMs: OURS_RETRY_MS, pauseWorker: false };
     case 'ambiguous':
       return counts.ambiguous >= MAX_AMBIGUOUS
-        ? { do: 'finish', state: 'dead_lettered' }
+        ? { do: 'finish', event: 'give_up' }
         : { do: 'retry', delayMs: backoffMs(counts.ambiguous, ATTEMPT_BACKOFF, random) };
     case 'transient':
       return counts.attempts >= MAX_ATTEMPTS
-        ? { do: 'finish', state: 'dead_lettered' }
+        ? { do: 'finish', event: 'give_up' }
         : { do: 'retry', delayMs: backoffMs(counts.attempts, ATTEMPT_BACKOFF, random) };
   }
 }

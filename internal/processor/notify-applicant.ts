@@ -51,8 +51,9 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
 
   if (account.notifiedAt === undefined) await mailOnce(record, account, claim, tools);
-  if (!(await tools.store.move(claim.position, 'completed', attemptNumber(record)))) return;
-  tools.outcomes.inc({ state: 'completed', reason: 'none' });
+  const state = await tools.store.move(claim.position, 'complete', attemptNumber(record));
+  if (state === undefined) return;
+  tools.outcomes.inc({ state, reason: 'none' });
   tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
 }
 

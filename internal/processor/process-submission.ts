@@ -50,12 +50,12 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   const outcome = decideOnCreation(creation);
   if (outcome.verdict === 'reject') return reject(record, claim, outcome.reasons, tools, applicant);
   const { accountId } = outcome;
-  const moved = await tools.store.move(claim.position, 'account_created', record.attempts + 1, {
+  const state = await tools.store.move(claim.position, 'create_account', record.attempts + 1, {
     applicant,
     accountId,
   });
-  if (!moved) return;
-  tools.outcomes.inc({ state: 'account_created', reason: 'none' });
+  if (state === undefined) return;
+  tools.outcomes.inc({ state, reason: 'none' });
   tools.hint('notifications', hintFor(record));
 }
 
@@ -66,10 +66,10 @@ async function reject(
   tools: ProcessTools,
   applicant?: { readonly email: string; readonly ein: string; readonly businessName: string },
 ): Promise<void> {
-  const moved = await tools.store.move(claim.position, 'rejected', record.attempts + 1, {
+  const state = await tools.store.move(claim.position, 'reject', record.attempts + 1, {
     reasons,
     reason: reasons.map((reason) => `${reason.field}: ${reason.code}`).join(', '),
     ...(applicant === undefined ? {} : { applicant }),
   });
-  if (moved) tools.outcomes.inc({ state: 'rejected', reason: reasons[0]?.code ?? 'none' });
+  if (state !== undefined) tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
 }

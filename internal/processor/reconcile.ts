@@ -3,7 +3,7 @@ import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
-import { openStates, type OpenState } from '../submission/submission.ts';
+import { openStates, type OpenState } from '../submission/states.ts';
 import type { DueRecord, SubmissionStore } from '../submission/submission-store.ts';
 import {
   FIRST_SIGHT_GRACE_MS,

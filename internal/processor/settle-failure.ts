@@ -41,12 +41,12 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
   if (what.do === 'park' && what.pauseWorker) tools.gates[queue].wait();
   try {
     if (what.do === 'finish') {
-      const moved = await tools.store.move(position, what.state, counted.attempts + counted.ambiguous, {
+      const state = await tools.store.move(position, what.event, counted.attempts + counted.ambiguous, {
         ...counted,
         lastError,
         reason: lastError,
       });
-      if (moved) tools.outcomes.inc({ state: what.state, reason: failure });
+      if (state !== undefined) tools.outcomes.inc({ state, reason: failure });
       return;
     }
     const postponed = await tools.store.postpone(position, { delayMs: what.delayMs, ...counted, lastError });

@@ -4,16 +4,18 @@ import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { pastLockConflicts, updateTogether, type UpdateItem, type WriteReply } from '../platform/mongo.ts';
+import { moveUpdate } from './move-update.ts';
 import {
-  FIRST_DUE_MS,
-  RECORD_SCHEMA,
+  isOpen,
+  nextState,
   openStates,
-  type Applicant,
-  type FinalState,
   type OpenState,
+  type ProcessorEvent,
+  type ReopeningEvent,
+  type RetentionDays,
   type State,
-  type SubmissionRecord,
-} from './submission.ts';
+} from './states.ts';
+import { FIRST_DUE_MS, RECORD_SCHEMA, type Applicant, type SubmissionRecord } from './submission.ts';
 import type { Reason } from '../application/reasons.ts';
 
 /** A claim holds this long unless renewed; so long a killed worker's record waits for reconcile. */
@@ -21,7 +23,6 @@ export const CLAIM_MS = 45_000;
 /** What a processor's workers do at the same time shares a command; two under way keep the database and us both busy. */
 const TOGETHER = { maxItems: 100, maxInFlight: 2 } as const;
 const WRITE_DEADLINE_MS = 10_000;
-const DAY_MS = 86_400_000;
 
 /** The position of a record that a move starts from: whoever holds another version has lost it. */
 export interface Position {
@@ -44,11 +45,6 @@ export interface Changes {
 /** What reconcile needs of an overdue record. */
 export type DueRecord = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'dueAt' | 'firstSeenAt' | 'traceparent'>;
 
-/** Days each final state is kept. `dead_lettered` has no entry: it is never deleted. */
-export type Retention = Readonly<
-  Record<Exclude<FinalState, 'dead_lettered' | 'malformed' | 'refused' | 'withdrawn'>, number>
->;
-
 interface Wanted {
   readonly requestId: string;
   readonly version: number;
@@ -63,7 +59,7 @@ interface PositionedUpdate {
 
 export class SubmissionStore {
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #retention: Retention;
+  readonly #retention: RetentionDays;
   readonly #clock: Clock;
   readonly #claims = new Batcher<Wanted, SubmissionRecord | undefined>({
     run: (wanted) => this.#claimTogether(wanted),
@@ -76,7 +72,7 @@ export class SubmissionStore {
 
   constructor(options: {
     readonly collection: Collection<SubmissionRecord>;
-    readonly retention: Retention;
+    readonly retention: RetentionDays;
     readonly clock: Clock;
   }) {
     this.#collection = options.collection;
@@ -119,25 +115,57 @@ export class SubmissionStore {
     return this.#update(position, { $set: { dueAt: later(this.#clock.now(), CLAIM_MS) } });
   }
 
-  /** Moves to `to` and appends to the history; false when the record is not where `position` says (a repeat). */
-  async move(position: Position, to: State, attempt: number, changes: Changes = {}): Promise<boolean> {
-    const now = this.#clock.now();
+  /** Makes the move of `event`: the new state, or undefined when the record is not where `position` says (a repeat). */
+  async move(
+    position: Position,
+    event: ProcessorEvent,
+    attempt: number,
+    changes: Changes = {},
+  ): Promise<State | undefined> {
+    const to = nextState(position.state, event, { account: false, claimed: true, erased: false });
+    if (to === undefined) throw new NoSuchMoveError(`${event} does not lead away from ${position.state}`);
     const { reason, ...fields } = changes;
-    const history = { state: to, at: now, attempt, ...(reason === undefined ? {} : { reason }) };
-    const open = to === 'recorded' || to === 'account_created';
-    const expiresAt = this.#expiry(to, now);
-    const update: UpdateFilter<SubmissionRecord> = {
-      $set: {
-        state: to,
-        stateAt: now,
-        ...fields,
-        ...(open ? { dueAt: later(now, FIRST_DUE_MS), attempts: 0, ambiguous: 0 } : {}),
-        ...(expiresAt === undefined ? {} : { expiresAt }),
-      },
-      $push: { history },
-      ...(open ? {} : { $unset: { dueAt: true } }),
-    };
-    return this.#update(position, update, to);
+    const update = moveUpdate(to, {
+      now: this.#clock.now(),
+      attempt,
+      reason,
+      dueInMs: FIRST_DUE_MS,
+      retention: this.#retention,
+    });
+    const moved = await this.#update(position, { ...update, $set: { ...fields, ...update.$set } }, to);
+    return moved ? to : undefined;
+  }
+
+  /**
+   * Opens a record again as an operator wants it, as it was read; the open state it is in then, `no_such_move`, or
+   * `changed` when it is no longer as it was read. `accountId` names the account this request made, if there is one.
+   *
+   * The new version takes the record from whoever still believes to hold it, and lets no late write of theirs land on the
+   * new round of work. It is due at once: reconcile queues it within seconds, Redis or not.
+   */
+  async reopen(
+    record: Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'erasedAt'>,
+    event: ReopeningEvent,
+    options: { readonly accountId: string | undefined; readonly reason: string },
+  ): Promise<OpenState | 'no_such_move' | 'changed'> {
+    const { _id, state, version } = record;
+    const { accountId, reason } = options;
+    const facts = { account: accountId !== undefined, claimed: version > 0, erased: record.erasedAt !== undefined };
+    const to = nextState(state, event, facts);
+    if (to === undefined || !isOpen(to)) return 'no_such_move';
+    const update = moveUpdate(to, {
+      now: this.#clock.now(),
+      attempt: 0,
+      reason,
+      dueInMs: 0,
+      retention: this.#retention,
+    });
+    const account = to === 'account_created' && accountId !== undefined ? { accountId } : {};
+    const { matchedCount } = await this.#collection.updateOne(
+      { _id, state, version, erasedAt: { $exists: false }, schema: { $lte: RECORD_SCHEMA } },
+      { ...update, $set: { ...update.$set, ...account, version: version + 1 } },
+    );
+    return matchedCount === 1 ? to : 'changed';
   }
 
   /** Sets when the record is worked on next; `attempts` and `ambiguous` count what the back-off should see. */
@@ -229,9 +257,9 @@ export class SubmissionStore {
     if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
     return reply;
   }
+}
 
-  #expiry(state: State, now: Date): Date | undefined {
-    const days = state in this.#retention ? this.#retention[state as keyof Retention] : undefined;
-    return days === undefined ? undefined : later(now, days * DAY_MS);
-  }
+/** A move was asked for that the table does not have: a fault in the code that asks. */
+export class NoSuchMoveError extends Error {
+  override readonly name = 'NoSuchMoveError';
 }

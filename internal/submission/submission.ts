@@ -1,26 +1,12 @@
-/** The record of one received request: its fields, its states, and which moves between them exist. */
+/** The record of one received request. Its states and the moves between them are in states.ts. */
 import type { Binary } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
+import type { State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
 
 /** Version of the record's shape. A process leaves records of a newer one alone. */
 export const RECORD_SCHEMA = 1;
-
-/** States a request can be in. `open` ones still have work ahead and carry a `dueAt`. */
-export const openStates = ['recorded', 'account_created'] as const;
-export const finalStates = [
-  'completed',
-  'rejected',
-  'undeliverable',
-  'dead_lettered',
-  'malformed',
-  'refused',
-  'withdrawn',
-] as const;
-export type OpenState = (typeof openStates)[number];
-export type FinalState = (typeof finalStates)[number];
-export type State = OpenState | FinalState;
 
 export interface HistoryEntry {
   readonly state: State;
@@ -54,7 +40,7 @@ export interface SubmissionRecord {
   readonly schema: number;
   readonly state: State;
   readonly stateAt: Date;
-  /** Counts claims; a worker's move needs the version its claim made. */
+  /** Counts claims and an operator's moves; a worker's move needs the version its claim made. */
   readonly version: number;
   /** Mark of the latest claim, by which its worker recognises what it got. */
   readonly claimedBy?: string;
@@ -72,6 +58,8 @@ export interface SubmissionRecord {
   readonly accountId?: string;
   readonly lastError?: string;
   readonly traceparent?: string;
+  /** When an operator removed everything personal; such a record is never worked on again. */
+  readonly erasedAt?: Date;
   /** When the TTL index deletes it; only on final states, never on `dead_lettered`. */
   readonly expiresAt?: Date;
 }

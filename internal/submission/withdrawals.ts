@@ -5,14 +5,14 @@
  * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted.
  */
 import type { Collection } from 'mongodb';
-import { later, type Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether } from '../platform/mongo.ts';
 import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_RETRY } from './limits.ts';
+import { moveUpdate } from './move-update.ts';
+import { statesBefore } from './states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
-
-const DAY_MS = 86_400_000;
 
 export interface WithdrawalMetrics {
   readonly withdrawals: { inc(labels: { result: string }, value?: number): void };
@@ -89,20 +89,20 @@ export class Withdrawals {
   }
 
   async #settleSome(records: readonly SubmissionRecord[]): Promise<void> {
-    const now = this.#clock.now();
+    const update = moveUpdate('withdrawn', {
+      now: this.#clock.now(),
+      attempt: 0,
+      reason: 'answered 500 while in doubt',
+      dueInMs: 0,
+      retention: { withdrawn: this.#retentionDays },
+    });
     const { n, writeErrors, durable } = await updateTogether(
       this.#collection,
       records.map((record) => ({
-        q: { _id: record._id, version: 0, state: { $in: ['recorded', 'malformed', 'withdrawn'] } },
+        q: { _id: record._id, version: 0, state: { $in: statesBefore('withdraw') } },
         u: {
-          $set: {
-            state: 'withdrawn',
-            stateAt: now,
-            httpStatus: 500,
-            expiresAt: later(now, this.#retentionDays * DAY_MS),
-          },
-          $unset: { dueAt: true, firstSeenAt: true },
-          $push: { history: { state: 'withdrawn', at: now, attempt: 0, reason: 'answered 500 while in doubt' } },
+          ...update,
+          $set: { ...update.$set, httpStatus: 500 },
           $setOnInsert: {
             receivedAt: record.receivedAt,
             remoteIp: record.remoteIp,
@@ -119,23 +119,32 @@ export class Withdrawals {
     if (!durable || n + writeErrors.length !== records.length) return;
     const failed = new Set(writeErrors.map((writeError) => writeError.index));
     for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
-    await this.#settleClaimed(records.filter((_, index) => failed.has(index)));
+    await this.#settleExisting(records.filter((_, index) => failed.has(index)));
   }
 
   /**
-   * The upsert met the `_id` in a state it does not withdraw. Either the insert landed between the look and the insert
-   * of the upsert (then the next round finds it), or a worker was faster, which the margins of `dueAt` make very rare.
+   * The upsert met the `_id` in a state it does not withdraw: withdrawn by an earlier try whose answer was lost, or taken
+   * by a worker that was faster, which the margins of `dueAt` make very rare. Found as neither, the insert landed between
+   * the look and the insert of the upsert, and the next round withdraws it.
    */
-  async #settleClaimed(records: readonly SubmissionRecord[]): Promise<void> {
+  async #settleExisting(records: readonly SubmissionRecord[]): Promise<void> {
     if (records.length === 0) return;
-    const claimed = await this.#collection
-      .find({ _id: { $in: records.map((record) => record._id) }, version: { $gt: 0 } }, { projection: { _id: 1 } })
+    const found = await this.#collection
+      .find(
+        {
+          _id: { $in: records.map((record) => record._id) },
+          $or: [{ version: { $gt: 0 } }, { state: 'withdrawn' }],
+        },
+        { projection: { state: 1 }, readConcern: 'majority' },
+      )
       .toArray();
-    for (const { _id } of claimed) {
+    for (const { _id, state } of found) {
       const record = this.#pending.get(_id);
       if (record === undefined) continue;
-      this.#log.error({ request_id: _id }, 'answered 500, but the record was already being processed');
-      this.#settled(record, 'too_late');
+      if (state !== 'withdrawn') {
+        this.#log.error({ request_id: _id }, 'answered 500, but the record was already being processed');
+      }
+      this.#settled(record, state === 'withdrawn' ? 'withdrawn' : 'too_late');
     }
   }
 

@@ -1,6 +1,7 @@
 /** The part of the audit about outcomes: every record final, every applicant with exactly one account, every refusal true. */
 import type { Account } from '../../internal/account/account.ts';
-import { openStates, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { openStates } from '../../internal/submission/states.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import type { LedgerEntry } from './ledger.ts';
 

@@ -44,7 +44,7 @@ afterAll(async () => {
 class FailingStore extends SubmissionStore {
   failures = 0;
   afterEffect = false;
-  override async move(...move: Parameters<SubmissionStore['move']>): Promise<boolean> {
+  override async move(...move: Parameters<SubmissionStore['move']>): ReturnType<SubmissionStore['move']> {
     if (this.failures === 0) return super.move(...move);
     this.failures -= 1;
     if (this.afterEffect) await super.move(...move);

@@ -11,12 +11,8 @@ import {
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import type { Hint, QueueName } from '../../internal/queue/job.ts';
 import { CLAIM_MS, SubmissionStore } from '../../internal/submission/submission-store.ts';
-import {
-  FIRST_DUE_MS,
-  RECORD_SCHEMA,
-  type State,
-  type SubmissionRecord,
-} from '../../internal/submission/submission.ts';
+import type { State } from '../../internal/submission/states.ts';
+import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
@@ -216,7 +212,7 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
   const before = await read(record);
   const frozen = position(record, 1);
   expect(await store.renew(frozen)).toBe(false);
-  expect(await store.move(frozen, 'rejected', 1)).toBe(false);
+  expect(await store.move(frozen, 'reject', 1)).toBeUndefined();
   expect(await store.postpone(frozen, { delayMs: 1, attempts: 9, ambiguous: 9, lastError: 'x' })).toBe(false);
   expect(await read(record)).toEqual(before);
 });
@@ -224,9 +220,9 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
 test('a move is done once: a repeat finds another state and changes nothing', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
-  expect(await store.move(position(record, 1), 'rejected', 1, { reason: 'a' })).toBe(true);
+  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'a' })).toBe('rejected');
   const moved = await read(record);
-  expect(await store.move(position(record, 1), 'rejected', 1, { reason: 'b' })).toBe(false);
+  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'b' })).toBeUndefined();
   expect(await read(record)).toEqual(moved);
   expect(moved.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
   expect(moved.dueAt).toBeUndefined();
@@ -236,7 +232,7 @@ test('a move is done once: a repeat finds another state and changes nothing', as
 test('a dead letter never expires', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'dead_lettered', 27);
+  await store.move(position(record, 1), 'give_up', 27);
   const moved = await read(record);
   expect(moved.expiresAt).toBeUndefined();
   expect(moved.dueAt).toBeUndefined();

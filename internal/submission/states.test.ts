@@ -1,0 +1,115 @@
+/** The table of states, cell by cell: every state × every event × every fact, against this second, hand-written copy. */
+import { describe, expect, test } from '@jest/globals';
+import {
+  events,
+  eventsOf,
+  firstStates,
+  isOpen,
+  meanings,
+  moves,
+  nextState,
+  openStates,
+  states,
+  statesBefore,
+  type Event,
+  type Facts,
+  type State,
+} from './states.ts';
+
+const reopened = ({ account, erased }: Facts): State | undefined =>
+  account && !erased ? 'account_created' : undefined;
+
+/** All moves as "state event → state", written down once more; whatever is not here must not exist. */
+const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = {
+  'recorded withdraw': ({ claimed }) => (claimed ? undefined : 'withdrawn'),
+  'malformed withdraw': ({ claimed }) => (claimed ? undefined : 'withdrawn'),
+  'recorded create_account': () => 'account_created',
+  'recorded reject': () => 'rejected',
+  'recorded give_up': () => 'dead_lettered',
+  'account_created complete': () => 'completed',
+  'account_created bounce': () => 'undeliverable',
+  'account_created give_up': () => 'dead_lettered',
+  'account_created correct_address': reopened,
+  'completed correct_address': reopened,
+  'completed resend': reopened,
+  'undeliverable retry': reopened,
+  'undeliverable correct_address': reopened,
+  'dead_lettered retry': ({ account, erased }) => (erased ? undefined : account ? 'account_created' : 'recorded'),
+  'dead_lettered correct_address': reopened,
+  'recorded erase': () => 'rejected',
+  'account_created erase': () => 'rejected',
+  'dead_lettered erase': () => 'rejected',
+  'completed erase': () => 'completed',
+  'rejected erase': () => 'rejected',
+  'undeliverable erase': () => 'undeliverable',
+  'malformed erase': () => 'malformed',
+  'refused erase': () => 'refused',
+  'withdrawn erase': () => 'withdrawn',
+};
+
+const both = [true, false];
+const everyFact: readonly Facts[] = both.flatMap((account) =>
+  both.flatMap((claimed) => both.map((erased) => ({ account, claimed, erased }))),
+);
+const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
+
+test('nine states and ten events make ninety cells, and each expected one is among them', () => {
+  expect(cells).toHaveLength(90);
+  const keys = cells.map(([state, event]) => `${state} ${event}`);
+  expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
+});
+
+describe.each(states)('%s', (state) => {
+  test.each(events)('%s', (event) => {
+    for (const facts of everyFact) {
+      const wanted = expected[`${state} ${event}`]?.(facts);
+      expect({ facts, to: nextState(state, event, facts) }).toEqual({ facts, to: wanted });
+    }
+  });
+});
+
+test('for each state, event and facts there is at most one arrow', () => {
+  const arrows = moves.map(({ from, event, when }) => `${from} ${event} ${when ?? ''}`);
+  expect(arrows.filter((arrow, index) => arrows.indexOf(arrow) !== index)).toEqual([]);
+  for (const [from, event] of cells) {
+    const unconditional = moves.filter((move) => move.from === from && move.event === event);
+    expect(unconditional.length > 1 && unconditional.some((move) => move.when === undefined)).toBe(false);
+  }
+});
+
+test('only an operator leads out of a final state, but for the door taking back what it never answered', () => {
+  const byOperator: readonly Event[] = eventsOf.operator;
+  const others = moves.filter(({ from, event }) => !isOpen(from) && !byOperator.includes(event));
+  expect(others).toEqual([{ event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed' }]);
+});
+
+test('no event brings work back to what is erased', () => {
+  for (const [state, event] of cells) {
+    const to = nextState(state, event, { account: true, claimed: true, erased: true });
+    if (!isOpen(state)) expect(to === undefined || !isOpen(to)).toBe(true);
+  }
+});
+
+test('from every first state a final one can be reached, and every state can be reached at all', () => {
+  const reached = new Set<State>(firstStates);
+  for (let before = 0; before !== reached.size;) {
+    before = reached.size;
+    for (const { from, to } of moves) if (reached.has(from)) reached.add(to);
+  }
+  expect([...reached].toSorted()).toEqual([...states].toSorted());
+  for (const open of openStates) {
+    const ends = moves.filter(({ from, to }) => from === open && !isOpen(to)).map(({ to }) => to);
+    expect(ends).toContain('dead_lettered');
+  }
+});
+
+test('every actor has events of its own, and every event some move', () => {
+  expect(events).toHaveLength(new Set(events).size);
+  expect(events.filter((event) => statesBefore(event).length === 0)).toEqual([]);
+  expect(statesBefore('withdraw')).toEqual(['recorded', 'malformed']);
+  expect([...statesBefore('erase')].toSorted()).toEqual([...states].toSorted());
+});
+
+test('every state is explained', () => {
+  for (const state of states) expect(meanings[state]).toMatch(/^\w/);
+});

@@ -1,0 +1,139 @@
+/**
+ * The states of a request and every move between them: the one table, pure, that all code which moves records asks.
+ *
+ * Claiming and postponing stay within an open state and are no moves. docs/states.md is drawn from this file.
+ */
+
+/** States with work ahead; only these carry a `dueAt`. */
+export const openStates = ['recorded', 'account_created'] as const;
+/** States in which nothing happens any more unless an operator says so. */
+export const finalStates = [
+  'completed',
+  'rejected',
+  'undeliverable',
+  'dead_lettered',
+  'malformed',
+  'refused',
+  'withdrawn',
+] as const;
+export type OpenState = (typeof openStates)[number];
+export type FinalState = (typeof finalStates)[number];
+export type State = OpenState | FinalState;
+export const states: readonly State[] = [...openStates, ...finalStates];
+
+/** What each state means, for people. */
+export const meanings: Readonly<Record<State, string>> = {
+  recorded: 'answered 202; the application is checked next',
+  account_created: 'the account exists; the e-mail goes out next',
+  completed: 'the e-mail was handed to the mail server',
+  rejected: 'invalid fields or a duplicate, with every reason',
+  undeliverable: "the applicant's mail server said no for good",
+  dead_lettered: 'retries used up: an operator decides; never deleted',
+  malformed: 'answered 400',
+  refused: 'answered 401 or 403',
+  withdrawn: 'answered 500 while its write was in doubt',
+};
+
+/** How a record comes into being. `withdrawn` without an insert: the withdrawal of a write that never landed. */
+export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
+
+/** Everything that can move a record, and whose business it is. */
+export const eventsOf = {
+  door: ['withdraw'],
+  processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
+  operator: ['retry', 'correct_address', 'resend', 'erase'],
+} as const;
+export type Actor = keyof typeof eventsOf;
+export type ProcessorEvent = (typeof eventsOf)['processor'][number];
+export type OperatorEvent = (typeof eventsOf)['operator'][number];
+/** Events that make work again of what is finished. */
+export type ReopeningEvent = Exclude<OperatorEvent, 'erase'>;
+export type Event = (typeof eventsOf)[Actor][number];
+export const events: readonly Event[] = [...eventsOf.door, ...eventsOf.processor, ...eventsOf.operator];
+
+/** What a move may depend on besides the state. */
+export interface Facts {
+  /** An account made by this request exists. */
+  readonly account: boolean;
+  /** A worker has had the record in hand at least once (its `version` is above 0). */
+  readonly claimed: boolean;
+  /** Everything personal was removed, so there is nothing left to work on. */
+  readonly erased: boolean;
+}
+
+/** One arrow: `event` leads from `from` to `to`, where `when` holds. */
+export interface Move {
+  readonly event: Event;
+  readonly from: State;
+  readonly to: State;
+  readonly when?: 'never claimed' | 'account, not erased' | 'no account, not erased';
+}
+
+export const moves: readonly Move[] = [
+  // The door: what was answered 500 is taken back, unless a worker was faster.
+  { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed' },
+  { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed' },
+
+  { event: 'create_account', from: 'recorded', to: 'account_created' },
+  { event: 'reject', from: 'recorded', to: 'rejected' },
+  { event: 'complete', from: 'account_created', to: 'completed' },
+  { event: 'bounce', from: 'account_created', to: 'undeliverable' },
+  { event: 'give_up', from: 'recorded', to: 'dead_lettered' },
+  { event: 'give_up', from: 'account_created', to: 'dead_lettered' },
+
+  // Work that failed is done again.
+  { event: 'retry', from: 'dead_lettered', to: 'recorded', when: 'no account, not erased' },
+  { event: 'retry', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
+  { event: 'retry', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
+
+  // A new address gets the e-mail, whatever became of the one to the old; also of one that is on its way just now.
+  { event: 'correct_address', from: 'account_created', to: 'account_created', when: 'account, not erased' },
+  { event: 'correct_address', from: 'completed', to: 'account_created', when: 'account, not erased' },
+  { event: 'correct_address', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
+  { event: 'correct_address', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
+
+  // An applicant who lost the e-mail gets it once more.
+  { event: 'resend', from: 'completed', to: 'account_created', when: 'account, not erased' },
+
+  // What is erased while work is ahead ends here, a dead letter too: nobody can retry it, so it must not ring for ever.
+  { event: 'erase', from: 'recorded', to: 'rejected' },
+  { event: 'erase', from: 'account_created', to: 'rejected' },
+  { event: 'erase', from: 'dead_lettered', to: 'rejected' },
+  // Anything else stays where it is, without its personal data.
+  { event: 'erase', from: 'completed', to: 'completed' },
+  { event: 'erase', from: 'rejected', to: 'rejected' },
+  { event: 'erase', from: 'undeliverable', to: 'undeliverable' },
+  { event: 'erase', from: 'malformed', to: 'malformed' },
+  { event: 'erase', from: 'refused', to: 'refused' },
+  { event: 'erase', from: 'withdrawn', to: 'withdrawn' },
+];
+
+/** Where `event` leads from `state`, or undefined: there is no such move. */
+export function nextState(state: State, event: Event, facts: Facts): State | undefined {
+  return moves.find((move) => move.from === state && move.event === event && holds(move.when, facts))?.to;
+}
+
+function holds(when: Move['when'], facts: Facts): boolean {
+  switch (when) {
+    case undefined:
+      return true;
+    case 'never claimed':
+      return !facts.claimed;
+    case 'account, not erased':
+      return facts.account && !facts.erased;
+    case 'no account, not erased':
+      return !facts.account && !facts.erased;
+  }
+}
+
+/** The states that `event` can lead away from. */
+export function statesBefore(event: Event): readonly State[] {
+  return [...new Set(moves.filter((move) => move.event === event).map((move) => move.from))];
+}
+
+export function isOpen(state: State): state is OpenState {
+  return (openStates as readonly State[]).includes(state);
+}
+
+/** Days each state is kept before the TTL index deletes it. Open states and dead letters are never deleted. */
+export type RetentionDays = Readonly<Partial<Record<Exclude<FinalState, 'dead_lettered'>, number>>>;
