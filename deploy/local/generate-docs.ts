@@ -4,10 +4,14 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { describeSettings } from '../../internal/platform/config.ts';
 import { smtpFaultTable } from '../../test/support/smtp-faults.ts';
+import { retriesPage } from './docs-retries.ts';
+import { statesPage } from './docs-states.ts';
 
 const GENERATED = [
   { file: 'docs/configuration.md', text: configuration },
+  { file: 'docs/retries.md', text: retriesPage },
   { file: 'docs/smtp-faults.md', text: smtpFaultTable },
+  { file: 'docs/states.md', text: statesPage },
 ];
 
 function configuration(): string {

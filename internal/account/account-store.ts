@@ -1,5 +1,5 @@
 /** Creates accounts: one insert, and the unique indexes decide every race. */
-import type { Collection } from 'mongodb';
+import type { Collection, Filter } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
@@ -144,24 +144,31 @@ export class AccountStore {
 
   /**
    * Notes what came of it, also when the claim is lost by now: a mail that is out stays out. Doing it twice changes nothing.
+   * `account` is as it was mailed: if an operator has corrected its address since, the mail to the new one is still to come.
    * Gives the ledger as it is then, or undefined where nothing was left to note.
    */
-  async endHandOver(accountId: string, intent: Intent, handOver: HandOver): Promise<MailLedger | undefined> {
+  async endHandOver(
+    account: Pick<Account, '_id' | 'email'>,
+    intent: Intent,
+    handOver: HandOver,
+  ): Promise<MailLedger | undefined> {
     const now = this.#clock.now();
     const entry = ended(intent, handOver, now);
     const path = pathOf(intent.claim);
     const arrived = mayHaveArrived(entry);
-    const account = await pastLockConflicts(() =>
-      this.#collection.findOneAndUpdate(
-        { _id: accountId, ...(arrived ? {} : { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } }) },
-        {
-          $set: { [path]: entry, ...(handOver.result === 'accepted' ? { notifiedAt: now } : {}) },
-          ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }),
-        },
-        { returnDocument: 'after', projection: { mail: 1 } },
-      ),
-    );
-    return account?.mail;
+    const { _id, email } = account;
+    const note = (condition: Filter<Account>, alsoSet: Pick<Account, 'notifiedAt'>): Promise<Account | null> =>
+      pastLockConflicts(() =>
+        this.#collection.findOneAndUpdate(
+          { _id, ...condition },
+          { $set: { [path]: entry, ...alsoSet }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
+          { returnDocument: 'after', projection: { mail: 1 } },
+        ),
+      );
+    const noted = handOver.result === 'accepted' ? await note({ email }, { notifiedAt: now }) : null;
+    if (noted !== null) return noted.mail;
+    const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
+    return (await note(arrived ? {} : open, {}))?.mail;
   }
 }
 

@@ -45,8 +45,11 @@ export type HandOver =
   | { readonly result: 'aborted'; readonly cause: string };
 
 export interface Mailer {
-  /** Never rejects. `recipient` is one address that has been validated. */
-  handOver(message: Message, recipient: string, signal: AbortSignal): Promise<HandOver>;
+  /**
+   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked in the instant before the
+   * content goes out: a process that was frozen until then wakes up before it hears that its claim is lost.
+   */
+  handOver(message: Message, recipient: string, signal: AbortSignal, mayGoOn?: () => boolean): Promise<HandOver>;
   /** Whether the relay greets, and takes our TLS and AUTH settings. */
   probe(): Promise<boolean>;
   close(): void;
@@ -57,6 +60,8 @@ type Progress = 'connecting' | 'connected' | 'content';
 
 interface ProgressMark {
   onProgress(progress: Progress): void;
+  /** Whether the content may go out; if not, the hand-over is being given up. */
+  mayGoOn(): boolean;
 }
 
 export function createMailer(options: {
@@ -91,6 +96,7 @@ export function createMailer(options: {
       const pipe = stream.pipe.bind(stream);
       // nodemailer pipes the content to the socket only after the relay's 354.
       stream.pipe = (destination, pipeOptions) => {
+        if (mark?.mayGoOn() === false) return destination;
         mark?.onProgress('content');
         return pipe(destination, pipeOptions);
       };
@@ -100,7 +106,7 @@ export function createMailer(options: {
   });
 
   return {
-    async handOver(message, recipient, signal) {
+    async handOver(message, recipient, signal, mayGoOn = () => true) {
       const beforeContent = new AbortController();
       const giveUp = (): void => beforeContent.abort();
       const timer = setTimeout(giveUp, limits.beforeContentMs);
@@ -115,6 +121,10 @@ export function createMailer(options: {
           progress = reached;
           // From the content on only an answer tells the truth, so nothing of ours interrupts the wait for it.
           if (reached === 'content') settleDown();
+        },
+        mayGoOn: () => {
+          if (!mayGoOn()) giveUp();
+          return !beforeContent.signal.aborted;
         },
       };
       try {
@@ -133,7 +143,8 @@ export function createMailer(options: {
         } as Parameters<typeof transport.sendMail>[0]);
         return { result: 'accepted', answer: info.response };
       } catch (error) {
-        if (signal.aborted && progress !== 'content') return { result: 'aborted', cause: 'claim lost or closing' };
+        if (progress !== 'content' && (signal.aborted || !mayGoOn()))
+          return { result: 'aborted', cause: 'claim lost or closing' };
         return describeFailure(error, progress);
       } finally {
         settleDown();

@@ -41,11 +41,15 @@ export class Claim {
     this.assertHeld();
   }
 
-  /** Passes if the claim was confirmed recently enough to be trusted; needs no round trip. */
-  assertHeld(): void {
+  /** Whether the claim was confirmed recently enough to be trusted; needs no round trip. */
+  get held(): boolean {
     // A process that was frozen wakes up with an old confirmation and must not act on it.
     const age = this.#clock.monotonicMs() - this.#confirmedAt;
-    if (this.#lost.signal.aborted || age > CLAIM_TRUSTED_MS) throw new ClaimLostError(this.position.requestId);
+    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS;
+  }
+
+  assertHeld(): void {
+    if (!this.held) throw new ClaimLostError(this.position.requestId);
   }
 
   release(): void {

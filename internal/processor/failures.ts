@@ -4,14 +4,16 @@ import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError, backoffMs } from '../platform/deadline.ts';
 import { ATTEMPT_BACKOFF, MAX_AMBIGUOUS, MAX_ATTEMPTS, OURS_RETRY_MS, PARKED_RETRY_MS } from './limits.ts';
 
-/**
- * - `permanent`: the applicant's mail server said no for good;
- * - `transient`: it may work another time;
- * - `infrastructure`: a part of ours is away; nobody's attempt is counted;
- * - `ours`: our sender, settings or relay policy is refused; nobody's attempt is counted, someone is alerted;
- * - `ambiguous`: the mail may or may not have gone out.
- */
-export type FailureClass = 'permanent' | 'transient' | 'infrastructure' | 'ours' | 'ambiguous';
+/** Every class of failure, and what it is in words for people. */
+export const failureMeanings = {
+  permanent: "the applicant's mail server said no for good",
+  transient: 'it may work another time',
+  infrastructure: "a part of ours is away; nobody's attempt is counted",
+  ours: "our sender, settings or relay policy is refused; nobody's attempt is counted",
+  ambiguous: 'the mail may or may not have gone out',
+} as const;
+export type FailureClass = keyof typeof failureMeanings;
+export const failureClasses = Object.keys(failureMeanings) as readonly FailureClass[];
 
 export type Verdict =
   | { readonly do: 'retry'; readonly delayMs: number }

@@ -70,7 +70,7 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
     host: tools.host,
   };
   const message = await announce(account, intent, claim, tools);
-  const handOver = await tools.mailer.handOver(message, account.email, claim.signal);
+  const handOver = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
   tools.mails.inc({ result: handOver.result });
   await noteResult(account, intent, handOver, claim, tools);
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
@@ -108,7 +108,7 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: N
   } catch (error) {
     // Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out.
     const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
-    await tools.accounts.endHandOver(account._id, intent, handOver).catch(() => {});
+    await tools.accounts.endHandOver(account, intent, handOver).catch(() => {});
     throw error;
   }
   return message;
@@ -122,7 +122,7 @@ async function noteResult(
   tools: NotifyTools,
 ): Promise<void> {
   const note = async (): Promise<boolean> => {
-    const ledger = await tools.accounts.endHandOver(account._id, intent, handOver);
+    const ledger = await tools.accounts.endHandOver(account, intent, handOver);
     const second = ledger === undefined ? [] : newSecondMails(ledger, intent.claim);
     for (const { cause } of second) tools.possibleSecondMails.inc({ cause });
     return true;

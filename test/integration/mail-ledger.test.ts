@@ -40,8 +40,9 @@ const read = async (accountId: string): Promise<Account> => (await accounts.read
 /** One hand-over as the processor does it; without `handOver`, one that dies in between. */
 async function handOver(accountId: string, claim: number, handedOver?: HandOver): Promise<void> {
   const intent = intentOf(claim);
-  await accounts.beginHandOver(await read(accountId), intent, ACTIVATION);
-  if (handedOver !== undefined) await accounts.endHandOver(accountId, intent, handedOver);
+  const account = await read(accountId);
+  await accounts.beginHandOver(account, intent, ACTIVATION);
+  if (handedOver !== undefined) await accounts.endHandOver(account, intent, handedOver);
 }
 
 test('an accepted mail: intent and token hash in one update, result and notifiedAt in another', async () => {
@@ -52,7 +53,7 @@ test('an accepted mail: intent and token hash in one update, result and notified
   expect(before).toMatchObject({ activation: ACTIVATION, mail: { begun: 1, possible: 1, handOvers: { 3: intent } } });
   expect(before.notifiedAt).toBeUndefined();
 
-  await accounts.endHandOver(id, intent, ACCEPTED);
+  await accounts.endHandOver(before, intent, ACCEPTED);
   const after = await read(id);
   expect(after.mail).toMatchObject({ begun: 1, possible: 1 });
   expect(handOversOf(after.mail)).toEqual([
@@ -90,7 +91,7 @@ test('updates that are repeated because their answer was lost count once', async
     const intent = intentOf(claim);
     const account = await read(id);
     for (const _ of [1, 2]) await accounts.beginHandOver(account, intent, ACTIVATION);
-    for (const _ of [1, 2]) await accounts.endHandOver(id, intent, handedOver);
+    for (const _ of [1, 2]) await accounts.endHandOver(account, intent, handedOver);
   }
   const { mail } = await read(id);
   expect(mail).toMatchObject({ begun: 3, possible: 2 });
@@ -100,8 +101,20 @@ test('updates that are repeated because their answer was lost count once', async
 test('a result for an intent that was never stored takes nothing off the count', async () => {
   const id = await newAccount();
   await handOver(id, 1, AMBIGUOUS);
-  await accounts.endHandOver(id, intentOf(2), { result: 'aborted', cause: 'database away' });
+  await accounts.endHandOver(await read(id), intentOf(2), { result: 'aborted', cause: 'database away' });
   expect((await read(id)).mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'ambiguous' } } });
+});
+
+test('a mail to an address that was corrected meanwhile is noted, but does not stand for the mail to the new one', async () => {
+  const id = await newAccount();
+  const mailed = await read(id);
+  await accounts.beginHandOver(mailed, intentOf(1), ACTIVATION);
+  const email = `corrected-${mailed.ein}@example.com`;
+  await collection.updateOne({ _id: id }, { $set: { email, emailNormalized: email } });
+  for (const _ of [1, 2]) await accounts.endHandOver(mailed, intentOf(1), ACCEPTED);
+  const { mail, notifiedAt } = await read(id);
+  expect(mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'accepted' } } });
+  expect(notifiedAt).toBeUndefined();
 });
 
 test('only who may have been mailed twice is found', async () => {
