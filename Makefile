@@ -7,10 +7,10 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /mail-catcher/
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /test/simulation/ /mail-catcher/
 RESULTS := .run/test-results.json
 
-.PHONY: help run smoke test bench chaos check types lint format unit docs picture lock build image clean stores
+.PHONY: help run smoke test bench chaos simulate check types lint format unit docs picture lock build image clean stores
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
@@ -35,6 +35,9 @@ chaos: node_modules stores ## Take every part away under load and audit every pr
 	@mkdir -p .run/chaos
 	@$(NODE) node test/chaos/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
 	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" --json .run/chaos/result.json
+
+simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
+	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
 
 check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
 

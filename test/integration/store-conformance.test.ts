@@ -1,0 +1,206 @@
+/**
+ * The simulation's model of MongoDB against MongoDB itself: our stores do the same things on both, and everything they
+ * answer and leave behind has to be the same. If this is green, what the simulation proves holds for the real database.
+ */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { Binary, type Collection } from 'mongodb';
+import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { ensureIndexes } from '../../internal/platform/mongo.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { eventsOf, openStates, states, type ReopeningEvent, type State } from '../../internal/submission/states.ts';
+import { SubmissionStore } from '../../internal/submission/submission-store.ts';
+import { RECORD_SCHEMA, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { Withdrawals } from '../../internal/submission/withdrawals.ts';
+import { driverOf } from '../simulation/driver.ts';
+import { MemoryCollection } from '../simulation/memory-collection.ts';
+import { noMetrics, ourParts, retention } from '../simulation/world.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+const START = Date.now();
+const SECOND_MS = 1_000;
+const IDS = 3;
+const VERSIONS = 3;
+
+let stores: TestStores;
+let real: { readonly requests: Collection<SubmissionRecord>; readonly accounts: Collection<Account> };
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
+  real = {
+    requests: stores.db.collection<SubmissionRecord>(SUBMISSIONS),
+    accounts: stores.db.collection<Account>(ACCOUNTS),
+  };
+});
+afterAll(() => stores.close());
+
+/** Our stores on one database, with a clock that the test moves. */
+function open(collections: typeof real) {
+  const time = { ms: START };
+  const clock = { now: () => new Date(time.ms), monotonicMs: () => time.ms };
+  const { requests, accounts } = collections;
+  const metrics = noMetrics as never;
+  return {
+    time,
+    collections,
+    store: new SubmissionStore({ collection: requests, retention, clock }),
+    accounts: new AccountStore({ collection: accounts, clock }),
+    group: new GroupCommit({ collection: requests, limits: groupCommitLimits, timeoutMs: 5_000, clock, metrics }),
+    withdrawals: new Withdrawals({
+      collection: requests,
+      retentionDays: 7,
+      clock,
+      log: createLogger('test', 'silent'),
+      metrics,
+    }),
+  };
+}
+type Opened = ReturnType<typeof open>;
+
+function openModel(): Opened {
+  const wire = <T>(execute: () => T): Promise<T> => Promise.resolve().then(execute);
+  return open({
+    requests: driverOf<SubmissionRecord>(new MemoryCollection(), wire),
+    accounts: driverOf<Account>(new MemoryCollection(ourParts.uniqueAccountKeys), wire),
+  });
+}
+
+const record = (
+  id: number,
+  state: State,
+  version: number,
+  dueInMs: number,
+  schema = RECORD_SCHEMA,
+): SubmissionRecord => ({
+  _id: `req_${id}`,
+  receivedAt: new Date(START),
+  partnerId: 'demo',
+  remoteIp: '127.0.0.1',
+  body: new Binary(Buffer.from(`body ${id}`)),
+  bodyBytes: 6,
+  bodySha256: `hash ${id}`,
+  httpStatus: 202,
+  schema,
+  state,
+  stateAt: new Date(START),
+  version,
+  ...((openStates as readonly State[]).includes(state) ? { dueAt: new Date(START + dueInMs) } : {}),
+  attempts: 0,
+  history: [{ state, at: new Date(START), attempt: 0 }],
+});
+
+/** Something a store can be asked to do; its answer is compared. */
+type Step = readonly [words: string, run: (on: Opened) => Promise<unknown>];
+
+const id = fc.nat(IDS - 1);
+const version = fc.nat(VERSIONS - 1);
+const openState = fc.constantFrom(...openStates);
+const position = fc
+  .record({ id, state: openState, version })
+  .map(({ id: n, ...rest }) => ({ requestId: `req_${n}`, ...rest }));
+
+const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
+
+const steps: fc.Arbitrary<Step> = fc.oneof(
+  fc
+    .tuple(fc.uniqueArray(id, { minLength: 1 }), fc.constantFrom(...states), version, fc.nat(60), fc.nat(9))
+    .map(([ids, state, at, due, odd]): Step => {
+      const schema = odd === 0 ? RECORD_SCHEMA + 1 : RECORD_SCHEMA;
+      const records = ids.map((n) => record(n, state, at, due * SECOND_MS, schema));
+      return [
+        `insert ${ids.join()} as ${state} ${at}`,
+        ({ group }) => Promise.all(records.map((one) => group.record(one))),
+      ];
+    }),
+  fc.tuple(id, version).map(([n, at]): Step => [`claim ${n} ${at}`, ({ store }) => store.claim(`req_${n}`, at)]),
+  position.map((where): Step => [`renew ${JSON.stringify(where)}`, ({ store }) => store.renew(where)]),
+  withPosition(fc.constantFrom(...eventsOf.processor)).map(([where, event]): Step => {
+    const changes = {
+      reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
+      lastError: 'x',
+      reason: 'x',
+    } as const;
+    return [`${event} ${JSON.stringify(where)}`, ({ store }) => store.move(where, event, 1, changes).catch(nameOf)];
+  }),
+  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
+    const next = { delayMs: seconds * SECOND_MS, attempts: 1, ambiguous: 1, lastError: 'x' };
+    return [`postpone ${JSON.stringify(where)}`, ({ store }) => store.postpone(where, next)];
+  }),
+  fc
+    .tuple(id, fc.constantFrom<ReopeningEvent>('retry', 'resend', 'correct_address'), fc.boolean())
+    .map(([n, event, account]): Step => {
+      const reopen = async ({ store }: Opened): Promise<unknown> => {
+        const read = await store.read(`req_${n}`);
+        return read && store.reopen(read, event, { accountId: account ? 'acc_of_it' : undefined, reason: 'asked' });
+      };
+      return [`${event} ${n}`, reopen];
+    }),
+  fc
+    .tuple(openState, fc.integer({ min: 1, max: IDS }))
+    .map(([state, limit]): Step => [`due ${state} ${limit}`, ({ store }) => store.findDue(state, limit)]),
+  fc.constant<Step>(['unknown due', ({ store }) => store.countUnknownDue(10)]),
+  fc.tuple(openState, fc.nat(60), fc.boolean()).map(([state, seconds, firstSeen]): Step => {
+    const lookAgain = async ({ store }: Opened): Promise<void> =>
+      store.lookAgain(await store.findDue(state, IDS), seconds * SECOND_MS, { firstSeen });
+    return [`look again ${state}`, lookAgain];
+  }),
+  id.map((n): Step => {
+    const withdraw = ({ withdrawals }: Opened): Promise<void> => {
+      withdrawals.add(record(n, 'recorded', 0, 0));
+      return withdrawals.whenSettled();
+    };
+    return [`withdraw ${n}`, withdraw];
+  }),
+  fc.tuple(id, id, id).map(([n, email, ein]): Step => {
+    const application = { email: `Person${email}@example.com`, ein: `10000000${ein}`, businessName: 'Any' };
+    const owner = { requestId: `req_${n}`, partnerId: 'demo' };
+    return [`account of ${n} for ${email} ${ein}`, ({ accounts }) => accounts.create(application, owner)];
+  }),
+  fc.nat(90).map((seconds): Step => {
+    const pass = ({ time }: Opened): Promise<number> => Promise.resolve((time.ms += seconds * SECOND_MS));
+    return [`${seconds} s pass`, pass];
+  }),
+);
+
+function nameOf(error: unknown): string {
+  return (error as Error).name;
+}
+
+/** As both databases can tell it: account ids are made up anew each time. */
+function plain(value: unknown): unknown {
+  const text = JSON.stringify(value ?? null, (_key, inner: unknown) => (inner === null ? undefined : inner));
+  return text === undefined ? undefined : JSON.parse(text.replaceAll(/acc_[0-9a-z]{26}/g, 'acc'));
+}
+
+async function contents({ collections }: Opened): Promise<unknown> {
+  const all = await Promise.all([collections.requests.find({}).toArray(), collections.accounts.find({}).toArray()]);
+  return all.map((documents) =>
+    documents.map(plain).toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1)),
+  );
+}
+
+let told = 0;
+
+async function sameOnBoth(plan: readonly Step[]): Promise<void> {
+  await Promise.all([real.requests.deleteMany({}), real.accounts.deleteMany({})]);
+  const [database, model] = [open(real), openModel()];
+  for (const [words, step] of plan) {
+    const [answer, modelled] = await Promise.all([step(database), step(model)]);
+    expect({ words, answer: plain(modelled) }).toEqual({ words, answer: plain(answer) });
+    if (answer !== undefined && answer !== false) told += 1;
+  }
+  expect(await contents(model)).toEqual(await contents(database));
+}
+
+test('any sequence of steps of our stores has the same answers and leaves the same documents', async () => {
+  const before = told;
+  await fc.assert(fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth), {
+    numRuns: 60,
+  });
+  expect(told - before).toBeGreaterThan(300);
+}, 120_000);

@@ -1,0 +1,65 @@
+/** What the mongodb driver makes of a collection: the calls our stores use, each of which may get lost on its way. */
+import { MongoServerError, type Collection } from 'mongodb';
+import type { Document, FindOptions, MemoryCollection, Stored } from './memory-collection.ts';
+
+/** Carries a call to the database and its answer back. */
+export type Wire = <T>(execute: () => T) => Promise<T>;
+
+/** `documents` as a driver's collection whose every call goes over `wire`. */
+export function driverOf<T extends { _id: string }>(documents: MemoryCollection, wire: Wire): Collection<T> {
+  const find = (filter: Document, options: FindOptions = {}) => {
+    const cursor = {
+      sort: (sort: FindOptions['sort']) => find(filter, { ...options, sort }),
+      limit: (limit: number) => find(filter, { ...options, limit }),
+      toArray: () => wire(() => documents.find(filter, options)),
+    };
+    return cursor;
+  };
+  const collection = {
+    collectionName: 'simulated',
+    db: { command: (command: WriteCommand) => wire(() => writeTogether(documents, command)) },
+    find,
+    findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
+    insertOne: (document: Stored) => wire(() => documents.insert(document)),
+    updateOne: (filter: Document, update: Document) => wire(() => documents.update(filter, update)),
+    findOneAndUpdate: (filter: Document, update: Document, options: FindOptions) =>
+      wire(() => {
+        const { after } = documents.update(filter, update);
+        if (after === undefined) return null;
+        return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
+      }),
+    countDocuments: (filter: Document, options: FindOptions = {}) => wire(() => documents.find(filter, options).length),
+    deleteOne: (filter: Document) => wire(() => documents.delete(filter)),
+  };
+  return collection as unknown as Collection<T>;
+}
+
+interface WriteCommand {
+  readonly documents?: readonly Stored[];
+  readonly updates?: readonly { readonly q: Document; readonly u: Document; readonly upsert?: boolean }[];
+}
+
+/** An unordered write of several items: each on its own, and the server's account of them all. */
+function writeTogether(documents: MemoryCollection, command: WriteCommand): Document {
+  const items: readonly (() => number)[] = [
+    ...(command.documents ?? []).map((document) => () => {
+      documents.insert(document);
+      return 1;
+    }),
+    ...(command.updates ?? []).map(({ q, u, upsert }) => () => {
+      const { matchedCount, upsertedCount } = documents.update(q, u, { upsert });
+      return matchedCount + upsertedCount;
+    }),
+  ];
+  let n = 0;
+  const writeErrors: { readonly index: number; readonly code: unknown }[] = [];
+  for (const [index, write] of items.entries()) {
+    try {
+      n += write();
+    } catch (error) {
+      if (!(error instanceof MongoServerError)) throw error;
+      writeErrors.push({ index, code: error.code });
+    }
+  }
+  return { ok: 1, n, ...(writeErrors.length === 0 ? {} : { writeErrors }) };
+}

@@ -1,0 +1,197 @@
+/** Plays one plan from the first request to the last record at rest, and judges it. */
+import { isOpen } from '../../internal/submission/states.ts';
+import { startDoor, type Door } from './door.ts';
+import { startOperator, type Operator } from './operator.ts';
+import { PROCESSORS, type Fault, type Plan } from './plan.ts';
+import { startProcessor } from './processor.ts';
+import type { Temper } from './relay.ts';
+import { Violation, judge, watch, type Windows } from './rules.ts';
+import type { SimProcess } from './scheduler.ts';
+import { World, ourParts, type Parts } from './world.ts';
+
+/**
+ * Longest from the end of all faults until every record is at rest: an answer to a mail may take 10 minutes, a refusal of
+ * our own is tried again every 15, and attempts that failed during minutes of faults back off for some minutes more.
+ */
+const QUIET_WITHIN_MS = 40 * 60_000;
+/** With a server that is always busy, the attempts are used up first: 72 h 15 min, and jitter. */
+const USED_UP_WITHIN_MS = 1.2 * 73 * 3_600_000;
+
+export interface Told {
+  readonly windows: Windows;
+  readonly events: number;
+  readonly mails: number;
+  readonly handOvers: number;
+  readonly states: Readonly<Record<string, number>>;
+  readonly simulatedMs: number;
+}
+
+/** Rejects with a `Violation` that tells what went wrong. */
+export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told> {
+  let healed = false;
+  let forgiving = false;
+  const temperOf = (email: string): Temper => {
+    const temper = plan.tempers[Number(/^person(\d)/i.exec(email)?.[1])] ?? 'takes';
+    return forgiving || (healed && temper === 'blocks_us') ? 'takes' : temper;
+  };
+  const world = new World(plan.seed, temperOf, { ...ourParts, ...parts });
+  const { violations } = watch(world);
+  const { scheduler } = world;
+
+  const restUntil = async (withinMs: number, operator: Operator): Promise<void> => {
+    const atRest = (): boolean => operator.atRest() && world.records().every((record) => !isOpen(record.state));
+    if (!(await scheduler.run(scheduler.now + withinMs, () => violations.length > 0 || atRest()))) {
+      const open = world.records().filter((record) => isOpen(record.state));
+      throw new Violation(`${open.map(({ _id, state }) => `${_id} is still ${state}`).join(', ')}`);
+    }
+    if (violations[0] !== undefined) throw violations[0];
+  };
+
+  return scheduler.rule(async () => {
+    const planned = start(world, plan);
+    const faultsEnd = Math.max(0, ...plan.faults.map(({ atMs, forMs }) => atMs + forMs));
+    const planEnds = Math.max(
+      faultsEnd,
+      ...plan.submissions.map(({ atMs }) => atMs),
+      ...plan.orders.map(({ atMs }) => atMs),
+    );
+    await scheduler.run(planEnds + 1, () => violations.length > 0);
+    healed = true;
+    await restUntil(plan.tempers.includes('always_busy') ? USED_UP_WITHIN_MS : QUIET_WITHIN_MS, planned);
+    judge(world);
+
+    // Everything that failed can be done again, once the reason is gone.
+    forgiving = true;
+    const operator = startOperator(world, 0);
+    const failed = world.records().filter(({ state }) => state === 'dead_lettered' || state === 'undeliverable');
+    for (const { _id } of failed) operator.order(_id, 'retry');
+    await restUntil(QUIET_WITHIN_MS, operator);
+    const windows = judge(world);
+    const left = world.records().find(({ state }) => state === 'dead_lettered' || state === 'undeliverable');
+    if (left !== undefined) throw new Violation(`${left._id} is ${left.state} although it was retried`);
+    return {
+      windows,
+      events: scheduler.events,
+      mails: world.relay.mails.length,
+      handOvers: world.relay.handOvers,
+      states: countStates(world),
+      simulatedMs: scheduler.now,
+    };
+  });
+}
+
+/** Opens the doors and processors and puts everything planned on the clock. */
+function start(world: World, plan: Plan): Operator {
+  const { scheduler } = world;
+  const skew = (index: number): number => plan.skewsMs[index] ?? 0;
+  const doors: Door[] = [startDoor(world, world.newProcess('door 0', skew(0)))];
+  const processors: SimProcess[] = [];
+  const newProcessor = (index: number): void => {
+    const process = world.newProcess(`processor ${index}`, skew(index + 1));
+    processors[index] = process;
+    startProcessor(world, process);
+  };
+  for (let index = 0; index < PROCESSORS; index += 1) newProcessor(index);
+  const operator = startOperator(world, skew(PROCESSORS + 1));
+
+  for (const { atMs, email, ein, valid } of plan.submissions) {
+    scheduler.after(atMs, () => {
+      const door = doors[0]!;
+      if (!door.process.alive || door.process.frozenUntil > scheduler.now) return;
+      door.submit({ email: `Person${email}@Example.com`, ein: `10000000${ein}`, valid });
+    });
+  }
+  for (const { atMs, submission, event } of plan.orders) {
+    scheduler.after(atMs, () => {
+      const requestId = world.sent[submission]?.requestId;
+      if (requestId !== undefined) operator.order(requestId, event);
+    });
+  }
+  for (const fault of plan.faults) {
+    scheduler.after(fault.atMs, () => strike(fault, world, { doors, processors, newProcessor, skew }));
+  }
+  return operator;
+}
+
+function strike(
+  { kind, forMs, target }: Fault,
+  world: World,
+  service: {
+    readonly doors: Door[];
+    readonly processors: SimProcess[];
+    newProcessor(index: number): void;
+    skew(index: number): number;
+  },
+): void {
+  const { scheduler, mongo, redis, smtp, queue } = world;
+  const kill = (process: SimProcess, startAgain: () => void): void => {
+    if (!process.alive) return;
+    process.alive = false;
+    world.disturb('killed', process, Infinity);
+    scheduler.after(forMs, startAgain);
+  };
+  const freeze = (process: SimProcess): void => {
+    process.frozenUntil = Math.max(process.frozenUntil, scheduler.now + forMs);
+    world.disturb('frozen', process, forMs);
+  };
+  /** Faults of one kind may overlap; the last to end puts things right. */
+  const forAWhile = (begin: () => void, end: () => void): void => {
+    begin();
+    scheduler.after(forMs, end);
+  };
+  switch (kind) {
+    case 'kill_processor':
+      return kill(service.processors[target]!, () => service.newProcessor(target));
+    case 'freeze_processor':
+      return freeze(service.processors[target]!);
+    case 'kill_door':
+      return kill(service.doors[0]!.process, () => {
+        service.doors[0] = startDoor(world, world.newProcess('door 0', service.skew(0)));
+      });
+    case 'freeze_door':
+      return freeze(service.doors[0]!.process);
+    case 'mongo_away':
+      world.disturb('cut off', undefined, forMs);
+      return forAWhile(
+        () => (mongo.away = true),
+        () => (mongo.away = false),
+      );
+    case 'mongo_shaky':
+      world.disturb('cut off', undefined, forMs);
+      return forAWhile(
+        () => (mongo.shaky = 0.2),
+        () => (mongo.shaky = 0),
+      );
+    case 'redis_away':
+      return forAWhile(
+        () => (redis.away = true),
+        () => {
+          redis.away = false;
+          queue.handOut();
+        },
+      );
+    case 'redis_lossy':
+      return forAWhile(
+        () => Object.assign(redis, { lossy: 0.5, repeating: 0.5 }),
+        () => Object.assign(redis, { lossy: 0, repeating: 0.05 }),
+      );
+    case 'redis_emptied':
+      return queue.flush();
+    case 'relay_away':
+      return forAWhile(
+        () => (smtp.away = true),
+        () => (smtp.away = false),
+      );
+    case 'relay_shaky':
+      return forAWhile(
+        () => (smtp.shaky = 0.5),
+        () => (smtp.shaky = 0),
+      );
+  }
+}
+
+function countStates(world: World): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { state } of world.records()) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}

@@ -1,0 +1,211 @@
+/**
+ * Documents in memory with the single-document semantics of MongoDB that our stores rely on, and no more: an operator it
+ * does not know is an error. test/integration/store-conformance.test.ts holds it against the real database.
+ */
+import { MongoServerError } from 'mongodb';
+
+export type Document = Record<string, unknown>;
+export interface Stored extends Document {
+  _id: string;
+}
+
+export interface FindOptions {
+  readonly projection?: Document | undefined;
+  readonly sort?: Readonly<Record<string, 1 | -1>> | undefined;
+  readonly limit?: number | undefined;
+}
+
+export interface UpdateOutcome {
+  readonly matchedCount: number;
+  readonly upsertedCount: number;
+  readonly after: Stored | undefined;
+}
+
+const DUPLICATE_KEY = 11_000;
+
+export class MemoryCollection {
+  readonly #documents = new Map<string, Stored>();
+  /** Paths that no two documents may share a value of. */
+  unique: readonly string[];
+  /** Called after each write with what the document is now and was before. */
+  onWrite: ((after: Stored, before: Stored | undefined) => void) | undefined;
+
+  constructor(unique: readonly string[] = []) {
+    this.unique = unique;
+  }
+
+  all(): readonly Stored[] {
+    return [...this.#documents.values()];
+  }
+
+  get(id: string): Stored | undefined {
+    return this.#documents.get(id);
+  }
+
+  insert(document: Stored): void {
+    if (this.#documents.has(document._id)) throw duplicateKey('_id');
+    this.#write(copy(document), undefined);
+  }
+
+  find(filter: Document, options: FindOptions = {}): Stored[] {
+    const found = this.all().filter((document) => matches(document, filter));
+    for (const [path, direction] of Object.entries(options.sort ?? {}).toReversed()) {
+      found.sort((one, other) => direction * (number(get(one, path)) - number(get(other, path))));
+    }
+    return found.slice(0, options.limit ?? found.length).map((document) => project(document, options.projection));
+  }
+
+  update(filter: Document, update: Document, options: { readonly upsert?: boolean | undefined } = {}): UpdateOutcome {
+    const before = this.all().find((document) => matches(document, filter));
+    if (before !== undefined) {
+      const after = updated(before, update, { inserting: false });
+      this.#write(after, before);
+      return { matchedCount: 1, upsertedCount: 0, after: copy(after) };
+    }
+    if (options.upsert !== true) return { matchedCount: 0, upsertedCount: 0, after: undefined };
+    const equalities = Object.entries(filter).filter(([path, value]) => !path.startsWith('$') && !isOperators(value));
+    const made = updated(Object.fromEntries(equalities) as Stored, update, { inserting: true });
+    this.insert(made);
+    return { matchedCount: 0, upsertedCount: 1, after: copy(made) };
+  }
+
+  delete(filter: Document): number {
+    const found = this.all().find((document) => matches(document, filter));
+    if (found !== undefined) this.#documents.delete(found._id);
+    return found === undefined ? 0 : 1;
+  }
+
+  #write(after: Stored, before: Stored | undefined): void {
+    for (const other of this.#documents.values()) {
+      if (other._id === after._id) continue;
+      const taken = this.unique.find((path) => equal(get(other, path), get(after, path)));
+      if (taken !== undefined) throw duplicateKey(taken);
+    }
+    this.#documents.set(after._id, after);
+    this.onWrite?.(after, before);
+  }
+}
+
+export function duplicateKey(key: string): MongoServerError {
+  return new MongoServerError({ message: `E11000 duplicate key error: index: ${key} dup key`, code: DUPLICATE_KEY });
+}
+
+function matches(document: Document, filter: Document): boolean {
+  return Object.entries(filter).every(([path, wanted]) => {
+    if (path === '$or') return (wanted as Document[]).some((one) => matches(document, one));
+    if (path.startsWith('$')) throw new Error(`the model knows no ${path}`);
+    if (wanted === undefined) throw new Error(`undefined in a filter: ${path}`);
+    const value = get(document, path);
+    return isOperators(wanted)
+      ? Object.entries(wanted).every(([operator, operand]) => holds(value, operator, operand))
+      : equal(value, wanted);
+  });
+}
+
+function holds(value: unknown, operator: string, operand: unknown): boolean {
+  switch (operator) {
+    case '$in':
+      return (operand as unknown[]).some((one) => equal(value, one));
+    case '$nin':
+      return !(operand as unknown[]).some((one) => equal(value, one));
+    case '$ne':
+      return !equal(value, operand);
+    case '$exists':
+      return (value !== undefined) === operand;
+    // Values of another type, or none, are neither above nor below.
+    case '$lte':
+      return comparable(value, operand) && number(value) <= number(operand);
+    case '$lt':
+      return comparable(value, operand) && number(value) < number(operand);
+    case '$gte':
+      return comparable(value, operand) && number(value) >= number(operand);
+    case '$gt':
+      return comparable(value, operand) && number(value) > number(operand);
+    default:
+      throw new Error(`the model knows no ${operator}`);
+  }
+}
+
+function updated(before: Stored, update: Document, options: { readonly inserting: boolean }): Stored {
+  const after = copy(before);
+  for (const [operator, changes] of Object.entries(update)) {
+    for (const [path, value] of Object.entries(changes as Document)) {
+      switch (operator) {
+        case '$setOnInsert':
+          if (options.inserting) set(after, path, copy(value));
+          break;
+        case '$set':
+          if (value !== undefined) set(after, path, copy(value));
+          break;
+        case '$unset':
+          set(after, path, undefined);
+          break;
+        case '$inc':
+          set(after, path, number(get(after, path) ?? 0) + number(value));
+          break;
+        case '$push':
+          set(after, path, [...((get(after, path) as unknown[] | undefined) ?? []), copy(value)]);
+          break;
+        default:
+          throw new Error(`the model knows no ${operator}`);
+      }
+    }
+  }
+  return after;
+}
+
+function get(document: Document, path: string): unknown {
+  let value: unknown = document;
+  for (const key of path.split('.')) value = (value as Document | undefined)?.[key];
+  return value;
+}
+
+function set(document: Document, path: string, value: unknown): void {
+  const keys = path.split('.');
+  const last = keys.pop()!;
+  let inner = document;
+  for (const key of keys) inner = (inner[key] ??= {}) as Document;
+  if (value === undefined) delete inner[last];
+  else inner[last] = value;
+}
+
+function project(document: Stored, projection: Document | undefined): Stored {
+  if (projection === undefined) return copy(document);
+  const projected: Stored = { _id: document._id };
+  for (const path of Object.keys(projection)) {
+    const value = get(document, path);
+    if (value !== undefined) set(projected, path, copy(value));
+  }
+  return projected;
+}
+
+function isOperators(value: unknown): value is Document {
+  return isPlain(value) && Object.keys(value).some((key) => key.startsWith('$'));
+}
+
+function isPlain(value: unknown): value is Document {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}
+
+function equal(one: unknown, other: unknown): boolean {
+  return one instanceof Date && other instanceof Date ? one.getTime() === other.getTime() : one === other;
+}
+
+function comparable(one: unknown, other: unknown): boolean {
+  return one instanceof Date ? other instanceof Date : typeof one === 'number' && typeof other === 'number';
+}
+
+function number(value: unknown): number {
+  return value instanceof Date ? value.getTime() : Number(value);
+}
+
+/** Dates and binaries are never changed in place, so they are shared. */
+function copy<T>(value: T): T {
+  if (Array.isArray(value)) return value.map(copy) as T;
+  if (!isPlain(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, inner]) => inner !== undefined)
+      .map(([key, inner]) => [key, copy(inner)]),
+  ) as T;
+}

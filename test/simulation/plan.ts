@@ -1,0 +1,92 @@
+/** What happens in one history, as fast-check makes it up and cuts it down to the smallest that still fails. */
+import fc from 'fast-check';
+import type { ReopeningEvent } from '../../internal/submission/states.ts';
+import type { Temper } from './relay.ts';
+
+export const faultKinds = [
+  'kill_processor',
+  'freeze_processor',
+  'kill_door',
+  'freeze_door',
+  'mongo_away',
+  'mongo_shaky',
+  'redis_away',
+  'redis_lossy',
+  'redis_emptied',
+  'relay_away',
+  'relay_shaky',
+] as const;
+export type FaultKind = (typeof faultKinds)[number];
+
+export interface Fault {
+  readonly kind: FaultKind;
+  readonly atMs: number;
+  readonly forMs: number;
+  /** Which processor or door, where that matters. */
+  readonly target: number;
+}
+
+export interface Plan {
+  /** Seeds everything too small to plan: latencies, which worker takes a job, which call of a shaky store fails how. */
+  readonly seed: number;
+  readonly submissions: readonly {
+    readonly atMs: number;
+    /** Which of few applicants and numbers, so that they collide. */
+    readonly email: number;
+    readonly ein: number;
+    readonly valid: boolean;
+  }[];
+  /** By e-mail. */
+  readonly tempers: readonly Temper[];
+  readonly faults: readonly Fault[];
+  readonly orders: readonly { readonly atMs: number; readonly submission: number; readonly event: ReopeningEvent }[];
+  readonly skewsMs: readonly number[];
+}
+
+export const PEOPLE = 3;
+export const PROCESSORS = 2;
+const MINUTE_MS = 60_000;
+/** Everything planned starts within this time, and no fault outlasts it by more than its own length. */
+const PLANNED_MS = 4 * MINUTE_MS;
+
+const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
+const person = fc.nat(PEOPLE - 1);
+
+export const plans: fc.Arbitrary<Plan> = fc.record({
+  seed: fc.nat(),
+  submissions: fc.array(
+    fc.record({
+      atMs: time,
+      email: person,
+      ein: person,
+      valid: fc.oneof({ arbitrary: fc.constant(true), weight: 9 }, { arbitrary: fc.constant(false), weight: 1 }),
+    }),
+    { minLength: 1, maxLength: 5 },
+  ),
+  tempers: fc.array(
+    fc.oneof(
+      { arbitrary: fc.constant('takes' as const), weight: 6 },
+      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 4 },
+      { arbitrary: fc.constant('always_busy' as const), weight: 1 },
+    ),
+    { minLength: PEOPLE, maxLength: PEOPLE },
+  ),
+  faults: fc.array(
+    fc.record({
+      kind: fc.constantFrom(...faultKinds),
+      atMs: time,
+      forMs: fc.oneof(fc.nat(3_000), fc.nat(90_000)),
+      target: fc.nat(PROCESSORS - 1),
+    }),
+    { maxLength: 6 },
+  ),
+  orders: fc.array(
+    fc.record({
+      atMs: fc.nat(2 * PLANNED_MS),
+      submission: fc.nat(4),
+      event: fc.constantFrom<ReopeningEvent>('retry', 'resend', 'correct_address'),
+    }),
+    { maxLength: 3 },
+  ),
+  skewsMs: fc.array(fc.integer({ min: -2_000, max: 2_000 }), { minLength: PROCESSORS + 2, maxLength: PROCESSORS + 2 }),
+});

@@ -1,0 +1,109 @@
+/** The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that went out. */
+import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
+import type { Scheduler, SimProcess } from './scheduler.ts';
+
+/** How an applicant's mail server behaves, until an operator or the end of the faults mends it. */
+export type Temper = 'takes' | 'no_such_mailbox' | 'busy' | 'always_busy' | 'slow' | 'blocks_us';
+
+export interface RelayWeather {
+  away: boolean;
+  /** Share of sessions that are cut, before or after the content. */
+  shaky: number;
+}
+
+/** A mail that left us. */
+export interface SentMail {
+  readonly accountId: string;
+  readonly to: string;
+  readonly at: number;
+  readonly process: SimProcess;
+  /** What the worker was told, if it lived to hear it. */
+  told: HandOver['result'] | undefined;
+}
+
+/** The account that the activation link in a mail is for. */
+function accountIn(text: string): string {
+  return /[?&]account=(acc_\w+)/.exec(text)?.[1] ?? 'nobody';
+}
+
+/** nodemailer's bound on the time before the content (mailer.ts). */
+const BEFORE_CONTENT_MS = 60_000;
+const LONGEST_ANSWER_MS = 590_000;
+
+export class SimRelay {
+  readonly mails: SentMail[] = [];
+  handOvers = 0;
+  readonly #scheduler: Scheduler;
+  readonly #weather: RelayWeather;
+  readonly #temperOf: (email: string) => Temper;
+  readonly #busyLeft = new Map<string, number>();
+
+  constructor(scheduler: Scheduler, weather: RelayWeather, temperOf: (email: string) => Temper) {
+    this.#scheduler = scheduler;
+    this.#weather = weather;
+    this.#temperOf = temperOf;
+  }
+
+  /** A mailer as one process has it. */
+  mailer(): Mailer {
+    return {
+      handOver: (message, recipient, signal, mayGoOn = () => true) =>
+        this.#handOver(accountIn(message.text), recipient, signal, mayGoOn),
+      probe: async () => {
+        await this.#scheduler.pause(this.#scheduler.random.between(1, 50));
+        return !this.#weather.away;
+      },
+      close: () => {},
+    };
+  }
+
+  async #handOver(accountId: string, to: string, signal: AbortSignal, mayGoOn: () => boolean): Promise<HandOver> {
+    const { random } = this.#scheduler;
+    const process = this.#scheduler.process!;
+    this.handOvers += 1;
+    const startedAt = this.#scheduler.now;
+    await this.#scheduler.pause(random.between(1, 100));
+    if (this.#weather.away) {
+      await this.#scheduler.pause(random.between(0, 10_000));
+      return { result: 'unreachable', connected: false, cause: 'ECONNREFUSED' };
+    }
+    const cut = random.chance(this.#weather.shaky);
+    if (cut && random.chance(0.5)) return { result: 'unreachable', connected: true, cause: 'ECONNECTION' };
+    const refused = this.#refusal(to);
+    if (refused !== undefined) return refused;
+    await this.#scheduler.pause(
+      random.chance(0.1) ? random.between(100, BEFORE_CONTENT_MS / 2) : random.between(1, 50),
+    );
+
+    // The last moment at which the hand-over can be given up.
+    if (signal.aborted || !mayGoOn() || this.#scheduler.now - startedAt > BEFORE_CONTENT_MS) {
+      return { result: 'aborted', cause: 'claim lost or closing' };
+    }
+    const taken = !cut || random.chance(0.5);
+    const mail: SentMail = { accountId, to, at: this.#scheduler.now, process, told: undefined };
+    if (taken) this.mails.push(mail);
+    const slow = this.#temperOf(to) === 'slow';
+    await this.#scheduler.pause(slow ? random.between(10_000, LONGEST_ANSWER_MS) : random.between(1, 200));
+    mail.told = cut ? 'ambiguous' : 'accepted';
+    return cut ? { result: 'ambiguous', cause: 'ECONNECTION' } : { result: 'accepted', answer: '250 ok' };
+  }
+
+  #refusal(to: string): HandOver | undefined {
+    switch (this.#temperOf(to)) {
+      case 'takes':
+      case 'slow':
+        return undefined;
+      case 'no_such_mailbox':
+        return { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1' };
+      case 'blocks_us':
+        return { result: 'refused', phase: 'mail', code: 550, enhancedCode: '5.7.1' };
+      case 'always_busy':
+        return { result: 'refused', phase: 'rcpt', code: 451, enhancedCode: '4.7.1' };
+      case 'busy': {
+        const left = this.#busyLeft.get(to) ?? 2;
+        this.#busyLeft.set(to, left - 1);
+        return left > 0 ? { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined } : undefined;
+      }
+    }
+  }
+}

@@ -1,0 +1,166 @@
+/** What must never happen (checked at every write) and what must have happened in the end. */
+import type { Account } from '../../internal/account/account.ts';
+import { eventsOf, firstStates, isOpen, moves, type Actor } from '../../internal/submission/states.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import type { Stored } from './memory-collection.ts';
+import type { SentMail } from './relay.ts';
+import type { World } from './world.ts';
+
+/** A broken promise; the message says which, and of whom. */
+export class Violation extends Error {
+  override readonly name = 'Violation';
+}
+
+/** Mails and requests that the two named windows of each explain, counted (docs/decisions/0011). */
+export interface Windows {
+  /** A mail sent again after the relay hung up on its content. */
+  ambiguous: number;
+  /** A mail sent again because its worker was killed, frozen or cut off before it could note the 250. */
+  unnoted: number;
+  /** Processed although answered 500: the door died or was cut off before it could withdraw. */
+  processedAfter500: number;
+}
+
+/** Watches every write; what breaks a rule is kept in `violations`, because a throw would look like a failed write. */
+export function watch(world: World): { readonly violations: Violation[] } {
+  const violations: Violation[] = [];
+  const check = (holds: boolean, words: string): void => {
+    if (!holds) violations.push(new Violation(words));
+  };
+  world.requests.onWrite = (stored, storedBefore) => {
+    const after = stored as unknown as SubmissionRecord;
+    const before = storedBefore as unknown as SubmissionRecord | undefined;
+    checkDates(after, check);
+    if (before === undefined) check(firstStates.includes(after.state), `${after._id} began as ${after.state}`);
+    else checkStep(before, after, world.mongo.caller, check);
+    for (const tell of world.onDue) tell();
+  };
+  world.accounts.onWrite = (stored, before) => {
+    const wished = before?.['notifiedAt'] !== undefined && stored['notifiedAt'] === undefined;
+    if (world.mongo.caller === 'operator' || wished) noteWish(world, stored);
+  };
+  return { violations };
+}
+
+function noteWish(world: World, account: Stored): void {
+  world.mailWishes.set(account._id, [...(world.mailWishes.get(account._id) ?? []), world.scheduler.now]);
+}
+
+type Check = (holds: boolean, words: string) => void;
+
+function checkDates(record: SubmissionRecord, check: Check): void {
+  const { _id, state } = record;
+  check((record.dueAt !== undefined) === isOpen(state), `${_id} is ${state} with dueAt ${record.dueAt?.toISOString()}`);
+  const expires = !isOpen(state) && state !== 'dead_lettered';
+  check((record.expiresAt !== undefined) === expires, `${_id} is ${state} with expiresAt ${String(record.expiresAt)}`);
+  check(record.history.at(-1)?.state === state, `the history of ${_id} ends elsewhere than in ${state}`);
+  if (state === 'dead_lettered') {
+    check(
+      /^[a-z][^@\d]*(\(.*\))?$/i.test(record.lastError ?? ''),
+      `${_id} is a dead letter with "${record.lastError}"`,
+    );
+  }
+}
+
+function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Actor | undefined, check: Check): void {
+  const { _id } = before;
+  const grown = after.history.length - before.history.length;
+  const [from, to] = [before.state, after.state];
+  check(after.version === before.version || after.version === before.version + 1, `${_id} lost or jumped a version`);
+  check(after.body === before.body, `the body of ${_id} changed`);
+  if (grown === 0) {
+    check(from === to, `${_id} went from ${from} to ${to} without a trace`);
+    check(isOpen(from), `${_id} was written to although it is ${from}`);
+    return;
+  }
+  check(grown === 1, `${_id} got ${grown} entries of history at once`);
+  const own: readonly string[] = actor === undefined ? [] : eventsOf[actor];
+  const allowed = moves.some((move) => move.from === from && move.to === to && own.includes(move.event));
+  check(allowed, `${actor} moved ${_id} from ${from} to ${to}`);
+  if (actor === 'operator') check(after.version === before.version + 1, `${_id} was reopened under its old version`);
+}
+
+/** The end of a history, when all is quiet. */
+export function judge(world: World): Windows {
+  const windows: Windows = { ambiguous: 0, unnoted: 0, processedAfter500: 0 };
+  const byId = new Map(world.records().map((record) => [record._id, record]));
+  const accounts = world.allAccounts();
+  for (const key of ['emailNormalized', 'ein', 'requestId'] as const) {
+    const values = accounts.map((account) => account[key]);
+    const twice = values.find((value, index) => values.indexOf(value) !== index);
+    if (twice !== undefined) throw new Violation(`two accounts share the ${key} ${twice}`);
+  }
+  judgeAnswers(world, byId, windows);
+  for (const record of byId.values()) judgeRecord(record, byId, accounts);
+  for (const account of accounts) judgeMails(world, account, byId.get(account.requestId), windows);
+  return windows;
+}
+
+function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
+  for (const { requestId, answer, sha256, door } of world.sent) {
+    const record = byId.get(requestId);
+    if (answer === 202) {
+      if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
+      if (record.state === 'withdrawn') throw new Violation(`${requestId} was answered 202 and then withdrawn`);
+      if (record.bodySha256 !== sha256) throw new Violation(`${requestId} is not what was sent`);
+    }
+    if (answer === 500 && record !== undefined && record.state !== 'withdrawn') {
+      const excused = world.disturbances.some(({ process }) => process === door || process === undefined);
+      if (!excused) throw new Violation(`${requestId} was answered 500 and processed`);
+      windows.processedAfter500 += 1;
+    }
+  }
+}
+
+function judgeRecord(
+  record: SubmissionRecord,
+  byId: ReadonlyMap<string, SubmissionRecord>,
+  accounts: readonly Account[],
+): void {
+  const account = accounts.find(({ requestId }) => requestId === record._id);
+  const needsAccount = record.state === 'completed' || record.state === 'undeliverable';
+  if (needsAccount && account === undefined) throw new Violation(`${record._id} is ${record.state} without an account`);
+  const forbidden = record.state === 'rejected' || record.state === 'withdrawn';
+  if (forbidden && account !== undefined) throw new Violation(`${record._id} is ${record.state}, yet has an account`);
+  if (record.accountId !== undefined && record.accountId !== account?._id) {
+    throw new Violation(`${record._id} names an account that is not its own`);
+  }
+  if (record.state !== 'rejected') return;
+  if (record.reasons === undefined || record.reasons.length === 0) throw new Violation(`${record._id} has no reason`);
+  for (const { duplicateOf } of record.reasons) {
+    if (duplicateOf === undefined) continue;
+    const other = byId.get(duplicateOf);
+    if (other === undefined || other._id === record._id || !accounts.some((one) => one.requestId === other._id)) {
+      throw new Violation(`${record._id} is called a duplicate of ${duplicateOf}, which has no account`);
+    }
+  }
+}
+
+/** One mail for each account and each wish of an operator, but for the two windows. */
+function judgeMails(world: World, account: Account, record: SubmissionRecord | undefined, windows: Windows): void {
+  const wishes = world.mailWishes.get(account._id) ?? [];
+  const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
+  if (record?.state === 'completed' && !mails.some(({ to }) => to === account.email)) {
+    throw new Violation(`${account.requestId} is completed without a mail to its address`);
+  }
+  if (mails.length > (account.mail?.possible ?? 0)) {
+    throw new Violation(
+      `${account.requestId} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
+    );
+  }
+  for (const [index, mail] of mails.entries()) {
+    const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);
+    if (before === undefined || wishes.some((at) => at >= before.at && at <= mail.at)) continue;
+    if (before.told === 'ambiguous') windows.ambiguous += 1;
+    else if (wasDisturbed(world, before, mail)) windows.unnoted += 1;
+    else throw new Violation(`${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`);
+  }
+}
+
+/** Whether the worker that sent `first` was in no state to write that down before `second` went out. */
+function wasDisturbed(world: World, first: SentMail, second: SentMail): boolean {
+  return world.disturbances.some(
+    ({ process, from, until }) =>
+      (process === undefined || process === first.process) && from <= second.at && until >= first.at,
+  );
+}

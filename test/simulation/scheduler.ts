@@ -1,0 +1,176 @@
+/**
+ * Time of a simulated world: events in order, one at a time, days in milliseconds.
+ *
+ * For the length of one history this takes over the timers and `Math.random` of the process, so that the code under test
+ * runs as it is. Whatever a simulated process starts (a timer, an answer it waits for) belongs to it, across awaits: a
+ * frozen process gets it late, a dead one never.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Clock } from '../../internal/platform/clock.ts';
+import type { Random } from './random.ts';
+
+/** A pod: it can be frozen, die, and has a wall clock of its own. */
+export interface SimProcess {
+  readonly name: string;
+  alive: boolean;
+  /** Simulated time until which nothing of it runs. */
+  frozenUntil: number;
+  readonly skewMs: number;
+}
+
+interface Task {
+  at: number;
+  seq: number;
+  readonly process: SimProcess | undefined;
+  run: (() => void) | undefined;
+}
+
+const START = Date.UTC(2026, 0, 1);
+/** What is late after a freeze comes in any order, within this time. */
+const THAW_MS = 20;
+/** A history with more events than this runs in circles. */
+const MAX_EVENTS = 400_000;
+
+const realSetImmediate = setImmediate;
+const everythingPending = (): Promise<void> => new Promise((resolve) => realSetImmediate(resolve));
+
+export class Scheduler {
+  /** Milliseconds since the start of the history. */
+  now = 0;
+  events = 0;
+  readonly random: Random;
+  readonly #tasks: Task[] = [];
+  readonly #current = new AsyncLocalStorage<SimProcess>();
+  #seq = 0;
+
+  constructor(random: Random) {
+    this.random = random;
+  }
+
+  get process(): SimProcess | undefined {
+    return this.#current.getStore();
+  }
+
+  /** Runs `run` as part of `process`. */
+  as<T>(process: SimProcess, run: () => T): T {
+    return this.#current.run(process, run);
+  }
+
+  /** Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them. */
+  after(delayMs: number, run: () => void, process: SimProcess | undefined = this.process): Task {
+    const task: Task = { at: this.now + Math.max(0, delayMs), seq: (this.#seq += 1), process, run };
+    this.#push(task);
+    return task;
+  }
+
+  /** Calls `run` after `delayMs`, whatever becomes of the process that asks: it has left its hands. */
+  outside(delayMs: number, run: () => void): void {
+    this.#current.exit(() => this.after(delayMs, run, undefined));
+  }
+
+  /** Resolves after `delayMs` of the asking process's life. */
+  pause(delayMs: number): Promise<void> {
+    return new Promise((resolve) => void this.after(delayMs, resolve));
+  }
+
+  clockOf(process: SimProcess): Clock {
+    return { now: () => new Date(START + this.now + process.skewMs), monotonicMs: () => this.now };
+  }
+
+  /** The wall clock of the world, without skew. */
+  date(): Date {
+    return new Date(START + this.now);
+  }
+
+  /** Lets time pass until `done`, at most until `untilMs`; whether it came to be. */
+  async run(untilMs: number, done: () => boolean): Promise<boolean> {
+    await everythingPending();
+    while (!done()) {
+      const task = this.#tasks[0];
+      if (task === undefined || task.at > untilMs) {
+        this.now = Math.max(this.now, untilMs);
+        return done();
+      }
+      this.#pop();
+      this.now = task.at;
+      const { process, run } = task;
+      if (run === undefined || process?.alive === false) continue;
+      if (process !== undefined && process.frozenUntil > this.now) {
+        task.at = process.frozenUntil + this.random.next() * THAW_MS;
+        this.#push(task);
+        continue;
+      }
+      if ((this.events += 1) > MAX_EVENTS) throw new Error('the history runs in circles');
+      task.run = undefined;
+      if (process === undefined) run();
+      else this.as(process, run);
+      await everythingPending();
+    }
+    return true;
+  }
+
+  /** Takes over the timers and the randomness of this process while `history` runs. */
+  async rule<T>(history: () => Promise<T>): Promise<T> {
+    const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate } = globalThis;
+    const { random } = Math;
+    const cancel = (task: Task | undefined): void => {
+      if (task !== undefined) task.run = undefined;
+    };
+    const every = (run: () => void, ms: number): Task => {
+      // One handle for all rounds, so that clearing it ends them.
+      const handle: Task = { at: 0, seq: 0, process: undefined, run };
+      const round = (): void => {
+        if (handle.run === undefined) return;
+        handle.run();
+        this.after(ms, round);
+      };
+      this.after(ms, round);
+      return handle;
+    };
+    Object.assign(globalThis, {
+      setTimeout: (run: () => void, ms = 0) => this.after(ms, run),
+      setInterval: every,
+      setImmediate: (run: () => void) => this.after(0, run),
+      clearTimeout: cancel,
+      clearInterval: cancel,
+    });
+    Math.random = () => this.random.next();
+    try {
+      return await history();
+    } finally {
+      Object.assign(globalThis, { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate });
+      Math.random = random;
+    }
+  }
+
+  #push(task: Task): void {
+    const tasks = this.#tasks;
+    let index = tasks.push(task) - 1;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (!isBefore(tasks[index]!, tasks[parent]!)) break;
+      [tasks[index], tasks[parent]] = [tasks[parent]!, tasks[index]!];
+      index = parent;
+    }
+  }
+
+  #pop(): void {
+    const tasks = this.#tasks;
+    const last = tasks.pop()!;
+    if (tasks.length === 0) return;
+    tasks[0] = last;
+    for (let index = 0; ;) {
+      let least = index;
+      for (const child of [2 * index + 1, 2 * index + 2]) {
+        if (child < tasks.length && isBefore(tasks[child]!, tasks[least]!)) least = child;
+      }
+      if (least === index) return;
+      [tasks[index], tasks[least]] = [tasks[least]!, tasks[index]!];
+      index = least;
+    }
+  }
+}
+
+function isBefore(one: Task, other: Task): boolean {
+  return one.at < other.at || (one.at === other.at && one.seq < other.seq);
+}

@@ -1,0 +1,80 @@
+/** The network between a simulated process and MongoDB: answers get slow or lost, and requests are lost or arrive late. */
+import { MongoNetworkError, MongoServerSelectionError } from 'mongodb';
+import type { Actor } from '../../internal/submission/states.ts';
+import type { Wire } from './driver.ts';
+import type { Scheduler } from './scheduler.ts';
+
+/** Times of internal/platform/mongo.ts: how long the driver looks for a server, and how long it waits for an answer. */
+const SERVER_SELECTION_MS = 2_000;
+const SOCKET_TIMEOUT_MS = 10_000;
+/** A request that the client has given up may be carried out as late as this. */
+const VERY_LATE_MS = 90_000;
+
+/** MongoDB as it is at the moment. */
+export interface MongoWeather {
+  /** Nobody reaches it; what is under way is lost or arrives, by chance. */
+  away: boolean;
+  /** Share of calls that go wrong in some way although it is there. */
+  shaky: number;
+  /** Whose call is being carried out. */
+  caller: Actor | undefined;
+}
+
+/** A wire for a process of `caller`; `socketTimeoutMs` is how long that client waits for an answer. */
+export function newWire(
+  scheduler: Scheduler,
+  weather: MongoWeather,
+  caller: Actor,
+  socketTimeoutMs = SOCKET_TIMEOUT_MS,
+): Wire {
+  const { random } = scheduler;
+  const onTheWay = (): number => random.between(0.2, random.chance(0.02) ? 800 : 4);
+  return <T>(execute: () => T) =>
+    new Promise<T>((resolve, reject) => {
+      const process = scheduler.process;
+      const settle = (delayMs: number, settled: () => void): void => void scheduler.after(delayMs, settled, process);
+      if (weather.away) {
+        const message = 'Server selection timed out';
+        settle(random.between(0, SERVER_SELECTION_MS), () => {
+          reject(Object.assign(Object.create(MongoServerSelectionError.prototype) as Error, { message }));
+        });
+        return;
+      }
+      const lose = (delayMs: number): void => settle(delayMs, () => reject(new MongoNetworkError('connection closed')));
+      const carryOut = (delayMs: number, answered: boolean): void =>
+        scheduler.outside(delayMs, () => {
+          if (weather.away && random.chance(0.5)) {
+            if (answered) lose(random.between(0, socketTimeoutMs));
+            return;
+          }
+          let answer: () => void;
+          weather.caller = caller;
+          try {
+            const result = execute();
+            answer = () => resolve(result);
+          } catch (error) {
+            answer = () => reject(error as Error);
+          }
+          if (answered) settle(onTheWay(), answer);
+        });
+      const fate = random.chance(weather.shaky) ? random.below(4) : undefined;
+      switch (fate) {
+        case 0: // The request is lost.
+          lose(random.between(0, socketTimeoutMs));
+          break;
+        case 1: // The answer is lost.
+          carryOut(onTheWay(), false);
+          lose(random.between(5, socketTimeoutMs));
+          break;
+        case 2: // The client gives up, and the request arrives afterwards.
+          lose(socketTimeoutMs);
+          carryOut(random.between(socketTimeoutMs, VERY_LATE_MS), false);
+          break;
+        case 3: // Just slow.
+          carryOut(random.between(100, socketTimeoutMs / 2), true);
+          break;
+        default:
+          carryOut(onTheWay(), true);
+      }
+    });
+}
