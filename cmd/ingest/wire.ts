@@ -1,6 +1,13 @@
 /** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
 import type { AddressInfo } from 'node:net';
-import { DRAIN_DEADLINE_MS, LIMITER_TIMEOUT_MS } from '../../internal/ingest/limits.ts';
+import {
+  DRAIN_DEADLINE_MS,
+  LIMITER_TIMEOUT_MS,
+  STATUS_CONNECTIONS,
+  STATUS_LOOKUPS,
+  STATUS_TIMEOUT_MS,
+} from '../../internal/ingest/limits.ts';
+import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { OverLimitRecorder, type RateLimitedRecord } from '../../internal/ingest/over-limit.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
@@ -19,6 +26,7 @@ import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { RATE_LIMITED, submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { createIngestMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
@@ -36,7 +44,20 @@ export async function startIngest(
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
   const ready: Probe[] = [() => (serving ? [] : ['starting']), () => (draining ? ['draining'] : [])];
-  const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live: [], ready });
+  const settings = {
+    trustedProxies: config.TRUSTED_PROXIES,
+    rateLimitMax: config.RATE_LIMIT_MAX,
+    rateLimitWindowSeconds: config.RATE_LIMIT_WINDOW_SECONDS,
+    statusEndpoint: config.STATUS_ENDPOINT,
+  };
+  const admin = await startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live: [],
+    ready,
+    documents: { '/openapi.json': openApiDocument(settings) },
+  });
   closers.add('admin port', () => admin.close());
 
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
@@ -82,6 +103,8 @@ export async function startIngest(
     metrics,
   });
   closers.add('group commit', () => commits.whenIdle());
+
+  const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, { log, closers, ready }) : undefined;
 
   const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
   closers.add('queues', () => hints.close());
@@ -129,28 +152,22 @@ export async function startIngest(
   void subscriber.subscribe(KEYS_CHANGED_CHANNEL).catch(() => {});
   closers.add('key notifications', () => subscriber.disconnect());
 
-  const app = await createIngestServer(
-    {
-      trustedProxies: config.TRUSTED_PROXIES,
-      rateLimitMax: config.RATE_LIMIT_MAX,
-      rateLimitWindowSeconds: config.RATE_LIMIT_WINDOW_SECONDS,
-    },
-    {
-      clock,
-      log,
-      limiter,
-      metrics,
-      acceptSeconds: metrics.acceptSeconds,
-      retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
-      lookupKey: (key) => keys.lookup(key),
-      record: (record) => commits.record(record),
-      offer: (record) => commits.offer(record),
-      withdraw: (record) => withdrawals.add(record),
-      hint: (hint) => outbox.add(hint),
-      overLimit: (address, requestId) => overLimit.add(address, requestId),
-      draining: () => draining,
-    },
-  );
+  const app = await createIngestServer(settings, {
+    clock,
+    log,
+    limiter,
+    metrics,
+    acceptSeconds: metrics.acceptSeconds,
+    retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
+    lookupKey: (key) => keys.lookup(key),
+    record: (record) => commits.record(record),
+    offer: (record) => commits.offer(record),
+    withdraw: (record) => withdrawals.add(record),
+    hint: (hint) => outbox.add(hint),
+    overLimit: (address, requestId) => overLimit.add(address, requestId),
+    readStatus: statusReader && ((requestId, partnerId) => statusReader.read(requestId, partnerId)),
+    draining: () => draining,
+  });
   closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
   await app.listen({ host: config.HTTP_HOST, port: config.HTTP_PORT });
 
@@ -167,4 +184,26 @@ export async function startIngest(
   const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
   log.info({ config: printableConfig(config), url, admin: admin.url }, 'serving');
   return { url, adminUrl: admin.url };
+}
+
+/** Look-ups have a client of their own, too: while MongoDB hangs they take no connection from anyone else. */
+function openStatusReader(
+  config: ConfigOf<'ingest'>,
+  tools: { readonly log: Logger; readonly closers: Closers; readonly ready: Probe[] },
+): StatusReader {
+  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest status', {
+    socketTimeoutMS: STATUS_TIMEOUT_MS,
+    serverSelectionTimeoutMS: STATUS_TIMEOUT_MS,
+    waitQueueTimeoutMS: STATUS_TIMEOUT_MS,
+    maxPoolSize: STATUS_CONNECTIONS,
+  });
+  tools.closers.add('mongodb status', () => mongo.close());
+  const connection = connectUntilDone(mongo, tools.log);
+  tools.closers.add('status connection', () => connection.stop());
+  tools.ready.push(connection.faults);
+  return new StatusReader({
+    collection: mongo.db(config.MONGODB_DATABASE).collection<SubmissionRecord>(SUBMISSIONS),
+    timeoutMs: STATUS_TIMEOUT_MS,
+    maxUnderWay: STATUS_LOOKUPS,
+  });
 }

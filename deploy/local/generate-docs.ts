@@ -2,6 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
+import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { describeSettings } from '../../internal/platform/config.ts';
 import { smtpFaultTable } from '../../test/support/smtp-faults.ts';
 import { retriesPage } from './docs-retries.ts';
@@ -12,7 +13,13 @@ const GENERATED = [
   { file: 'docs/retries.md', text: retriesPage },
   { file: 'docs/smtp-faults.md', text: smtpFaultTable },
   { file: 'docs/states.md', text: statesPage },
+  { file: 'docs/openapi.json', text: openApi },
 ];
+
+/** With everything that can be switched on, and the limits the contract promises. */
+function openApi(): string {
+  return JSON.stringify(openApiDocument({ rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true }));
+}
 
 function configuration(): string {
   const rows = describeSettings().map(
@@ -38,7 +45,7 @@ function configuration(): string {
 /** The generated files as they should be, by path from the project's root. */
 export async function generatedDocs(): Promise<ReadonlyMap<string, string>> {
   const files = GENERATED.map(
-    async ({ file, text }) => [file, await format(text(), { parser: 'markdown', printWidth: 120 })] as const,
+    async ({ file, text }) => [file, await format(text(), { filepath: file, printWidth: 120 })] as const,
   );
   return new Map(await Promise.all(files));
 }

@@ -1,6 +1,6 @@
 /** From the raw bytes of a request to an application, or to every reason why it is none. */
 import { z } from 'zod';
-import type { Field, Reason } from './reasons.ts';
+import type { Field, Reason, ReasonCode } from './reasons.ts';
 
 /** A valid application: the fields as the partner gave them, the e-mail trimmed. */
 export interface Application {
@@ -30,10 +30,8 @@ const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
 const addressPattern =
   /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/i;
 
-type Code = Reason['code'];
-
 /** zod issues carry our code in front of the sentence, so that one list keeps both. */
-const because = (code: Code, message: string): string => `${code}|${message}`;
+const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
 
 /** `missing` for an absent field, `wrong_type` for anything but a string. */
 const text = (name: string) =>
@@ -44,8 +42,15 @@ const text = (name: string) =>
         : because('wrong_type', `${name} must be a string.`),
   });
 
-const applicationSchema = z.object({
+/** The fields and their rules; `meta` says in JSON Schema what zod cannot, for the OpenAPI document. */
+export const applicationSchema = z.object({
   email: text('email')
+    .meta({
+      format: 'email',
+      maxLength: EMAIL_MAX,
+      description: "The applicant's e-mail address; unique, compared trimmed and in lower case.",
+      examples: ['ada@example.com'],
+    })
     .transform((value) => value.trim())
     .superRefine((value, context) => {
       if (value.length > EMAIL_MAX) {
@@ -57,15 +62,22 @@ const applicationSchema = z.object({
         context.addIssue(because('invalid_format', 'email must be a valid e-mail address.'));
       }
     }),
-  business_name: text('business_name').superRefine((value, context) => {
-    if (nothingVisible.test(value)) context.addIssue(because('blank', 'business_name must not be blank.'));
-    else if (value.length > BUSINESS_NAME_MAX) {
-      context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
-    }
-  }),
-  ein: text('ein').refine((value) => /^[0-9]{9}$/.test(value) && !value.endsWith('\n'), {
-    error: because('invalid_format', 'ein must be exactly nine digits (0-9).'),
-  }),
+  business_name: text('business_name')
+    .superRefine((value, context) => {
+      if (nothingVisible.test(value)) context.addIssue(because('blank', 'business_name must not be blank.'));
+      else if (value.length > BUSINESS_NAME_MAX) {
+        context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
+      }
+    })
+    .meta({
+      minLength: 1,
+      maxLength: BUSINESS_NAME_MAX,
+      description: 'Name of the applying business; not blank.',
+      examples: ['Ada Ltd'],
+    }),
+  ein: text('ein')
+    .regex(/^[0-9]{9}$/, { error: because('invalid_format', 'ein must be exactly nine digits (0-9).') })
+    .meta({ description: 'Employer Identification Number: exactly nine digits; unique.', examples: ['123456789'] }),
 });
 
 /**
@@ -79,7 +91,7 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
     return { valid: true, application: { email, businessName, ein } };
   }
   const reasons = parsed.error.issues.map((issue): Reason => {
-    const [code, message] = issue.message.split('|', 2) as [Code, string];
+    const [code, message] = issue.message.split('|', 2) as [ReasonCode, string];
     return { field: issue.path[0] as Field, code, message };
   });
   return { valid: false, reasons };

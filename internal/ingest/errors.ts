@@ -9,8 +9,15 @@ export const errors = {
   keyInvalid: { status: 401, error: 'Unauthorized: Invalid API Key' },
   partnerInactive: { status: 403, error: 'Unauthorized: Partner account is inactive' },
   notFound: { status: 404, error: 'Not found' },
+  requestUnknown: { status: 404, error: 'Not found: no request of yours has this request_id' },
   methodNotAllowed: { status: 405, error: 'Method not allowed: use POST' },
+  statusMethodNotAllowed: { status: 405, error: 'Method not allowed: use GET' },
   internal: { status: 500, error: 'Internal error: the submission was not accepted and may be retried' },
+  // Not a 500, which would tell the partner to submit again.
+  statusUnavailable: {
+    status: 503,
+    error: 'Status unavailable: the submission itself is not affected; ask again later, do not submit it again',
+  },
 } as const;
 
 export type ErrorAnswer = (typeof errors)[keyof typeof errors];

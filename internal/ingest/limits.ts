@@ -42,5 +42,12 @@ export const OVER_LIMIT_FLUSH_MS = 5_000;
 /** A write of the counts that is not answered by then is given up. */
 export const OVER_LIMIT_DEADLINE_MS = 10_000;
 
+/** A status look-up that MongoDB has not answered by then is answered 503. */
+export const STATUS_TIMEOUT_MS = 2_000;
+/** Connections of one pod for look-ups: at about a millisecond each, thousands a second. */
+export const STATUS_CONNECTIONS = 8;
+/** Look-ups of one pod under way; beyond it a 503 at once. While MongoDB hangs each stays for the whole time-out. */
+export const STATUS_LOOKUPS = 256;
+
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;

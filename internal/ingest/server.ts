@@ -1,4 +1,4 @@
-/** The partner port: one operation, and an answer in the contract's shape for everything else. */
+/** The partner port: the contract's operations, and an answer in its shape for everything else. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
@@ -7,7 +7,8 @@ import { newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/log.ts';
 import { clientAddress, type ClientAddress } from './client-address.ts';
 import { breakOff, isAnswering, requestBegins, requestEnds } from './connection.ts';
-import { errors, tooManyRequests } from './errors.ts';
+import { INGEST_PATH, STATUS_PATH } from './contract.ts';
+import { errors, tooManyRequests, type ErrorAnswer } from './errors.ts';
 import {
   BROKEN_ANSWER_MS,
   CONNECTIONS_CHECK_MS,
@@ -17,10 +18,9 @@ import {
   MAX_HEADER_BYTES,
   REQUEST_TIMEOUT_MS,
 } from './limits.ts';
+import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 import { answerEarly, authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
-
-export const INGEST_PATH = '/api/v1/capital/ingest';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -33,6 +33,8 @@ declare module 'fastify' {
 
 export interface ServerTools extends SubmitTools {
   readonly log: Logger;
+  /** Reads a status for its partner; undefined where look-ups are switched off. */
+  readonly readStatus: LookUpTools['readStatus'] | undefined;
   readonly limiter: SharedLimiterStore;
   overLimit(address: string, requestId: string): void;
   /** Whether the process is draining: answers then say `Connection: close`. */
@@ -70,6 +72,8 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
       requireHostHeader: false,
     },
     rewriteUrl: routedUrl,
+    // An id of any length is one that is unknown, not a path that does not exist.
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
   });
   app.server.maxConnections = MAX_CONNECTIONS;
@@ -136,17 +140,17 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     } as unknown as NonNullable<rateLimit.RateLimitPluginOptions['store']>,
   });
 
+  const limit = {
+    max: settings.rateLimitMax,
+    timeWindow: settings.rateLimitWindowSeconds * 1_000,
+    keyGenerator: (request) => request.client.limitKey,
+    errorResponseBuilder: (_request, context) => new OverLimit(settings, context.ttl),
+  } satisfies rateLimit.RateLimitOptions;
   app.route({
     method: 'POST',
     url: INGEST_PATH,
     config: {
-      rateLimit: {
-        max: settings.rateLimitMax,
-        timeWindow: settings.rateLimitWindowSeconds * 1_000,
-        keyGenerator: (request) => request.client.limitKey,
-        onExceeded: (request) => tools.overLimit(request.client.limitKey, request.id),
-        errorResponseBuilder: (_request, context) => new OverLimit(settings, context.ttl),
-      },
+      rateLimit: { ...limit, onExceeded: (request) => tools.overLimit(request.client.limitKey, request.id) },
     },
     // One stage after the limiter, which the plugin appends to onRequest: so guessing keys is limited, too.
     preParsing: async (request, reply) => authenticateRequest(request, reply, tools),
@@ -156,8 +160,24 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     },
   });
 
+  const { readStatus } = tools;
+  if (readStatus !== undefined) {
+    const lookUpTools: LookUpTools = { log: tools.log, lookupKey: tools.lookupKey, readStatus };
+    app.route({
+      method: ['GET', 'HEAD'],
+      url: STATUS_PATH,
+      // Counted apart: look-ups must not use up the submissions the contract allows.
+      config: { rateLimit: { ...limit, groupId: ' status' } },
+      preParsing: async (request, reply) => authenticateLookUp(request, reply, lookUpTools),
+      handler: async (request, reply) => {
+        await lookUpStatus(request, reply, lookUpTools);
+        return reply;
+      },
+    });
+  }
+
   app.setNotFoundHandler(async (request, reply) => {
-    await notFound(request, reply);
+    await notFound(request, reply, readStatus !== undefined);
     return reply;
   });
   app.setErrorHandler(async (error, request, reply) => {
@@ -198,11 +218,20 @@ function routedUrl(request: IncomingMessage): string {
   }
 }
 
-/** 405 for another method on the operation's path, 404 for everything else. */
-async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const path = request.url.split('?', 1)[0];
-  const answer = path === INGEST_PATH ? errors.methodNotAllowed : errors.notFound;
-  if (answer === errors.methodNotAllowed) reply.header('allow', 'POST');
+const statusPath = new RegExp(`^${INGEST_PATH}/[^/]+$`);
+
+/** 405 for another method on an operation's path, 404 for everything else. */
+async function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean): Promise<void> {
+  const path = request.url.split('?', 1)[0] ?? '';
+  const isGet = request.method === 'GET' || request.method === 'HEAD';
+  let answer: ErrorAnswer = errors.notFound;
+  if (path === INGEST_PATH) {
+    answer = errors.methodNotAllowed;
+    reply.header('allow', 'POST');
+  } else if (lookUps && !isGet && statusPath.test(path)) {
+    answer = errors.statusMethodNotAllowed;
+    reply.header('allow', 'GET, HEAD');
+  }
   await answerEarly(request, reply, answer.status, { error: answer.error });
 }
 

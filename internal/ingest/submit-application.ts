@@ -9,7 +9,7 @@ import { hintFor, type Hint } from '../queue/job.ts';
 import type { CommitResult } from '../submission/group-commit.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
 import { authenticate } from './authenticate.ts';
-import { ACCEPTED_MESSAGE, errors } from './errors.ts';
+import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { drainBody, readBody, type ReadBody } from './read-body.ts';
 
@@ -50,6 +50,15 @@ export async function authenticateRequest(
     httpStatus: answer.status,
     ...finalState('refused', now, tools.retention.refusedDays),
   });
+  await answerUnauthenticated(request, reply, answer);
+}
+
+/** Answers 401 or 403. */
+export async function answerUnauthenticated(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: ErrorAnswer,
+): Promise<void> {
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer');
   await answerEarly(request, reply, answer.status, { error: answer.error });
 }

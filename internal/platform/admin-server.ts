@@ -1,4 +1,4 @@
-/** The operators' port: `/livez`, `/readyz` and `/metrics`, apart from the partners' one. */
+/** The operators' port: `/livez`, `/readyz`, `/metrics` and what else a process shows there, apart from the partners' one. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
@@ -23,6 +23,8 @@ export async function startAdminServer(options: {
   /** Asked at each probe; more may be added once the parts they ask exist. */
   readonly live: readonly Probe[];
   readonly ready: readonly Probe[];
+  /** JSON documents by path, such as `/openapi.json`. */
+  readonly documents?: Readonly<Record<string, object>>;
 }): Promise<AdminServer> {
   const probe = async (checks: readonly Probe[]): Promise<[number, string, string]> => {
     const faults = (await Promise.all(checks.map(async (check) => check()))).flat();
@@ -33,6 +35,10 @@ export async function startAdminServer(options: {
     '/readyz': () => probe(options.ready),
     '/metrics': async () => [200, options.registry.contentType, await options.registry.metrics()],
   };
+  for (const [path, document] of Object.entries(options.documents ?? {})) {
+    const text = JSON.stringify(document);
+    routes[path] = () => Promise.resolve([200, 'application/json', text]);
+  }
   const server = createServer((request, response) => {
     const path = (request.url ?? '').split('?')[0] ?? '';
     const route = request.method === 'GET' || request.method === 'HEAD' ? routes[path] : undefined;

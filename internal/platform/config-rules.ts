@@ -55,3 +55,5 @@ export const namespaceList = z.string().transform((value, context) => {
 export const port = wholeNumber(0, 65_535);
 export const days = wholeNumber(1, 36_500);
 export const nonEmpty = z.string().min(1, 'must not be empty');
+
+export const flag = z.enum(['true', 'false'], 'must be true or false').transform((value) => value === 'true');

@@ -2,7 +2,7 @@
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { cidrList, days, mongodbUri, nonEmpty, port, url, wholeNumber } from './config-rules.ts';
+import { cidrList, days, flag, mongodbUri, nonEmpty, port, url, wholeNumber } from './config-rules.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller';
 
@@ -62,6 +62,11 @@ const settings = {
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
     about: 'How long a request may wait to become durable before it is answered 500, in milliseconds.',
+  },
+  STATUS_ENDPOINT: {
+    schema: flag.default(false),
+    usedBy: ['ingest'],
+    about: 'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
   },
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),

@@ -1,0 +1,112 @@
+/** The partners' contract: paths, the shapes of what comes and goes, and which errors each operation can answer. */
+import { z } from 'zod';
+import { fields, reasonCodes } from '../application/reasons.ts';
+import { ACCEPTED_MESSAGE, errors } from './errors.ts';
+
+/** `{base_url}` of the contract ends in this. */
+export const BASE_PATH = '/api/v1';
+export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
+/** As the router reads it. */
+export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
+
+export const EXAMPLE_ID = 'req_01m7yefdj3fantjpk5mzvj8mwh';
+export const requestId = z
+  .string()
+  .regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
+  .meta({
+    description: 'Id of a request, for tracking and for support; every answer has one in `X-Request-Id`.',
+    examples: [EXAMPLE_ID],
+  });
+
+/** What a partner may be told about a request, in a word and a sentence. */
+export const statusMessages = {
+  processing: 'The application is being processed',
+  completed: 'The account exists and the applicant has been e-mailed',
+  rejected: 'The application was rejected for the reasons given',
+  undeliverable: 'The account exists, but the e-mail to the applicant was refused for good',
+  not_accepted: 'The request was answered with an error and is not processed',
+} as const;
+export type Status = keyof typeof statusMessages;
+
+const statuses = Object.entries(statusMessages);
+
+/** 202. */
+export const acceptedBody = z.object({
+  message: z.string().meta({ examples: [ACCEPTED_MESSAGE] }),
+  data: z.object({ request_id: requestId }),
+});
+
+/** Every error but the 400 of a recorded request. */
+export const errorBody = z.object({
+  error: z.string().meta({ description: 'What went wrong, in a sentence for people: programs go by the status code.' }),
+});
+
+/** 400. */
+export const malformedBody = errorBody.extend({ data: z.object({ request_id: requestId }) });
+
+const reason = z.object({
+  field: z.enum(fields),
+  code: z.enum(reasonCodes),
+  message: z.string().meta({ description: 'The same in a sentence. Never quotes the value.' }),
+});
+
+const time = (description: string) => z.string().meta({ format: 'date-time', description });
+
+/** 200 of a look-up. */
+export const statusBody = z.object({
+  message: z.string().meta({ description: 'The state in a sentence.' }),
+  data: z.object({
+    request_id: requestId,
+    state: z.enum(statuses.map(([status]) => status) as [Status, ...Status[]]).meta({
+      description: statuses.map(([status, message]) => `- \`${status}\`: ${message}.`).join('\n'),
+    }),
+    received_at: time('When the request was received.'),
+    updated_at: time('When its processing last came a step further.'),
+    reasons: z.array(reason).meta({ description: 'Every reason of a rejection; otherwise empty.' }),
+  }),
+});
+
+export type ErrorName = keyof typeof errors | 'tooManyRequests';
+
+/** When each error is answered. */
+export const errorConditions: Readonly<Record<ErrorName, string>> = {
+  notAnObject: 'The body is not one JSON object. The request is recorded all the same.',
+  tooLarge: 'The body is too large. The request is recorded with its beginning.',
+  brokenRequest: 'What came is no HTTP, or was too slow or too large to become a request. Nothing is recorded.',
+  keyMissing: 'No `Authorization: Bearer` header was sent.',
+  keyInvalid: 'The key is not recognized.',
+  partnerInactive: 'The partner account has been deactivated.',
+  notFound: 'There is nothing at this path: the address is wrong, or the operation is switched off.',
+  requestUnknown: 'No request of this partner has this id. Requests of other partners are not told apart from none.',
+  methodNotAllowed: 'Any other method.',
+  statusMethodNotAllowed: 'Any other method.',
+  tooManyRequests: 'Too many requests from one address; `Retry-After` says how long to wait.',
+  internal: 'The submission could not be made durable in time. It was not accepted and may be retried safely.',
+  statusUnavailable: 'The state could not be read in time. This says nothing about the submission.',
+};
+
+/** Which errors each operation answers. */
+export const operationErrors = {
+  submitApplication: [
+    'notAnObject',
+    'tooLarge',
+    'brokenRequest',
+    'keyMissing',
+    'keyInvalid',
+    'partnerInactive',
+    'methodNotAllowed',
+    'tooManyRequests',
+    'internal',
+  ],
+  lookUpStatus: [
+    'brokenRequest',
+    'keyMissing',
+    'keyInvalid',
+    'partnerInactive',
+    'notFound',
+    'requestUnknown',
+    'statusMethodNotAllowed',
+    'tooManyRequests',
+    'statusUnavailable',
+  ],
+} as const satisfies Record<string, readonly ErrorName[]>;

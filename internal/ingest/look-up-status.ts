@@ -1,0 +1,80 @@
+/** What happens to a look-up: authenticate, read, answer with what a partner may know. It leaves no record. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { z } from 'zod';
+import type { KeyLookup } from '../partner/key-cache.ts';
+import type { Logger } from '../platform/log.ts';
+import type { StatusRecord } from '../submission/status-reader.ts';
+import type { State } from '../submission/submission.ts';
+import { authenticate } from './authenticate.ts';
+import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
+import { errors, type ErrorAnswer } from './errors.ts';
+import { answerEarly, answerUnauthenticated } from './submit-application.ts';
+
+/** What the operation needs from outside. */
+export interface LookUpTools {
+  readonly log: Logger;
+  readonly lookupKey: (key: string) => KeyLookup;
+  /** The record of this id if it is this partner's; rejects when it cannot be read in time. */
+  readStatus(requestId: string, partnerId: string): Promise<StatusRecord | undefined>;
+}
+
+/** Our states in the partners' words (docs/decisions/0014 says why they differ). */
+const statusOf: Readonly<Record<State, Status>> = {
+  recorded: 'processing',
+  account_created: 'processing',
+  // Still ours to finish: an operator has been alerted, and the partner must not submit again.
+  dead_lettered: 'processing',
+  completed: 'completed',
+  rejected: 'rejected',
+  undeliverable: 'undeliverable',
+  malformed: 'not_accepted',
+  refused: 'not_accepted',
+  withdrawn: 'not_accepted',
+};
+
+/** The stage after the rate limit: answers 401 or 403, or notes the partner and lets the look-up go on. */
+export async function authenticateLookUp(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: LookUpTools,
+): Promise<void> {
+  const authentication = authenticate(request.headers.authorization, tools.lookupKey);
+  if (authentication.ok) request.partnerId = authentication.partnerId;
+  else await answerUnauthenticated(request, reply, authentication.answer);
+}
+
+/** Answers an authenticated look-up. */
+export async function lookUpStatus(request: FastifyRequest, reply: FastifyReply, tools: LookUpTools): Promise<void> {
+  reply.header('cache-control', 'no-store');
+  const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
+  let record: StatusRecord | undefined;
+  try {
+    record = asked.success ? await tools.readStatus(asked.data, request.partnerId) : undefined;
+  } catch (error) {
+    tools.log.warn({ err: error, request_id: request.id }, 'a status could not be read');
+    await answerError(request, reply, errors.statusUnavailable);
+    return;
+  }
+  if (record === undefined) await answerError(request, reply, errors.requestUnknown);
+  else await answerEarly(request, reply, 200, bodyOf(record));
+}
+
+function answerError(request: FastifyRequest, reply: FastifyReply, answer: ErrorAnswer): Promise<void> {
+  return answerEarly(request, reply, answer.status, { error: answer.error });
+}
+
+function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
+  // A newer version may have written a state that this one does not know.
+  const state = statusOf[record.state] ?? 'processing';
+  return {
+    message: statusMessages[state],
+    data: {
+      request_id: record._id,
+      state,
+      received_at: record.receivedAt.toISOString(),
+      updated_at: record.stateAt.toISOString(),
+      // Without `duplicateOf`, which may be another partner's request.
+      reasons: (record.reasons ?? []).map(({ field, code, message }) => ({ field, code, message })),
+    },
+  };
+}

@@ -1,0 +1,199 @@
+/** The contract as an OpenAPI 3.1 document, put together from the schemas, errors and limits that the code answers by. */
+import { z } from 'zod';
+import { applicationSchema } from '../application/parse-application.ts';
+import {
+  BASE_PATH,
+  INGEST_PATH,
+  STATUS_PATH,
+  acceptedBody,
+  errorBody,
+  errorConditions,
+  malformedBody,
+  operationErrors,
+  EXAMPLE_ID,
+  requestId,
+  statusBody,
+  type ErrorName,
+} from './contract.ts';
+import { errors, tooManyRequests } from './errors.ts';
+import { MAX_BODY_BYTES } from './limits.ts';
+
+/** What differs between installations. */
+export interface OpenApiSettings {
+  readonly rateLimitMax: number;
+  readonly rateLimitWindowSeconds: number;
+  /** Whether the look-up, our extension of the contract, is part of the document. */
+  readonly statusEndpoint: boolean;
+}
+
+type Json = Record<string, unknown>;
+
+/** The schemas that have a name in the document; they refer to each other by it. */
+const schemas: Readonly<Record<string, z.ZodType>> = {
+  RequestId: requestId,
+  Application: applicationSchema,
+  Accepted: acceptedBody,
+  Malformed: malformedBody,
+  Error: errorBody,
+  Status: statusBody,
+};
+
+/** The document of a service with these settings. Throws when a schema cannot be expressed, which a test would show. */
+export function openApiDocument(settings: OpenApiSettings): Json {
+  const limit = `${settings.rateLimitMax} requests in ${settings.rateLimitWindowSeconds} seconds from one address`;
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'Partner application ingest',
+      version: 'v1',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      description:
+        'Accepts new business applications from partners for asynchronous processing. Every answer is JSON and carries ' +
+        `\`X-Request-Id\`. At most ${limit}, counted for each operation. Any other path is answered 404.`,
+    },
+    servers: [
+      {
+        url: `https://{host}${BASE_PATH}`,
+        variables: { host: { default: 'ingest.example', description: "The operator's host name." } },
+      },
+    ],
+    security: [{ apiKey: [] }],
+    paths: {
+      [pathOf(INGEST_PATH)]: { post: submitApplication(settings) },
+      ...(settings.statusEndpoint ? { [pathOf(STATUS_PATH)]: { get: lookUpStatus(settings) } } : {}),
+    },
+    components: {
+      securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: "The partner's API key." } },
+      headers: {
+        RequestId: { description: 'Id of this request.', required: true, schema: ref('schemas', 'RequestId') },
+        RetryAfter: {
+          description: 'Seconds to wait.',
+          required: true,
+          schema: { type: 'integer', minimum: 1, maximum: settings.rateLimitWindowSeconds },
+        },
+        Allow: { description: 'The methods there are.', required: true, schema: { type: 'string' } },
+        WwwAuthenticate: { required: true, schema: { type: 'string', const: 'Bearer' } },
+      },
+      schemas: jsonSchemas(settings.statusEndpoint),
+    },
+  };
+}
+
+function submitApplication(settings: OpenApiSettings): Json {
+  return {
+    operationId: 'submitApplication',
+    summary: 'Submit an application',
+    description:
+      `The body is a JSON object of at most ${MAX_BODY_BYTES} bytes, whatever its Content-Type. Its fields are not checked ` +
+      'at submission but in the background, so clients should validate them before sending. After a 202 the client does ' +
+      'not send the same submission again.',
+    requestBody: { required: true, content: { 'application/json': { schema: ref('schemas', 'Application') } } },
+    responses: {
+      202: {
+        description: 'The submission is recorded and queued.',
+        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+        content: { 'application/json': { schema: ref('schemas', 'Accepted') } },
+        ...linkToStatus(settings),
+      },
+      ...errorResponses(operationErrors.submitApplication, settings),
+    },
+  };
+}
+
+function lookUpStatus(settings: OpenApiSettings): Json {
+  return {
+    operationId: 'lookUpStatus',
+    'x-extension': true,
+    summary: 'Look up the state of a request (extension)',
+    description:
+      'An extension of the contract that operators switch on. Tells the state of a request of this partner; HEAD is ' +
+      'answered the same without the body. Look-ups are not recorded as requests. A submission answered 500 is not ' +
+      'accepted, whatever is shown here for the moment: submit it again.',
+    parameters: [{ name: 'request_id', in: 'path', required: true, schema: ref('schemas', 'RequestId') }],
+    responses: {
+      200: {
+        description: 'The state of the request.',
+        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+        content: { 'application/json': { schema: ref('schemas', 'Status') } },
+      },
+      ...errorResponses(operationErrors.lookUpStatus, settings),
+    },
+  };
+}
+
+/** The responses for `names`, one for each status code, with every sentence as an example. */
+function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings): Json {
+  const byStatus = Map.groupBy(names, statusCodeOf);
+  return Object.fromEntries(
+    [...byStatus].map(([status, sameStatus]) => [
+      status,
+      {
+        description: sameStatus.map((name) => errorConditions[name]).join('\n\n'),
+        headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...headersOf[status] },
+        content: contentOf(sameStatus, settings),
+        ...(sameStatus.some(isRecorded) ? linkToStatus(settings) : {}),
+      },
+    ]),
+  );
+}
+
+const headersOf: Readonly<Record<number, Json>> = {
+  401: { 'WWW-Authenticate': ref('headers', 'WwwAuthenticate') },
+  405: { Allow: ref('headers', 'Allow') },
+  429: { 'Retry-After': ref('headers', 'RetryAfter') },
+};
+
+function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json {
+  const bodies = [...new Set(names.map((name) => (isRecorded(name) ? 'Malformed' : 'Error')))].map((name) =>
+    ref('schemas', name),
+  );
+  const examples = names.map((name) => {
+    const data = isRecorded(name) ? { data: { request_id: EXAMPLE_ID } } : {};
+    return [name, { summary: errorConditions[name], value: { error: sentenceOf(name, settings), ...data } }] as const;
+  });
+  return {
+    'application/json': {
+      schema: bodies.length === 1 ? bodies[0] : { anyOf: bodies },
+      examples: Object.fromEntries(examples),
+    },
+  };
+}
+
+/** Whether the request is recorded, so that the answer holds its id. */
+function isRecorded(name: ErrorName): boolean {
+  return name === 'notAnObject' || name === 'tooLarge';
+}
+
+function statusCodeOf(name: ErrorName): number {
+  return name === 'tooManyRequests' ? 429 : errors[name].status;
+}
+
+function sentenceOf(name: ErrorName, { rateLimitMax, rateLimitWindowSeconds }: OpenApiSettings): string {
+  if (name !== 'tooManyRequests') return errors[name].error;
+  return tooManyRequests(rateLimitMax, rateLimitWindowSeconds, rateLimitWindowSeconds);
+}
+
+function linkToStatus(settings: OpenApiSettings): Json {
+  const parameters = { request_id: '$response.body#/data/request_id' };
+  return settings.statusEndpoint ? { links: { status: { operationId: 'lookUpStatus', parameters } } } : {};
+}
+
+/** The named schemas as JSON Schema. As input they forbid no further fields, so that the contract can grow. */
+function jsonSchemas(statusEndpoint: boolean): Json {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(schemas))
+    if (statusEndpoint || id !== 'Status') registry.add(schema, { id });
+  const generated = z.toJSONSchema(registry, { io: 'input', uri: (id) => `#/components/schemas/${id}` });
+  return Object.fromEntries(
+    Object.entries(generated.schemas).map(([id, { $schema: _dialect, $id: _id, ...schema }]) => [id, schema]),
+  );
+}
+
+function ref(kind: 'schemas' | 'headers', name: string): Json {
+  return { $ref: `#/components/${kind}/${name}` };
+}
+
+/** A path of the router, below the server's URL, in OpenAPI's notation. */
+function pathOf(path: string): string {
+  return path.slice(BASE_PATH.length).replace(/:(\w+)/g, '{$1}');
+}
