@@ -1,0 +1,73 @@
+/** The OpenAPI document: sound by an independent linter, and of one mind with the code and the README about errors. */
+import { expect, test } from '@jest/globals';
+import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { errorConditions, operationErrors } from './contract.ts';
+import { errors, tooManyRequests } from './errors.ts';
+import { openApiDocument } from './openapi.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const settings = { rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true };
+const document = openApiDocument(settings);
+
+interface Operation {
+  readonly responses: Record<string, { content: { 'application/json': { examples?: Record<string, Example> } } }>;
+}
+interface Example {
+  readonly value: { readonly error: string };
+}
+
+/** Every error of the code: status code and sentence. */
+const known = [...Object.values(errors), { status: 429, error: tooManyRequests(300, 60, 60) }];
+const told = (error: { readonly status: number; readonly error: string }): string => `${error.status} ${error.error}`;
+const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
+
+function documentedErrors(): string[] {
+  const paths = Object.values(document['paths'] as Record<string, Record<string, Operation>>);
+  return paths
+    .flatMap((path) => Object.values(path))
+    .flatMap(({ responses }) =>
+      Object.entries(responses).flatMap(([status, { content }]) =>
+        Object.values(content['application/json'].examples ?? {}).map(({ value }) => `${status} ${value.error}`),
+      ),
+    );
+}
+
+test.each([true, false])('the document has no fault a linter finds (look-ups: %s)', async (statusEndpoint) => {
+  const faults = await lintFromString({
+    source: JSON.stringify(openApiDocument({ ...settings, statusEndpoint })),
+    absoluteRef: 'openapi.json',
+    config: await createConfig({ extends: ['recommended-strict'] }),
+  });
+  expect(faults.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual([]);
+});
+
+test('the document has the errors of the code, all of them and no others', () => {
+  expect(set(documentedErrors())).toEqual(set(known.map(told)));
+  expect(set(Object.values(operationErrors).flat())).toEqual(set(Object.keys(errorConditions)));
+});
+
+test('the README has the errors of the code, all of them and no others', () => {
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  const rows = [...readme.matchAll(/\| (\d{3}) `\{"error":"([^"]+)"/g)].map(
+    ([, status, error]) => `${status} ${error}`,
+  );
+  expect(set(rows)).toEqual(set(known.map(told)).map((error) => error.replace(/^(429 [^:]+: ).*/, '$1…')));
+});
+
+test('the sentences stand in one file, and each is answered somewhere', () => {
+  const files = readdirSync(join(ROOT, 'internal/ingest')).filter((file) => !file.endsWith('.test.ts'));
+  const answering = files
+    .filter((file) => !['errors.ts', 'contract.ts', 'openapi.ts'].includes(file))
+    .map((file) => readFileSync(join(ROOT, 'internal/ingest', file), 'utf8'))
+    .join('\n');
+  expect(answering).not.toMatch(/\berror: ['"`]/);
+  expect(Object.keys(errors).filter((name) => !answering.includes(`errors.${name}`))).toEqual([]);
+});
+
+test('where look-ups are switched off the document does not speak of them', () => {
+  const text = JSON.stringify(openApiDocument({ ...settings, statusEndpoint: false }));
+  expect(text).not.toMatch(/lookUpStatus|request_id\}|Status/);
+});

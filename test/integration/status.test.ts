@@ -1,0 +1,250 @@
+/** Status look-ups: whose request it is, what is told of it, and what happens when the look-up itself cannot be served. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { startMongo, type Store } from '../../deploy/local/stores.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { newId } from '../../internal/platform/ids.ts';
+import { SUBMISSIONS, finalStates, openStates, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { bodies, expectAnswer, head, rawAnswer } from '../support/door.ts';
+import { INGEST_PATH, send, type Answer, type RequestOptions } from '../support/http.ts';
+import { newRecord } from '../support/records.ts';
+import { eventually } from '../support/wait.ts';
+import { openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+
+const UNKNOWN = '{"error":"Not found: no request of yours has this request_id"}';
+const USE_GET = '{"error":"Method not allowed: use GET"}';
+const UNAVAILABLE =
+  '{"error":"Status unavailable: the submission itself is not affected; ask again later, do not submit it again"}';
+
+let world: World;
+let ingest: InProcess;
+const otherKey = newApiKey();
+
+beforeAll(async () => {
+  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
+  await world.writePartner({ partner: 'other', keys: [otherKey] });
+  ingest = await world.start('ingest');
+  await eventually(
+    'the key of the other partner',
+    async () => (await lookUp('req_x', { key: otherKey })).status === 404,
+  );
+});
+afterAll(() => world.close());
+
+const lookUp = (id: string, options: RequestOptions & { readonly url?: string } = {}): Promise<Answer> =>
+  send(options.url ?? ingest.url, { method: 'GET', key: world.key, path: `${INGEST_PATH}/${id}`, ...options });
+
+const insert = async (changes: Partial<SubmissionRecord>): Promise<SubmissionRecord> => {
+  const record = newRecord(changes);
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+  return record;
+};
+
+const shown = (record: SubmissionRecord, state: string, message: string, reasons: object[] = []): string =>
+  JSON.stringify({
+    message,
+    data: {
+      request_id: record._id,
+      state,
+      received_at: record.receivedAt.toISOString(),
+      updated_at: record.stateAt.toISOString(),
+      reasons,
+    },
+  });
+
+const PROCESSING = ['processing', 'The application is being processed'] as const;
+const NOT_ACCEPTED = ['not_accepted', 'The request was answered with an error and is not processed'] as const;
+const told: Record<SubmissionRecord['state'], readonly [state: string, message: string]> = {
+  recorded: PROCESSING,
+  account_created: PROCESSING,
+  dead_lettered: PROCESSING,
+  completed: ['completed', 'The account exists and the applicant has been e-mailed'],
+  rejected: ['rejected', 'The application was rejected for the reasons given'],
+  undeliverable: ['undeliverable', 'The account exists, but the e-mail to the applicant was refused for good'],
+  malformed: NOT_ACCEPTED,
+  refused: NOT_ACCEPTED,
+  withdrawn: NOT_ACCEPTED,
+};
+
+describe('what is told', () => {
+  test.each([...openStates, ...finalStates])(
+    'of a request that is %s: the state, and nothing internal',
+    async (state) => {
+      const record = await insert({
+        state,
+        stateAt: new Date(Date.now() + 1_000),
+        attempts: 3,
+        lastError: 'internal words',
+        accountId: newId('acc'),
+        applicant: { email: 'ada@example.com', ein: '123456789', businessName: 'Ada Ltd' },
+      });
+      const answer = await lookUp(record._id);
+      expectAnswer(answer, 200, shown(record, ...told[state]));
+      expect(answer.headers['cache-control']).toBe('no-store');
+    },
+  );
+
+  test('of a state of a newer version: that it is being processed', async () => {
+    const record = await insert({ state: 'paused_by_a_newer_version' as 'recorded' });
+    expectAnswer(await lookUp(record._id), 200, shown(record, ...PROCESSING));
+  });
+
+  test('every reason with field, code and sentence, but not whose request is in the way', async () => {
+    const reasons = [
+      { field: 'email', code: 'duplicate_email', message: 'An account with this e-mail address exists already.' },
+      { field: 'ein', code: 'invalid_format', message: 'ein must be exactly nine digits (0-9).' },
+    ] as const;
+    const record = await insert({
+      state: 'rejected',
+      reasons: reasons.map((reason) => ({ ...reason, duplicateOf: newId('req') })),
+    });
+    expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [...reasons]));
+  });
+
+  test('of what was just answered 202 or 400', async () => {
+    const accepted = requestIdOf(await send(ingest.url, { key: world.key, body: '{}' }));
+    const malformed = requestIdOf(await send(ingest.url, { key: world.key, body: '[]' }));
+    expect((await lookUp(accepted)).json).toMatchObject({ data: { request_id: accepted, state: 'processing' } });
+    expect((await lookUp(malformed)).json).toMatchObject({ data: { request_id: malformed, state: 'not_accepted' } });
+  });
+});
+
+describe('who is told', () => {
+  test('another partner, like everyone else who asks for an id that is not theirs, gets a 404', async () => {
+    const { _id: mine } = await insert({});
+    const { _id: nobodys } = newRecord();
+    const withoutPartner = newRecord();
+    delete (withoutPartner as { partnerId?: string }).partnerId;
+    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(withoutPartner);
+    for (const id of [mine, nobodys, withoutPartner._id]) {
+      const answer = await lookUp(id, { key: otherKey });
+      expectAnswer(answer, 404, UNKNOWN);
+      expect(answer.headers['cache-control']).toBe('no-store');
+    }
+    expect((await lookUp(mine)).status).toBe(200);
+  });
+
+  test.each([
+    ['no id of ours', 'hello'],
+    ['the id in capitals', 'REQ_01M7YEFDJ3FANTJPK5MZVJ8MWH'],
+    ['an account', 'acc_01m7yefdj3fantjpk5mzvj8mwh'],
+    ['a regular expression', '.*'],
+    ['an operator', '%7B%22$ne%22:null%7D'],
+    ['a slash inside', 'req_01m7yefdj3fantjpk5mzvj8mwh%2F'],
+    ['a NUL inside', 'req_01m7yefdj3fantjpk5mzvj8mw%00'],
+    ['10,000 characters', 'x'.repeat(10_000)],
+  ])('%s is an unknown id', async (_name, id) => {
+    expectAnswer(await lookUp(id), 404, UNKNOWN);
+  });
+
+  test('keys are judged as for a submission, and nothing of it is recorded', async () => {
+    const before = (await world.records()).length;
+    const id = newId('req');
+    const missing = await lookUp(id, { key: '' });
+    expectAnswer(missing, 401, bodies.keyMissing);
+    expect(missing.headers['www-authenticate']).toBe('Bearer');
+    expectAnswer(await lookUp(id, { key: newApiKey() }), 401, bodies.keyInvalid);
+    expectAnswer(await lookUp(id, { key: world.inactiveKey }), 403, bodies.partnerInactive);
+    // A submission that is refused is recorded: once its record is there, those before it would be, too.
+    const refused = await send(ingest.url, { body: '{}' });
+    await eventually('the refused submission', async () => world.record(refused.headers['x-request-id'] ?? ''));
+    expect((await world.records()).length).toBe(before + 1);
+  });
+});
+
+describe('how it is asked', () => {
+  test('HEAD is answered as GET, without the body', async () => {
+    const { _id: id } = await insert({});
+    const [get, headers] = [await lookUp(id), await lookUp(id, { method: 'HEAD' })];
+    expect([headers.status, headers.text]).toEqual([200, '']);
+    expect(headers.headers['content-length']).toBe(get.headers['content-length']);
+    expect((await lookUp('hello', { method: 'HEAD' })).status).toBe(404);
+  });
+
+  test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])('%s is not allowed', async (method) => {
+    const answer = await lookUp(newId('req'), { method });
+    expectAnswer(answer, 405, USE_GET);
+    expect(answer.headers['allow']).toBe('GET, HEAD');
+  });
+
+  test('GET of the submissions themselves stays not allowed, and of a longer path not found', async () => {
+    const all = await send(ingest.url, { method: 'GET', key: world.key });
+    expectAnswer(all, 405, bodies.methodNotAllowed);
+    expect(all.headers['allow']).toBe('POST');
+    expectAnswer(await lookUp(`${newId('req')}/reasons`), 404, bodies.notFound);
+  });
+
+  test('a body, a query, or the absolute form change nothing', async () => {
+    const record = await insert({});
+    const expected = shown(record, ...PROCESSING);
+    expectAnswer(await lookUp(record._id, { body: 'x'.repeat(70_000) }), 200, expected);
+    expectAnswer(await lookUp(`${record._id}?request_id=other`), 200, expected);
+    const line = `GET http://door.test${INGEST_PATH}/${record._id} HTTP/1.1`;
+    expectAnswer(await rawAnswer(ingest.url, head([`Authorization: Bearer ${world.key}`], line)), 200, expected);
+  });
+
+  test('look-ups have a limit of the same size, before authentication, and use up no submissions', async () => {
+    const limited = await world.start('ingest', { RATE_LIMIT_MAX: '3', TRUSTED_PROXIES: '127.0.0.0/8' });
+    const from = { headers: { 'x-forwarded-for': '192.0.2.77' }, url: limited.url };
+    const id = newId('req');
+    for (let count = 0; count < 3; count += 1) expect((await lookUp(id, { ...from, key: '' })).status).toBe(401);
+    const over = await lookUp(id, from);
+    const wait = over.headers['retry-after'] ?? '';
+    expectAnswer(
+      over,
+      429,
+      `{"error":"Too many requests: at most 3 in 60 seconds from one address; retry after ${wait} seconds"}`,
+    );
+    for (let count = 0; count < 3; count += 1) {
+      expect((await send(limited.url, { key: world.key, body: '{}', headers: from.headers })).status).toBe(202);
+    }
+    expect((await send(limited.url, { key: world.key, body: '{}', headers: from.headers })).status).toBe(429);
+    await limited.close();
+    expect((await world.rateLimited()).map(({ count, requestIds }) => [count, requestIds.length])).toEqual([[1, 1]]);
+  });
+});
+
+test('switched off, which is the default, there is nothing at the path', async () => {
+  const off = await world.start('ingest', { STATUS_ENDPOINT: '' });
+  const { _id: id } = await insert({});
+  for (const method of ['GET', 'HEAD', 'POST', 'DELETE']) {
+    const answer = await lookUp(id, { method, url: off.url });
+    expect([answer.status, answer.headers['allow']]).toEqual([404, undefined]);
+    if (method !== 'HEAD') expect(answer.text).toBe(bodies.notFound);
+  }
+  const document = await (await fetch(`${off.adminUrl}/openapi.json`)).text();
+  expect(document).not.toContain('lookUpStatus');
+  await off.close();
+});
+
+describe('while MongoDB hangs', () => {
+  let store: Store;
+  beforeAll(async () => {
+    store = await startMongo({ log: () => {} });
+  });
+  afterAll(() => store.stop());
+
+  test('look-ups are answered 503 in time, beyond their number at once, and come back by themselves', async () => {
+    const own = await openWorld({ environment: { STATUS_ENDPOINT: 'true', MONGODB_URI: store.url } });
+    try {
+      const { url } = await own.start('ingest');
+      const ask = (): Promise<Answer> => lookUp(newId('req'), { url, key: own.key });
+      expect((await ask()).status).toBe(404);
+      await store.signal('SIGSTOP');
+      const startedAt = performance.now();
+      const waiting = Array.from({ length: 256 }, ask);
+      const beyond = await eventually('a look-up that is one too many', async () => {
+        const askedAt = performance.now();
+        const answer = await ask();
+        return performance.now() - askedAt < 500 && answer;
+      });
+      expectAnswer(beyond, 503, UNAVAILABLE);
+      for (const answer of await Promise.all(waiting)) expectAnswer(answer, 503, UNAVAILABLE);
+      expect(performance.now() - startedAt).toBeLessThan(5_000);
+      await store.signal('SIGCONT');
+      await eventually('a look-up that is served', async () => (await ask()).status === 404);
+    } finally {
+      await store.signal('SIGCONT');
+      await own.close();
+    }
+  });
+});
