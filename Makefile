@@ -11,6 +11,7 @@ UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_m
 RESULTS := .run/test-results.json
 
 .PHONY: help run smoke test bench chaos simulate check types lint format unit docs picture lock build image clean stores
+.PHONY: help run smoke test bench chaos fuzz check types lint format unit docs openapi picture lock build image clean stores
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
@@ -39,6 +40,9 @@ chaos: node_modules stores ## Take every part away under load and audit every pr
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
 
+fuzz: node_modules stores ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),300) $(JEST) test/integration/openapi-fuzz
+
 check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
 
 types: node_modules
@@ -59,6 +63,9 @@ docs: node_modules ## Generate the documentation that comes from the code, and f
 
 picture: node_modules ## Draw the e-mail for docs/email.md (needs chromium; TEMPLATES=folder)
 	@$(NODE) node deploy/local/mail-picture.ts $(TEMPLATES)
+
+openapi: node_modules ## Write docs/openapi.json (and the other generated files) from the code
+	@$(NODE) node deploy/local/generate-docs.ts
 
 lock: ## Remake package-lock.json after a change of package.json
 	@$(NODE) node deploy/local/lock.ts

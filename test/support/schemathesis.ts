@@ -1,0 +1,79 @@
+/** Schemathesis: asks a running service everything its OpenAPI document allows and forbids, and checks the answers. */
+import { randomUUID } from 'node:crypto';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { cached, installLog } from '../../deploy/local/stores/cache.ts';
+import { findProgram, run } from '../../deploy/local/stores/process.ts';
+
+const VERSION = '4.32.5';
+const PART = `schemathesis-${VERSION}`;
+const CONFIG = fileURLToPath(new URL('schemathesis.toml', import.meta.url));
+const INSTALL_TIMEOUT_MS = 5 * 60_000;
+
+/** The Python that has schemathesis, made in the cache when it is missing; or, as `obstacle`, why it cannot be had here. */
+export async function findSchemathesis(): Promise<{ readonly python: string } | { readonly obstacle: string }> {
+  if ((await findProgram('python3')) === undefined) return { obstacle: 'there is no python3 on the PATH' };
+  try {
+    const venv = await cached(
+      PART,
+      () => {},
+      async (path) => {
+        const step = (command: readonly string[]): Promise<void> =>
+          run({ command, logFile: installLog(PART), env: process.env, timeoutMs: INSTALL_TIMEOUT_MS });
+        await step(['python3', '-m', 'venv', path]);
+        const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', `schemathesis==${VERSION}`];
+        await step([join(path, 'bin/python'), ...pip]);
+      },
+    );
+    return { python: join(venv, 'bin/python') };
+  } catch (error) {
+    const cause = (error as Error).cause ?? error;
+    return { obstacle: `schemathesis cannot be installed: ${(cause as Error).message.split('\n')[0]}` };
+  }
+}
+
+export interface FuzzResult {
+  readonly passed: boolean;
+  /** What schemathesis printed. */
+  readonly output: string;
+}
+
+/**
+ * Runs all phases with all checks but those `schemathesis.toml` switches off. `keys` are the API keys of the partners it
+ * names; `limits` are options such as `--max-time=60`. Stops it after `timeoutMs`.
+ */
+export async function runSchemathesis(options: {
+  readonly python: string;
+  readonly documentUrl: string;
+  readonly baseUrl: string;
+  readonly keys: Readonly<Record<string, string>>;
+  readonly limits: readonly string[];
+  readonly timeoutMs: number;
+}): Promise<FuzzResult> {
+  const [keysFile, logFile] = ['keys.json', 'log'].map((name) =>
+    join(tmpdir(), `schemathesis-${randomUUID()}.${name}`),
+  ) as [string, string];
+  const auth = Object.entries(options.keys).map(([name, key]) => ({
+    name,
+    fixedHeaders: [{ name: 'Authorization', value: `Bearer ${key}` }],
+  }));
+  try {
+    await writeFile(keysFile, JSON.stringify({ auth }), { mode: 0o600 });
+    const command = [options.python, '-m', 'schemathesis.cli', '--config-file', CONFIG, 'run', options.documentUrl];
+    const settings = ['--url', options.baseUrl, '--no-color', '--generation-database=none', '--continue-on-failure'];
+    const passed = await run({
+      command: [...command, ...settings, ...options.limits],
+      logFile,
+      env: { ...process.env, PARTNER_KEYS_FILE: keysFile },
+      timeoutMs: options.timeoutMs,
+    }).then(
+      () => true,
+      () => false,
+    );
+    return { passed, output: await readFile(logFile, 'utf8') };
+  } finally {
+    await Promise.all([keysFile, logFile].map((file) => rm(file, { force: true })));
+  }
+}
