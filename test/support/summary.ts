@@ -21,7 +21,7 @@ async function main(file: string): Promise<number> {
   const failed = results.numFailedTests + results.numRuntimeErrorTestSuites;
   const seconds = Math.round((Date.now() - results.startTime) / 1_000);
   const skipped = results.testResults
-    .flatMap((file) => file.assertionResults)
+    .flatMap((suite) => suite.assertionResults)
     .filter((test) => test.status === 'pending');
   const leftOut = [
     ...skipped.map((test) => `skipped: ${test.fullName}`),
