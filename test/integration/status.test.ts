@@ -4,7 +4,7 @@ import { startMongo, type Store } from '../../deploy/local/stores.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { SUBMISSIONS, finalStates, openStates, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { bodies, expectAnswer, head, rawAnswer } from '../support/door.ts';
+import { bodies, expectAnswer, head, idOf, rawAnswer } from '../support/door.ts';
 import { INGEST_PATH, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
@@ -146,7 +146,7 @@ describe('who is told', () => {
     expectAnswer(await lookUp(id, { key: world.inactiveKey }), 403, bodies.partnerInactive);
     // A submission that is refused is recorded: once its record is there, those before it would be, too.
     const refused = await send(ingest.url, { body: '{}' });
-    await eventually('the refused submission', async () => world.record(refused.headers['x-request-id'] ?? ''));
+    await eventually('its record', async () => (await world.record(idOf(refused))) ?? undefined);
     expect((await world.records()).length).toBe(before + 1);
   });
 });
