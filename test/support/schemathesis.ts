@@ -1,6 +1,5 @@
 /** Schemathesis: asks a running service everything its OpenAPI document allows and forbids, and checks the answers. */
-import { randomUUID } from 'node:crypto';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -52,9 +51,8 @@ export async function runSchemathesis(options: {
   readonly limits: readonly string[];
   readonly timeoutMs: number;
 }): Promise<FuzzResult> {
-  const [keysFile, logFile] = ['keys.json', 'log'].map((name) =>
-    join(tmpdir(), `schemathesis-${randomUUID()}.${name}`),
-  ) as [string, string];
+  const folder = await mkdtemp(join(tmpdir(), 'schemathesis-'));
+  const [keysFile, logFile] = [join(folder, 'keys.json'), join(folder, 'log')];
   const auth = Object.entries(options.keys).map(([name, key]) => ({
     name,
     fixedHeaders: [{ name: 'Authorization', value: `Bearer ${key}` }],
@@ -66,7 +64,7 @@ export async function runSchemathesis(options: {
     const passed = await run({
       command: [...command, ...settings, ...options.limits],
       logFile,
-      env: { ...process.env, PARTNER_KEYS_FILE: keysFile },
+      env: { ...process.env, PARTNER_KEYS_FILE: keysFile, HYPOTHESIS_STORAGE_DIRECTORY: folder },
       timeoutMs: options.timeoutMs,
     }).then(
       () => true,
@@ -74,6 +72,6 @@ export async function runSchemathesis(options: {
     );
     return { passed, output: await readFile(logFile, 'utf8') };
   } finally {
-    await Promise.all([keysFile, logFile].map((file) => rm(file, { force: true })));
+    await rm(folder, { recursive: true });
   }
 }
