@@ -20,7 +20,9 @@ import { printableConfig, type ConfigOf } from '../../internal/platform/config.t
 import { pause, withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { connectUntilDone, createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { wantsTraces } from '../../internal/platform/otel-settings.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
+import { startTracing } from '../../internal/platform/tracing.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -59,6 +61,11 @@ export async function startIngest(
     documents: { '/openapi.json': openApiDocument(settings) },
   });
   closers.add('admin port', () => admin.close());
+
+  if (wantsTraces(config)) {
+    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest', log });
+    closers.add('traces', () => traces.close());
+  }
 
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
   closers.add('mongodb', () => mongo.close());

@@ -5,12 +5,15 @@ import { AccountStore } from '../../internal/account/account-store.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
+import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { wantsTraces } from '../../internal/platform/otel-settings.ts';
+import { startTracing, traceFields } from '../../internal/platform/tracing.ts';
 import { PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
 import { notifyApplicant } from '../../internal/processor/notify-applicant.ts';
 import { OutageGate } from '../../internal/processor/outage.ts';
@@ -42,6 +45,11 @@ export async function startProcessor(
   const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live, ready });
   closers.add('admin port', () => admin.close());
 
+  if (wantsTraces(config)) {
+    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor', log });
+    closers.add('traces', () => traces.close());
+  }
+
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest processor');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
@@ -60,12 +68,15 @@ export async function startProcessor(
   });
   const accounts = new AccountStore({ collection: db.collection<Account>(ACCOUNTS), clock });
 
-  const mailer = createMailer({
+  const mailer = traceMailer(
+    createMailer({
+      relay,
+      from: config.MAIL_FROM,
+      fromName: config.MAIL_FROM_NAME,
+      maxConnections: config.PROCESSOR_CONCURRENCY,
+    }),
     relay,
-    from: config.MAIL_FROM,
-    fromName: config.MAIL_FROM_NAME,
-    maxConnections: config.PROCESSOR_CONCURRENCY,
-  });
+  );
   closers.add('mailer', () => mailer.close());
 
   const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
@@ -123,7 +134,10 @@ export async function startProcessor(
             await handlers[queue](hint, work);
           } catch (error) {
             // Not even the claim could be asked for: the record is as it was, and due again soon.
-            log.warn({ err: error, request_id: hint.requestId, queue }, 'job could not start');
+            log.warn(
+              { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error, queue },
+              'job could not start',
+            );
             gates[queue].wait();
           }
         },
@@ -147,7 +161,7 @@ export async function startProcessor(
           return counts['waiting'] ?? 0;
         },
         paused: (queue) => consumers.get(queue)?.paused ?? false,
-        sendHints: (queue, batch) => hints.send(queue, batch),
+        sendHints: (queue, batch) => hints.send(queue, batch, 0, 'reconcile'),
       },
       reconciling.signal,
     );

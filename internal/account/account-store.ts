@@ -9,12 +9,14 @@ import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import {
+  databaseSpan,
   insertTogether,
   isDuplicateKey,
   pastLockConflicts,
   updateTogether,
   type UpdateItem,
 } from '../platform/mongo.ts';
+import { inSpan } from '../platform/tracing.ts';
 import type { Account } from './account.ts';
 
 /** What a processor's workers do at the same time shares a command; two under way keep the database and us both busy. */
@@ -50,6 +52,14 @@ export class AccountStore {
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
     };
+    return inSpan(databaseSpan('insert', this.#collection), async (span) => {
+      const fact = await this.#createOrFind(account);
+      span?.set({ 'partner_ingest.account': fact.kind });
+      return fact;
+    });
+  }
+
+  async #createOrFind(account: Account): Promise<CreationFact> {
     for (let tries = 1; tries <= CREATE_TRIES; tries += 1) {
       if (await this.#inserts.call(account)) return { kind: 'created', accountId: account._id };
       const fact = await this.#whoHolds(account);

@@ -5,6 +5,7 @@ import rateLimit from '@fastify/rate-limit';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/log.ts';
+import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import { clientAddress, type ClientAddress } from './client-address.ts';
 import { breakOff, isAnswering, requestBegins, requestEnds } from './connection.ts';
 import { INGEST_PATH, STATUS_PATH } from './contract.ts';
@@ -20,6 +21,7 @@ import {
 } from './limits.ts';
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
+import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
 import { answerEarly, authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
 declare module 'fastify' {
@@ -28,6 +30,7 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
+    span: Span | undefined;
   }
 }
 
@@ -102,9 +105,11 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
   app.decorateRequest('partnerId', '');
   app.decorateRequest('contentType', undefined);
   app.decorateRequest('client', null as unknown as ClientAddress);
+  app.decorateRequest('span', undefined);
 
   app.addHook('onRequest', (request, reply, done) => {
     request.startedAt = tools.clock.monotonicMs();
+    if (tracing()) request.span = startRequestSpan(request);
     const { socket } = request.raw;
     requestBegins(socket);
     reply.raw.once('close', () => requestEnds(socket));
@@ -127,8 +132,15 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     if (tools.draining()) reply.header('connection', 'close');
     done(null, payload);
   });
-  app.addHook('onResponse', (_request, reply, done) => {
+  // A line for each request would be 10,000 a second: they are for whoever asks for them.
+  const telling = tools.log.isLevelEnabled('debug');
+  app.addHook('onResponse', (request, reply, done) => {
     tools.metrics.requests.inc({ status: String(reply.statusCode) });
+    if (request.span !== undefined) endRequestSpan(request.span, reply);
+    if (telling) {
+      const ms = Math.round(tools.clock.monotonicMs() - request.startedAt);
+      tools.log.debug({ ...logFields(request), status: reply.statusCode, ms }, 'answered');
+    }
     done();
   });
 
@@ -186,11 +198,15 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
       await answerEarly(request, reply, 429, { error: error.message });
       return reply;
     }
-    tools.log.error({ err: error, request_id: request.id }, 'request failed');
+    tools.log.error({ ...logFields(request), err: error }, 'request failed');
     await answerEarly(request, reply, errors.internal.status, { error: errors.internal.error });
     return reply;
   });
   return app;
+}
+
+function logFields(request: FastifyRequest) {
+  return { request_id: request.id, ...traceFields(traceparentOf(request)) };
 }
 
 class OverLimit extends Error {

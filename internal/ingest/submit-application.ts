@@ -12,6 +12,7 @@ import { authenticate } from './authenticate.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { drainBody, readBody, type ReadBody } from './read-body.ts';
+import { traceparentOf } from './request-span.ts';
 
 /** What the operation needs from outside. */
 export interface SubmitTools {
@@ -134,7 +135,8 @@ function recordOf(request: FastifyRequest, body: ReadBody, accepted: boolean, to
 }
 
 function metadata(request: FastifyRequest, now: Date) {
-  const { 'user-agent': userAgent, traceparent } = request.headers;
+  const userAgent = request.headers['user-agent'];
+  const traceparent = traceparentOf(request);
   const { contentType } = request;
   return {
     _id: request.id,
@@ -142,7 +144,7 @@ function metadata(request: FastifyRequest, now: Date) {
     remoteIp: request.client.ip,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
     ...(contentType === undefined ? {} : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(isTraceparent(traceparent) ? { traceparent } : {}),
+    ...(traceparent === undefined ? {} : { traceparent }),
     schema: RECORD_SCHEMA,
     version: 0,
     attempts: 0,
@@ -156,9 +158,4 @@ function finalState(state: 'malformed' | 'refused', now: Date, retentionDays: nu
     history: [{ state, at: now, attempt: 0 }],
     expiresAt: later(now, retentionDays * DAY_MS),
   };
-}
-
-/** W3C Trace Context, version 00, with neither id all zeros. */
-function isTraceparent(header: unknown): header is string {
-  return typeof header === 'string' && /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/.test(header);
 }

@@ -4,6 +4,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError, describeSettings, loadConfig, printableConfig } from './config.ts';
+import { wantsTraces } from './otel-settings.ts';
 
 const stores = { MONGODB_URI: 'mongodb://db:27017', REDIS_URL: 'redis://cache:6379' };
 const processor = {
@@ -41,6 +42,11 @@ test('defaults are those of the design', () => {
     RETENTION_MALFORMED_DAYS: 30,
     RETENTION_REFUSED_DAYS: 7,
     RETENTION_WITHDRAWN_DAYS: 7,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+    OTEL_TRACES_EXPORTER: 'otlp',
+    OTEL_TRACES_SAMPLER: 'parentbased_always_on',
+    OTEL_TRACES_SAMPLER_ARG: 1,
+    OTEL_SDK_DISABLED: false,
     LOG_LEVEL: 'info',
   });
   expect(loadConfig('controller', stores).PARTNER_KEYS_SOURCE).toBe('kubernetes');
@@ -76,6 +82,32 @@ describe('a number', () => {
 test('a process asks only for its own part', () => {
   expect(faultsOf(() => loadConfig('processor', stores))).toHaveLength(4);
   expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain('SMTP_URL');
+});
+
+test('settings of traces are checked, because the SDK would take a misspelt one for unset', () => {
+  const endpoint = 'OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL that starts with';
+  const faultsWith = (environment: Record<string, string>) =>
+    faultsOf(() => loadConfig('ingest', { ...stores, ...environment }));
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318' })[0]).toContain(endpoint);
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' })[0]).toContain(endpoint);
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' }).join()).not.toContain('canary');
+  expect(faultsWith({ OTEL_TRACES_SAMPLER: 'parentbased_ratio' })).toHaveLength(1);
+  for (const share of ['2', '-0.1', '1%', '.5', '1.01']) {
+    expect(faultsWith({ OTEL_TRACES_SAMPLER_ARG: share })).toHaveLength(1);
+  }
+  expect(loadConfig('ingest', { ...stores, OTEL_TRACES_SAMPLER_ARG: '0.01' }).OTEL_TRACES_SAMPLER_ARG).toBe(0.01);
+});
+
+test.each<[wanted: boolean, environment: Record<string, string>]>([
+  [false, {}],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
+  [true, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }],
+  [true, { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' }],
+  [true, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SDK_DISABLED: 'false' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SDK_DISABLED: 'true' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_TRACES_EXPORTER: 'none' }],
+])('traces are %j with %j', (wanted, environment) => {
+  expect(wantsTraces(loadConfig('ingest', { ...stores, ...environment }))).toBe(wanted);
 });
 
 test('a secret comes from a file, with one trailing newline taken off', () => {

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { cidrList, days, flag, mongodbUri, nonEmpty, port, url, wholeNumber } from './config-rules.ts';
+import { otelSettings } from './otel-settings.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller';
 
@@ -171,6 +172,7 @@ const settings = {
     usedBy: ['ingest'],
     about: 'Days a request answered 500 while its write was in doubt is kept.',
   },
+  ...otelSettings,
   LOG_LEVEL: {
     schema: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
     usedBy: every,
@@ -200,7 +202,7 @@ export function describeSettings(): {
     const whenUnset = setting.schema.safeParse(undefined);
     return {
       name: name as SettingName,
-      default: whenUnset.success ? String(whenUnset.data) : 'required',
+      default: whenUnset.success ? [whenUnset.data].flat().join(', ') : 'required',
       usedBy: setting.usedBy.length === every.length ? 'all' : setting.usedBy.join(', '),
       secret: setting.secret === true,
       about: setting.about,

@@ -22,10 +22,17 @@ export function describeError(error: unknown): Record<string, unknown> {
   return {
     type: error.name,
     ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
-    at: error.stack
-      ?.split('\n')
-      .find((line) => /^\s+at /.test(line) && !line.includes('node_modules'))
+    at: framesOf(error)
+      .find((line) => !line.includes('node_modules'))
       ?.trim(),
     ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
   };
+}
+
+/** The lines of the stack below the message, whose own lines may look like frames. */
+function framesOf(error: Error): string[] {
+  const { stack = '', message } = error;
+  const start = stack.indexOf(message);
+  const frames = start === -1 ? '' : stack.slice(start + message.length);
+  return frames.split('\n').filter((line) => /^\s+at /.test(line));
 }

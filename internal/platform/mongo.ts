@@ -1,6 +1,7 @@
 /** MongoDB clients that write durably, and indexes that every process ensures and verifies for itself. */
 import { retryUntilDone, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
+import type { SpanOptions } from './tracing.ts';
 import {
   MongoClient,
   MongoServerError,
@@ -169,6 +170,25 @@ const DUPLICATE_KEY = 11_000;
 /** Whether a write met a document that already exists under a unique index. */
 export function isDuplicateKey(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
+}
+
+/** A span around one operation on a collection, named by OpenTelemetry's conventions. What is written or sought stays out. */
+export function databaseSpan(
+  operation: string,
+  collection: { readonly dbName: string; readonly collectionName: string },
+  attributes: SpanOptions['attributes'] = {},
+): SpanOptions {
+  return {
+    name: `${operation} ${collection.collectionName}`,
+    kind: 'CLIENT',
+    attributes: {
+      'db.system.name': 'mongodb',
+      'db.namespace': collection.dbName,
+      'db.collection.name': collection.collectionName,
+      'db.operation.name': operation,
+      ...attributes,
+    },
+  };
 }
 
 const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;

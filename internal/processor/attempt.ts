@@ -1,6 +1,7 @@
 /** One attempt at a record's next step: claim it, work, settle what went wrong. The same for every queue. */
 import type { Clock } from '../platform/clock.ts';
-import type { Hint, QueueName } from '../queue/job.ts';
+import { inSpan, type Span } from '../platform/tracing.ts';
+import { queueSpan, type Hint, type QueueName } from '../queue/job.ts';
 import type { OpenState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { Claim, ClaimLostError } from './claim.ts';
@@ -35,7 +36,7 @@ export class AttemptFailure extends Error {
 /** Works on the hinted record unless someone else does or did. The promise fails only when not even the claim could be asked for. */
 export async function attempt(hint: Hint, step: Step, tools: AttemptTools): Promise<void> {
   const { queue, state } = step;
-  const confirmedAt = tools.clock.monotonicMs();
+  const [confirmedAt, startedAt] = [tools.clock.monotonicMs(), tools.clock.now()];
   const record = await tools.store.claim(hint.requestId, hint.version);
   if (record?.state !== state) {
     tools.attempts.inc({ queue, result: 'repeat' });
@@ -43,28 +44,45 @@ export async function attempt(hint: Hint, step: Step, tools: AttemptTools): Prom
   }
   const position = { requestId: record._id, state, version: record.version };
   const claim = new Claim({ position, store: tools.store, clock: tools.clock, confirmedAt });
+  const span = queueSpan('process', queue, {
+    'partner_ingest.request_id': record._id,
+    'partner_ingest.attempt': record.attempts + (record.ambiguous ?? 0) + 1,
+  });
+  try {
+    // The record says whose trace this is, because a job may be lost and made again by reconcile.
+    await inSpan({ ...span, parent: record.traceparent, links: [hint.traceparent], startedAt }, (opened) =>
+      workAndSettle(record, claim, step, tools, opened),
+    );
+  } finally {
+    claim.release();
+  }
+}
+
+async function workAndSettle(
+  record: SubmissionRecord,
+  claim: Claim,
+  step: Step,
+  tools: AttemptTools,
+  span: Span | undefined,
+): Promise<void> {
+  const { queue } = step;
   try {
     await step.work(record, claim);
     tools.attempts.inc({ queue, result: 'done' });
   } catch (error) {
     if (error instanceof ClaimLostError) {
       tools.attempts.inc({ queue, result: 'claim_lost' });
+      span?.fail('claim_lost');
       return;
     }
     tools.attempts.inc({ queue, result: 'failed' });
     const known = error instanceof AttemptFailure;
+    const failure = known ? error.failure : classOfError(error);
+    span?.fail(failure);
     const unknownWords = `${step.goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
     await settleFailure(
-      {
-        record,
-        position,
-        queue,
-        failure: known ? error.failure : classOfError(error),
-        lastError: known ? error.message : unknownWords,
-      },
+      { record, position: claim.position, queue, failure, lastError: known ? error.message : unknownWords },
       tools,
     );
-  } finally {
-    claim.release();
   }
 }

@@ -8,6 +8,7 @@ import type { HandOver, Mailer } from '../mail/mailer.ts';
 import type { Templates } from '../mail/templates.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
+import { traceFields } from '../platform/tracing.ts';
 import type { Hint } from '../queue/job.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { AttemptFailure, attempt, type AttemptTools } from './attempt.ts';
@@ -54,7 +55,9 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   const state = await tools.store.move(claim.position, 'complete', attemptNumber(record));
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: 'none' });
-  tools.completionSeconds.observe((clock.now().getTime() - record.receivedAt.getTime()) / 1_000);
+  const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
+  tools.completionSeconds.observe(seconds);
+  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');
 }
 
 function attemptNumber(record: SubmissionRecord): number {

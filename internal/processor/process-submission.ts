@@ -4,6 +4,7 @@ import { normalizeEmail } from '../application/identity.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
+import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { attempt, type AttemptTools } from './attempt.ts';
@@ -56,6 +57,7 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   });
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: 'none' });
+  tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
   tools.hint('notifications', hintFor(record));
 }
 
@@ -66,10 +68,13 @@ async function reject(
   tools: ProcessTools,
   applicant?: { readonly email: string; readonly ein: string; readonly businessName: string },
 ): Promise<void> {
+  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
   const state = await tools.store.move(claim.position, 'reject', record.attempts + 1, {
     reasons,
-    reason: reasons.map((reason) => `${reason.field}: ${reason.code}`).join(', '),
+    reason,
     ...(applicant === undefined ? {} : { applicant }),
   });
-  if (state !== undefined) tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
+  if (state === undefined) return;
+  tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
+  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
 }

@@ -1,5 +1,6 @@
 /** Carries out the verdict on a failed attempt: one update of the record, then a hint for when it is due. */
 import type { Logger } from '../platform/log.ts';
+import { traceFields } from '../platform/tracing.ts';
 import type { Position, SubmissionStore } from '../submission/submission-store.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -33,11 +34,10 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
     ambiguous: (record.ambiguous ?? 0) + (failure === 'ambiguous' ? 1 : 0),
   };
   const what = verdict(failure, counted);
-  const level = failure === 'ours' || what.do === 'finish' ? 'error' : 'warn';
-  tools.log[level](
-    { request_id: position.requestId, queue, failure, verdict: what, last_error: lastError },
-    'attempt failed',
-  );
+  // An address that does not exist is the end of an application like another; a dead letter waits for a person.
+  const level = failure === 'permanent' ? 'info' : failure === 'ours' || what.do === 'finish' ? 'error' : 'warn';
+  const fields = { request_id: position.requestId, ...traceFields(record.traceparent) };
+  tools.log[level]({ ...fields, queue, failure, verdict: what, last_error: lastError }, 'attempt failed');
   if (what.do === 'park' && what.pauseWorker) tools.gates[queue].wait();
   try {
     if (what.do === 'finish') {
@@ -53,6 +53,6 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
     if (!postponed) return;
     await tools.hintLater(queue, hintFor(record), what.delayMs);
   } catch (error) {
-    tools.log.debug({ err: error, request_id: position.requestId }, 'left to reconcile');
+    tools.log.debug({ ...fields, err: error }, 'left to reconcile');
   }
 }

@@ -4,7 +4,8 @@ import type { Redis } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
 import { createRedis } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
-import { QUEUE_PREFIX, jobOptions, jobsFor, queueNames, type Hint, type QueueName } from './job.ts';
+import { errorTypeOf, startSpans, tracing, type Spans } from '../platform/tracing.ts';
+import { QUEUE_PREFIX, jobOptions, jobsFor, queueNames, queueSpan, type Hint, type QueueName } from './job.ts';
 
 /** Longest one `addBulk` may take. It may still happen afterwards, which claims make harmless. */
 const ADD_DEADLINE_MS = 1_000;
@@ -31,15 +32,26 @@ export class HintSender {
     return this.#redis.status === 'ready';
   }
 
-  /** Adds the hints, `delayMs` from now; rejects at once while Redis is away and after a second when it is slow. */
-  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0): Promise<void> {
-    if (!this.ready) throw new RedisAwayError('redis is not connected');
-    const jobs = jobsFor(hints).map(({ data, ...id }) => ({
-      name: queue,
-      data,
-      opts: { ...jobOptions, ...id, ...(delayMs > 0 ? { delay: delayMs } : {}) },
-    }));
-    await withDeadline(this.#queues[queue].addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
+  /**
+   * Adds the hints, `delayMs` from now; rejects at once while Redis is away and after a second when it is slow.
+   * `sentBy` tells in traces who found the work, where that is not the one who made it.
+   */
+  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0, sentBy?: string): Promise<void> {
+    const spans = tracing() ? startSendSpans(queue, hints, delayMs, sentBy) : undefined;
+    try {
+      if (!this.ready) throw new RedisAwayError('redis is not connected');
+      const jobs = jobsFor(spans === undefined ? hints : inTraceOf(hints, spans)).map(({ data, ...id }) => ({
+        name: queue,
+        data,
+        opts: { ...jobOptions, ...id, ...(delayMs > 0 ? { delay: delayMs } : {}) },
+      }));
+      await withDeadline(this.#queues[queue].addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
+    } catch (error) {
+      spans?.fail(errorTypeOf(error));
+      throw error;
+    } finally {
+      spans?.end();
+    }
   }
 
   /** Jobs of `queue` by state; rejects while Redis is away. */
@@ -57,6 +69,28 @@ export class HintSender {
     await withDeadline(closing, CLOSE_DEADLINE_MS, 'closing queues').catch(() => {});
     this.#redis.disconnect();
   }
+}
+
+/** A hint tells which sending made it; whose trace the work belongs to is the record's to say. */
+function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
+  return hints.map((hint, index) => ({ ...hint, traceparent: spans.traceparents[index] }));
+}
+
+function startSendSpans(
+  queue: QueueName,
+  hints: readonly Hint[],
+  delayMs: number,
+  sentBy: string | undefined,
+): Spans | undefined {
+  const span = queueSpan('send', queue, {
+    ...(hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {}),
+    ...(delayMs > 0 ? { 'partner_ingest.delay_ms': delayMs } : {}),
+    ...(sentBy === undefined ? {} : { 'partner_ingest.sent_by': sentBy }),
+  });
+  return startSpans(
+    span,
+    hints.map(({ traceparent }) => traceparent),
+  );
 }
 
 export class RedisAwayError extends Error {

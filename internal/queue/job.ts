@@ -1,5 +1,6 @@
 /** The two queues and what a job holds: where to find the records, and nothing personal. */
 import { z } from 'zod';
+import type { SpanOptions } from '../platform/tracing.ts';
 
 export const queueNames = ['applications', 'notifications'] as const;
 export type QueueName = (typeof queueNames)[number];
@@ -63,3 +64,22 @@ export function jobId(hint: Hint): string {
 
 /** BullMQ never retries: a retry is a new job for the next version, with the record's `dueAt` as its truth. */
 export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
+
+/** A span of sending or working on a job, named by OpenTelemetry's conventions. */
+export function queueSpan(
+  operation: 'send' | 'process',
+  queue: QueueName,
+  attributes: SpanOptions['attributes'],
+): SpanOptions {
+  return {
+    name: `${operation} ${queue}`,
+    kind: operation === 'send' ? 'PRODUCER' : 'CONSUMER',
+    attributes: {
+      'messaging.system': 'bullmq',
+      'messaging.operation.type': operation,
+      'messaging.operation.name': operation,
+      'messaging.destination.name': queue,
+      ...attributes,
+    },
+  };
+}

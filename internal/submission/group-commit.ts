@@ -9,6 +9,7 @@ import type { Clock } from '../platform/clock.ts';
 import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import type { SubmissionRecord } from './submission.ts';
+import { traceInsert } from './trace-insert.ts';
 
 /**
  * The fate of one record:
@@ -173,10 +174,12 @@ export class GroupCommit {
     const sentAt = this.#clock.monotonicMs();
     this.#metrics.batchDocuments.observe(batch.length);
     try {
-      const reply = await insertTogether(
-        this.#collection,
-        batch.map((entry) => entry.record),
-        this.#timeoutMs + SLOT_GRACE_MS,
+      const reply = await traceInsert(this.#collection, batch, () =>
+        insertTogether(
+          this.#collection,
+          batch.map((entry) => entry.record),
+          this.#timeoutMs + SLOT_GRACE_MS,
+        ),
       );
       this.#metrics.commitSeconds.observe((this.#clock.monotonicMs() - sentAt) / 1_000);
       await this.#settleAnswered(batch, reply);

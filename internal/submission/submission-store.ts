@@ -3,7 +3,14 @@ import type { Collection, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { pastLockConflicts, updateTogether, type UpdateItem, type WriteReply } from '../platform/mongo.ts';
+import {
+  databaseSpan,
+  pastLockConflicts,
+  updateTogether,
+  type UpdateItem,
+  type WriteReply,
+} from '../platform/mongo.ts';
+import { inSpan } from '../platform/tracing.ts';
 import { moveUpdate } from './move-update.ts';
 import {
   isOpen,
@@ -132,7 +139,10 @@ export class SubmissionStore {
       dueInMs: FIRST_DUE_MS,
       retention: this.#retention,
     });
-    const moved = await this.#update(position, { ...update, $set: { ...fields, ...update.$set } }, to);
+    const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
+    const moved = await inSpan(span, () =>
+      this.#update(position, { ...update, $set: { ...fields, ...update.$set } }, to),
+    );
     return moved ? to : undefined;
   }
 

@@ -9,6 +9,7 @@ import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether } from '../platform/mongo.ts';
+import { traceFields } from '../platform/tracing.ts';
 import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_RETRY } from './limits.ts';
 import { moveUpdate } from './move-update.ts';
 import { statesBefore } from './states.ts';
@@ -47,7 +48,7 @@ export class Withdrawals {
   add(record: SubmissionRecord): void {
     if (this.#pending.size >= MAX_PENDING_WITHDRAWALS) {
       this.#metrics.withdrawals.inc({ result: 'dropped' });
-      this.#log.error({ request_id: record._id }, 'too many withdrawals pending; one was dropped');
+      this.#log.error(logFields(record), 'too many withdrawals pending; one was dropped');
       return;
     }
     this.#pending.set(record._id, record);
@@ -63,7 +64,7 @@ export class Withdrawals {
   /** Gives up on what is still pending; each is told in the log, because its record may now be processed after a 500. */
   stop(): void {
     this.#stop.abort();
-    for (const requestId of this.#pending.keys()) this.#log.error({ request_id: requestId }, 'withdrawal abandoned');
+    for (const record of this.#pending.values()) this.#log.error(logFields(record), 'withdrawal abandoned');
   }
 
   async #work(): Promise<void> {
@@ -142,7 +143,7 @@ export class Withdrawals {
       const record = this.#pending.get(_id);
       if (record === undefined) continue;
       if (state !== 'withdrawn') {
-        this.#log.error({ request_id: _id }, 'answered 500, but the record was already being processed');
+        this.#log.error(logFields(record), 'answered 500, but the record was already being processed');
       }
       this.#settled(record, state === 'withdrawn' ? 'withdrawn' : 'too_late');
     }
@@ -152,4 +153,8 @@ export class Withdrawals {
     this.#pending.delete(record._id);
     this.#metrics.withdrawals.inc({ result });
   }
+}
+
+function logFields(record: SubmissionRecord) {
+  return { request_id: record._id, ...traceFields(record.traceparent) };
 }

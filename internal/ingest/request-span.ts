@@ -1,0 +1,41 @@
+/** The span of one POST to the operation, from its headers to the end of its answer. Other paths are only counted. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
+
+/** Goes on from the partner's traceparent, or begins a trace. Address, user agent and query are personal and stay out. */
+export function startRequestSpan(request: FastifyRequest): Span | undefined {
+  const route = request.routeOptions.url;
+  if (request.is404 || route === undefined) return undefined;
+  return startSpan({
+    name: `${request.method} ${route}`,
+    kind: 'SERVER',
+    parent: incomingTraceparent(request),
+    attributes: {
+      'http.request.method': request.method,
+      'http.route': route,
+      'url.path': route,
+      'url.scheme': 'http',
+      'network.protocol.version': request.raw.httpVersion,
+      'partner_ingest.request_id': request.id,
+    },
+  });
+}
+
+/** Ends it with the answer's status, or as `aborted` where the partner did not wait for one. */
+export function endRequestSpan(span: Span, reply: FastifyReply): void {
+  const answered = reply.raw.writableFinished;
+  if (answered) span.set({ 'http.response.status_code': reply.statusCode });
+  if (!answered) span.fail('aborted');
+  else if (reply.statusCode >= 500) span.fail(String(reply.statusCode));
+  span.end();
+}
+
+/** What the record keeps, so that everything done for it later joins the same trace. */
+export function traceparentOf(request: FastifyRequest): string | undefined {
+  return request.span?.traceparent ?? incomingTraceparent(request);
+}
+
+function incomingTraceparent(request: FastifyRequest): string | undefined {
+  const { traceparent } = request.headers;
+  return isTraceparent(traceparent) ? traceparent : undefined;
+}

@@ -1,0 +1,77 @@
+/**
+ * The settings of traces that we check, under OpenTelemetry's standard names: its SDK would take a misspelt one for unset.
+ * The SDK reads these and all other `OTEL_*` variables from the environment itself.
+ */
+import { z } from 'zod';
+
+const usedBy = ['ingest', 'processor'] as const;
+
+/** No user or password in it: the start-up line prints it, and OTEL_EXPORTER_OTLP_HEADERS is for that. */
+const collectorUrl = z.string().refine((value) => {
+  const url = URL.parse(value);
+  return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}, 'must be a URL that starts with http:// or https:// and holds no user or password (see OTEL_EXPORTER_OTLP_HEADERS)');
+
+const samplers = ['always_on', 'always_off', 'traceidratio'] as const;
+
+export const otelSettings = {
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    schema: collectorUrl.optional(),
+    usedBy,
+    about:
+      'OTLP collector; traces go to `/v1/traces` there. Without it and the next one nothing is traced, at no cost.',
+  },
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: {
+    schema: collectorUrl.optional(),
+    usedBy,
+    about: 'Whole URL for traces, instead of the one above.',
+  },
+  OTEL_EXPORTER_OTLP_PROTOCOL: {
+    schema: z.enum(['http/protobuf', 'http/json', 'grpc']).default('http/protobuf'),
+    usedBy,
+    about: 'How the collector is spoken to.',
+  },
+  OTEL_TRACES_EXPORTER: {
+    schema: z.enum(['otlp', 'none']).default('otlp'),
+    usedBy,
+    about: '`none` switches tracing off.',
+  },
+  OTEL_TRACES_SAMPLER: {
+    schema: z
+      .enum([...samplers, 'parentbased_always_on', 'parentbased_always_off', 'parentbased_traceidratio'])
+      .default('parentbased_always_on'),
+    usedBy,
+    about:
+      'Which traces are kept. With a `parentbased_` one a partner that sends `traceparent` decides for its requests.',
+  },
+  OTEL_TRACES_SAMPLER_ARG: {
+    schema: z
+      .string()
+      .regex(/^(0(\.\d+)?|1(\.0+)?)$/, 'must be a number from 0 to 1')
+      .transform(Number)
+      .default(1),
+    usedBy,
+    about: 'Share of traces that the `traceidratio` samplers keep.',
+  },
+  OTEL_SERVICE_NAME: {
+    schema: z.string().min(1).optional(),
+    usedBy,
+    about: 'The process in traces; `partner-ingest-ingest` or `partner-ingest-processor` unless set.',
+  },
+  OTEL_SDK_DISABLED: {
+    schema: z
+      .enum(['true', 'false'])
+      .default('false')
+      .transform((value) => value === 'true'),
+    usedBy,
+    about: '`true` switches tracing off.',
+  },
+} as const;
+
+type OtelConfig = { readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']> };
+
+/** Whether the environment asks for traces, by OpenTelemetry's own rules. */
+export function wantsTraces(config: OtelConfig): boolean {
+  const endpoint = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_ENDPOINT;
+  return endpoint !== undefined && config.OTEL_TRACES_EXPORTER === 'otlp' && !config.OTEL_SDK_DISABLED;
+}

@@ -1,0 +1,29 @@
+/** One insert of many records, seen from each request: what they all waited for is a span in the trace of each. */
+import type { Collection } from 'mongodb';
+import { databaseSpan } from '../platform/mongo.ts';
+import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';
+import type { SubmissionRecord } from './submission.ts';
+
+/** Runs `insert` for `batch`; without tracing it does nothing else. */
+export function traceInsert<T>(
+  collection: Collection<SubmissionRecord>,
+  batch: readonly { readonly record: SubmissionRecord }[],
+  insert: () => Promise<T>,
+): Promise<T> {
+  return tracing() ? insertInSpans(collection, batch, insert) : insert();
+}
+
+async function insertInSpans<T>(...[collection, batch, insert]: Parameters<typeof traceInsert<T>>): Promise<T> {
+  const spans = startSpans(
+    databaseSpan('insert', collection, { 'db.operation.batch.size': batch.length }),
+    batch.map(({ record }) => record.traceparent),
+  );
+  try {
+    return await insert();
+  } catch (error) {
+    spans?.fail(errorTypeOf(error));
+    throw error;
+  } finally {
+    spans?.end();
+  }
+}

@@ -1,0 +1,157 @@
+/** An OTLP/HTTP collector for tests: keeps the spans it is sent as JSON, and prints a trace as a tree. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text as readText } from 'node:stream/consumers';
+
+export interface ReceivedSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId: string | undefined;
+  readonly name: string;
+  readonly kind: string;
+  /** `service.name` of the process that made it. */
+  readonly service: string;
+  readonly attributes: Readonly<Record<string, unknown>>;
+  readonly links: readonly { readonly traceId: string; readonly spanId: string }[];
+  readonly startMs: number;
+  readonly durationMs: number;
+  readonly failed: boolean;
+}
+
+export interface OtlpReceiver {
+  /** What a process takes as its environment to send its spans here, as soon as they end. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly spans: readonly ReceivedSpan[];
+  /** Everything that came, in JSON or not, for looking for what must not be there. */
+  text(): string;
+  ofTrace(traceId: string): ReceivedSpan[];
+  close(): Promise<void>;
+}
+
+export async function startOtlpReceiver(): Promise<OtlpReceiver> {
+  const [spans, texts]: [ReceivedSpan[], string[]] = [[], []];
+  const server = createServer((request, response) => {
+    void readText(request).then((text) => {
+      const type = request.headers['content-type'];
+      texts.push(`${request.url} ${type}\n${text}`);
+      if (type === 'application/json') spans.push(...spansOf(JSON.parse(text) as ExportRequest));
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    environment: {
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      OTEL_BSP_SCHEDULE_DELAY: '50',
+    },
+    spans,
+    text: () => texts.join('\n'),
+    ofTrace: (traceId) => spans.filter((span) => span.traceId === traceId),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+interface ExportRequest {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: readonly KeyValue[] };
+    readonly scopeSpans: readonly { readonly spans: readonly OtlpSpan[] }[];
+  }[];
+}
+interface KeyValue {
+  readonly key: string;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+interface OtlpSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  readonly name: string;
+  readonly kind: number;
+  readonly startTimeUnixNano: string;
+  readonly endTimeUnixNano: string;
+  readonly attributes: readonly KeyValue[];
+  readonly links?: readonly { readonly traceId: string; readonly spanId: string }[];
+  readonly status?: { readonly code?: number };
+}
+
+const KINDS = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'];
+const FAILED = 2;
+
+function spansOf({ resourceSpans }: ExportRequest): ReceivedSpan[] {
+  return resourceSpans.flatMap(({ resource, scopeSpans }) => {
+    const service = String(valuesOf(resource.attributes)['service.name']);
+    return scopeSpans.flatMap(({ spans }) =>
+      spans.map((span) => ({
+        traceId: span.traceId,
+        spanId: span.spanId,
+        parentSpanId: span.parentSpanId,
+        name: span.name,
+        kind: KINDS[span.kind] ?? String(span.kind),
+        service,
+        attributes: valuesOf(span.attributes),
+        links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),
+        startMs: milliseconds(span.startTimeUnixNano),
+        durationMs: milliseconds(span.endTimeUnixNano) - milliseconds(span.startTimeUnixNano),
+        failed: span.status?.code === FAILED,
+      })),
+    );
+  });
+}
+
+const milliseconds = (nanoseconds: string): number => Number(BigInt(nanoseconds) / 1_000n) / 1_000;
+
+function valuesOf(attributes: readonly KeyValue[]): Record<string, unknown> {
+  return Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+}
+
+/** Starts are whole milliseconds, so two may be equal. */
+const leadsTo = (one: ReceivedSpan, other: ReceivedSpan): boolean =>
+  other.links.some(({ spanId }) => spanId === one.spanId);
+
+/** What a line of the tree tells besides name, process and kind; the other attributes are the same for every request. */
+const TOLD: Readonly<Record<string, string>> = {
+  status: 'http.response.status_code',
+  batch: 'db.operation.batch.size',
+  messages: 'messaging.batch.message_count',
+  attempt: 'partner_ingest.attempt',
+  by: 'partner_ingest.sent_by',
+  account: 'partner_ingest.account',
+  state: 'partner_ingest.state',
+  mail: 'partner_ingest.mail',
+  error: 'error.type',
+};
+
+/** The trace as a tree, one span a line, children in order of start (within a millisecond as they came); `times` adds when each began and how long it took. */
+export function printTrace(spans: readonly ReceivedSpan[], options: { readonly times?: boolean } = {}): string {
+  const byId = new Map(spans.map((span) => [span.spanId, span]));
+  const roots = spans.filter(({ parentSpanId }) => parentSpanId === undefined || !byId.has(parentSpanId));
+  const began = Math.min(...spans.map(({ startMs }) => startMs));
+  const lines: string[] = [];
+  const print = (span: ReceivedSpan, first: string, rest: string): void => {
+    const told = Object.entries(TOLD)
+      .filter(([, attribute]) => span.attributes[attribute] !== undefined)
+      .map(([label, attribute]) => `${label}=${String(span.attributes[attribute])}`);
+    const links = span.links.map(({ spanId }) => `← ${byId.get(spanId)?.name ?? 'another trace'}`);
+    const times = `+${(span.startMs - began).toFixed(1)} ms, ${span.durationMs.toFixed(1)} ms`;
+    const where = `(${span.service.replace('partner-ingest-', '')}, ${span.kind}${span.failed ? ', failed' : ''})`;
+    lines.push(
+      [`${first}${span.name}`, where, ...told, ...links, ...(options.times === true ? [times] : [])].join(' '),
+    );
+    const children = spans
+      .filter(({ parentSpanId }) => parentSpanId === span.spanId)
+      .toSorted(
+        (one, other) => one.startMs - other.startMs || Number(leadsTo(other, one)) - Number(leadsTo(one, other)),
+      );
+    for (const [index, child] of children.entries()) {
+      const last = index === children.length - 1;
+      print(child, `${rest}${last ? '└─ ' : '├─ '}`, `${rest}${last ? '   ' : '│  '}`);
+    }
+  };
+  for (const root of roots) print(root, '', '');
+  return lines.join('\n');
+}
