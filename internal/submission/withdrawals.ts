@@ -111,6 +111,7 @@ export class Withdrawals {
             attempts: 0,
             schema: RECORD_SCHEMA,
             ...(record.partnerId === undefined ? {} : { partnerId: record.partnerId }),
+            ...(record.traceparent === undefined ? {} : { traceparent: record.traceparent }),
           },
         },
         upsert: true,

@@ -1,0 +1,227 @@
+/**
+ * Nothing personal and no key leaves the records: not in logs at their most talkative, nor in metrics, traces or Redis,
+ * whether a request is good, bad or hostile, its e-mail fails, or the database dies under it.
+ */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
+import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { PARTNER_LABEL } from '../../internal/partner/key-secret.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { head, openRaw } from '../support/door.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
+import { startOtlpReceiver, type OtlpReceiver } from '../support/otlp-receiver.ts';
+import { openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, type World } from '../support/world.ts';
+
+/** Each kind of canary is looked for as it is written here, and in any case of its letters. */
+const NAME = 'CanaryName';
+const MAILBOX = 'canarymailbox';
+const RELAY_PASSWORD = 'canary-relay-password';
+const USER_AGENT = 'canary-agent';
+const QUERY = 'canary-query';
+const eins = ['918273645', '918273646', '918273647', '918273648', '918273649'] as const;
+/** Made of what the service itself would take for a key. */
+const keys = { unknown: newApiKey(), short: 'canary-short-key', shared: newApiKey(), broken: newApiKey() };
+
+let own: OwnWorld;
+let world: World;
+let collector: OtlpReceiver;
+let monitor: Redis;
+let processes: ServiceProcess[];
+let door: ServiceProcess;
+/** Every command any client sent to Redis, and at the end all that it holds. */
+const redisTexts: string[] = [];
+
+beforeAll(async () => {
+  [own, collector] = await Promise.all([openOwnWorld({ controller: false }), startOtlpReceiver()]);
+  world = own.world;
+  await writeBadSecrets(world.keyFolder);
+  monitor = await world.stores.redis.monitor();
+  monitor.on('monitor', (_time: string, command: string[]) => redisTexts.push(command.join(' ')));
+  const loud = {
+    ...collector.environment,
+    LOG_LEVEL: 'trace',
+    ACCEPT_TIMEOUT_MS: '1000',
+    SMTP_URL: world.mail.smtpUrl.replace('smtp://', `smtp://relay:${RELAY_PASSWORD}@`),
+  };
+  processes = [
+    await world.spawn('controller', loud),
+    await world.spawn('ingest', loud),
+    await world.spawn('processor', loud),
+  ];
+  door = processes[1]!;
+}, 120_000);
+afterAll(async () => {
+  monitor.disconnect();
+  await own.close();
+  await collector.close();
+}, 60_000);
+
+/** Secrets an operator got wrong, each with a key in it. */
+async function writeBadSecrets(folder: string): Promise<void> {
+  const secret = (partner: string, entries: string): string =>
+    `{apiVersion: v1, kind: Secret, metadata: {name: ${partner}, labels: {${PARTNER_LABEL}: ${partner}}}, ${entries}}`;
+  const manifests = {
+    'too-short': secret('too-short', `stringData: {key: ${keys.short}}`),
+    'first-owner': secret('first-owner', `stringData: {key: ${keys.shared}}`),
+    'second-owner': secret('second-owner', `stringData: {key: ${keys.shared}}`),
+    'not-base64': secret('not-base64', `data: {key: "${keys.broken}!"}`),
+  };
+  for (const [name, text] of Object.entries(manifests)) await writeFile(join(folder, `${name}.yaml`), text);
+}
+
+const fields = (index: number): { email: string; business_name: string; ein: string } => ({
+  email: `${MAILBOX}${index}@example.com`,
+  // The last lines of an error's text would pass for a stack trace.
+  business_name: `${NAME} ${index}\n    at ${NAME} (file.ts:1:1)`,
+  ein: eins[index] ?? '',
+});
+
+/** Requests that go wrong at every stage, each full of what must not be told; gives the answers' first lines. */
+async function attack(): Promise<string[]> {
+  const body = JSON.stringify(fields(0));
+  const authorized = `Authorization: Bearer ${world.key}`;
+  const post = (lines: readonly string[], text = body): string =>
+    head(['Connection: close', `Content-Length: ${Buffer.byteLength(text)}`, ...lines]) + text;
+  const attacks: readonly string[] = [
+    post([`Authorization: Basic ${world.key}`]),
+    post([`Authorization: Bearer ${keys.unknown}`]),
+    post([`Authorization: Bearer ${world.key} ${MAILBOX}`]),
+    post([authorized, `traceparent: ${MAILBOX}`, `tracestate: ${MAILBOX}=1`, `baggage: email=${MAILBOX}`]),
+    post([authorized, `X-Request-Id: ${MAILBOX}`, `X-Forwarded-For: ${MAILBOX}`, `Cookie: ${MAILBOX}`]),
+    post([authorized, `Content-Type: ${MAILBOX}; ${NAME}`, `User-Agent: ${USER_AGENT}`, `Expect: ${MAILBOX}`]),
+    post([authorized], `["${MAILBOX}`),
+    post([authorized], `{"__proto__":{"email":"${MAILBOX}"},"email":{"$where":"${MAILBOX}"},"ein":${eins[0]}}`),
+    post([authorized], `{"email":"${MAILBOX}${'x'.repeat(66_000)}"}`),
+    head([authorized, `Content-Length: 200`]) + body,
+    head([authorized, 'Transfer-Encoding: chunked']) + `5\r\n{"a":\r\n${MAILBOX}\r\n`,
+    head([authorized, `X-Large: ${MAILBOX.repeat(2_000)}`]),
+    head([authorized, 'Connection: close'], `GET /${MAILBOX}?key=${world.key} HTTP/1.1`),
+    head([authorized, 'Connection: close'], `POST ${INGEST_PATH}/${MAILBOX}?key=${QUERY} HTTP/1.1`),
+    post([authorized]).replace(INGEST_PATH, `${INGEST_PATH}?email=${QUERY}&key=${world.key}`),
+    `${MAILBOX} ${world.key}\r\n\r\n`,
+  ];
+  return Promise.all(
+    attacks.map(async (bytes) => {
+      const connection = await openRaw(door.url);
+      connection.write(bytes);
+      const cutOff = bytes.includes('Content-Length: 200');
+      if (cutOff) connection.socket.end();
+      await connection.closed(20_000);
+      return connection.text().split('\r\n', 1)[0] ?? '';
+    }),
+  );
+}
+
+/** Everything Redis holds, read by type: a DUMP would be compressed. */
+async function readRedis(): Promise<string> {
+  const { redis } = world.stores;
+  const read: Readonly<Record<string, (key: string) => Promise<unknown>>> = {
+    string: (key) => redis.get(key),
+    hash: (key) => redis.hgetall(key),
+    list: (key) => redis.lrange(key, 0, -1),
+    set: (key) => redis.smembers(key),
+    zset: (key) => redis.zrange(key, '0', '-1'),
+    stream: (key) => redis.xrange(key, '-', '+'),
+  };
+  const parts: string[] = [];
+  for (const key of await redis.keys('*')) {
+    const type = await redis.type(key);
+    // A key may expire between two looks.
+    if (type !== 'none') parts.push(key, JSON.stringify(await read[type]!(key)));
+  }
+  return parts.join('\n');
+}
+
+test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused, hostile, interrupted: 0 hits anywhere', async () => {
+  const answer = { code: 550, message: `5.1.1 <${MAILBOX}1@example.com> ${NAME} unknown` };
+  world.mail.setFault(({ rcptTo }) => {
+    const [recipient] = rcptTo;
+    if (recipient?.startsWith(`${MAILBOX}1`) === true) return { at: 'rcpt', answer };
+    if (recipient?.startsWith(`${MAILBOX}2`) === true) return { at: 'rcpt', answer: { ...answer, code: 450 } };
+    if (recipient?.startsWith(`${MAILBOX}3`) === true) return { at: 'data', cut: 'before-store' };
+    if (recipient?.startsWith(`${MAILBOX}4`) === true) return { at: 'data', answer: { ...answer, code: 451 } };
+    return undefined;
+  });
+  const ids: string[] = [];
+  for (const index of eins.keys()) ids.push(await submit(world, door, fields(index)));
+  await world.recordIn('completed', ids[0]!);
+  ids.push(await submit(world, door, fields(0)));
+  ids.push(await submit(world, door, { ...fields(0), email: `${MAILBOX}@`, ein: `${eins[0]}0` }));
+  const malformed = await send(door.url, { key: world.key, body: `["${MAILBOX}5@example.com","${NAME}"` });
+  const refused = await send(door.url, { key: world.inactiveKey, body: JSON.stringify(fields(0)) });
+  const unknown = await send(door.url, { key: `${world.key}x`, body: JSON.stringify(fields(0)) });
+  expect([malformed.status, refused.status, unknown.status]).toEqual([400, 403, 401]);
+  const answers = await attack();
+  expect(answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404) /.test(line)).length).toBeLessThanOrEqual(1);
+  expect(new Set(answers.map((line) => line.split(' ')[1])).size).toBeGreaterThanOrEqual(4);
+
+  const records = await eventually('every first attempt', async () => {
+    const found = await world.records({ _id: { $in: ids } });
+    const settled = (record: SubmissionRecord): boolean =>
+      record.state !== 'recorded' && (record.state !== 'account_created' || record.lastError !== undefined);
+    return found.length === ids.length && found.every(settled) ? found : undefined;
+  });
+  expect(records.map(({ state }) => state).toSorted()).toEqual([
+    ...Array.from({ length: 3 }, () => 'account_created'),
+    'completed',
+    'rejected',
+    'rejected',
+    'undeliverable',
+  ]);
+  expect(world.mail.mailsTo(`${MAILBOX}0@example.com`)).toHaveLength(1);
+
+  // The database dies while the door writes and the processor works.
+  world.mail.setFault(undefined);
+  const underWork = Array.from({ length: 30 }, () => ({ ...newApplication(), business_name: NAME }));
+  const sent = underWork.map((one) => send(door.url, { key: world.key, body: JSON.stringify(one) }));
+  await sent[0];
+  await own.mongo.signal('SIGKILL');
+  await Promise.all(sent);
+  const away = await send(door.url, { key: world.key, body: JSON.stringify(fields(0)) });
+  expect(away.status).toBe(500);
+  await own.mongo.restart();
+  const lastId = await eventually('the door to accept again', async () => submit(world, door, fields(0)), 30_000);
+  await world.recordIn('rejected', lastId, 60_000);
+
+  const metrics = await Promise.all(processes.map(async ({ adminUrl }) => (await fetch(`${adminUrl}/metrics`)).text()));
+  redisTexts.push(await readRedis());
+  for (const process of processes.toReversed()) expect(await process.stop()).toBe(0);
+  const logs = processes.flatMap(({ lines }) => lines).join('\n');
+  const tokens = world.mail.mails.map(({ links }) => new URL(links[0] ?? '').searchParams.get('token')!);
+  expect(tokens.length).toBeGreaterThan(0);
+  const mailboxes = underWork.map(({ email }) => email.split('@')[0]!);
+  const partnerKeys = [world.key, world.inactiveKey, ...Object.values(keys)];
+  const secrets = [NAME, MAILBOX, RELAY_PASSWORD, USER_AGENT, QUERY, ...eins, ...mailboxes, ...partnerKeys, ...tokens];
+
+  // The nets would catch something: they hold what belongs there.
+  const nets = { logs, metrics: metrics.join('\n'), traces: collector.text(), redis: redisTexts.join('\n') };
+  expect(nets.logs).toContain(`"request_id":"${ids[0]}"`);
+  expect(nets.logs).toContain('"problem":"same_key_two_partners"');
+  expect(nets.logs).toContain('worker paused');
+  expect(nets.metrics).toContain('partner_ingest_outcomes_total');
+  expect(nets.traces).toContain(ids[0]);
+  expect(nets.traces).toContain('send mail');
+  expect(nets.redis).toContain(ids[0]);
+  for (const [name, text] of Object.entries(nets)) {
+    const lower = text.toLowerCase();
+    for (const secret of secrets) {
+      expect({ name, secret, found: lower.includes(secret.toLowerCase()) }).toEqual({ name, secret, found: false });
+    }
+  }
+  // What support reads of a failure holds none of it either.
+  const all = await world.records();
+  for (const { lastError, history, reasons } of all) {
+    for (const secret of secrets) expect(JSON.stringify({ lastError, history, reasons })).not.toContain(secret);
+  }
+  // Every line is a JSON object, and one about a record tells its trace as well.
+  const traceOf = new Map(all.map(({ _id, traceparent }) => [_id, traceparent?.slice(3, 35)]));
+  const told = processes.flatMap(({ lines }) => lines.map((line) => JSON.parse(line) as Record<string, unknown>));
+  for (const { request_id: requestId, trace_id: traceId } of told) {
+    if (typeof requestId === 'string' && traceOf.has(requestId)) expect(traceId).toBe(traceOf.get(requestId));
+  }
+}, 150_000);
