@@ -72,7 +72,9 @@ async function main(): Promise<void> {
 
   step('starting ingest, processor and controller');
   const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
-  const stores = { MONGODB_URI: mongo.url, REDIS_URL: redis.url, MONGODB_DATABASE: database };
+  // Whoever has a collector at hand may look at traces.
+  const otel = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')));
+  const stores = { MONGODB_URI: mongo.url, REDIS_URL: redis.url, MONGODB_DATABASE: database, ...otel };
   const start = async (name: ServiceProcess['name'], environment: Record<string, string>): Promise<ServiceProcess> => {
     const service = await startService(
       name,

@@ -202,7 +202,7 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   const nets = { logs, metrics: metrics.join('\n'), traces: collector.text(), redis: redisTexts.join('\n') };
   expect(nets.logs).toContain(`"request_id":"${ids[0]}"`);
   expect(nets.logs).toContain('"problem":"same_key_two_partners"');
-  expect(nets.logs).toContain('worker paused');
+  expect(nets.logs).toContain('"status":500');
   expect(nets.metrics).toContain('partner_ingest_outcomes_total');
   expect(nets.traces).toContain(ids[0]);
   expect(nets.traces).toContain('send mail');
