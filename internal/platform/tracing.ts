@@ -31,9 +31,10 @@ export interface Span {
   end(): void;
 }
 
-/** The same step taken for several at once: a span in the trace of each. */
+/** The same step taken for several at once: a span in each of their traces that is sampled. */
 export interface Spans {
-  readonly traceparents: readonly string[];
+  /** Of each span, and where there is none the one it was asked for with. */
+  readonly traceparents: readonly (string | undefined)[];
   fail(errorType: string): void;
   end(): void;
 }
@@ -54,18 +55,20 @@ export function startSpan(options: SpanOptions): Span | undefined {
   return otel === undefined ? undefined : wrap(otel, open(otel, options));
 }
 
-/** Starts a span for each of `parents`; undefined while tracing is off. */
+/** Starts a span for each sampled one of `parents`; undefined while tracing is off. */
 export function startSpans(options: SpanOptions, parents: readonly (string | undefined)[]): Spans | undefined {
   if (otel === undefined) return undefined;
   const started = otel;
-  const spans = parents.map((parent) => wrap(started, open(started, { ...options, parent })));
+  const spans = parents.map((parent) =>
+    isSampled(parent) ? wrap(started, open(started, { ...options, parent })) : undefined,
+  );
   return {
-    traceparents: spans.map(({ traceparent }) => traceparent),
+    traceparents: spans.map((span, index) => span?.traceparent ?? parents[index]),
     fail: (errorType) => {
-      for (const span of spans) span.fail(errorType);
+      for (const span of spans) span?.fail(errorType);
     },
     end: () => {
-      for (const span of spans) span.end();
+      for (const span of spans) span?.end();
     },
   };
 }
@@ -136,6 +139,11 @@ const SAMPLED = 1;
 /** Whether `value` is a traceparent that can be gone on from. */
 export function isTraceparent(value: unknown): value is string {
   return typeof value === 'string' && TRACEPARENT.test(value);
+}
+
+/** The decision made at the door, of which most requests under load are not: so this comes before everything else. */
+function isSampled(traceparent: string | undefined): boolean {
+  return traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED;
 }
 
 function spanContextOf(traceparent: string | undefined): Api.SpanContext | undefined {
