@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import type { KeyLookup } from '../partner/key-cache.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
-import type { State } from '../submission/submission.ts';
+import type { State } from '../submission/states.ts';
 import { authenticate } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
