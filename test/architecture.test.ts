@@ -41,7 +41,9 @@ function sources(folder: string): SourceFile[] {
     .map((name) => {
       const path = join(folder, name);
       const text = readFileSync(join(ROOT, path), 'utf8');
-      const specifiers = [...text.matchAll(/(?:from|^import)\s+'(\.[^']+)'/gm)].map((match) => match[1] ?? '');
+      const specifiers = [...text.matchAll(/(?:from\s+|^import\s+|import\()'(\.[^']+)'/gm)].map(
+        (match) => match[1] ?? '',
+      );
       return {
         path,
         text,
@@ -88,6 +90,39 @@ test('no file imports itself in a circle', () => {
   };
   for (const file of files) visit(file.path, []);
   expect(circles).toEqual([]);
+});
+
+/** Everything `path` loads, at once or later. */
+function loadedBy(path: string): ReadonlySet<string> {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const loaded = new Set([path]);
+  for (const one of loaded) for (const imported of byPath.get(one)?.imports ?? []) loaded.add(imported);
+  return loaded;
+}
+
+test('the Kubernetes library stays with the controller: 130 MB that the other processes do without', () => {
+  const users = files.filter((file) => file.text.includes("'@kubernetes/client-node'")).map((file) => file.path);
+  expect(users).not.toEqual([]);
+  const allowed = /^(cmd\/controller\/|internal\/controller\/|internal\/platform\/kubernetes\.ts$)/;
+  expect(users.filter((path) => !allowed.test(path))).toEqual([]);
+  expect(users.filter((path) => loadedBy('cmd/controller/main.ts').has(path))).toEqual(users);
+  const others = new Set(
+    files.filter((file) => /^cmd\/(?!controller\/).*\/main\.ts$/.test(file.path)).map(({ path }) => path),
+  );
+  expect(others.size).toBeGreaterThan(1);
+  for (const main of others) expect(users.filter((path) => loadedBy(main).has(path))).toEqual([]);
+});
+
+test('a controller that reads a folder loads it neither', () => {
+  const wire = files.find((file) => file.path === 'cmd/controller/wire.ts');
+  const atOnce = [...(wire?.text.matchAll(/^import (?!type).*from '(\.[^']+)'/gm) ?? [])].map(
+    (match) => match[1] ?? '',
+  );
+  const loaded = atOnce.flatMap((specifier) => [
+    ...loadedBy(relative(ROOT, resolve(ROOT, 'cmd/controller', specifier))),
+  ]);
+  expect(loaded.length).toBeGreaterThan(10);
+  expect(loaded.filter((path) => path.includes('kubernetes') || path.includes('lease'))).toEqual([]);
 });
 
 test('only cmd/ and the platform import the configuration, and only the configuration reads the environment', () => {

@@ -1,7 +1,7 @@
 /** What the controller consists of: the one place that constructs its clients and parts and puts them together. */
-import { directorySource } from '../../internal/controller/directory-source.ts';
+import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/directory-source.ts';
+import { lastStarted } from '../../internal/controller/election.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
-import type { SecretSource } from '../../internal/controller/secret-source.ts';
 import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -23,13 +23,10 @@ export async function startController(
   const { log, closers } = tools;
   const registry = createRegistry('controller');
   const metrics = createControllerMetrics(registry);
-  const source = secretSource(config.PARTNER_KEYS_SOURCE);
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
-  let synced = (): boolean => false;
-  const ready: Probe[] = [
-    () => (synced() ? [] : ['the partner Secrets have not been reconciled completely yet; see the log']),
-  ];
+  let keyFaults: Probe = () => ['starting'];
+  const ready: Probe[] = [() => keyFaults()];
   const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live: [], ready });
   closers.add('admin port', () => admin.close());
 
@@ -42,26 +39,29 @@ export async function startController(
   const redis = createRedis(config.REDIS_URL, { for: 'commands', commandTimeoutMs: NOTIFY_TIMEOUT_MS }, log);
   closers.add('redis', () => redis.disconnect());
 
+  const store = new KeyStore({ db, clock });
+  const folder = /^directory:(.+)$/.exec(config.PARTNER_KEYS_SOURCE)?.[1];
   const keeper = keepKeysReconciled({
-    source,
-    store: new KeyStore({ db, clock }),
-    clock,
+    ...(folder === undefined
+      ? await kubernetesParts(config, { store, log, closers, metrics })
+      : {
+          source: directorySource(folder),
+          election: lastStarted({ owner: DIRECTORY_OWNER, store, log }),
+          report: () => {},
+        }),
+    store,
     log,
     metrics,
     notify: async () => void (await redis.publish(KEYS_CHANGED_CHANNEL, 'changed')),
   });
   closers.add('key reconcile', () => keeper.close());
-  synced = keeper.synced;
+  keyFaults = keeper.faults;
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
 }
 
-/** The Kubernetes source joins here. */
-function secretSource(setting: string): SecretSource {
-  const path = /^directory:(.+)$/.exec(setting)?.[1];
-  if (path === undefined) {
-    throw new Error('PARTNER_KEYS_SOURCE=kubernetes is not part of this version yet; use directory:PATH');
-  }
-  return directorySource(path);
+/** Loaded only when needed: the Kubernetes library takes half a second and 130 MB. */
+async function kubernetesParts(...wants: Parameters<typeof import('./wire-kubernetes.ts').kubernetesParts>) {
+  return (await import('./wire-kubernetes.ts')).kubernetesParts(...wants);
 }

@@ -30,11 +30,12 @@ const secretSchema = z.object({
   stringData: strings.nullish(),
 });
 
+/** Names this source in every key document: one folder for one database. */
+export const DIRECTORY_OWNER = 'directory';
+
 export function directorySource(path: string): SecretSource {
   return {
-    owner: 'directory',
-    list: () => listFolder(path),
-    watch(onChange, signal) {
+    follow(onChange, signal) {
       let settling: NodeJS.Timeout | undefined;
       const changed = (): void => {
         clearTimeout(settling);
@@ -52,11 +53,13 @@ export function directorySource(path: string): SecretSource {
         clearInterval(poll);
         clearTimeout(settling);
       });
+      return { list: () => listFolder(path), faults: () => [] };
     },
   };
 }
 
 async function listFolder(path: string): Promise<SecretList> {
+  const asOf = new Date();
   const names = (await readdir(path)).filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
   const secrets: PartnerSecret[] = [];
   const problems: Problem[] = [];
@@ -73,7 +76,9 @@ async function listFolder(path: string): Promise<SecretList> {
       });
     }
   }
-  return { secrets, problems, complete: problems.length === 0 };
+  // What an unreadable file holds can be of any namespace.
+  const complete = problems.length === 0;
+  return { secrets, problems, complete, provesGone: () => complete, asOf };
 }
 
 /** Throws when a document is no YAML, or calls itself a partner Secret and is not well-formed. */

@@ -1,65 +1,72 @@
 /** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
-import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { wantedKeys, type Problem, type WantedKey } from '../partner/key-secret.ts';
 import type { KeyStore, PartnerKey, Writer } from '../partner/key-store.ts';
-import type { SecretSource } from './secret-source.ts';
+import type { SecretList } from './secret-source.ts';
 
 export interface ReconcileKeysTools {
-  readonly source: SecretSource;
   readonly store: KeyStore;
-  readonly writer: Writer;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: {
     readonly keysWanted: { set(value: number): void };
     readonly secretProblems: { reset(): void; inc(labels: { problem: string }): void };
-    readonly keyChanges: { inc(labels: { change: string }): void };
+    readonly keyChanges: { inc(labels: { change: string }, by: number): void };
     readonly syncedAt: { set(value: number): void };
   };
   /** Tells ingest to read the keys again; a failure is harmless, because it does so anyway every 15 s. */
   notify(): Promise<void>;
-  /** Told of each problem in every round; repeats are the receiver's to hold back. */
-  report(problem: Problem): void;
+  /** Told of all problems in every round; repeats are the receiver's to hold back. */
+  report(problems: readonly Problem[]): void;
 }
 
-/** One round. Resolves `true` when the stored keys are now complete; rejects when Secrets or store cannot be read. */
-export async function reconcilePartnerKeys(tools: ReconcileKeysTools): Promise<boolean> {
-  const { store, writer, metrics } = tools;
-  const list = await tools.source.list();
+/** One round. Resolves `true` when the stored keys are now complete; rejects when the store fails, or is no longer ours. */
+export async function reconcilePartnerKeys(
+  list: SecretList,
+  writer: Writer,
+  tools: ReconcileKeysTools,
+): Promise<boolean> {
+  const { store, metrics } = tools;
   const { keys: wanted, problems } = wantedKeys(list.secrets);
-  metrics.keysWanted.set(wanted.size);
-  metrics.secretProblems.reset();
-  for (const problem of [...list.problems, ...problems]) {
-    metrics.secretProblems.inc({ problem: problem.code });
-    tools.report(problem);
-  }
-
   const stored = new Map((await store.ofOwner(writer.owner)).map((key) => [key._id, key]));
-  let changes = 0;
-  const count = (change: 'put' | 'remove', done: boolean): void => {
-    if (done) changes += 1;
-    metrics.keyChanges.inc({ change: done ? change : 'not_ours' });
-  };
-  for (const key of wanted.values()) {
+  const puts = [...wanted.values()].filter((key) => {
     const current = stored.get(key.hash);
-    if (current !== undefined && isSame(current, key)) continue;
-    if (list.complete || isSafeUnseen(current, key)) count('put', await store.put(key, writer));
-  }
-  // A list that is not complete proves nothing about what is missing from it.
-  if (list.complete) {
-    for (const key of stored.values()) {
-      if (key.status !== 'removed' && !wanted.has(key._id)) count('remove', await store.remove(key._id, writer));
-    }
-    await store.purge(writer);
-    await store.markSynced(writer);
-    metrics.syncedAt.set(tools.clock.now().getTime() / 1_000);
-  }
-  if (changes > 0) {
-    tools.log.info({ changes, keys: wanted.size, complete: list.complete }, 'partner keys changed');
+    if (current !== undefined && isSame(current, key)) return false;
+    return list.complete || isSafeUnseen(current, key);
+  });
+  // A namespace that could not be read proves nothing about what is missing from it.
+  const gone = [...stored.values()].filter(
+    (key) => key.status !== 'removed' && !wanted.has(key._id) && list.provesGone(key.source.namespace),
+  );
+
+  const foreign = await store.put(puts, writer);
+  const put = puts.length - foreign.length;
+  const removed = await store.remove(
+    gone.map((key) => key._id),
+    writer,
+  );
+  if (put + removed > 0) {
+    metrics.keyChanges.inc({ change: 'put' }, put);
+    metrics.keyChanges.inc({ change: 'remove' }, removed);
+    tools.log.info({ put, removed, keys: wanted.size, complete: list.complete }, 'partner keys changed');
     await tools.notify().catch((error: unknown) => tools.log.debug({ err: error }, 'ingest could not be notified'));
   }
+  if (list.complete) {
+    await store.purge(writer);
+    await store.markSynced(writer);
+    metrics.syncedAt.set(list.asOf.getTime() / 1_000);
+  }
+
+  const all = [...list.problems, ...problems, ...foreign.map(ofOtherInstallation)];
+  metrics.keysWanted.set(wanted.size);
+  metrics.secretProblems.reset();
+  for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
+  tools.report(all);
   return list.complete;
+}
+
+function ofOtherInstallation({ source }: WantedKey): Problem {
+  const message = 'a key of this Secret is in force for another installation on the same database and was left alone';
+  return { source, code: 'other_installation', message };
 }
 
 /**

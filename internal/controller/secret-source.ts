@@ -5,15 +5,25 @@ export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
   /** What could not be read. */
   readonly problems: readonly Problem[];
-  /** False when something could not be read: then nothing may be removed. */
+  /** Whether everything has been read. */
   readonly complete: boolean;
+  /** Whether a key that came from `namespace` and is not in this list is gone: only then may it be removed. */
+  provesGone(namespace: string): boolean;
+  /** When all of it was last known to be what the source holds. */
+  readonly asOf: Date;
+}
+
+export interface SecretView {
+  /** All partner Secrets as last seen; rejects when they cannot be read at all. */
+  list(): Promise<SecretList>;
+  /** Why what `list` gives may be out of date; empty when it is not. */
+  faults(): readonly string[];
 }
 
 export interface SecretSource {
-  /** Names this installation in every key document: only its own are ever removed. */
-  readonly owner: string;
-  /** All partner Secrets as of now; rejects when they cannot be listed at all. */
-  list(): Promise<SecretList>;
-  /** Calls `onChange` after something may have changed, until `signal` aborts. May call too often, never too rarely. */
-  watch(onChange: () => void, signal: AbortSignal): void;
+  /**
+   * Reads everything anew and keeps up with it until `signal` aborts. Calls `onChange` after something may have
+   * changed: perhaps too often, never too rarely.
+   */
+  follow(onChange: () => void, signal: AbortSignal): SecretView;
 }

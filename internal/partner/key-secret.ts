@@ -1,5 +1,5 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
-import { apiKeyProblem, hashApiKey } from './api-key.ts';
+import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey } from './api-key.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
@@ -38,6 +38,8 @@ export type ProblemCode =
   | 'key_not_base64'
   | 'same_key_two_partners'
   | 'unknown_status'
+  | 'other_installation'
+  | 'unreadable_namespace'
   | 'unreadable_file';
 
 /** Something an operator should mend; never quotes a key. */
@@ -74,17 +76,18 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
     }
     if (Object.keys(secret.data).length === 0) report('no_keys', 'the Secret has no data entries');
 
-    for (const [entry, value] of Object.entries(secret.data)) {
+    for (const [name, value] of Object.entries(secret.data)) {
+      const entry = printable(name);
       const key = decode(value);
       const problem = key === undefined ? 'key_not_base64' : apiKeyProblem(key);
       if (key === undefined || problem !== undefined) {
-        report(problem ?? 'key_not_base64', `entry "${entry}" is not usable as an API key`);
+        report(problem ?? 'key_not_base64', `${entry} is not usable as an API key`);
         continue;
       }
       const hash = hashApiKey(key);
       const other = keys.get(hash);
       if (other !== undefined && other.partnerId !== secret.partnerId) {
-        report('same_key_two_partners', `entry "${entry}" is already a key of another partner and was ignored here`);
+        report('same_key_two_partners', `${entry} is already a key of another partner and was ignored here`);
         continue;
       }
       if (other !== undefined) continue;
@@ -110,4 +113,9 @@ function decode(value: string): string | undefined {
   return Buffer.from(value, 'base64')
     .toString('utf8')
     .replace(/\r?\n$/, '');
+}
+
+/** How a message names an entry. Whoever swapped name and value has made the key the name, so a long one is not quoted. */
+function printable(name: string): string {
+  return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
 }

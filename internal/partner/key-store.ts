@@ -44,6 +44,11 @@ export interface Writer {
   readonly term: number;
 }
 
+/** A later term of the same owner has been claimed: this writer must stop. */
+export class SupersededError extends Error {
+  override readonly name = 'SupersededError';
+}
+
 export class KeyStore {
   readonly #db: Db;
   readonly #clock: Clock;
@@ -76,72 +81,107 @@ export class KeyStore {
     return this.#keys.find({ 'source.owner': owner }).toArray();
   }
 
-  /** Takes the next term of `owner`: whoever took one before can no longer write. */
-  async nextTerm(owner: string): Promise<number> {
-    const document = await this.#sync.findOneAndUpdate(
-      { _id: `term:${owner}` },
-      { $inc: { term: 1 } },
-      { upsert: true, returnDocument: 'after' },
-    );
-    const term = document?.term ?? 1;
-    // Keys that need no change carry the new term as well: else an earlier writer could still change those.
-    await this.#keys.updateMany({ 'source.owner': owner, term: { $lt: term } }, { $set: { term } });
-    return term;
+  /** The newest term of `owner` that anybody has claimed; 0 before the first. */
+  async currentTerm(owner: string): Promise<number> {
+    return (await this.#sync.findOne({ _id: termOf(owner) }))?.term ?? 0;
   }
 
-  /**
-   * Stores a wanted key. False when it is not ours to write: it belongs to another installation, or a later term
-   * has written it.
-   */
-  async put(key: WantedKey, writer: Writer): Promise<boolean> {
+  /** Claims the writer's term: whoever has an older one can no longer write. False when it is not newer than all before. */
+  async claimTerm({ owner, term }: Writer): Promise<boolean> {
     try {
-      const result = await this.#keys.updateOne(
-        {
-          _id: key.hash,
-          $or: [
-            { 'source.owner': writer.owner, term: { $lte: writer.term } },
-            { 'source.owner': { $ne: writer.owner }, status: 'removed' },
-          ],
-        },
-        {
-          $set: {
-            partnerId: key.partnerId,
-            status: key.status,
-            source: { owner: writer.owner, ...key.source },
-            term: writer.term,
-            updatedAt: this.#clock.now(),
-          },
-        },
-        { upsert: true },
-      );
-      return result.matchedCount + result.upsertedCount === 1;
+      await this.#sync.updateOne({ _id: termOf(owner), term: { $lt: term } }, { $set: { term } }, { upsert: true });
     } catch (error) {
       if (isDuplicateKey(error)) return false;
       throw error;
     }
+    // Keys that need no change carry the new term as well: else an earlier writer could still change those.
+    await this.#keys.updateMany({ 'source.owner': owner, term: { $lt: term } }, { $set: { term } });
+    return true;
   }
 
-  /** Turns an own key into a tombstone; false when a later term has written it. */
-  async remove(hash: string, writer: Writer): Promise<boolean> {
-    const result = await this.#keys.updateOne(
-      { _id: hash, 'source.owner': writer.owner, term: { $lte: writer.term } },
+  /**
+   * Stores wanted keys; gives those that belong to another installation and were left alone.
+   * Rejects with `SupersededError`, having changed no key in force, when a later term has been claimed.
+   */
+  async put(keys: readonly WantedKey[], writer: Writer): Promise<readonly WantedKey[]> {
+    if (keys.length === 0) return [];
+    await this.#reserve(keys, writer);
+    // Asked after reserving: a later leader has then either raised the term of what we reserved, or is seen here.
+    await this.#mustBeCurrent(writer);
+    const updatedAt = this.#clock.now();
+    const result = await this.#keys.bulkWrite(
+      keys.map((key) => ({
+        updateOne: {
+          filter: { _id: key.hash, ...ownedBy(writer) },
+          update: { $set: { ...stored(key, writer), status: key.status, updatedAt } },
+        },
+      })),
+      { ordered: false },
+    );
+    if (result.matchedCount === keys.length) return [];
+    await this.#mustBeCurrent(writer);
+    const foreign = await this.#keys
+      .find(
+        { _id: { $in: keys.map((key) => key.hash) }, 'source.owner': { $ne: writer.owner } },
+        { projection: { _id: 1 } },
+      )
+      .toArray();
+    if (result.matchedCount + foreign.length !== keys.length) throw new Error('keys were changed meanwhile');
+    return keys.filter((key) => foreign.some(({ _id }) => _id === key.hash));
+  }
+
+  /**
+   * Gives every key without a document a tombstone, and takes over tombstones of others. A key comes into force only by
+   * an update of a document that carries our term: an insert has nothing stored to compare terms with, and one that was
+   * on its way while this process stood still would bring back a key that has been revoked since.
+   */
+  async #reserve(keys: readonly WantedKey[], writer: Writer): Promise<void> {
+    const present = await this.#keys
+      .find({ _id: { $in: keys.map((key) => key.hash) }, ...ownedBy(writer) }, { projection: { _id: 1 } })
+      .toArray();
+    const owned = new Set(present.map(({ _id }) => _id));
+    const missing = keys.filter((key) => !owned.has(key.hash));
+    if (missing.length === 0) return;
+    const updatedAt = this.#clock.now();
+    try {
+      await this.#keys.bulkWrite(
+        missing.map((key) => ({
+          updateOne: {
+            filter: { _id: key.hash, 'source.owner': { $ne: writer.owner }, status: 'removed' },
+            update: { $set: { ...stored(key, writer), status: 'removed', updatedAt } },
+            upsert: true,
+          },
+        })),
+        { ordered: false },
+      );
+    } catch (error) {
+      // In force elsewhere, or of a later term: `put` finds out which.
+      if (!isDuplicateKey(error)) throw error;
+    }
+  }
+
+  /** Turns own keys into tombstones; gives how many. Leaves alone what a later term has written. */
+  async remove(hashes: readonly string[], writer: Writer): Promise<number> {
+    if (hashes.length === 0) return 0;
+    const result = await this.#keys.updateMany(
+      { _id: { $in: [...hashes] }, ...ownedBy(writer) },
       { $set: { status: 'removed', term: writer.term, updatedAt: this.#clock.now() } },
     );
-    return result.matchedCount === 1;
+    return result.matchedCount;
   }
 
   /** Deletes own tombstones that are old enough. */
   async purge(writer: Writer): Promise<void> {
     await this.#keys.deleteMany({
-      'source.owner': writer.owner,
+      ...ownedBy(writer),
       status: 'removed',
-      term: { $lte: writer.term },
       updatedAt: { $lt: later(this.#clock.now(), -TOMBSTONE_MS) },
     });
   }
 
   /** Tells ingest that the keys are complete. */
   async markSynced(writer: Writer): Promise<void> {
+    await this.#mustBeCurrent(writer);
     await this.#sync.updateOne(
       { _id: SYNCED },
       { $set: { syncedAt: this.#clock.now(), owner: writer.owner, term: writer.term } },
@@ -149,8 +189,23 @@ export class KeyStore {
     );
   }
 
+  async #mustBeCurrent(writer: Writer): Promise<void> {
+    if ((await this.currentTerm(writer.owner)) !== writer.term) throw new SupersededError();
+  }
+
   /** Notes when keys were used; never moves a date back. */
   async touch(hashes: readonly string[], usedAt: Date): Promise<void> {
     await this.#keys.updateMany({ _id: { $in: [...hashes] } }, { $max: { lastUsedAt: usedAt } });
   }
+}
+
+const termOf = (owner: string): string => `term:${owner}`;
+
+/** What a writer may change: its own documents, unless a later term has written them. */
+function ownedBy({ owner, term }: Writer) {
+  return { 'source.owner': owner, term: { $lte: term } };
+}
+
+function stored(key: WantedKey, { owner, term }: Writer): Pick<PartnerKey, 'partnerId' | 'source' | 'term'> {
+  return { partnerId: key.partnerId, source: { owner, ...key.source }, term };
 }

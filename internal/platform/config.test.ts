@@ -49,7 +49,18 @@ test('defaults are those of the design', () => {
     OTEL_SDK_DISABLED: false,
     LOG_LEVEL: 'info',
   });
-  expect(loadConfig('controller', stores).PARTNER_KEYS_SOURCE).toBe('kubernetes');
+  expect(loadConfig('controller', { ...stores, WATCH_NAMESPACES: 'keys', POD_NAMESPACE: 'ns' })).toEqual({
+    ...stores,
+    MONGODB_DATABASE: 'partner_ingest',
+    ADMIN_HOST: '0.0.0.0',
+    ADMIN_PORT: 9090,
+    PARTNER_KEYS_SOURCE: 'kubernetes',
+    WATCH_NAMESPACES: ['keys'],
+    POD_NAMESPACE: 'ns',
+    POD_NAME: 'controller',
+    LEASE_NAME: 'partner-ingest-controller',
+    LOG_LEVEL: 'info',
+  });
 });
 
 test('every fault is told at once, each with its name', () => {
@@ -70,6 +81,21 @@ test('every fault is told at once, each with its name', () => {
     'RATE_LIMIT_MAX',
     'LOG_LEVEL',
   ]);
+});
+
+test('the Kubernetes source needs to know its namespaces; a folder needs none', () => {
+  expect(faultsOf(() => loadConfig('controller', stores))).toEqual([
+    'WATCH_NAMESPACES: is required with PARTNER_KEYS_SOURCE=kubernetes',
+    'POD_NAMESPACE: is required with PARTNER_KEYS_SOURCE=kubernetes',
+  ]);
+  const inNamespaces = (names: string) =>
+    loadConfig('controller', { ...stores, WATCH_NAMESPACES: names, POD_NAMESPACE: 'ns' }).WATCH_NAMESPACES;
+  expect(inNamespaces(' keys-b, keys-a,keys-b,')).toEqual(['keys-b', 'keys-a']);
+  expect(faultsOf(() => inNamespaces('ok, Not_One,../x'))).toEqual([
+    'WATCH_NAMESPACES: "Not_One" is not the name of a namespace',
+    'WATCH_NAMESPACES: "../x" is not the name of a namespace',
+  ]);
+  expect(loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' }).WATCH_NAMESPACES).toEqual([]);
 });
 
 describe('a number', () => {
@@ -113,12 +139,12 @@ test.each<[wanted: boolean, environment: Record<string, string>]>([
 test('a secret comes from a file, with one trailing newline taken off', () => {
   const file = join(mkdtempSync(join(tmpdir(), 'config-')), 'uri');
   writeFileSync(file, 'mongodb://from-file\n');
-  const environment = { REDIS_URL: stores.REDIS_URL, MONGODB_URI_FILE: file };
-  expect(loadConfig('controller', environment).MONGODB_URI).toBe('mongodb://from-file');
-  expect(faultsOf(() => loadConfig('controller', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
+  const environment = { ...stores, MONGODB_URI: undefined, MONGODB_URI_FILE: file };
+  expect(loadConfig('ingest', environment).MONGODB_URI).toBe('mongodb://from-file');
+  expect(faultsOf(() => loadConfig('ingest', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
     'MONGODB_URI: is set twice, as MONGODB_URI and as MONGODB_URI_FILE',
   ]);
-  expect(faultsOf(() => loadConfig('controller', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0]).toMatch(
+  expect(faultsOf(() => loadConfig('ingest', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0]).toMatch(
     /^MONGODB_URI_FILE: cannot be read \(ENOENT\)/,
   );
 });
@@ -135,7 +161,7 @@ test('no message and no start-up line holds a secret', () => {
 });
 
 test('the configuration cannot be changed', () => {
-  expect(Object.isFrozen(loadConfig('controller', stores))).toBe(true);
+  expect(Object.isFrozen(loadConfig('ingest', stores))).toBe(true);
 });
 
 test('no two settings share a description, which is how swapped names would look', () => {

@@ -1,8 +1,19 @@
 /** The one place that reads the environment: every setting, its rule, its default, and who needs it. */
 /* oxlint-disable node/no-process-env -- this is the file that may */
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { cidrList, days, flag, mongodbUri, nonEmpty, port, url, wholeNumber } from './config-rules.ts';
+import {
+  DNS_LABEL,
+  cidrList,
+  days,
+  flag,
+  mongodbUri,
+  namespaceList,
+  nonEmpty,
+  port,
+  url,
+  wholeNumber,
+} from './config-rules.ts';
+import { UNREADABLE, rawValue, type Environment } from './config-value.ts';
 import { otelSettings } from './otel-settings.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller';
@@ -83,17 +94,33 @@ const settings = {
     about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
   },
   WATCH_NAMESPACES: {
+    schema: namespaceList.default([]),
+    usedBy: ['controller'],
+    about: 'Comma-separated namespaces that hold partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`.',
+  },
+  POD_NAMESPACE: {
+    schema: z.string().regex(DNS_LABEL, 'must be the name of a namespace').optional(),
+    usedBy: ['controller'],
+    about: "The pod's namespace, where the Lease lives; required with `PARTNER_KEYS_SOURCE=kubernetes`.",
+  },
+  POD_NAME: {
+    schema: nonEmpty.default('controller'),
+    usedBy: ['controller'],
+    about: "The pod's name: who holds the Lease and reports Events.",
+  },
+  LEASE_NAME: {
     schema: z
       .string()
-      .transform((value) =>
-        value
-          .split(',')
-          .map((name) => name.trim())
-          .filter((name) => name !== ''),
-      )
-      .default([]),
+      .regex(DNS_LABEL, 'must be a name of lower-case letters, digits and "-"')
+      .default('partner-ingest-controller'),
     usedBy: ['controller'],
-    about: 'Comma-separated namespaces that hold partner Secrets.',
+    about:
+      'Name of the Lease that elects the leader. With `POD_NAMESPACE` it names whose keys are whose: never change it.',
+  },
+  KUBECONFIG: {
+    schema: nonEmpty.optional(),
+    usedBy: ['controller'],
+    about: 'Path of a kubeconfig file. Unset, the controller uses the service account of its pod.',
   },
   SMTP_URL: {
     schema: url(['smtp', 'smtps']),
@@ -182,13 +209,22 @@ const settings = {
 
 export type SettingName = keyof typeof settings;
 export type Config = { readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']> };
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What each process may read: the settings whose `usedBy` names it. */
 export type ConfigOf<Process extends ProcessName> = Pick<
   Config,
   { [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never }[SettingName]
 >;
+
+/** What no setting can check for itself: those that need one another. */
+function relationFaults(config: Partial<Config>): string[] {
+  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
+  const missing = [
+    ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),
+    ...('POD_NAMESPACE' in config && config.POD_NAMESPACE === undefined ? ['POD_NAMESPACE'] : []),
+  ];
+  return missing.map((name) => `${name}: is required with PARTNER_KEYS_SOURCE=kubernetes`);
+}
 
 /** Every setting for the documentation and the chart: name, default, who uses it, what it is for. */
 export function describeSettings(): {
@@ -202,7 +238,7 @@ export function describeSettings(): {
     const whenUnset = setting.schema.safeParse(undefined);
     return {
       name: name as SettingName,
-      default: whenUnset.success ? [whenUnset.data].flat().join(', ') : 'required',
+      default: whenUnset.success ? [whenUnset.data].flat().join(',') : 'required',
       usedBy: setting.usedBy.length === every.length ? 'all' : setting.usedBy.join(', '),
       secret: setting.secret === true,
       about: setting.about,
@@ -234,38 +270,16 @@ export function loadConfig<Process extends ProcessName>(
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries<Setting>(settings)) {
     if (!setting.usedBy.includes(process)) continue;
-    const raw = rawValue(name, setting, environment, faults);
-    if (raw === unreadable) continue;
+    const raw = rawValue(name, setting.secret === true, environment, faults);
+    if (raw === UNREADABLE) continue;
     const parsed = setting.schema.safeParse(raw);
     if (parsed.success) config[name] = parsed.data;
     else if (raw === undefined) faults.push(`${name}: is required (${setting.about})`);
     else faults.push(...parsed.error.issues.map((issue) => `${name}: ${issue.message}`));
   }
+  faults.push(...relationFaults(config));
   if (faults.length > 0) throw new ConfigError(process, faults);
   return Object.freeze(config) as ConfigOf<Process>;
-}
-
-const unreadable = Symbol('unreadable');
-
-function rawValue(
-  name: string,
-  setting: Setting,
-  environment: Environment,
-  faults: string[],
-): string | undefined | typeof unreadable {
-  const given = environment[name] === '' ? undefined : environment[name];
-  const file = environment[`${name}_FILE`];
-  if (setting.secret !== true || file === undefined || file === '') return given;
-  if (given !== undefined) {
-    faults.push(`${name}: is set twice, as ${name} and as ${name}_FILE`);
-    return unreadable;
-  }
-  try {
-    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
-  } catch (error) {
-    faults.push(`${name}_FILE: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'}): ${file}`);
-    return unreadable;
-  }
 }
 
 /** The configuration for the start-up line: secrets only as `true`. */

@@ -106,8 +106,19 @@ export function createControllerMetrics(registry: Registry) {
     keyChanges: count('key_changes', 'Key documents written, by change.', ['change']),
     syncedAt: set(
       'keys_synced_timestamp_seconds',
-      'When a complete reconcile of the keys last succeeded, as Unix time.',
+      'When the stored keys were last known to be what the partner Secrets ask for, as Unix time.',
     ),
     leader: set('leader', '1 while this process leads.'),
+    secretsSeenAt: set(
+      'secrets_seen_timestamp_seconds',
+      'When the partner Secrets of a namespace were last known to be current, as Unix time; only while leading.',
+      ['namespace'],
+    ),
+    secretLists: count('secret_lists', 'Complete lists of partner Secrets, by result.', ['namespace', 'result']),
+    secretWatches: count('secret_watches', 'Watches of partner Secrets that ended, by result.', [
+      'namespace',
+      'result',
+    ]),
+    secretEvents: count('secret_events', 'Warning Events about partner Secrets, by result.', ['result']),
   };
 }

@@ -1,0 +1,225 @@
+/** The partner Secrets of one namespace as last seen: a list, then watches from there, then a list again. */
+import type { CoreV1Api } from '@kubernetes/client-node';
+import { z } from 'zod';
+import type { Clock } from '../platform/clock.ts';
+import { backoffMs, pause } from '../platform/deadline.ts';
+import { kubernetesReason, kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
+import type { Logger } from '../platform/log.ts';
+import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
+import {
+  FOLLOW_BACKOFF,
+  LIST_MAX_PAGES,
+  LIST_PAGE,
+  RELIST_MS,
+  WATCH_GRACE_MS,
+  WATCH_MAX_FAILURES,
+  WATCH_SECONDS,
+} from './limits.ts';
+
+/** What a list or a resource version too old for the server is answered with. */
+const GONE = 410;
+
+export interface FollowTools {
+  readonly kubernetes: Kubernetes;
+  readonly core: CoreV1Api;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: {
+    readonly secretLists: { inc(labels: { namespace: string; result: string }): void };
+    readonly secretWatches: { inc(labels: { namespace: string; result: string }): void };
+    readonly secretsSeenAt: { set(labels: { namespace: string }, value: number): void };
+  };
+}
+
+export class FollowedNamespace {
+  readonly name: string;
+  /** Resolves after the first list, whether it succeeded or not. */
+  readonly tried: Promise<void>;
+  readonly #tools: FollowTools;
+  readonly #onChange: () => void;
+  /** By name; undefined until all of them have been listed once. */
+  #secrets: Map<string, PartnerSecret> | undefined;
+  #seenAt: Date | undefined;
+  #fault: string | undefined;
+  /** Since a watch last worked: a server that lists but does not let us watch is not asked in a tight loop. */
+  #failures = 0;
+
+  constructor(name: string, tools: FollowTools, onChange: () => void, signal: AbortSignal) {
+    this.name = name;
+    this.#tools = tools;
+    this.#onChange = onChange;
+    let tried = (): void => {};
+    this.tried = new Promise((resolve) => {
+      tried = resolve;
+    });
+    signal.addEventListener('abort', () => tried(), { once: true });
+    void this.#follow(signal, tried);
+  }
+
+  /** Undefined before the first complete list. What was seen stays when the namespace cannot be read any more. */
+  get secrets(): readonly PartnerSecret[] | undefined {
+    return this.#secrets === undefined ? undefined : [...this.#secrets.values()];
+  }
+
+  /** When the Secrets were last known to be current. */
+  get seenAt(): Date | undefined {
+    return this.#seenAt;
+  }
+
+  /** Why they cannot be read now. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  async #follow(signal: AbortSignal, tried: () => void): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        const version = await this.#list(signal);
+        tried();
+        await this.#watchFrom(version, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#failed(error);
+        tried();
+      }
+      await pause(backoffMs(this.#failures, FOLLOW_BACKOFF), signal);
+    }
+  }
+
+  /** Replaces all Secrets by what is there now; gives the version to watch from. A list that fails changes nothing. */
+  async #list(signal: AbortSignal): Promise<string> {
+    const { core, clock, metrics } = this.#tools;
+    const listedAt = clock.now();
+    const secrets = new Map<string, PartnerSecret>();
+    let version = '';
+    let next: string | undefined;
+    try {
+      for (let page = 1; page === 1 || next !== undefined; page += 1) {
+        if (page > LIST_MAX_PAGES) throw new Error(`more than ${LIST_MAX_PAGES * LIST_PAGE} partner Secrets`);
+        signal.throwIfAborted();
+        const list = await core.listNamespacedSecret({
+          namespace: this.name,
+          labelSelector: PARTNER_LABEL,
+          limit: LIST_PAGE,
+          ...(next === undefined ? {} : { _continue: next }),
+        });
+        for (const item of list.items) {
+          const { secret } = readSecret(item);
+          secrets.set(secret.name, secret);
+        }
+        version = list.metadata?.resourceVersion ?? '';
+        next = list.metadata?._continue === '' ? undefined : list.metadata?._continue;
+      }
+    } catch (error) {
+      metrics.secretLists.inc({ namespace: this.name, result: 'failed' });
+      throw error;
+    }
+    metrics.secretLists.inc({ namespace: this.name, result: 'complete' });
+    this.#secrets = secrets;
+    this.#seen(listedAt);
+    this.#onChange();
+    return version;
+  }
+
+  /** Watches until it is time to list again: now and then, or because the server no longer knows `version`. */
+  async #watchFrom(version: string, signal: AbortSignal): Promise<void> {
+    const { kubernetes, clock, metrics } = this.#tools;
+    const relistAtMs = clock.monotonicMs() + RELIST_MS;
+    let from = version;
+    let failures = 0;
+    while (!signal.aborted && clock.monotonicMs() < relistAtMs) {
+      const onEvent = (event: WatchEvent): void => {
+        from = this.#apply(event);
+        failures = this.#failures = 0;
+        this.#seen(clock.now());
+      };
+      const query = { labelSelector: PARTNER_LABEL, resourceVersion: from };
+      try {
+        await kubernetes.watch(`/api/v1/namespaces/${encodeURIComponent(this.name)}/secrets`, {
+          query,
+          seconds: WATCH_SECONDS,
+          graceMs: WATCH_GRACE_MS,
+          signal,
+          onEvent,
+        });
+        if (signal.aborted) return;
+        failures = this.#failures = 0;
+        this.#seen(clock.now());
+        metrics.secretWatches.inc({ namespace: this.name, result: 'ended' });
+      } catch (error) {
+        const expired = kubernetesStatus(error) === GONE;
+        metrics.secretWatches.inc({ namespace: this.name, result: expired ? 'expired' : 'failed' });
+        if (expired) return;
+        failures += 1;
+        if (failures >= WATCH_MAX_FAILURES) throw error;
+      }
+      await pause(backoffMs(failures, FOLLOW_BACKOFF), signal);
+    }
+  }
+
+  /** Gives the version to watch from next. Throws when the event is not understood. */
+  #apply(event: WatchEvent): string {
+    if (event.type === 'BOOKMARK') return bookmarkSchema.parse(event.object).metadata.resourceVersion;
+    const { secret, version } = readSecret(event.object);
+    if (event.type === 'DELETED') this.#secrets?.delete(secret.name);
+    else this.#secrets?.set(secret.name, secret);
+    this.#onChange();
+    return version;
+  }
+
+  #seen(seenAt: Date): void {
+    if (this.#fault !== undefined) {
+      this.#tools.log.info({ namespace: this.name }, 'partner Secrets can be read again');
+      this.#onChange();
+    }
+    this.#fault = undefined;
+    this.#seenAt = seenAt;
+    this.#tools.metrics.secretsSeenAt.set({ namespace: this.name }, seenAt.getTime() / 1_000);
+  }
+
+  #failed(error: unknown): void {
+    const reason = kubernetesReason(error);
+    if (this.#fault !== reason) {
+      this.#tools.log.warn(
+        { err: error, namespace: this.name, reason },
+        'partner Secrets cannot be read; those last seen stay in force; trying again',
+      );
+      this.#onChange();
+    }
+    this.#fault = reason;
+    this.#failures += 1;
+  }
+}
+
+const strings = z.record(z.string(), z.string());
+const bookmarkSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
+const secretSchema = z.object({
+  metadata: z.object({
+    name: z.string(),
+    namespace: z.string(),
+    uid: z.string(),
+    resourceVersion: z.string(),
+    // A Date in a list, a string in an event.
+    creationTimestamp: z.coerce.date(),
+    labels: strings.optional(),
+    annotations: strings.optional(),
+  }),
+  data: strings.nullish(),
+});
+
+/** The few fields we need; everything else is dropped before it takes memory. */
+function readSecret(object: unknown): { readonly secret: PartnerSecret; readonly version: string } {
+  const { metadata, data } = secretSchema.parse(object);
+  return {
+    secret: {
+      namespace: metadata.namespace,
+      name: metadata.name,
+      uid: metadata.uid,
+      createdAt: metadata.creationTimestamp,
+      partnerId: metadata.labels?.[PARTNER_LABEL] ?? '',
+      status: metadata.annotations?.[STATUS_ANNOTATION],
+      data: data ?? {},
+    },
+    version: metadata.resourceVersion,
+  };
+}
