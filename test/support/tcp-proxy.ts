@@ -12,6 +12,8 @@ export interface TcpProxy {
   dropReplies(): void;
   /** Ends the connections that are open now. */
   cut(): void;
+  /** Passes on no answer on the connections that are open now, ever; new ones work. */
+  deafen(): void;
   /** Bytes held back by `holdRequests()`. */
   heldBytes(): number;
   close(): Promise<void>;
@@ -19,18 +21,18 @@ export interface TcpProxy {
 
 export async function startTcpProxy(url: string): Promise<TcpProxy> {
   const target = new URL(url);
-  const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[] }>();
+  const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[]; deaf: boolean }>();
   let holding = false;
   let muted = false;
   const server = createServer((client) => {
-    const pair = { client, store: connect(Number(target.port), target.hostname), held: [] as Buffer[] };
+    const pair = { client, store: connect(Number(target.port), target.hostname), held: [] as Buffer[], deaf: false };
     pairs.add(pair);
     client.on('data', (bytes) => {
       if (holding) pair.held.push(bytes);
       else pair.store.write(bytes);
     });
     pair.store.on('data', (bytes) => {
-      if (!muted) client.write(bytes);
+      if (!muted && !pair.deaf) client.write(bytes);
     });
     const over = (): void => {
       // Bytes that are held go to the store even when the client has given up: that is a late insert.
@@ -62,6 +64,9 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
     },
     cut() {
       for (const { client } of pairs) client.destroy();
+    },
+    deafen() {
+      for (const pair of pairs) pair.deaf = true;
     },
     heldBytes: () => [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
     close: () =>

@@ -1,0 +1,196 @@
+/** A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets, Events, the Lease. */
+import { describe } from '@jest/globals';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import {
+  CoordinationV1Api,
+  CoreV1Api,
+  KubeConfig,
+  KubernetesObjectApi,
+  type KubernetesObject,
+} from '@kubernetes/client-node';
+import { parse, parseAllDocuments, stringify } from 'yaml';
+import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
+import { Kubernetes } from '../../internal/platform/kubernetes.ts';
+import { freePorts } from './api-server.ts';
+import { eventually } from './wait.ts';
+
+const KUBECONFIG = process.env['TEST_KUBECONFIG'];
+const COMMAND = JSON.parse(process.env['TEST_API_SERVER_COMMAND'] ?? '[]') as string[];
+const RBAC = fileURLToPath(new URL('../../deploy/kubernetes/controller-rbac.yaml', import.meta.url));
+/** Administrators' calls in tests. */
+const CALL_TIMEOUT_MS = 10_000;
+
+/** Skipped, and counted as such, where no API server is to be had. */
+export const describeWithApi = KUBECONFIG === undefined ? describe.skip : describe;
+/** Where we may also start, stop and kill one. */
+export const describeWithOwnApi = COMMAND.length === 0 ? describe.skip : describe;
+
+export interface SecretWish {
+  readonly partner: string;
+  readonly keys?: readonly string[];
+  /** Entries word for word, where `keys` is not enough. */
+  readonly data?: Readonly<Record<string, string>>;
+  readonly status?: string;
+}
+
+export class Cluster {
+  readonly core: CoreV1Api;
+  readonly leases: CoordinationV1Api;
+  readonly #objects: KubernetesObjectApi;
+  readonly #folder = mkdtempSync(join(tmpdir(), 'cluster-'));
+
+  constructor() {
+    const kubernetes = new Kubernetes(KUBECONFIG);
+    this.core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
+    this.leases = kubernetes.client(CoordinationV1Api, CALL_TIMEOUT_MS);
+    const config = new KubeConfig();
+    config.loadFromFile(KUBECONFIG ?? '');
+    this.#objects = KubernetesObjectApi.makeApiClient(config);
+  }
+
+  get server(): string {
+    return serverOf(readFileSync(KUBECONFIG ?? '', 'utf8'));
+  }
+
+  async namespace(about: string): Promise<string> {
+    const name = `${about}-${randomBytes(3).toString('hex')}`;
+    await this.core.createNamespace({ body: { metadata: { name } } });
+    return name;
+  }
+
+  /** Gives the controller of `home` exactly the rules of deploy/kubernetes, for Secrets in `keys`. */
+  async grant(home: string, keys: readonly string[]): Promise<void> {
+    for (const namespace of keys) {
+      const text = readFileSync(RBAC, 'utf8')
+        .replaceAll('namespace: partner-ingest\n', `namespace: ${home}\n`)
+        .replaceAll('namespace: partner-keys\n', `namespace: ${namespace}\n`);
+      for (const document of parseAllDocuments(text)) {
+        await this.#objects.create(document.toJS() as KubernetesObject).catch(unlessStatus(409));
+      }
+    }
+  }
+
+  /** A kubeconfig of the controller's service account in `home`, through `server` if given. */
+  async controllerKubeconfig(home: string, server = this.server): Promise<string> {
+    const { status } = await this.core.createNamespacedServiceAccountToken({
+      namespace: home,
+      name: 'partner-ingest-controller',
+      body: { spec: { audiences: [], expirationSeconds: 3_600 } },
+    });
+    return this.kubeconfig(server, { token: status?.token ?? '' });
+  }
+
+  /** Takes the right to read Secrets in `namespace` away, or gives it back. */
+  async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
+    const name = 'partner-ingest-controller-keys';
+    const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, CALL_TIMEOUT_MS);
+    const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name, namespace } };
+    if (allowed) await this.grant(home, [namespace]);
+    else await this.#objects.delete(binding);
+    await eventually('the API server to know of it', async () => {
+      const may = await account.listNamespacedSecret({ namespace, limit: 1 }).then(
+        () => true,
+        () => false,
+      );
+      return may === allowed;
+    });
+  }
+
+  /** A kubeconfig file like the administrator's, for another address and perhaps another user. */
+  kubeconfig(server: string, user?: object): string {
+    const config = parse(readFileSync(KUBECONFIG ?? '', 'utf8')) as {
+      clusters: { cluster: { server: string } }[];
+      users: { user: object }[];
+    };
+    config.clusters[0]!.cluster.server = server;
+    if (user !== undefined) config.users[0]!.user = user;
+    const file = join(this.#folder, `${randomBytes(4).toString('hex')}.yaml`);
+    writeFileSync(file, stringify(config));
+    return file;
+  }
+
+  /** Creates or replaces the Secret `name`. */
+  async apply(namespace: string, name: string, wish: SecretWish): Promise<void> {
+    const body = {
+      metadata: {
+        name,
+        namespace,
+        labels: { [PARTNER_LABEL]: wish.partner },
+        ...(wish.status === undefined ? {} : { annotations: { [STATUS_ANNOTATION]: wish.status } }),
+      },
+      stringData: wish.data ?? Object.fromEntries((wish.keys ?? []).map((key, index) => [`key-${index + 1}`, key])),
+    };
+    await this.core
+      .createNamespacedSecret({ namespace, body })
+      .catch(unlessStatus(409, () => this.core.replaceNamespacedSecret({ namespace, name, body })));
+  }
+
+  async remove(namespace: string, name: string): Promise<void> {
+    await this.core.deleteNamespacedSecret({ namespace, name });
+  }
+
+  /** Reasons, counts and messages of the Events about Secret `name`. */
+  async events(namespace: string, name: string) {
+    const { items } = await this.core.listNamespacedEvent({ namespace, fieldSelector: `involvedObject.name=${name}` });
+    return items;
+  }
+}
+
+/** Handles a failed call of this status by `otherwise`, or by ignoring it. */
+function unlessStatus(status: number, otherwise: () => Promise<unknown> = () => Promise.resolve()) {
+  return async (error: unknown): Promise<unknown> => {
+    if ((error as { code?: number }).code !== status) throw error;
+    return otherwise();
+  };
+}
+
+function serverOf(kubeconfig: string): string {
+  return (parse(kubeconfig) as { clusters: { cluster: { server: string } }[] }).clusters[0]?.cluster.server ?? '';
+}
+
+/** A second kube-apiserver on the etcd of the first, which may be killed and stopped as a test likes. */
+export interface OwnApiServer {
+  readonly url: string;
+  signal(signal: NodeJS.Signals): void;
+  /** Ends it by SIGKILL. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port, with an empty memory of past versions. */
+  start(): Promise<void>;
+}
+
+export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer> {
+  const port = await freePorts(1);
+  const url = `https://127.0.0.1:${port}`;
+  const [program = '', ...args] = COMMAND.map((word) => word.replace(/^--secure-port=.*/, `--secure-port=${port}`));
+  const admin = new Kubernetes(cluster.kubeconfig(url)).client(CoreV1Api, CALL_TIMEOUT_MS);
+  let child: ChildProcess | undefined;
+  const server: OwnApiServer = {
+    url,
+    signal: (signal) => void child?.kill(signal),
+    async kill() {
+      const dying = child;
+      child = undefined;
+      if (dying === undefined) return;
+      const gone = new Promise((resolve) => {
+        dying.once('exit', resolve);
+      });
+      dying.kill('SIGKILL');
+      await gone;
+    },
+    async start() {
+      child = spawn(program, args, { stdio: 'ignore' });
+      await eventually(
+        'the API server to answer',
+        async () => (await admin.listNamespacedSecret({ namespace: 'default', limit: 1 })) && true,
+        60_000,
+      );
+    },
+  };
+  await server.start();
+  return server;
+}

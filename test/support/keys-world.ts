@@ -1,0 +1,82 @@
+/** Partner Secrets in a cluster, a controller that reads them, and a door they come into force at: what the Kubernetes tests share. */
+import { hashApiKey } from '../../internal/partner/api-key.ts';
+import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { Cluster, type SecretWish } from './cluster.ts';
+import { send } from './http.ts';
+import { eventually } from './wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from './world.ts';
+
+/** From a changed Secret to a changed answer it takes well under 2 s; this is for a busy machine. */
+export const IN_FORCE_WITHIN_MS = 15_000;
+
+export interface KeysWorld {
+  readonly world: World;
+  readonly cluster: Cluster;
+  /** The controller's own namespace, and those of the keys. */
+  readonly home: string;
+  readonly keys: readonly string[];
+  readonly door: InProcess;
+  /** Settings of a controller that reads `keys`, through `server` if given. */
+  settings(server?: string): Promise<Record<string, string>>;
+  apply(name: string, wish: SecretWish, namespace?: string): Promise<void>;
+  remove(name: string, namespace?: string): Promise<void>;
+  status(key: string): Promise<number>;
+  /** Waits until `key` is answered with `wanted`; gives the milliseconds it took. */
+  becomes(key: string, wanted: number, withinMs?: number): Promise<number>;
+  stored(key: string): Promise<PartnerKey | null>;
+  lease(): Promise<{ holder: string; transitions: number; version: string }>;
+  close(): Promise<void>;
+}
+
+/** Opens all but a controller; the door becomes ready once the first one has synced. */
+export async function openKeysWorld(namespaces = 1): Promise<KeysWorld> {
+  const cluster = new Cluster();
+  const home = await cluster.namespace('home');
+  const keys: string[] = [];
+  for (let index = 0; index < namespaces; index += 1) keys.push(await cluster.namespace('keys'));
+  await cluster.grant(home, keys);
+  const world = await openWorld({ controller: false });
+  const settings = async (server?: string) => ({
+    PARTNER_KEYS_SOURCE: 'kubernetes',
+    KUBECONFIG: await cluster.controllerKubeconfig(home, server),
+    WATCH_NAMESPACES: keys.join(','),
+    POD_NAMESPACE: home,
+    POD_NAME: 'controller-a',
+  });
+  // Something must sync once before the door is ready; it is gone again when this returns.
+  const first = await world.start('controller', await settings());
+  const door = await world.start('ingest');
+  await first.close();
+
+  const status = async (key: string): Promise<number> =>
+    (await send(door.url, { key, body: JSON.stringify(newApplication()) })).status;
+  return {
+    world,
+    cluster,
+    home,
+    keys,
+    door,
+    settings,
+    status,
+    apply: (name, wish, namespace = keys[0] ?? '') => cluster.apply(namespace, name, wish),
+    remove: (name, namespace = keys[0] ?? '') => cluster.remove(namespace, name),
+    async becomes(key, wanted, withinMs = IN_FORCE_WITHIN_MS) {
+      const started = performance.now();
+      await eventually(`${wanted}`, async () => (await status(key)) === wanted, withinMs);
+      return performance.now() - started;
+    },
+    stored: (key) => world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) }),
+    async lease() {
+      const { spec, metadata } = await cluster.leases.readNamespacedLease({
+        namespace: home,
+        name: 'partner-ingest-controller',
+      });
+      return {
+        holder: spec?.holderIdentity ?? '',
+        transitions: spec?.leaseTransitions ?? 0,
+        version: metadata?.resourceVersion ?? '',
+      };
+    },
+    close: () => world.close(),
+  };
+}

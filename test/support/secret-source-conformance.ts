@@ -1,0 +1,128 @@
+/** What every source of partner Secrets must do, whatever it reads them from. */
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import type { PartnerSecret } from '../../internal/partner/key-secret.ts';
+import type { SecretSource, SecretView } from '../../internal/controller/secret-source.ts';
+import type { SecretWish } from './cluster.ts';
+import { eventually } from './wait.ts';
+
+/** A source and the place it reads, empty at first. */
+export interface SourceBench {
+  readonly source: SecretSource;
+  readonly namespace: string;
+  apply(name: string, wish: SecretWish): Promise<void>;
+  remove(name: string): Promise<void>;
+  /** Puts something beside the Secrets that is none of ours. */
+  addStranger(): Promise<void>;
+  /** Makes reading fail, and work again. */
+  harm(): Promise<void>;
+  heal(): Promise<void>;
+}
+
+/** Changes are told well within this; the source's own poll may be what tells them. */
+const TOLD_WITHIN_MS = 10_000;
+
+export function secretSourceConformance(open: () => Promise<SourceBench>): void {
+  let bench: SourceBench;
+  let view: SecretView;
+  let stop: AbortController;
+  let changes: number;
+
+  beforeEach(async () => {
+    bench = await open();
+    stop = new AbortController();
+    changes = 0;
+  }, 60_000);
+  afterEach(() => stop.abort());
+
+  const follow = (): void => {
+    view = bench.source.follow(() => (changes += 1), stop.signal);
+  };
+  const secretNamed = async (name: string): Promise<PartnerSecret | undefined> =>
+    (await view.list()).secrets.find((secret) => secret.name === name);
+  const keysOf = async (name: string): Promise<string[] | undefined> => {
+    const secret = await secretNamed(name);
+    return secret && Object.values(secret.data).map((value) => Buffer.from(value, 'base64').toString());
+  };
+
+  test('an empty place is a complete list of nothing', async () => {
+    follow();
+    const before = Date.now();
+    const list = await view.list();
+    expect(list).toMatchObject({ secrets: [], problems: [], complete: true });
+    expect(list.provesGone(bench.namespace)).toBe(true);
+    expect(list.asOf.getTime()).toBeGreaterThan(before - 5_000);
+    expect(view.faults()).toEqual([]);
+  });
+
+  test('what is there already is in the first list, field for field, and strangers are not', async () => {
+    const keys = [newApiKey(), newApiKey()];
+    await bench.apply('acme', { partner: 'acme', keys, status: 'inactive' });
+    await bench.apply('plain', { partner: 'plain', keys: [newApiKey()] });
+    await bench.addStranger();
+    follow();
+    const { secrets } = await view.list();
+    expect(secrets.map((secret) => secret.name).toSorted()).toEqual(['acme', 'plain']);
+    expect(await secretNamed('acme')).toMatchObject({
+      namespace: bench.namespace,
+      name: 'acme',
+      partnerId: 'acme',
+      status: 'inactive',
+      uid: expect.stringMatching(/.+/),
+    });
+    expect(await keysOf('acme')).toEqual(keys);
+    expect((await secretNamed('plain'))?.status).toBeUndefined();
+  });
+
+  test('a new, a changed and a deleted Secret are told and seen', async () => {
+    follow();
+    await view.list();
+    const seen = async (what: string, look: () => Promise<boolean>): Promise<void> => {
+      const before = changes;
+      await eventually(what, async () => changes > before && (await look()), TOLD_WITHIN_MS);
+    };
+    const [first, second] = [newApiKey(), newApiKey()];
+    let told = seen('the new one', async () => (await keysOf('acme'))?.[0] === first);
+    await bench.apply('acme', { partner: 'acme', keys: [first] });
+    await told;
+    told = seen('the changed one', async () => (await keysOf('acme'))?.[1] === second);
+    await bench.apply('acme', { partner: 'acme', keys: [first, second], status: 'inactive' });
+    await told;
+    expect((await secretNamed('acme'))?.status).toBe('inactive');
+    told = seen('its absence', async () => (await secretNamed('acme')) === undefined);
+    await bench.remove('acme');
+    await told;
+    expect(await view.list()).toMatchObject({ complete: true });
+  });
+
+  test('what cannot be read at first is no empty list: it proves nothing gone, and is told', async () => {
+    await bench.apply('acme', { partner: 'acme', keys: [newApiKey()] });
+    await bench.harm();
+    follow();
+    const list = await view.list();
+    expect(list.complete).toBe(false);
+    expect(list.provesGone(bench.namespace)).toBe(false);
+    expect(list.problems).toHaveLength(1);
+    await bench.heal();
+    await eventually('all to be read', async () => (await view.list()).complete, TOLD_WITHIN_MS);
+    expect(await keysOf('acme')).toHaveLength(1);
+    expect((await view.list()).problems).toEqual([]);
+  });
+
+  test('after the end nothing is told any more', async () => {
+    follow();
+    await view.list();
+    stop.abort();
+    const before = changes;
+    const other = new AbortController();
+    const later = bench.source.follow(() => {}, other.signal);
+    await bench.apply('late', { partner: 'late', keys: [newApiKey()] });
+    await eventually(
+      'another follower to see it',
+      async () => (await later.list()).secrets.length === 1,
+      TOLD_WITHIN_MS,
+    );
+    other.abort();
+    expect(changes).toBe(before);
+  });
+}
