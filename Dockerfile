@@ -1,4 +1,4 @@
-# One image for all commands: `node dist/cmd/<ingest|processor|controller>/main.js`.
+# One image for all commands: `node dist/cmd/<ingest|processor|controller|cli>/main.js`; the last also as `partner-ingest`.
 ARG BASE_IMAGE=node:24-bookworm-slim
 
 FROM ${BASE_IMAGE} AS build
@@ -8,7 +8,7 @@ RUN npm ci --ignore-scripts --loglevel=error
 COPY tsconfig.json tsconfig.build.json ./
 COPY internal internal
 COPY cmd cmd
-RUN npm run -s build
+RUN npm run -s build && chmod +x dist/cmd/cli/main.js
 
 FROM ${BASE_IMAGE} AS dependencies
 WORKDIR /app
@@ -24,6 +24,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
+RUN ln -s /app/dist/cmd/cli/main.js /usr/local/bin/partner-ingest
 # A number, so that Kubernetes can check that it is not root. Nothing here is written to at run time.
 USER 10001:10001
 EXPOSE 8080 9090

@@ -10,8 +10,7 @@ JEST := $(NODE) npm run -s jest --
 UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /test/simulation/ /mail-catcher/
 RESULTS := .run/test-results.json
 
-.PHONY: help run smoke test bench chaos simulate check types lint format unit docs picture lock build image clean stores
-.PHONY: help run smoke test bench chaos fuzz check types lint format unit docs openapi picture lock build image clean stores
+.PHONY: help run smoke test bench chaos simulate fuzz check types lint format unit session docs openapi picture lock build image clean stores
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
@@ -57,6 +56,9 @@ format: node_modules
 unit: node_modules
 	@$(UNIT)
 
+session: node_modules stores ## Record docs/session.md, a terminal session of the operator's command on a real run
+	@$(NODE) node test/support/record-session.ts
+
 docs: node_modules ## Generate the documentation that comes from the code, and format everything
 	@$(NODE) node deploy/local/generate-docs.ts
 	@$(NODE) npm run -s format > /dev/null
@@ -71,7 +73,7 @@ lock: ## Remake package-lock.json after a change of package.json
 	@$(NODE) node deploy/local/lock.ts
 
 build: node_modules ## Compile to dist/
-	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller}/main.js"
+	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
 
 image: ## Build the container image partner-ingest:dev
 	docker build -t partner-ingest:dev .

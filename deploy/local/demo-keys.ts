@@ -1,7 +1,7 @@
 /** Writes partner Secrets as manifests into a folder: the demo partners of `make run`, and those of tests. */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
+import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
 
 export interface DemoPartner {
   readonly partner: string;
@@ -13,20 +13,15 @@ export interface DemoPartner {
 export async function writePartnerSecret(folder: string, { partner, keys, status }: DemoPartner): Promise<string> {
   await mkdir(folder, { recursive: true });
   const file = join(folder, `${partner}.yaml`);
-  const text = [
-    'apiVersion: v1',
-    'kind: Secret',
-    'metadata:',
-    `  name: partner-${partner}`,
-    '  namespace: partner-keys',
-    '  labels:',
-    `    ${PARTNER_LABEL}: ${partner}`,
-    ...(status === undefined ? [] : ['  annotations:', `    ${STATUS_ANNOTATION}: ${status}`]),
-    'stringData:',
-    ...keys.map((key, index) => `  key-${index + 1}: ${JSON.stringify(key)}`),
-    '',
-  ].join('\n');
-  await writeFile(`${file}.new`, text);
+  const name = `partner-${partner}`;
+  const { yaml } = partnerSecretManifest({
+    name,
+    namespace: 'partner-keys',
+    partner,
+    keys,
+    ...(status === undefined ? {} : { status }),
+  });
+  await writeFile(`${file}.new`, yaml);
   await rename(`${file}.new`, file);
   return file;
 }

@@ -9,7 +9,7 @@ import { writePartnerSecret } from './demo-keys.ts';
 import { startMailCatcher } from './mail-catcher.ts';
 import { startService, type ServiceProcess } from './processes.ts';
 import { startMongo, startRedis } from './stores.ts';
-import { paint, table } from './terminal.ts';
+import { paint, table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
 export const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { MongoClient } from 'mongodb';
 import type { CaughtMail } from './mail-catcher.ts';
 import { RUN_STATE, type RunState } from './run.ts';
-import { paint } from './terminal.ts';
+import { paint } from '../../internal/platform/terminal.ts';
 
 const TIMEOUT_MS = 30_000;
 const POLL_MS = 20;

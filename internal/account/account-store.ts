@@ -134,7 +134,7 @@ export class AccountStore {
     const path = pathOf(intent.claim);
     const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
     await this.#updates.call({
-      q: { _id: account._id, [path]: { $exists: false } },
+      q: { ...asMailed(account), [path]: { $exists: false } },
       u: {
         $set: { activation, [path]: intent },
         $inc: { 'mail.begun': 1, 'mail.possible': 1 },
@@ -154,11 +154,12 @@ export class AccountStore {
 
   /**
    * Notes what came of it, also when the claim is lost by now: a mail that is out stays out. Doing it twice changes nothing.
-   * `account` is as it was mailed: if an operator has corrected its address since, the mail to the new one is still to come.
+   * `account` is as it was mailed: if an operator has corrected its address or asked for another mail
+   * since, that one is still to come.
    * Gives the ledger as it is then, or undefined where nothing was left to note.
    */
   async endHandOver(
-    account: Pick<Account, '_id' | 'email'>,
+    account: Pick<Account, '_id' | 'email' | 'mailVersion'>,
     intent: Intent,
     handOver: HandOver,
   ): Promise<MailLedger | undefined> {
@@ -166,7 +167,7 @@ export class AccountStore {
     const entry = ended(intent, handOver, now);
     const path = pathOf(intent.claim);
     const arrived = mayHaveArrived(entry);
-    const { _id, email } = account;
+    const { _id } = account;
     const note = (condition: Filter<Account>, alsoSet: Pick<Account, 'notifiedAt'>): Promise<Account | null> =>
       pastLockConflicts(() =>
         this.#collection.findOneAndUpdate(
@@ -175,11 +176,16 @@ export class AccountStore {
           { returnDocument: 'after', projection: { mail: 1 } },
         ),
       );
-    const noted = handOver.result === 'accepted' ? await note({ email }, { notifiedAt: now }) : null;
+    const noted = handOver.result === 'accepted' ? await note(asMailed(account), { notifiedAt: now }) : null;
     if (noted !== null) return noted.mail;
     const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
     return (await note(arrived ? {} : open, {}))?.mail;
   }
+}
+
+/** The account while it wants the same mail as when it was read. */
+function asMailed({ _id, email, mailVersion }: Pick<Account, '_id' | 'email' | 'mailVersion'>): Filter<Account> {
+  return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
 }
 
 function pathOf(claim: number): `mail.handOvers.${number}` {

@@ -20,6 +20,19 @@ export interface Account {
   readonly notifiedAt?: Date;
   /** Every hand-over of its mail (docs/decisions/0012). */
   readonly mail?: MailLedger;
+  /** Deliberate further mails so far; each has a Message-ID of its own, else the applicant's server may drop it. */
+  readonly mailVersion?: number;
+  /** Corrected addresses so far; each voids the links that went to the one before. */
+  readonly linkVersion?: number;
+  /** When an operator gave the e-mail address and the EIN free; both then hold `released:<account id>`. */
+  readonly releasedAt?: Date;
+  /** Who the account was made for, until erased. */
+  readonly released?: { readonly email: string; readonly ein: string; readonly businessName: string };
+}
+
+/** Holds the place of a released e-mail address and EIN: unique, and neither an address nor nine digits. */
+export function releasedMark(accountId: string): string {
+  return `released:${accountId}`;
 }
 
 export const accountIndexes: readonly IndexDefinition[] = [

@@ -19,6 +19,9 @@ const LOCAL_PART_MAX = 64;
 /** No registered business name comes near; beyond it the text would not be a name. */
 const BUSINESS_NAME_MAX = 1_000;
 
+/** An EIN with whatever people put between its digits. */
+const EIN_CLAIM_MAX = 32;
+
 /** White space, control characters and what is drawn as nothing, such as a zero-width space: no name a person could read. */
 const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
 
@@ -97,6 +100,20 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
   return { valid: false, reasons };
 }
 
+/** What a body says of its applicant, right or wrong: support finds a rejected request by it. Absurdly long parts are left out. */
+export function claimedIn(body: Uint8Array): Partial<Application> {
+  const { email, business_name: businessName, ein } = (parseJsonObject(body) ?? {}) as Record<string, unknown>;
+  return {
+    ...(isShort(email, EMAIL_MAX) ? { email: email.trim() } : {}),
+    ...(isShort(businessName, BUSINESS_NAME_MAX) ? { businessName } : {}),
+    ...(isShort(ein, EIN_CLAIM_MAX) ? { ein } : {}),
+  };
+}
+
+function isShort(value: unknown, max: number): value is string {
+  return typeof value === 'string' && value.length <= max;
+}
+
 const emailSchema = z.email({ pattern: addressPattern });
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -111,6 +128,11 @@ export function parseJsonObject(body: Uint8Array): object | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Whether an account can have `value` as its address. */
+export function isEmailAddress(value: string): boolean {
+  return value.length <= EMAIL_MAX && isEmail(value);
 }
 
 /**

@@ -8,14 +8,17 @@ export interface ActivationLink {
 }
 
 /**
- * The same link for the same account every time, so that a repeated mail does not void the first.
+ * The same link for the same account every time, so that a repeated mail does not void the first; another one for each
+ * `version`, so that a corrected address voids what went to the wrong one.
  * `loginUrl` keeps its own query; `account` and `token` are added to it.
  */
 export function activationLink(
   accountId: string,
-  options: { readonly loginUrl: string; readonly linkSecret: string },
+  options: { readonly loginUrl: string; readonly linkSecret: string; readonly version?: number },
 ): ActivationLink {
-  const token = createHmac('sha256', options.linkSecret).update(`activation:${accountId}`).digest('base64url');
+  const { version = 0 } = options;
+  const subject = version === 0 ? `activation:${accountId}` : `activation:${accountId}:${version}`;
+  const token = createHmac('sha256', options.linkSecret).update(subject).digest('base64url');
   const url = new URL(options.loginUrl);
   url.searchParams.set('account', accountId);
   url.searchParams.set('token', token);

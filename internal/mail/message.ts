@@ -3,6 +3,8 @@ import type { Templates } from './templates.ts';
 
 export interface LoginInstructions {
   readonly accountId: string;
+  /** Deliberate further mails so far: each is a mail of its own, where a repeat is the same one. */
+  readonly mailVersion?: number;
   readonly businessName: string;
   /** Where the mail goes, and the user name to log in with. */
   readonly email: string;
@@ -25,6 +27,7 @@ const GREETING_NAME_MAX = 120;
 
 /** `senderDomain` ends the Message-ID, e.g. `partner.example`. */
 export function loginInstructions(facts: LoginInstructions, senderDomain: string, templates: Templates): Message {
+  const again = facts.mailVersion === undefined ? '' : `.${facts.mailVersion}`;
   const values = {
     businessName: oneLine(facts.businessName),
     userName: facts.email,
@@ -35,7 +38,7 @@ export function loginInstructions(facts: LoginInstructions, senderDomain: string
   };
   return {
     subject: templates.subject,
-    messageId: `<${facts.accountId}.login-instructions@${senderDomain}>`,
+    messageId: `<${facts.accountId}.login-instructions${again}@${senderDomain}>`,
     text: templates.text(values),
     html: templates.html(values),
   };

@@ -52,6 +52,10 @@ export interface Problem {
 /** What Kubernetes allows as a label value. */
 const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
+export function isPartnerId(text: string): boolean {
+  return PARTNER_ID.test(text);
+}
+
 /**
  * All Secrets together, because one inactive Secret switches its whole partner off, and a key under two partners goes
  * to the older Secret. A bad entry costs that entry only.
@@ -67,7 +71,7 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
   for (const secret of secrets.toSorted(byAge)) {
     const source: KeySource = { namespace: secret.namespace, name: secret.name, uid: secret.uid };
     const report = (code: ProblemCode, message: string): void => void problems.push({ source, code, message });
-    if (!PARTNER_ID.test(secret.partnerId)) {
+    if (!isPartnerId(secret.partnerId)) {
       report('invalid_partner_id', `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`);
       continue;
     }

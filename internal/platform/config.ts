@@ -16,7 +16,7 @@ import {
 import { UNREADABLE, rawValue, type Environment } from './config-value.ts';
 import { otelSettings } from './otel-settings.ts';
 
-export type ProcessName = 'ingest' | 'processor' | 'controller';
+export type ProcessName = 'ingest' | 'processor' | 'controller' | 'cli';
 
 interface Setting {
   readonly schema: z.ZodType;
@@ -26,7 +26,8 @@ interface Setting {
   readonly secret?: true;
 }
 
-const every: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
+const services = ['ingest', 'processor', 'controller'] as const;
+const every = [...services, 'cli'] as const;
 
 const settings = {
   MONGODB_URI: {
@@ -38,7 +39,7 @@ const settings = {
   MONGODB_DATABASE: { schema: nonEmpty.default('partner_ingest'), usedBy: every, about: 'Database name.' },
   REDIS_URL: {
     schema: url(['redis', 'rediss']),
-    usedBy: every,
+    usedBy: services,
     secret: true,
     about: 'Redis for queue hints and the shared rate limit. Losing all of it loses no work.',
   },
@@ -50,10 +51,10 @@ const settings = {
   },
   ADMIN_HOST: {
     schema: nonEmpty.default('0.0.0.0'),
-    usedBy: every,
+    usedBy: services,
     about: 'Address of `/livez`, `/readyz` and `/metrics`.',
   },
-  ADMIN_PORT: { schema: port.default(9090), usedBy: every, about: 'Port of the admin server; 0 picks a free one.' },
+  ADMIN_PORT: { schema: port.default(9090), usedBy: services, about: 'Port of the admin server; 0 picks a free one.' },
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
@@ -171,17 +172,17 @@ const settings = {
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
-    usedBy: ['processor'],
+    usedBy: ['processor', 'cli'],
     about: 'Days a completed request is kept.',
   },
   RETENTION_REJECTED_DAYS: {
     schema: days.default(90),
-    usedBy: ['processor'],
+    usedBy: ['processor', 'cli'],
     about: 'Days a rejected request is kept.',
   },
   RETENTION_UNDELIVERABLE_DAYS: {
     schema: days.default(400),
-    usedBy: ['processor'],
+    usedBy: ['processor', 'cli'],
     about: 'Days a request whose e-mail was refused for good is kept.',
   },
   RETENTION_MALFORMED_DAYS: {
@@ -202,13 +203,21 @@ const settings = {
   ...otelSettings,
   LOG_LEVEL: {
     schema: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-    usedBy: every,
+    usedBy: services,
     about: 'Least severe level that is logged.',
   },
 } as const satisfies Record<string, Setting>;
 
 export type SettingName = keyof typeof settings;
 export type Config = { readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']> };
+
+/** What a program at a terminal may ask of its surroundings: https://no-color.org, and who is logged in. */
+export function readTerminalEnvironment(environment: Environment = process.env): {
+  readonly noColor: boolean;
+  readonly user: string | undefined;
+} {
+  return { noColor: (environment['NO_COLOR'] ?? '') !== '', user: environment['USER'] };
+}
 
 /** What each process may read: the settings whose `usedBy` names it. */
 export type ConfigOf<Process extends ProcessName> = Pick<

@@ -50,6 +50,8 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   const { accounts, clock } = tools;
   const account = record.accountId === undefined ? undefined : await accounts.read(record.accountId);
   if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
+  if (account.releasedAt !== undefined)
+    throw new AttemptFailure('permanent', 'the account was released by an operator');
 
   if (account.notifiedAt === undefined) await mailOnce(record, account, claim, tools);
   const state = await tools.store.move(claim.position, 'complete', attemptNumber(record));
@@ -89,11 +91,12 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
 /** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
 async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
   const { from, loginUrl, linkSecret, templates } = tools.mailSettings;
-  const link = activationLink(account._id, { loginUrl, linkSecret });
+  const link = activationLink(account._id, { loginUrl, linkSecret, version: account.linkVersion ?? 0 });
   const expiresAt = later(intent.startedAt, ACTIVATION_MS);
   const message = loginInstructions(
     {
       accountId: account._id,
+      ...(account.mailVersion === undefined ? {} : { mailVersion: account.mailVersion }),
       businessName: account.businessName,
       email: account.email,
       loginUrl,

@@ -1,12 +1,12 @@
 /** What happens to a recorded application: claim, read, create the account or reject, then queue the e-mail. */
 import { decideOnCreation, decideOnFields } from '../application/decide.ts';
-import { normalizeEmail } from '../application/identity.ts';
-import { parseApplication } from '../application/parse-application.ts';
+import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { claimedIn, parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
+import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { attempt, type AttemptTools } from './attempt.ts';
 import type { Claim } from './claim.ts';
 
@@ -32,14 +32,11 @@ export function processSubmission(hint: Hint, tools: ProcessTools): Promise<void
 }
 
 async function createAccountOrReject(record: SubmissionRecord, claim: Claim, tools: ProcessTools): Promise<void> {
-  const fields = decideOnFields(parseApplication(record.body?.buffer ?? new Uint8Array()));
-  if (fields.verdict === 'reject') return reject(record, claim, fields.reasons, tools);
+  const body = record.body?.buffer ?? new Uint8Array();
+  const fields = decideOnFields(parseApplication(body));
+  if (fields.verdict === 'reject') return reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
   const { application } = fields;
-  const applicant = {
-    email: normalizeEmail(application.email),
-    ein: application.ein,
-    businessName: application.businessName,
-  };
+  const applicant = applicantOf(application);
 
   claim.assertHeld();
   const creation = await tools.accounts.create(application, {
@@ -66,15 +63,24 @@ async function reject(
   claim: Claim,
   reasons: readonly Reason[],
   tools: ProcessTools,
-  applicant?: { readonly email: string; readonly ein: string; readonly businessName: string },
+  applicant: Applicant,
 ): Promise<void> {
   const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
   const state = await tools.store.move(claim.position, 'reject', record.attempts + 1, {
     reasons,
     reason,
-    ...(applicant === undefined ? {} : { applicant }),
+    applicant,
   });
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
+}
+
+/** Who the record is about, as it is looked for. */
+function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
+  return {
+    ...(email === undefined ? {} : { email: normalizeEmail(email) }),
+    ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
+    ...(businessName === undefined ? {} : { businessName }),
+  };
 }

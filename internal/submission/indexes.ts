@@ -20,5 +20,19 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     partialFilterExpression: { expiresAt: { $exists: true } },
     expireAfterSeconds: 0,
   },
+  // For support and erasure. The door writes no applicant, so accepting a request costs nothing more.
+  ...(['email', 'ein'] as const).map((key) => ({
+    collection: SUBMISSIONS,
+    name: `requests_applicant_${key}`,
+    key: { [`applicant.${key}`]: 1 as const },
+    partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
+  })),
+  // Dead letters are kept for ever, so they may be old and few; anything else is found near the end of `_id`.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_dead_lettered',
+    key: { state: 1, _id: 1 },
+    partialFilterExpression: { state: 'dead_lettered' },
+  },
   { collection: RATE_LIMITED, name: 'rate_limited_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
 ];

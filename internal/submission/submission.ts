@@ -15,11 +15,11 @@ export interface HistoryEntry {
   readonly reason?: string;
 }
 
-/** What the processor understood of the body; personal data, like `body` itself. */
+/** What the processor understood of the body; personal data, like `body` itself. A rejected one may lack parts. */
 export interface Applicant {
-  readonly email: string;
-  readonly ein: string;
-  readonly businessName: string;
+  readonly email?: string;
+  readonly ein?: string;
+  readonly businessName?: string;
 }
 
 /** One document of `requests`, as MongoDB holds it. */
@@ -58,7 +58,7 @@ export interface SubmissionRecord {
   readonly accountId?: string;
   readonly lastError?: string;
   readonly traceparent?: string;
-  /** When an operator removed everything personal; such a record is never worked on again. */
+  /** When an operator removed everything personal (docs/privacy.md); such a record is never worked on again. */
   readonly erasedAt?: Date;
   /** When the TTL index deletes it; only on final states, never on `dead_lettered`. */
   readonly expiresAt?: Date;

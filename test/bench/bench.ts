@@ -7,7 +7,7 @@ import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { paint } from '../../deploy/local/terminal.ts';
+import { paint } from '../../internal/platform/terminal.ts';
 import { loadDoors } from './doors.ts';
 import { drain, workers, type DrainRound } from './drain.ts';
 import { checkLoadGenerator } from './load.ts';

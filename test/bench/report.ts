@@ -1,5 +1,5 @@
 /** What the rounds of a bench come to: medians and ratios, and the tables for people. */
-import { table } from '../../deploy/local/terminal.ts';
+import { table } from '../../internal/platform/terminal.ts';
 import { doors, type Door, type DoorRound } from './doors.ts';
 import { workers, type DrainRound, type WorkerName } from './drain.ts';
 

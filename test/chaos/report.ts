@@ -1,5 +1,5 @@
 /** What a person reads after a run: a table of faults, the totals, and the verdict. */
-import { paint, table } from '../../deploy/local/terminal.ts';
+import { paint, table } from '../../internal/platform/terminal.ts';
 import type { OpenWindow, PhaseCounts } from './audit.ts';
 import type { ChaosResult } from './engine.ts';
 

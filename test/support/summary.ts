@@ -1,7 +1,7 @@
 /** The closing lines of `make test`: what passed, what failed, and what this machine could not run and why. */
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { paint } from '../../deploy/local/terminal.ts';
+import { paint } from '../../internal/platform/terminal.ts';
 import { NO_API_SERVER } from './api-server.ts';
 
 interface JestResults {

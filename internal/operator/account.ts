@@ -1,0 +1,111 @@
+/** `account correct-email` and `account release`: so that a typing error neither loses a mail nor locks an EIN for ever. */
+import type { Account } from '../account/account.ts';
+import { isEmailAddress } from '../application/parse-application.ts';
+import type { Seen } from '../submission/operator-moves.ts';
+import { isOpen } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { RefusedError } from './refused.ts';
+import { UsageError } from './options.ts';
+import { READ_DEADLINE_MS } from './limits.ts';
+import { maskApplicant } from './mask.ts';
+import { requestById } from './read-requests.ts';
+import { accountToMail, changedMeanwhile } from './retry.ts';
+import { normalizeEmail } from '../application/identity.ts';
+
+export const correctEmail: Command = {
+  name: 'account correct-email',
+  positionals: ['REQUEST_ID', 'ADDRESS'],
+  about: 'give an account the right e-mail address and mail it',
+  details:
+    'Links that went to the old address stop working at once and a new one is mailed. Takes an account id as well. Not for an account whose link has been used.',
+  options: ['yes', 'as', 'why'],
+  examples: [
+    'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com',
+    'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com --yes --why "ticket 4711"',
+  ],
+  run: correctAddress,
+};
+
+export const release: Command = {
+  name: 'account release',
+  positionals: ['REQUEST_ID'],
+  about: 'free the e-mail address and the EIN of an account for a new application',
+  details:
+    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone. Takes an account id as well.',
+  options: ['yes', 'as', 'why'],
+  examples: ['account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"'],
+  run: releaseAccount,
+};
+
+async function correctAddress(call: Call): Promise<ExitCode> {
+  const { out, values, clock } = call;
+  const [id = '', given = ''] = call.positionals;
+  const email = given.trim();
+  if (!isEmailAddress(email)) throw new UsageError('account correct-email: ADDRESS is not a valid e-mail address');
+  const { desk } = call;
+  const record = await requestById(id, desk, clock.now());
+  if (record.accountId === undefined) throw new RefusedError(`${record._id} is ${record.state} and has no account`);
+  const account = await accountToMail(record, desk);
+  if (account.email === email) throw new RefusedError(`${account._id} has this address already`);
+  const other = await desk.accounts.findOne(
+    { emailNormalized: normalizeEmail(email), _id: { $ne: account._id } },
+    { projection: { requestId: 1 }, maxTimeMS: READ_DEADLINE_MS },
+  );
+  if (other !== null) throw taken(other.requestId);
+
+  const change = `${maskApplicant({ email: account.email }, false).email} → ${maskApplicant({ email }, false).email}`;
+  if (!values.yes) return dryRun(call, record, account, `its address becomes ${change} and a new link is mailed`);
+  const done = await desk.trail.record(
+    { action: 'account correct-email', requestId: record._id, accountId: account._id },
+    async () => {
+      // A worker that is about to mail the old address loses its claim before the address changes.
+      const seen = isOpen(record.state) ? await desk.moves.hold(record) : record;
+      return seen !== undefined && correctAndReopen(call, seen, account, email);
+    },
+  );
+  if (!done) throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
+  else out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
+  return EXIT.ok;
+}
+
+async function correctAndReopen({ desk }: Call, seen: Seen, account: Account, email: string): Promise<boolean> {
+  const result = await desk.corrections.correctEmail(account, email);
+  if (result === 'taken') throw taken('another account');
+  if (result === 'changed_meanwhile') return false;
+  await desk.moves.correctEmail(seen._id, normalizeEmail(email));
+  const reason = `operator corrected the address, by ${desk.trail.by}`;
+  const to = await desk.store.reopen(seen, 'correct_address', { accountId: account._id, reason });
+  return to === 'account_created';
+}
+
+function taken(holder: string): RefusedError {
+  return new RefusedError(`the address belongs to another account (${holder}); nothing was changed`);
+}
+
+async function releaseAccount(call: Call): Promise<ExitCode> {
+  const { desk, out, values, clock } = call;
+  const record = await requestById(call.positionals[0] ?? '', desk, clock.now());
+  const account = await desk.accounts.findOne({ requestId: record._id }, { maxTimeMS: READ_DEADLINE_MS });
+  if (account === null) throw new RefusedError(`${record._id} is ${record.state} and has no account`);
+  if (account.releasedAt !== undefined) throw new RefusedError(`${account._id} was released before`);
+  if (isOpen(record.state)) {
+    throw new RefusedError(`${record._id} is still being worked on (${record.state}): release it once it is settled`);
+  }
+  if (!values.yes) return dryRun(call, record, account, 'its e-mail address and EIN are given free, its link ends');
+  const done = await desk.trail.record(
+    { action: 'account release', requestId: record._id, accountId: account._id },
+    () => desk.corrections.release(account),
+  );
+  if (!done) throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'released' });
+  else out.line(`${account._id}  released: the e-mail address and the EIN may be applied with again`);
+  return EXIT.ok;
+}
+
+function dryRun({ out, values }: Call, record: SubmissionRecord, account: Account, what: string): ExitCode {
+  if (values.json) out.json({ dry_run: true, request_id: record._id, account_id: account._id, would: what });
+  else out.line(`${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`);
+  return EXIT.ok;
+}

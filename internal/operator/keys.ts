@@ -1,0 +1,91 @@
+/** `keys new` and `keys list`: a fresh API key as a Secret to apply, and which keys are in use. */
+import { newApiKey } from '../partner/api-key.ts';
+import { partnerSecretManifest } from '../partner/key-manifest.ts';
+import { isPartnerId } from '../partner/key-secret.ts';
+import { paint, printable, table } from '../platform/terminal.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { KEYS_MAX, READ_DEADLINE_MS } from './limits.ts';
+import { fromNow, utc } from './timeline.ts';
+
+const NAMESPACE = 'partner-keys';
+/** Characters of a key's hash that name it in a list: 48 bits, enough for millions of keys. */
+const NAMING_CHARACTERS = 12;
+
+export const keysNew: Command = {
+  name: 'keys new',
+  positionals: ['PARTNER'],
+  about: 'a fresh API key, as a Secret manifest to apply',
+  details:
+    'Needs no store and changes nothing: the key is in force once the Secret is applied. Old keys stay until their Secrets are deleted, so a rotation is: new, apply, hand over, wait for "keys list" to show the old one unused, delete. This is the only time the key is shown.',
+  options: ['namespace'],
+  examples: ['keys new acme | kubectl apply -f -', 'keys new acme --namespace partner-keys > acme-key.yaml'],
+  run: (call) => Promise.resolve(newKey(call)),
+};
+
+export const keysList: Command = {
+  name: 'keys list',
+  positionals: [],
+  about: 'keys in force, with their Secret and their last use',
+  details: 'Keys are named by the beginning of their SHA-256. The last use is at most 30 s behind.',
+  options: ['partner'],
+  examples: ['keys list', 'keys list --partner acme --json'],
+  run: listKeys,
+};
+
+function newKey({ positionals, values, out, clock }: Call): ExitCode {
+  const [partner = ''] = positionals;
+  if (!isPartnerId(partner)) {
+    throw new UsageError('keys new: PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label');
+  }
+  const namespace = values.namespace ?? NAMESPACE;
+  if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) {
+    throw new UsageError('keys new: --namespace must be the name of a Kubernetes namespace');
+  }
+  // A name of its own for each key, so that applying the new one leaves the old one in force.
+  const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  const made = clock.now().toISOString().slice(0, 19).replace(/\D/g, '');
+  const secret = { name: `partner-${slug}-${made}`, namespace, partner, keys: [newApiKey()] };
+  if (values.json) out.json(partnerSecretManifest(secret).object);
+  else out.line(partnerSecretManifest(secret).yaml.trimEnd());
+  return EXIT.ok;
+}
+
+async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
+  const now = clock.now();
+  const { partner } = values;
+  const keys = await desk.partnerKeys
+    .find(partner === undefined ? {} : { partnerId: partner })
+    .sort({ partnerId: 1, _id: 1 })
+    .limit(KEYS_MAX)
+    .maxTimeMS(READ_DEADLINE_MS)
+    .toArray();
+  if (values.json) {
+    out.json(
+      keys.map((key) => ({
+        key: key._id.slice(0, NAMING_CHARACTERS),
+        partner: key.partnerId,
+        status: key.status,
+        secret: `${key.source.namespace}/${key.source.name}`,
+        last_used_at: key.lastUsedAt ?? null,
+        changed_at: key.updatedAt,
+      })),
+    );
+  } else if (keys.length > 0) {
+    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', ''];
+    const rows = keys.map(({ _id, partnerId, status, source, lastUsedAt }) =>
+      [
+        partnerId,
+        status,
+        _id.slice(0, NAMING_CHARACTERS),
+        `${source.namespace}/${source.name}`,
+        lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
+        lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
+      ].map(printable),
+    );
+    out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
+  }
+  if (keys.length > 0) return EXIT.ok;
+  out.note(partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`);
+  return EXIT.found;
+}

@@ -1,0 +1,40 @@
+/** Personal data as a screen may show it: enough to recognise, too little to use. Pure. */
+import { printable } from '../platform/terminal.ts';
+import type { Applicant } from '../submission/submission.ts';
+
+const HIDDEN = '***';
+
+/** `jane@example.com` → `j***@e***.com`. */
+export function maskEmail(email: string): string {
+  const at = email.lastIndexOf('@');
+  if (at < 1) return firstLetter(email);
+  const domain = email.slice(at + 1);
+  const dot = domain.lastIndexOf('.');
+  return `${firstLetter(email)}@${firstLetter(domain)}${dot < 1 ? '' : printable(domain.slice(dot).slice(0, 12))}`;
+}
+
+/** `123456789` → `*****6789`; what is no EIN shows nothing. */
+export function maskEin(ein: string): string {
+  return /^\d{9}$/.test(ein) ? `*****${ein.slice(-4)}` : HIDDEN;
+}
+
+/** `Ada Ltd` → `A***`: a business is often named after its owner. */
+export function maskName(name: string): string {
+  return firstLetter(name.trim());
+}
+
+function firstLetter(text: string): string {
+  return printable([...text][0] ?? '') + HIDDEN;
+}
+
+/** An applicant masked, or in clear where `reveal` was asked for and noted. */
+export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
+  const { email, ein, businessName } = applicant;
+  const show = (value: string | undefined, mask: (value: string) => string, key: keyof Applicant) =>
+    value === undefined ? {} : { [key]: reveal ? value : mask(value) };
+  return {
+    ...show(email, maskEmail, 'email'),
+    ...show(ein, maskEin, 'ein'),
+    ...show(businessName, maskName, 'businessName'),
+  };
+}

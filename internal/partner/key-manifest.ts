@@ -1,0 +1,28 @@
+/** A partner's keys as the Secret manifest that asks for them: the other way round from key-secret.ts. Pure. */
+import { stringify } from 'yaml';
+import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
+
+export interface KeyManifest {
+  readonly name: string;
+  readonly namespace: string;
+  readonly partner: string;
+  readonly keys: readonly string[];
+  readonly status?: string;
+}
+
+/** The Secret as YAML and as an object; `kubectl apply` takes both. */
+export function partnerSecretManifest(wanted: KeyManifest): { readonly yaml: string; readonly object: object } {
+  const { name, namespace, partner, keys, status } = wanted;
+  const object = {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: {
+      name,
+      namespace,
+      labels: { [PARTNER_LABEL]: partner },
+      ...(status === undefined ? {} : { annotations: { [STATUS_ANNOTATION]: status } }),
+    },
+    stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, key])),
+  };
+  return { yaml: stringify(object), object };
+}

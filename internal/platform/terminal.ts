@@ -1,0 +1,53 @@
+/** Output for people: coloured on a terminal, plain elsewhere, aligned in both, and harmless whatever it quotes. */
+import { stripVTControlCharacters } from 'node:util';
+import { readTerminalEnvironment } from './config.ts';
+
+const colours = { bold: '1', dim: '2', red: '31', green: '32', yellow: '33', cyan: '36' } as const;
+
+export type Colour = keyof typeof colours;
+
+/** `text` in a colour, where standard output is a terminal that wants it. */
+export function paint(colour: Colour, text: string): string {
+  const wanted = process.stdout.isTTY && !readTerminalEnvironment().noColor;
+  return wanted ? `\u001b[${colours[colour]}m${text}\u001b[0m` : text;
+}
+
+/** Rows with their columns padded to the same width. */
+export function table(rows: readonly (readonly string[])[], indent = '  '): string {
+  const width = (cell = ''): number => stripVTControlCharacters(cell).length;
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => width(row[column]))));
+  return rows
+    .map(
+      (row) =>
+        indent +
+        row
+          .map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell)))
+          .join('  ')
+          .trimEnd(),
+    )
+    .join('\n');
+}
+
+/** Text from outside on one line: what would move the cursor, change colours or turn the writing round becomes "�". */
+export function printable(text: string): string {
+  return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
+}
+
+const DURATION_UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1_000],
+] as const;
+
+/** Milliseconds as people say them, in at most two units: "240 ms", "1.2 s", "3 min 5 s", "2 d 4 h". */
+export function duration(milliseconds: number): string {
+  const total = Math.max(0, Math.round(milliseconds));
+  if (total < 1_000) return `${total} ms`;
+  if (total < 60_000) return `${(total / 1_000).toFixed(1).replace('.0', '')} s`;
+  const index = DURATION_UNITS.findIndex(([, length]) => total >= length);
+  const [unit, length] = DURATION_UNITS[index] ?? ['s', 1_000];
+  const [smaller, smallerLength] = DURATION_UNITS[index + 1] ?? ['s', 1_000];
+  const rest = Math.floor((total % length) / smallerLength);
+  return `${Math.floor(total / length)} ${unit}${rest === 0 ? '' : ` ${rest} ${smaller}`}`;
+}

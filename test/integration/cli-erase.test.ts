@@ -1,0 +1,135 @@
+/** Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched, and audit agrees. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Binary } from 'mongodb';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import { OPERATOR_AUDIT } from '../../internal/operator/trail.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { cliOf, type Ran } from '../support/cli.ts';
+import { send } from '../support/http.ts';
+import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+
+let world: World;
+let ingest: InProcess;
+let cli: (...words: string[]) => Promise<Ran>;
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  await world.start('processor');
+  cli = cliOf(world);
+});
+afterAll(() => world.close());
+
+/** Every document of the database as text, bodies decoded, by collection. */
+async function everythingStored(): Promise<string> {
+  const texts: string[] = [];
+  for (const { name } of await world.stores.db.listCollections().toArray()) {
+    for (const document of await world.stores.db.collection(name).find().toArray()) {
+      texts.push(`${name} ${JSON.stringify(document)}`);
+      const body: unknown = document['body'];
+      if (body instanceof Binary) texts.push(Buffer.from(body.buffer).toString('latin1').replaceAll('\0', ''));
+    }
+  }
+  return texts.join('\n').toLowerCase();
+}
+
+async function malformed(body: string | Buffer): Promise<string> {
+  return requestIdOf(await send(ingest.url, { key: world.key, body }));
+}
+
+test('by address: account, all records and raw bodies of any kind; the trail stays and is not personal', async () => {
+  const person = { email: 'Erika.Mustermann@example.com', business_name: 'Mustermann Erben', ein: '987654321' };
+  const email = person.email.toLowerCase();
+  const first = await submit(world, ingest, person);
+  await world.recordIn('completed', first);
+  const theirs = [
+    first,
+    await submit(world, ingest, person),
+    await submit(world, ingest, { ...person, ein: 'typo' }),
+    await malformed(`{"email": "${email}", `),
+    await malformed(`email=${encodeURIComponent(email)}&ein=1`),
+    await malformed(`{"email": "erika\\u002emustermann@example.com"`),
+    await malformed(Buffer.from(`["${email}"]`, 'utf16le')),
+    await malformed(`["${email}"]`),
+  ];
+  const others = [
+    await malformed(`["x${email}"]`),
+    await malformed(`["${email}.au"]`),
+    await submit(world, ingest, { ...newApplication(), email: `mrs-${email}` }),
+  ];
+  const mentioning = await submit(world, ingest, { ...newApplication(), contact: email });
+  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0, 30_000);
+  const untouched = await world.records({ _id: { $in: others } });
+
+  const dry = await cli('erase', '--email', person.email.toUpperCase());
+  expect(dry).toMatchObject({ code: 0 });
+  expect(dry.stdout).toContain(`${theirs.length + 2} found; nothing was changed`);
+  expect(await everythingStored()).toContain(email);
+
+  const erased = await cli('erase', '--email', person.email, '--yes', '--why', 'request of today');
+  expect(erased).toMatchObject({ code: 0 });
+  const left = (await everythingStored()).replaceAll(/\S*(x|mrs-)erika[^"\s]*|erika[^"\s]*\.au/g, '');
+  for (const trace of [email, 'mustermann', '987654321']) expect(left).not.toContain(trace);
+
+  expect(await world.records({ _id: { $in: others } })).toEqual(untouched);
+  for (const id of theirs) {
+    const record = await world.record(id);
+    expect(record).toMatchObject({
+      erasedAt: expect.any(Date),
+      history: expect.any(Array),
+      bodyBytes: expect.any(Number),
+    });
+    expect(record).not.toHaveProperty('bodySha256');
+  }
+  expect(await world.record(mentioning)).toMatchObject({ state: 'completed', applicant: expect.any(Object) });
+  expect(await world.record(mentioning)).not.toHaveProperty('body');
+  expect(await world.stores.db.collection(OPERATOR_AUDIT).findOne({ action: 'erase' })).toMatchObject({
+    by: 'test-operator',
+    why: 'request of today',
+    result: 'done',
+  });
+  expect((await cli('show', first)).stdout).toContain('personal data erased');
+  expect(await cli('retry', first)).toMatchObject({ code: 1 });
+  expect(await cli('erase', '--email', person.email, '--yes')).toMatchObject({
+    code: 1,
+    stdout: 'nothing holds this applicant\n',
+  });
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+
+  // Whoever was erased may come again.
+  await world.recordIn('completed', await submit(world, ingest, person));
+});
+
+test('by request, still being worked on: it ends rejected, and no mail goes out any more', async () => {
+  const application = newApplication();
+  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
+  const id = await submit(world, ingest, application);
+  await eventually('a failed attempt', async () => (await world.record(id))?.attempts === 1);
+  expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
+  world.mail.setFault(undefined);
+  const record = await world.record(id);
+  expect(record).toMatchObject({ state: 'rejected', expiresAt: expect.any(Date), erasedAt: expect.any(Date) });
+  expect(await world.stores.db.collection(ACCOUNTS).findOne({ requestId: id })).toBeNull();
+  expect(world.mail.mailsTo(application.email)).toHaveLength(0);
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+  const again = await cli('erase', id);
+  expect(again).toMatchObject({ code: 1 });
+  expect(again.stderr).toContain('was erased before');
+});
+
+test('by EIN: with a hyphen in a body, and the account', async () => {
+  const application = { ...newApplication(), ein: '112233445' };
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const broken = await malformed('{"ein": "11-2233445"');
+  const longer = await malformed('["1112233445"]');
+  const erased = await cli('erase', '--ein', '11-2233445', '--yes', '--json');
+  const listed = erased.json<{ count: number; listed: { id: string }[] }>();
+  expect(listed.count).toBe(3);
+  expect(listed.listed.map((entry) => entry.id)).toEqual(expect.arrayContaining([id, broken]));
+  expect(
+    (await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: longer }))?.body,
+  ).toBeDefined();
+});

@@ -1,0 +1,195 @@
+/** `show` and `find` from outside: the real command on the records of a real run. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operator/trail.ts';
+import { cliOf, type Ran } from '../support/cli.ts';
+import { send } from '../support/http.ts';
+import { submit } from '../support/processing.ts';
+import { newRecord } from '../support/records.ts';
+import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+
+let world: World;
+let ingest: InProcess;
+let cli: (...words: string[]) => Promise<Ran>;
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  await world.start('processor');
+  cli = cliOf(world);
+});
+afterAll(() => world.close());
+
+const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
+
+test('a completed request: timeline in order, masked, with its account and what to do next', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+
+  const shown = await cli('show', id);
+  expect(shown).toMatchObject({ code: 0, stderr: '' });
+  expect(shown.stdout).toContain(`${id}  completed`);
+  expect(shown.stdout).toMatch(/applicant +B\*\*\*, a\*\*\*@e\*\*\*\.com, EIN \*{5}\d{4}/);
+  const steps = [
+    'recorded, answered 202',
+    'account created',
+    'e-mail handed to the mail server: accepted (250',
+    'completed:',
+  ];
+  const places = steps.map((step) => shown.stdout.indexOf(step));
+  expect(places).toEqual(places.toSorted((one, other) => one - other));
+  expect(places[0]).toBeGreaterThan(0);
+  expect(shown.stdout).toContain(`partner-ingest resend ${id}`);
+  for (const secret of [application.email, application.ein, application.business_name]) {
+    expect(shown.stdout).not.toContain(secret);
+  }
+  // No colours where nobody looks.
+  expect(shown.stdout).not.toContain('\u001b');
+
+  const { accountId } = (await world.record(id)) ?? {};
+  expect((await cli('show', accountId ?? '')).stdout).toContain(`${id}  completed`);
+});
+
+test('--reveal shows personal data and notes who looked, when, at what and why; without it nothing is noted', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  await cli('show', id);
+  expect(await trail().find({ requestId: id }).toArray()).toEqual([]);
+
+  const shown = await cli('show', id, '--reveal', '--as', 'jane', '--why', 'ticket 4711', '--json');
+  expect(shown.code).toBe(0);
+  expect(shown.json<{ applicant: object; body: string }>()).toMatchObject({
+    request_id: id,
+    applicant: { email: application.email, ein: application.ein, business_name: application.business_name },
+    body: JSON.stringify(application),
+  });
+  expect(await trail().find({ requestId: id }).toArray()).toEqual([
+    {
+      _id: expect.stringMatching(/^opr_/),
+      at: expect.any(Date),
+      by: 'jane',
+      why: 'ticket 4711',
+      action: 'show --reveal',
+      requestId: id,
+      result: 'done',
+      expiresAt: expect.any(Date),
+    },
+  ]);
+  expect((await cli('show', id)).stdout).toContain('operator jane: show --reveal (ticket 4711)');
+});
+
+test('a rejected request tells all its reasons and is found by the address it claimed', async () => {
+  const answer = await send(ingest.url, {
+    key: world.key,
+    body: '{"email":"Nobody Here","business_name":" ","ein":"12-3456"}',
+  });
+  const id = requestIdOf(answer);
+  await world.recordIn('rejected', id);
+  const shown = await cli('show', id);
+  expect(shown.stdout).toContain('3 reasons');
+  for (const code of ['email', 'invalid_format', 'blank', 'business_name must not be blank.']) {
+    expect(shown.stdout).toContain(code);
+  }
+  expect((await cli('find', '--email', ' nobody HERE', '--json')).json()).toMatchObject([{ request_id: id }]);
+});
+
+test('a duplicate names the request that has the account', async () => {
+  const application = newApplication();
+  const first = await submit(world, ingest, application);
+  await world.recordIn('completed', first);
+  const second = await submit(world, ingest, application);
+  await world.recordIn('rejected', second);
+  expect((await cli('show', second)).stdout).toContain(`See ${first}.`);
+  const ein = `${application.ein.slice(0, 2)}-${application.ein.slice(2)}`;
+  const found = await cli('find', '--ein', ein, '--json');
+  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual([second, first]);
+});
+
+test('what was turned away can be looked up as well', async () => {
+  const malformed = requestIdOf(await send(ingest.url, { key: world.key, body: '[1]' }));
+  const shown = await cli('show', malformed);
+  expect(shown.stdout).toContain(`${malformed}  malformed`);
+  expect(shown.stdout).toContain('3 bytes, not a JSON object');
+  const refused = (await send(ingest.url, { key: 'wrong-key-of-some-length', body: '{}' })).headers['x-request-id'];
+  await world.recordIn('refused', String(refused));
+  expect((await cli('show', String(refused))).stdout).toContain('nobody known');
+});
+
+test('an unknown id says so, suggests what is near, and fails with 1', async () => {
+  const id = await submit(world, ingest, newApplication());
+  const cases: [given: string, suggestion: string][] = [
+    [id.toUpperCase(), `did you mean ${id}?`],
+    [id.slice(4), `did you mean ${id}?`],
+    [id.slice(0, 24), id],
+    [`request ${id}.`, `did you mean ${id}?`],
+    ['req_01arz3ndektsv4rrffq69g5fav', 'it was given out 2016-07-30'],
+    ['req_7zzzzzzzzzzzzzzzzzzzzzzzzz', 'has not come yet'],
+    ['nonsense', 'try find --email'],
+    ['acc_01arz3ndektsv4rrffq69g5fav', 'there is no account'],
+  ];
+  for (const [given, suggestion] of cases) {
+    const { code, stdout, stderr } = await cli('show', given);
+    expect({ given, code, stdout, lines: stderr.trimEnd().split('\n').length }).toEqual({
+      given,
+      code: 1,
+      stdout: '',
+      lines: 1,
+    });
+    expect(stderr).toContain(suggestion);
+  }
+});
+
+test('what partners send cannot move the cursor or change colours of the screen that shows it', async () => {
+  const record = newRecord({
+    state: 'dead_lettered',
+    history: [{ state: 'dead_lettered', at: new Date(), attempt: 27, reason: 'bad \u001b[2J\u0007 answer' }],
+    applicant: { email: '\u001b[31mx@y.example', ein: '123456789', businessName: '\u202etxt' },
+    lastError: '\u001b]0;owned\u0007',
+  });
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+  const shown = await cli('show', record._id, '--reveal');
+  expect(shown.code).toBe(0);
+  // oxlint-disable-next-line no-control-regex -- what must not be there
+  expect(shown.stdout.replaceAll('\n', '')).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e]/);
+  expect(shown.stdout).toContain('�[2J� answer');
+});
+
+test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
+  const before = new Date().toISOString();
+  const ids: string[] = [];
+  for (let index = 0; index < 3; index += 1) ids.push(await submit(world, ingest, newApplication()));
+  for (const id of ids) await world.recordIn('completed', id);
+
+  const found = await cli('find', '--partner', 'demo', '--state', 'completed', '--since', before, '--json');
+  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual(ids.toReversed());
+  const two = await cli('find', '--since', before, '--limit', '2');
+  expect(two.stdout.trimEnd().split('\n')).toHaveLength(3);
+  expect(two.stderr).toContain('there are more');
+  expect(two.stdout).not.toMatch(/applicant-/);
+  expect(await cli('find', '--until', '2000-01-01')).toMatchObject({ code: 1, stdout: '', stderr: 'nothing found\n' });
+  expect(await cli('find', '--email', 'nobody@nowhere.example')).toMatchObject({ code: 1 });
+});
+
+test('export: every match on a line, masked; revealed only with a note', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const lines = (ran: Ran) =>
+    ran.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { request_id: string; state: string });
+  const everything = await cli('export');
+  expect(everything.code).toBe(0);
+  expect(lines(everything)).toHaveLength(await world.stores.db.collection(SUBMISSIONS).countDocuments());
+  expect(everything.stdout).not.toContain(application.email);
+
+  const revealed = await cli('export', '--email', application.email, '--reveal', '--why', 'request for access');
+  expect(lines(revealed)).toMatchObject([{ request_id: id, applicant: { email: application.email } }]);
+  expect(await trail().findOne({ action: 'export --reveal' })).toMatchObject({
+    by: 'test-operator',
+    why: 'request for access',
+  });
+});

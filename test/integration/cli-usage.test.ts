@@ -1,0 +1,118 @@
+/** Mistakes at the command line: each one clear line and a telling exit code; help for everything; keys. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { readFileSync } from 'node:fs';
+import { parse } from 'yaml';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { commands } from '../../internal/operator/commands.ts';
+import { hashApiKey } from '../../internal/partner/api-key.ts';
+import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { cliOf, runCli, type Ran } from '../support/cli.ts';
+import { send } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
+import { openWorld, type World } from '../support/world.ts';
+
+let world: World;
+let cli: (...words: string[]) => Promise<Ran>;
+
+beforeAll(async () => {
+  world = await openWorld();
+  cli = cliOf(world);
+});
+afterAll(() => world.close());
+
+test('a mistake fails with 2 and one line', async () => {
+  const { code, stdout, stderr } = await cli('show', 'req_x', '--revael');
+  expect({ code, stdout, stderr }).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: 'partner-ingest: show: unknown option --revael: did you mean --reveal?\n',
+  });
+});
+
+test('without a configuration it says what is missing; keys new needs none', async () => {
+  const lost = await runCli({}, 'audit');
+  expect(lost).toMatchObject({ code: 2, stdout: '' });
+  expect(lost.stderr).toContain('MONGODB_URI: is required');
+  expect(await runCli({}, 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
+});
+
+test('a store that is away is told within seconds, without user and password', async () => {
+  const startedAt = performance.now();
+  const away = await runCli({ MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' }, 'find', '--state', 'completed');
+  expect(away).toMatchObject({ code: 3, stdout: '' });
+  expect(away.stderr).toBe(
+    'partner-ingest: MongoDB does not answer at 127.0.0.1:1: check that it runs there, that it lets us in, and MONGODB_URI\n',
+  );
+  expect(performance.now() - startedAt).toBeLessThan(15_000);
+});
+
+test('every command has help with examples, which are commands that exist', async () => {
+  const all = await runCli({}, '--help');
+  expect(all).toMatchObject({ code: 0, stderr: '' });
+  expect(await runCli({})).toMatchObject({ code: 2, stdout: '', stderr: all.stdout });
+  for (const command of commands) {
+    expect(all.stdout).toContain(`  ${command.name}`);
+    const help = await runCli({}, ...command.name.split(' '), '--help');
+    expect(help).toMatchObject({ code: 0, stderr: '' });
+    expect(command.examples.length).toBeGreaterThan(0);
+    for (const example of command.examples) {
+      expect(help.stdout).toContain(`  partner-ingest ${example}`);
+      expect(example.startsWith(command.name)).toBe(true);
+      for (const option of example.match(/--[a-z]+/g) ?? []) expect(help.stdout).toContain(`  ${option}`);
+    }
+  }
+});
+
+test('docs/operations.md tells of every command and every exit code', async () => {
+  const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  for (const command of commands) expect(text).toContain(`\`${command.name}`);
+  for (const code of ['0', '1', '2', '3', '70']) expect(text).toMatch(new RegExp(`^\\| +${code} +\\|`, 'm'));
+});
+
+test('a reader that has seen enough is no fault', async () => {
+  const { spawnSync } = await import('node:child_process');
+  const piped = spawnSync('bash', ['-c', `set -o pipefail; "${process.execPath}" cmd/cli/main.ts --help | head -1`], {
+    cwd: new URL('../..', import.meta.url).pathname,
+    encoding: 'utf8',
+  });
+  expect(piped).toMatchObject({ status: 0, stderr: '' });
+});
+
+test('keys: a new one is a Secret that the controller takes; the list tells its last use', async () => {
+  const made = await cli('keys', 'new', 'Acme.Corp');
+  expect(made).toMatchObject({ code: 0, stderr: '' });
+  const secret = parse(made.stdout) as { metadata: { name: string }; stringData: Record<string, string> };
+  const key = secret.stringData['key-1'] ?? '';
+  expect(secret).toMatchObject({
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: {
+      name: expect.stringMatching(/^partner-acme-corp-\d{14}$/),
+      namespace: 'partner-keys',
+      labels: { 'partner-ingest.io/partner': 'Acme.Corp' },
+    },
+  });
+  expect(key).toMatch(/^pik_[0-9A-Za-z]{46}$/);
+
+  await writeFile(join(world.keyFolder, 'acme.yaml'), made.stdout);
+  const stored = () =>
+    world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key), status: 'active' });
+  await eventually('the key to be in force', stored, 20_000);
+  const list = async () =>
+    (await cli('keys', 'list', '--partner', 'Acme.Corp', '--json')).json<
+      { key: string; last_used_at: string | null }[]
+    >();
+  expect(await list()).toMatchObject([{ key: hashApiKey(key).slice(0, 12), last_used_at: null }]);
+
+  // The last use is written in batches, the last of them when ingest stops.
+  const ingest = await world.start('ingest');
+  expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
+  await ingest.close();
+  const [listed] = await list();
+  expect(Date.now() - new Date(listed?.last_used_at ?? 0).getTime()).toBeLessThan(60_000);
+  const text = await cli('keys', 'list');
+  expect(text.stdout).toMatch(/Acme\.Corp +active +[0-9a-f]{12} +partner-keys\/partner-acme-corp-\d+ +\d{4}-/);
+  expect(text.stdout).not.toContain(key);
+  expect(await cli('keys', 'list', '--partner', 'nobody')).toMatchObject({ code: 1, stdout: '' });
+});

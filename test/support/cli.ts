@@ -1,0 +1,40 @@
+/** Runs the operator's real command as a child process, on a world's stores. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { World } from './world.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+/** A command that takes longer has hung; it is ended and the test fails. */
+const DEADLINE_MS = 60_000;
+
+export interface Ran {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Standard output as JSON. */
+  json<T>(): T;
+}
+
+/** Runs `partner-ingest WORDS…`; never rejects because of an exit code. */
+export async function runCli(environment: Readonly<Record<string, string>>, ...words: readonly string[]): Promise<Ran> {
+  const child = spawn(process.execPath, ['cmd/cli/main.ts', ...words], {
+    cwd: PROJECT,
+    env: { PATH: process.env['PATH'], USER: 'test-operator', ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: DEADLINE_MS,
+    killSignal: 'SIGKILL',
+  });
+  const output = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => (output[name] += text));
+  }
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject).once('close', (exitCode) => resolve(exitCode));
+  });
+  return { code, ...output, json: <T>() => JSON.parse(output.stdout) as T };
+}
+
+/** The command on the stores of `world`, with the same environment as its processes. */
+export function cliOf(world: Pick<World, 'environment'>): (...words: readonly string[]) => Promise<Ran> {
+  return (...words) => runCli(world.environment, ...words);
+}
