@@ -1,0 +1,212 @@
+{{/*
+The Deployment of a component. Takes (dict "root" $ "component" "ingest"), and what is its own: "credentials" (list), "env"
+(YAML text), "port" (of partners), "preStopSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
+"volumes" and "volumeMounts" (YAML text).
+*/}}
+{{- define "partner-ingest.deployment" -}}
+{{- $values := index .root.Values .component -}}
+{{- $pod := mergeOverwrite (deepCopy .root.Values.pods) (deepCopy $values.pod) -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "partner-ingest.metadata" (dict "root" .root "component" .component "annotations" $values.annotations) | nindent 2 }}
+spec:
+  {{- if not .autoscaled }}
+  replicas: {{ $values.replicaCount }}
+  {{- end }}
+  revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit }}
+  strategy:
+    {{- toYaml $values.updateStrategy | nindent 4 }}
+  selector:
+    matchLabels:
+      {{- include "partner-ingest.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "partner-ingest.labels" (dict "root" .root "component" .component "labels" $pod.labels) | nindent 8 }}
+      {{- with include "partner-ingest.podAnnotations" (dict "root" .root "pod" $pod) | fromYaml }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: {{ include "partner-ingest.serviceAccountName" . }}
+      automountServiceAccountToken: {{ .apiToken | default false }}
+      # Variables of neighbouring Services would only be noise in the environment that the processes check.
+      enableServiceLinks: false
+      # preStop, then the drain, which cuts itself off after 60 s.
+      terminationGracePeriodSeconds: {{ add (.preStopSeconds | default 0) 65 }}
+      {{- with .root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- include "partner-ingest.withoutNulls" $pod.securityContext | nindent 8 }}
+      {{- with $pod.extraInitContainers }}
+      initContainers:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: {{ .component }}
+          {{- include "partner-ingest.container" (dict "given" . "values" $values "pod" $pod "root" .root) | nindent 10 }}
+        {{- with $pod.extraContainers }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with include "partner-ingest.volumes" (dict "given" . "pod" $pod "root" .root) }}
+      volumes:
+        {{- . | nindent 8 }}
+      {{- end }}
+      {{- include "partner-ingest.placement" (dict "given" . "pod" $pod) | nindent 6 }}
+{{- end -}}
+
+{{/* A change of the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md. */}}
+{{- define "partner-ingest.podAnnotations" -}}
+{{- $annotations := mergeOverwrite (deepCopy .root.Values.commonAnnotations) .pod.annotations -}}
+{{- if .root.Values.evaluation.enabled -}}
+{{- $_ := set $annotations "checksum/evaluation" (include "partner-ingest.evaluationCredentials" .root | sha256sum) -}}
+{{- end -}}
+{{- toYaml $annotations -}}
+{{- end -}}
+
+{{/* A map without the keys that were set to null (Helm keeps those of maps that are merged by hand). */}}
+{{- define "partner-ingest.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . }}{{ if not (kindIs "invalid" $value) }}{{ $_ := set $kept $key $value }}{{ end }}{{ end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{- define "partner-ingest.container" -}}
+image: {{ include "partner-ingest.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+args: [dist/cmd/{{ .given.component }}/main.js]
+ports:
+  {{- with .given.port }}
+  - { name: http, containerPort: {{ . }}, protocol: TCP }
+  {{- end }}
+  - { name: admin, containerPort: {{ .root.Values.adminPort }}, protocol: TCP }
+env:
+  {{- include "partner-ingest.env" . | trim | nindent 2 }}
+{{- with .pod.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+startupProbe:
+  httpGet: { path: /livez, port: admin }
+  {{- toYaml .root.Values.probes.startup | nindent 2 }}
+livenessProbe:
+  httpGet: { path: /livez, port: admin }
+  {{- toYaml .root.Values.probes.liveness | nindent 2 }}
+readinessProbe:
+  httpGet: { path: /readyz, port: admin }
+  {{- toYaml .root.Values.probes.readiness | nindent 2 }}
+{{- with .given.preStopSeconds }}
+lifecycle:
+  preStop:
+    sleep: { seconds: {{ . }} }
+{{- end }}
+resources:
+  {{- toYaml .values.resources | nindent 2 }}
+securityContext:
+  {{- include "partner-ingest.withoutNulls" .pod.containerSecurityContext | nindent 2 }}
+{{- with include "partner-ingest.volumeMounts" . }}
+volumeMounts:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What every process is told, then what only this one is, then what you add. */}}
+{{- define "partner-ingest.env" -}}
+{{- $values := .root.Values -}}
+- name: LOG_LEVEL
+  value: {{ $values.logLevel | quote }}
+- name: ADMIN_HOST
+  value: {{ $values.listenAddress | quote }}
+- name: ADMIN_PORT
+  value: {{ $values.adminPort | quote }}
+- name: MONGODB_DATABASE
+  value: {{ $values.mongodb.database | quote }}
+{{- include "partner-ingest.credentialEnv" (dict "root" .root "credentials" .given.credentials) }}
+{{- with .given.env }}
+{{ . | trim }}
+{{- end }}
+{{- if or $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}
+- name: NODE_EXTRA_CA_CERTS
+  value: /etc/partner-ingest/ca/ca.crt
+{{- end }}
+{{- with $values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ $values.tracing.sampleRatio | quote }}
+- name: K8S_POD_NAME
+  valueFrom: { fieldRef: { fieldPath: metadata.name } }
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: k8s.namespace.name={{ $.root.Release.Namespace }},k8s.pod.name=$(K8S_POD_NAME),service.version={{ $.root.Chart.AppVersion }}
+{{- end }}
+{{- with .pod.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "partner-ingest.volumeMounts" -}}
+{{- if include "partner-ingest.credentialSources" (dict "root" .root "credentials" .given.credentials) }}
+- { name: secrets, mountPath: {{ include "partner-ingest.secretsPath" . }}, readOnly: true }
+{{- end }}
+{{- if or .root.Values.caBundle.existingConfigMap .root.Values.caBundle.existingSecret }}
+- { name: ca, mountPath: /etc/partner-ingest/ca, readOnly: true }
+{{- end }}
+{{- with .given.volumeMounts }}
+{{ . | trim }}
+{{- end }}
+{{- with .pod.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "partner-ingest.volumes" -}}
+{{- with include "partner-ingest.credentialSources" (dict "root" .root "credentials" .given.credentials) }}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- . | nindent 6 }}
+{{- end }}
+{{- with .root.Values.caBundle }}
+{{- if .existingConfigMap }}
+- name: ca
+  configMap: { name: {{ .existingConfigMap }}, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
+{{- else if .existingSecret }}
+- name: ca
+  secret: { secretName: {{ .existingSecret }}, defaultMode: 0440, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
+{{- end }}
+{{- end }}
+{{- with .given.volumes }}
+{{ . | trim }}
+{{- end }}
+{{- with .pod.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the pods may run, and how they find names. */}}
+{{- define "partner-ingest.placement" -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "hostAliases" "dnsPolicy" "dnsConfig" }}
+{{- with index $.pod $key }}
+{{ $key }}: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- $selector := dict "matchLabels" (include "partner-ingest.selector" .given | fromYaml) }}
+{{- $spread := .pod.topologySpreadConstraints }}
+{{- if kindIs "invalid" $spread }}
+{{- $spread = list
+  (dict "topologyKey" "topology.kubernetes.io/zone" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash"))
+  (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) }}
+{{- end }}
+{{- with $spread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{- merge (deepCopy .) (dict "labelSelector" $selector) | toYaml | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,75 @@
+{{/* Names and labels, used by every template. */}}
+
+{{- define "partner-ingest.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The prefix of all names; 40 characters leave room for the longest suffix in 63. */}}
+{{- define "partner-ingest.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $released := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- .Values.fullnameOverride | default $released | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* What selects a component's pods, for ever. Takes (dict "root" $ "component" "ingest"), as all below do. */}}
+{{- define "partner-ingest.selector" -}}
+app.kubernetes.io/name: {{ include "partner-ingest.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "partner-ingest.labels" -}}
+{{- $ours := dict
+  "app.kubernetes.io/version" (.root.Chart.AppVersion | toString)
+  "app.kubernetes.io/part-of" "partner-ingest"
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- $selector := include "partner-ingest.selector" . | fromYaml -}}
+{{- mergeOverwrite $ours (deepCopy .root.Values.commonLabels) (.labels | default dict) $selector | toYaml -}}
+{{- end -}}
+
+{{/*
+metadata of every object. Also takes "name" (a suffix, where it is not the component), "fullname" (the whole name),
+"namespace" ("" for objects without one), "labels", "annotations".
+*/}}
+{{- define "partner-ingest.metadata" -}}
+name: {{ .fullname | default (printf "%s-%s" (include "partner-ingest.fullname" .root) (.name | default .component)) }}
+{{- with (hasKey . "namespace" | ternary .namespace .root.Release.Namespace) }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- include "partner-ingest.labels" . | nindent 2 }}
+{{- with mergeOverwrite (deepCopy .root.Values.commonAnnotations) (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Name of a component's ServiceAccount. */}}
+{{- define "partner-ingest.serviceAccountName" -}}
+{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- $made := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
+{{- $account.name | default ($account.create | ternary $made "default") -}}
+{{- end -}}
+
+{{/* The image of ours: digest, else tag, else the chart's appVersion. Takes the root. */}}
+{{- define "partner-ingest.image" -}}
+{{- with .Values.image -}}
+{{- .repository }}{{ .digest | ternary (printf "@%s" .digest) (printf ":%s" (.tag | default $.Chart.AppVersion)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Namespaces of the partner keys, as JSON of {"names": […]}. Takes the root. */}}
+{{- define "partner-ingest.keyNamespaces" -}}
+{{- dict "names" (.Values.partnerKeys.namespaces | default (list (printf "%s-keys" (include "partner-ingest.fullname" .)))) | toJson -}}
+{{- end -}}
+
+{{/* true where the controller asks the Kubernetes API. Takes the root. */}}
+{{- define "partner-ingest.keysFromKubernetes" -}}
+{{- if eq .Values.partnerKeys.source "kubernetes" }}true{{ end -}}
+{{- end -}}
+
+{{/* Name of the controller's Lease, which also names the owner of the stored keys: it must never change. Takes the root. */}}
+{{- define "partner-ingest.leaseName" -}}
+{{- include "partner-ingest.fullname" . }}-controller
+{{- end -}}
