@@ -23,7 +23,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "partner-ingest.labels" (dict "root" .root "component" .component "labels" $pod.labels) | nindent 8 }}
+        {{- include "partner-ingest.podLabels" (dict "root" .root "component" .component "labels" $pod.labels) | nindent 8 }}
       {{- with include "partner-ingest.podAnnotations" (dict "root" .root "pod" $pod) | fromYaml }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -51,11 +51,13 @@ spec:
         {{- with $pod.extraContainers }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with include "partner-ingest.volumes" (dict "given" . "pod" $pod "root" .root) }}
+      {{- with include "partner-ingest.volumes" (dict "given" . "pod" $pod "root" .root) | trim }}
       volumes:
         {{- . | nindent 8 }}
       {{- end }}
-      {{- include "partner-ingest.placement" (dict "given" . "pod" $pod) | nindent 6 }}
+      {{- with include "partner-ingest.placement" (dict "given" . "pod" $pod) | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
 {{- end -}}
 
 {{/* A change of the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md. */}}
@@ -107,7 +109,7 @@ resources:
   {{- toYaml .values.resources | nindent 2 }}
 securityContext:
   {{- include "partner-ingest.withoutNulls" .pod.containerSecurityContext | nindent 2 }}
-{{- with include "partner-ingest.volumeMounts" . }}
+{{- with include "partner-ingest.volumeMounts" . | trim }}
 volumeMounts:
   {{- . | nindent 2 }}
 {{- end }}
@@ -128,10 +130,7 @@ volumeMounts:
 {{- with .given.env }}
 {{ . | trim }}
 {{- end }}
-{{- if or $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}
-- name: NODE_EXTRA_CA_CERTS
-  value: /etc/partner-ingest/ca/ca.crt
-{{- end }}
+{{- include "partner-ingest.caEnv" .root }}
 {{- with $values.tracing.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ . | quote }}
@@ -146,6 +145,14 @@ volumeMounts:
 {{- end }}
 {{- with .pod.extraEnv }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Node's own variable for more certificate authorities; holds for MongoDB, Redis, SMTP and traces alike. Takes the root. */}}
+{{- define "partner-ingest.caEnv" -}}
+{{- if or .Values.caBundle.existingConfigMap .Values.caBundle.existingSecret }}
+- name: NODE_EXTRA_CA_CERTS
+  value: /etc/partner-ingest/ca/ca.crt
 {{- end }}
 {{- end -}}
 
@@ -170,7 +177,7 @@ volumeMounts:
   projected:
     defaultMode: 0440
     sources:
-      {{- . | nindent 6 }}
+      {{- . | trim | nindent 6 }}
 {{- end }}
 {{- with .root.Values.caBundle }}
 {{- if .existingConfigMap }}
@@ -196,7 +203,6 @@ volumeMounts:
 {{ $key }}: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
-{{- $selector := dict "matchLabels" (include "partner-ingest.selector" .given | fromYaml) }}
 {{- $spread := .pod.topologySpreadConstraints }}
 {{- if kindIs "invalid" $spread }}
 {{- $spread = list
@@ -204,6 +210,7 @@ volumeMounts:
   (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) }}
 {{- end }}
 {{- with $spread }}
+{{- $selector := dict "matchLabels" (include "partner-ingest.selector" $.given | fromYaml) }}
 topologySpreadConstraints:
   {{- range . }}
   - {{- merge (deepCopy .) (dict "labelSelector" $selector) | toYaml | nindent 4 }}

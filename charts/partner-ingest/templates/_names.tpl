@@ -18,6 +18,7 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{/* Labels of an object; also takes "labels" of its own. */}}
 {{- define "partner-ingest.labels" -}}
 {{- $ours := dict
   "app.kubernetes.io/version" (.root.Chart.AppVersion | toString)
@@ -26,6 +27,12 @@ app.kubernetes.io/component: {{ .component }}
   "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
 {{- $selector := include "partner-ingest.selector" . | fromYaml -}}
 {{- mergeOverwrite $ours (deepCopy .root.Values.commonLabels) (.labels | default dict) $selector | toYaml -}}
+{{- end -}}
+
+{{/* Labels of a pod: none that changes with the chart's version, which would restart pods that did not change. */}}
+{{- define "partner-ingest.podLabels" -}}
+{{- $selector := include "partner-ingest.selector" . | fromYaml -}}
+{{- mergeOverwrite (deepCopy .root.Values.commonLabels) (.labels | default dict) $selector | toYaml -}}
 {{- end -}}
 
 {{/*
@@ -55,7 +62,7 @@ annotations:
 {{/* The image of ours: digest, else tag, else the chart's appVersion. Takes the root. */}}
 {{- define "partner-ingest.image" -}}
 {{- with .Values.image -}}
-{{- .repository }}{{ .digest | ternary (printf "@%s" .digest) (printf ":%s" (.tag | default $.Chart.AppVersion)) -}}
+{{- .repository }}{{ .digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion)) (printf "@%s" .digest) -}}
 {{- end -}}
 {{- end -}}
 
