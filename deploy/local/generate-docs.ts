@@ -1,19 +1,31 @@
-/** Writes the documentation that comes from the code; `--check` only compares and fails when a file is out of date. */
+/** Writes the files that come from the code; `--check` only compares and fails when a file is out of date. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { describeSettings } from '../../internal/platform/config.ts';
 import { smtpFaultTable } from '../../test/support/smtp-faults.ts';
+import { chartReadme, chartSchema } from './chart-docs.ts';
 import { retriesPage } from './docs-retries.ts';
 import { statesPage } from './docs-states.ts';
 
-const GENERATED = [
-  { file: 'docs/configuration.md', text: configuration },
-  { file: 'docs/retries.md', text: retriesPage },
-  { file: 'docs/smtp-faults.md', text: smtpFaultTable },
-  { file: 'docs/states.md', text: statesPage },
-  { file: 'docs/openapi.json', text: openApi },
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const CHART = 'charts/partner-ingest';
+const source = async (file: string): Promise<string> => await readFile(ROOT + file, 'utf8');
+const values = async (): Promise<string> => await source(`${CHART}/values.yaml`);
+
+const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () => string | Promise<string> }[] = [
+  { file: 'docs/configuration.md', parser: 'markdown', text: configuration },
+  { file: 'docs/retries.md', parser: 'markdown', text: retriesPage },
+  { file: 'docs/smtp-faults.md', parser: 'markdown', text: smtpFaultTable },
+  { file: 'docs/states.md', parser: 'markdown', text: statesPage },
+  { file: 'docs/openapi.json', parser: 'json', text: openApi },
+  { file: `${CHART}/values.schema.json`, parser: 'json', text: async () => chartSchema(await values()) },
+  {
+    file: `${CHART}/README.md`,
+    parser: 'markdown',
+    text: async () => chartReadme(await source(`${CHART}/README.md`), await values()),
+  },
 ];
 
 /** With everything that can be switched on, and the limits the contract promises. */
@@ -45,21 +57,20 @@ function configuration(): string {
 /** The generated files as they should be, by path from the project's root. */
 export async function generatedDocs(): Promise<ReadonlyMap<string, string>> {
   const files = GENERATED.map(
-    async ({ file, text }) => [file, await format(text(), { filepath: file, printWidth: 120 })] as const,
+    async ({ file, parser, text }) => [file, await format(await text(), { parser, printWidth: 120 })] as const,
   );
   return new Map(await Promise.all(files));
 }
 
 if (import.meta.main) {
-  const root = fileURLToPath(new URL('../../', import.meta.url));
   for (const [file, text] of await generatedDocs()) {
-    const present = await readFile(root + file, 'utf8').catch(() => '');
+    const present = await readFile(ROOT + file, 'utf8').catch(() => '');
     if (present === text) continue;
     if (process.argv.includes('--check')) {
       console.error(`${file} is out of date: run "make docs"`);
       process.exitCode = 1;
     } else {
-      await writeFile(root + file, text);
+      await writeFile(ROOT + file, text);
       console.log(`wrote ${file}`);
     }
   }

@@ -40,7 +40,7 @@ if (API_KEY_FILE === undefined) {
   const client = new MongoClient(await readSecret(MONGODB_URI_FILE), { serverSelectionTimeoutMS: 10_000 });
   try {
     const requests = client.db(MONGODB_DATABASE).collection('requests');
-    for (let state; state !== 'completed'; ) {
+    for (let state; state !== 'completed';) {
       const record = await requests.findOne({ _id: requestId }, { projection: { state: 1, reasons: 1 } });
       if (record === null) throw new Error('answered 202, but there is no record');
       if (record.state !== state) shown(`record: ${record.state}`);
