@@ -48,6 +48,7 @@ export async function startIngest(
   const ready: Probe[] = [() => (serving ? [] : ['starting']), () => (draining ? ['draining'] : [])];
   const settings = {
     trustedProxies: config.TRUSTED_PROXIES,
+    keepAliveSeconds: config.HTTP_KEEP_ALIVE_SECONDS,
     rateLimitMax: config.RATE_LIMIT_MAX,
     rateLimitWindowSeconds: config.RATE_LIMIT_WINDOW_SECONDS,
     statusEndpoint: config.STATUS_ENDPOINT,

@@ -92,10 +92,17 @@ export async function startMailCatcher(options: MailCatcherOptions = {}): Promis
   };
 }
 
-/** `node deploy/local/mail-catcher.ts [--smtp-port N] [--web-port N]`, until a signal comes. */
+/** `node deploy/local/mail-catcher.ts [--host ADDRESS] [--smtp-port N] [--web-port N]`, until a signal comes. */
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { 'smtp-port': { type: 'string' }, 'web-port': { type: 'string' } } });
+  const { values } = parseArgs({
+    options: {
+      host: { type: 'string', default: LOOPBACK },
+      'smtp-port': { type: 'string' },
+      'web-port': { type: 'string' },
+    },
+  });
   const catcher = await startMailCatcher({
+    host: values.host,
     smtpPort: portFrom('smtp-port', values['smtp-port'], USUAL_SMTP_PORT),
     webPort: portFrom('web-port', values['web-port'], USUAL_WEB_PORT),
   });

@@ -14,8 +14,6 @@ export const HEADERS_TIMEOUT_MS = 10_000;
 export const REQUEST_TIMEOUT_MS = 30_000;
 /** How often Node looks for requests over these bounds (its default of 30 s would let 10 s become 40). */
 export const CONNECTIONS_CHECK_MS = 1_000;
-/** Above the 60 s that common proxies keep idle connections, so that it is never us who closes under their request. */
-export const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 /** All headers together: room for a long key and tracing headers, no room for abuse. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 /** Open connections of one pod; an idle one costs about 20 kB. */

@@ -14,7 +14,6 @@ import {
   BROKEN_ANSWER_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
-  KEEP_ALIVE_TIMEOUT_MS,
   MAX_CONNECTIONS,
   MAX_HEADER_BYTES,
   REQUEST_TIMEOUT_MS,
@@ -50,6 +49,7 @@ export interface ServerTools extends SubmitTools {
 }
 
 export interface ServerSettings {
+  readonly keepAliveSeconds: number;
   readonly trustedProxies: readonly string[];
   readonly rateLimitMax: number;
   readonly rateLimitWindowSeconds: number;
@@ -66,7 +66,7 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    keepAliveTimeout: settings.keepAliveSeconds * 1_000,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,

@@ -49,6 +49,12 @@ const settings = {
     usedBy: ['ingest'],
     about: 'Port partners are served on; 0 picks a free one.',
   },
+  HTTP_KEEP_ALIVE_SECONDS: {
+    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their request.
+    schema: wholeNumber(1, 3_600).default(75),
+    usedBy: ['ingest'],
+    about: 'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
+  },
   ADMIN_HOST: {
     schema: nonEmpty.default('0.0.0.0'),
     usedBy: services,

@@ -62,7 +62,7 @@ annotations:
 {{/* The image of ours: digest, else tag, else the chart's appVersion. Takes the root. */}}
 {{- define "partner-ingest.image" -}}
 {{- with .Values.image -}}
-{{- .repository }}{{ .digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion)) (printf "@%s" .digest) -}}
+{{- .repository }}{{ .digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion | toString)) (printf "@%s" .digest) -}}
 {{- end -}}
 {{- end -}}
 
