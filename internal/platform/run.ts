@@ -7,7 +7,7 @@ import { createLogger, describeError, type Logger } from './log.ts';
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
 
 /** A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL with work half told. */
-const DRAIN_DEADLINE_MS = 60_000;
+export const DRAIN_DEADLINE_MS = 60_000;
 
 /** What `run` needs to know of a process. */
 export interface Program<Config extends { readonly LOG_LEVEL: string }> {

@@ -1,0 +1,395 @@
+/** What each option of the chart does, seen in the objects. */
+import { expect, test } from '@jest/globals';
+import {
+  describeWithHelm,
+  environmentOf,
+  evaluation,
+  everything,
+  one,
+  podsOf,
+  production,
+  render,
+  withValue,
+  type Json,
+  type Rendered,
+} from '../support/chart.ts';
+
+const { ingress, trustedProxies } = everything;
+const kinds = (objects: readonly Rendered[]): string[] => [...new Set(objects.map(({ kind }) => kind))];
+const podOf = (objects: readonly Rendered[], component: string): Json =>
+  one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
+const volume = (spec: Json, name: string): Json =>
+  (spec['volumes'] as Json[]).find((each) => each['name'] === name) ?? {};
+
+describeWithHelm('an option', () => {
+  test('credentials come as files from the Secrets named, and stand in no variable', async () => {
+    const objects = await render({ ...production, mongodb: { existingSecret: 'mine', key: 'connection' } });
+    expect(kinds(objects)).not.toContain('Secret');
+    const processor = environmentOf(objects, 'processor');
+    expect(processor).toMatchObject({
+      MONGODB_URI_FILE: '/etc/partner-ingest/secrets/MONGODB_URI',
+      REDIS_URL_FILE: '/etc/partner-ingest/secrets/REDIS_URL',
+      SMTP_URL_FILE: '/etc/partner-ingest/secrets/SMTP_URL',
+      LINK_SECRET_FILE: '/etc/partner-ingest/secrets/LINK_SECRET',
+    });
+    expect(Object.keys(environmentOf(objects, 'ingest')).filter((name) => /SMTP|LINK/.test(name))).toEqual([]);
+    expect(volume(podOf(objects, 'ingest')['spec'], 'secrets')['projected']).toEqual({
+      defaultMode: 0o440,
+      sources: [
+        { secret: { name: 'mine', items: [{ key: 'connection', path: 'MONGODB_URI' }] } },
+        { secret: { name: 'redis', items: [{ key: 'url', path: 'REDIS_URL' }] } },
+      ],
+    });
+  });
+
+  test('a file that something else mounts takes the place of a Secret', async () => {
+    const files = { existingSecret: '', file: '/vault/secrets/x' };
+    const objects = await render({ ...production, mongodb: files, redis: files });
+    expect(environmentOf(objects, 'ingest')).toMatchObject({ MONGODB_URI_FILE: '/vault/secrets/x' });
+    expect(podOf(objects, 'ingest')['spec'].volumes).toBeUndefined();
+  });
+
+  test('a CA bundle is trusted by every process and by the test', async () => {
+    for (const caBundle of [
+      { existingConfigMap: 'ca', key: 'root.pem' },
+      { existingSecret: 'ca', key: 'root.pem' },
+    ]) {
+      const objects = await render({ ...production, caBundle });
+      const pods = podsOf(objects);
+      expect(pods.length).toBe(4);
+      for (const { spec } of pods) {
+        const [container] = spec['containers'] as Json[];
+        expect(container?.['env']).toContainEqual({
+          name: 'NODE_EXTRA_CA_CERTS',
+          value: '/etc/partner-ingest/ca/ca.crt',
+        });
+        expect(container?.['volumeMounts']).toContainEqual({
+          name: 'ca',
+          mountPath: '/etc/partner-ingest/ca',
+          readOnly: true,
+        });
+        const source = volume(spec, 'ca');
+        expect((source['configMap'] ?? source['secret']).items).toEqual([{ key: 'root.pem', path: 'ca.crt' }]);
+      }
+    }
+  });
+
+  test('an Ingress has TLS, routes the base path, and lifts the limits on bodies', async () => {
+    const object = one(
+      await render(withValue(everything, 'ingress.annotations', { 'nginx.org/client-max-body-size': '1m' })),
+      'Ingress',
+    );
+    expect(object.metadata.annotations).toEqual({
+      'nginx.ingress.kubernetes.io/proxy-body-size': '0',
+      'nginx.ingress.kubernetes.io/proxy-request-buffering': 'off',
+      'nginx.org/client-max-body-size': '1m',
+    });
+    expect(object['spec']).toEqual({
+      tls: ingress.tls,
+      rules: [
+        {
+          host: 'api.example.com',
+          http: {
+            paths: [
+              {
+                path: '/api/v1',
+                pathType: 'Prefix',
+                backend: { service: { name: 'demo-partner-ingest-ingest', port: { name: 'http' } } },
+              },
+            ],
+          },
+        },
+      ],
+    });
+  });
+
+  test('an HTTPRoute goes to the Service', async () => {
+    const httpRoute = {
+      enabled: true,
+      hostnames: ['api.example.com'],
+      parentRefs: [{ name: 'public', sectionName: 'https' }],
+    };
+    expect(one(await render({ ...production, trustedProxies, httpRoute }), 'HTTPRoute')['spec']).toEqual({
+      parentRefs: httpRoute.parentRefs,
+      hostnames: httpRoute.hostnames,
+      rules: [
+        {
+          matches: [{ path: { type: 'PathPrefix', value: '/api/v1' } }],
+          backendRefs: [{ name: 'demo-partner-ingest-ingest', port: 80 }],
+        },
+      ],
+    });
+  });
+
+  test('a Service with addresses outside keeps the address of the client', async () => {
+    const service = {
+      type: 'LoadBalancer',
+      loadBalancerSourceRanges: ['192.0.2.0/24'],
+      annotations: { 'cloud/tls': 'yes' },
+    };
+    const object = one(await render({ ...production, allowPlainHttp: true, service }), 'Service', '-ingest');
+    expect(object['spec']).toMatchObject({
+      type: 'LoadBalancer',
+      externalTrafficPolicy: 'Local',
+      loadBalancerSourceRanges: ['192.0.2.0/24'],
+    });
+    expect(object.metadata.annotations).toEqual({ 'cloud/tls': 'yes' });
+  });
+
+  test('ingest keeps connections longer than the proxy', async () => {
+    const objects = await render({ ...production, proxyIdleSeconds: 600 });
+    expect(environmentOf(objects, 'ingest')['HTTP_KEEP_ALIVE_SECONDS']).toBe('615');
+  });
+
+  test('autoscalers take over the number of pods', async () => {
+    const objects = await render(everything);
+    const fixed = (await render(production)).filter(({ kind }) => kind === 'Deployment');
+    expect(fixed.map((object) => object['spec'].replicas)).toEqual([2, 2, 2]);
+    expect(one(objects, 'Deployment', '-ingest')['spec'].replicas).toBeUndefined();
+    expect(one(objects, 'Deployment', '-processor')['spec'].replicas).toBeUndefined();
+    expect(one(objects, 'HorizontalPodAutoscaler', '-ingest')['spec']).toMatchObject({
+      scaleTargetRef: { kind: 'Deployment', name: 'demo-partner-ingest-ingest' },
+      metrics: [{ type: 'Resource', resource: { name: 'cpu', target: { averageUtilization: 70 } } }],
+    });
+    expect(one(objects, 'ScaledObject')['spec']).toMatchObject({
+      scaleTargetRef: { name: 'demo-partner-ingest-processor' },
+      triggers: [
+        {
+          type: 'prometheus',
+          metadata: {
+            serverAddress: 'http://prometheus.monitoring:9090',
+            query: 'sum(max by (queue) (partner_ingest_queue_jobs{namespace="demo",state="waiting"}))',
+            threshold: '500',
+          },
+        },
+      ],
+    });
+    const external = {
+      autoscaling: {
+        enabled: true,
+        by: 'external',
+        jobsPerPod: 50,
+        external: { name: 'backlog', matchLabels: { queue: 'all' } },
+      },
+    };
+    expect(
+      one(await render({ ...production, processor: external }), 'HorizontalPodAutoscaler')['spec'].metrics,
+    ).toEqual([
+      {
+        type: 'External',
+        external: {
+          metric: { name: 'backlog', selector: { matchLabels: { queue: 'all' } } },
+          target: { type: 'AverageValue', averageValue: '50' },
+        },
+      },
+    ]);
+  });
+
+  test('the controller alone has rights: Secrets and Events where the keys are, one Lease at home', async () => {
+    const objects = await render({
+      ...production,
+      partnerKeys: { namespaces: ['keys-a', 'keys-b'], createNamespaces: false },
+    });
+    const roles = objects.filter(({ kind }) => kind === 'Role');
+    const forKeys = [
+      { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
+      { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
+    ];
+    const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'] };
+    expect(Object.fromEntries(roles.map(({ metadata, rules }) => [metadata.namespace, rules]))).toEqual({
+      demo: [
+        { ...leases, verbs: ['create'] },
+        { ...leases, verbs: ['get', 'update'], resourceNames: ['demo-partner-ingest-controller'] },
+      ],
+      'keys-a': forKeys,
+      'keys-b': forKeys,
+    });
+    for (const binding of objects.filter(({ kind }) => kind === 'RoleBinding')) {
+      expect(binding['subjects']).toEqual([
+        { kind: 'ServiceAccount', name: 'demo-partner-ingest-controller', namespace: 'demo' },
+      ]);
+    }
+    expect(kinds(objects)).not.toContain('ClusterRole');
+    expect(kinds(objects)).not.toContain('Namespace');
+    expect(environmentOf(objects, 'controller')).toMatchObject({
+      WATCH_NAMESPACES: 'keys-a,keys-b',
+      LEASE_NAME: 'demo-partner-ingest-controller',
+    });
+  });
+
+  test('the namespace of the keys outlives the release, but for evaluation', async () => {
+    const kept = one(await render(production), 'Namespace');
+    expect(kept.metadata).toMatchObject({
+      name: 'demo-partner-ingest-keys',
+      annotations: { 'helm.sh/resource-policy': 'keep' },
+    });
+    expect(kept.metadata.namespace).toBeUndefined();
+    expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
+  });
+
+  test('keys from a folder need neither rights nor namespaces', async () => {
+    const objects = await render({ ...production, partnerKeys: { source: 'directory:/keys' } });
+    expect(kinds(objects).filter((kind) => ['Role', 'RoleBinding', 'Namespace'].includes(kind))).toEqual([]);
+    expect(podOf(objects, 'controller')['spec'].automountServiceAccountToken).toBe(false);
+    expect(environmentOf(objects, 'controller')['LEASE_NAME']).toBeUndefined();
+  });
+
+  test('what all pods share, and what one has of its own', async () => {
+    const objects = await render({
+      ...production,
+      commonLabels: { team: 'capital' },
+      commonAnnotations: { owner: 'capital' },
+      pods: {
+        extraEnv: [{ name: 'A', value: '1' }],
+        nodeSelector: { disk: 'ssd' },
+        annotations: { mesh: 'on' },
+        priorityClassName: 'high',
+      },
+      ingest: {
+        pod: { nodeSelector: { zone: 'a' }, priorityClassName: 'higher', extraEnv: [{ name: 'B', value: '2' }] },
+      },
+    });
+    expect(podOf(objects, 'ingest')['spec']).toMatchObject({
+      nodeSelector: { disk: 'ssd', zone: 'a' },
+      priorityClassName: 'higher',
+    });
+    expect(environmentOf(objects, 'ingest')).toMatchObject({ B: '2' });
+    expect(podOf(objects, 'processor')).toMatchObject({
+      metadata: { annotations: { mesh: 'on', owner: 'capital' }, labels: { team: 'capital' } },
+      spec: { nodeSelector: { disk: 'ssd' }, priorityClassName: 'high' },
+    });
+    expect(environmentOf(objects, 'processor')).toMatchObject({ A: '1' });
+    for (const { metadata } of objects) {
+      expect(metadata.labels['team']).toBe('capital');
+      expect(metadata.annotations?.['owner']).toBe('capital');
+    }
+  });
+
+  test('pods are spread over zones and nodes, or as you say', async () => {
+    const spread = async (values: Json): Promise<Json[] | undefined> =>
+      podOf(await render({ ...production, pods: values }), 'ingest')['spec'].topologySpreadConstraints as
+        Json[] | undefined;
+    expect((await spread({}))?.map((each) => each['topologyKey'])).toEqual([
+      'topology.kubernetes.io/zone',
+      'kubernetes.io/hostname',
+    ]);
+    expect(await spread({ topologySpreadConstraints: [] })).toBeUndefined();
+    const [own] =
+      (await spread({
+        topologySpreadConstraints: [{ topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' }],
+      })) ?? [];
+    expect(own?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
+  });
+
+  test('OpenShift chooses the users where ours are unset', async () => {
+    const securityContext = { runAsUser: null, runAsGroup: null, fsGroup: null };
+    for (const { owner, spec } of podsOf(await render({ ...production, pods: { securityContext } }))) {
+      expect([owner, spec['securityContext']]).toEqual([
+        owner,
+        { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+      ]);
+    }
+  });
+
+  test('network policies: partners reach the door, others only what they need', async () => {
+    const objects = await render({
+      ...everything,
+      networkPolicy: {
+        ...everything.networkPolicy,
+        partnersFrom: [{ namespaceSelector: { matchLabels: { name: 'ingress' } } }],
+      },
+    });
+    const [door, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
+    expect(door?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
+    // The release's own pods too: the test sends an application.
+    expect((door?.['from'] as Json[]).length).toBe(2);
+    expect(admin?.['ports']).toEqual([{ port: 'admin', protocol: 'TCP' }]);
+    const reached = (component: string): number[] =>
+      (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>
+        (rule['ports'] as Json[]).map(({ port }) => port as number),
+      );
+    expect(reached('ingest')).toEqual([53, 53, 27017, 6379, 4317, 4318]);
+    expect(reached('processor')).toEqual([53, 53, 27017, 6379, 4317, 4318, 25, 465, 587]);
+    expect(reached('controller')).toEqual([53, 53, 27017, 6379, 4317, 4318, 443, 6443]);
+    expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain('NetworkPolicy');
+  });
+
+  test('monitors find the admin ports', async () => {
+    const spec = { interval: '15s', labels: { release: 'prometheus' } };
+    const pods = one(
+      await render({ ...production, metrics: { podMonitor: { enabled: true, ...spec } } }),
+      'PodMonitor',
+    );
+    expect(pods.metadata.labels['release']).toBe('prometheus');
+    expect(pods['spec'].podMetricsEndpoints).toEqual([{ port: 'admin', path: '/metrics', interval: '15s' }]);
+    const objects = await render({ ...production, metrics: { serviceMonitor: { enabled: true, ...spec } } });
+    const services = one(objects, 'ServiceMonitor');
+    expect(services['spec'].endpoints).toEqual([{ port: 'admin', path: '/metrics', interval: '15s' }]);
+    const wanted = Object.entries(services['spec'].selector.matchLabels as Record<string, string>);
+    const found = objects.filter(
+      ({ kind, metadata }) => kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
+    );
+    expect(found.map(({ metadata }) => metadata.name)).toEqual(
+      ['ingest', 'processor', 'controller'].map((name) => `demo-partner-ingest-${name}-metrics`),
+    );
+  });
+
+  test('a first try brings its stores, a demo partner, and data that goes with it', async () => {
+    const objects = await render(evaluation);
+    const addresses = one(objects, 'Secret', '-evaluation')['stringData'] as Record<string, string>;
+    expect(addresses).toMatchObject({
+      mongodb: 'mongodb://demo-partner-ingest-mongodb:27017/?directConnection=true',
+      redis: 'redis://demo-partner-ingest-redis:6379',
+      smtp: 'smtp://demo-partner-ingest-mail:1025',
+    });
+    const partner = one(objects, 'Secret', 'partner-demo');
+    expect(partner.metadata).toMatchObject({
+      namespace: 'demo-partner-ingest-keys',
+      labels: { 'partner-ingest.io/partner': 'demo' },
+    });
+    expect(Object.values(partner['stringData'] as object)).toEqual([addresses['apiKey']]);
+    const database = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
+    expect(database['persistentVolumeClaimRetentionPolicy']).toEqual({ whenDeleted: 'Delete', whenScaled: 'Delete' });
+    // Stand-ins of another user, with their data elsewhere.
+    const standIn = { image: 'localhost/documentdb:2', args: [], user: 101, dataPath: '/data', storage: '' };
+    const other = one(await render(withValue(evaluation, 'evaluation.mongodb', standIn)), 'StatefulSet', '-mongodb')[
+      'spec'
+    ] as Json;
+    expect(other['volumeClaimTemplates']).toBeUndefined();
+    expect(other['template'].spec).toMatchObject({ securityContext: { runAsUser: 101, fsGroup: 101 } });
+    const [container] = other['template'].spec.containers as Json[];
+    expect(container?.['image']).toBe('localhost/documentdb:2');
+    expect(container?.['args']).toBeUndefined();
+    expect(container?.['volumeMounts']).toContainEqual({ name: 'data', mountPath: '/data' });
+  });
+
+  test('the test sends an application where it has a key, and cleans up after itself', async () => {
+    const testPod = async (values: Json): Promise<Rendered> => one(await render(values), 'Pod');
+    const withKey = await testPod({ ...production, tests: { existingSecret: 'partner', key: 'k' } });
+    expect(withKey.metadata.annotations).toMatchObject({
+      'helm.sh/hook': 'test',
+      'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+    });
+    expect(volume(withKey['spec'], 'key')['secret']).toMatchObject({
+      secretName: 'partner',
+      items: [{ key: 'k', path: 'API_KEY' }],
+    });
+    const names = (pod: Rendered): string[] =>
+      (pod['spec'].containers[0].env as Json[]).map(({ name }) => name as string);
+    expect(names(withKey)).toContain('API_KEY_FILE');
+    expect(names(await testPod(evaluation))).toContain('API_KEY_FILE');
+    expect(names(await testPod(production))).not.toContain('API_KEY_FILE');
+  });
+
+  test('more objects may be given as maps or as text', async () => {
+    const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: '{{ .Release.Name }}-map' } };
+    const text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ include "partner-ingest.fullname" . }}-text\n';
+    const objects = await render({ ...production, extraManifests: [map, text] });
+    expect(
+      objects
+        .filter(({ kind }) => kind === 'ConfigMap')
+        .map(({ metadata }) => metadata.name)
+        .toSorted(),
+    ).toEqual(['demo-map', 'demo-partner-ingest-text']);
+  });
+});

@@ -1,0 +1,195 @@
+/** Every contradiction stops an installation with a message that says what to do. */
+import { expect, test } from '@jest/globals';
+import {
+  describeWithHelm,
+  evaluation,
+  everything,
+  production,
+  refusal,
+  render,
+  withValue,
+  type Json,
+} from '../support/chart.ts';
+
+const { ingress, trustedProxies } = everything;
+const httpRoute = { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] };
+const budget = (minAvailable: unknown, maxUnavailable: unknown): Json => ({
+  podDisruptionBudget: { minAvailable, maxUnavailable },
+});
+
+/** Values, and what the message must say: the key at fault, and why. */
+const contradictions: readonly [string, Json, readonly RegExp[]][] = [
+  [
+    'nothing given: all that is missing, at once',
+    {},
+    [
+      /mongodb\.existingSecret is empty/,
+      /redis\.existingSecret is empty/,
+      /smtp\.existingSecret is empty/,
+      /links\.existingSecret is empty/,
+      /smtp\.from is empty/,
+      /links\.loginUrl is empty/,
+      /evaluation\.enabled=true/,
+    ],
+  ],
+  [
+    'evaluation beside a store of yours',
+    { ...evaluation, redis: { existingSecret: 'redis' } },
+    [/evaluation\.enabled .*redis\.existingSecret/],
+  ],
+  [
+    'a Secret and a file',
+    withValue(production, 'mongodb.file', '/vault/uri'),
+    [/mongodb\.existingSecret and mongodb\.file/],
+  ],
+  [
+    'an Ingress and a route',
+    { ...production, trustedProxies, ingress, httpRoute },
+    [/ingress\.enabled and httpRoute\.enabled/],
+  ],
+  ['an Ingress without trusted proxies', { ...production, ingress }, [/ingress\.enabled needs trustedProxies/]],
+  ['a route without trusted proxies', { ...production, httpRoute }, [/httpRoute\.enabled needs trustedProxies/]],
+  [
+    'an Ingress without trusted proxies, for a first try',
+    { ...evaluation, ingress },
+    [/ingress\.enabled needs trustedProxies/],
+  ],
+  [
+    'everybody trusted',
+    { ...production, trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] },
+    [/trustedProxies holds 0\.0\.0\.0\/0/],
+  ],
+  [
+    'an Ingress without TLS',
+    { ...production, trustedProxies, ingress: { ...ingress, tls: [] } },
+    [/ingress\.enabled needs ingress\.tls/],
+  ],
+  [
+    'an Ingress without hosts',
+    { ...production, trustedProxies, ingress: { ...ingress, hosts: [] } },
+    [/needs ingress\.hosts/],
+  ],
+  [
+    'a route without a Gateway',
+    { ...production, trustedProxies, httpRoute: { enabled: true } },
+    [/needs httpRoute\.parentRefs/],
+  ],
+  [
+    'a route that would also serve plain HTTP',
+    { ...production, trustedProxies, httpRoute: { enabled: true, parentRefs: [{ name: 'public' }] } },
+    [/public has no sectionName/],
+  ],
+  [
+    'a load balancer in clear',
+    { ...production, service: { type: 'LoadBalancer' } },
+    [/service\.type LoadBalancer serves plain HTTP/],
+  ],
+  ['a node port nobody opens', { ...production, service: { nodePort: 30080 } }, [/service\.nodePort is set/]],
+  [
+    'two CA bundles',
+    { ...production, caBundle: { existingConfigMap: 'a', existingSecret: 'b' } },
+    [/caBundle\.existingConfigMap and caBundle\.existingSecret/],
+  ],
+  [
+    "keys in the release's namespace",
+    { ...production, partnerKeys: { namespaces: ['demo'] } },
+    [/partnerKeys\.namespaces holds demo/],
+  ],
+  ['both bounds of a budget', { ...production, ingest: budget(1, 1) }, [/ingest\.podDisruptionBudget: set one/]],
+  [
+    'no bound of a budget',
+    { ...production, controller: budget(null, null) },
+    [/controller\.podDisruptionBudget: set one/],
+  ],
+  [
+    'least pods above most pods',
+    { ...production, ingest: { autoscaling: { enabled: true, minReplicas: 5, maxReplicas: 4 } } },
+    [/ingest\.autoscaling: minReplicas \(5\) is greater than maxReplicas \(4\)/],
+  ],
+  [
+    'CPU in percent of nothing',
+    { ...production, ingest: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } } },
+    [/ingest\.resources\.requests\.cpu, which is not set/],
+  ],
+  [
+    'KEDA without Prometheus',
+    { ...production, processor: { autoscaling: { enabled: true } } },
+    [/keda\.prometheusAddress/],
+  ],
+  [
+    'an external metric without a name',
+    { ...production, processor: { autoscaling: { enabled: true, by: 'external' } } },
+    [/external\.name/],
+  ],
+  [
+    'two monitors',
+    { ...production, metrics: { podMonitor: { enabled: true }, serviceMonitor: { enabled: true } } },
+    [/scraped twice/],
+  ],
+  [
+    "a test key beside the demo partner's",
+    { ...evaluation, tests: { existingSecret: 'key' } },
+    [/tests\.existingSecret is set/],
+  ],
+];
+
+/** What the JSON schema refuses: where, and what of it. */
+const misfits: readonly [string, unknown, RegExp][] = [
+  ['imagee', {}, /additional properties 'imagee' not allowed/],
+  ['ingest.replicas', 3, /ingest.*additional properties 'replicas' not allowed/],
+  ['ingest.pod.nodeSelektor', {}, /ingest\/pod.*additional properties 'nodeSelektor' not allowed/],
+  ['image.tag', 'latest', /image\/tag/],
+  ['image.tag', 1.1, /image\/tag.*number/],
+  ['image.digest', 'sha256:12', /image\/digest.*pattern/],
+  ['image.pullPolicy', 'Sometimes', /image\/pullPolicy.*IfNotPresent/],
+  ['ingest.port', 80, /ingest\/port.*1024/],
+  ['ingest.replicaCount', -1, /ingest\/replicaCount/],
+  ['ingest.replicaCount', 'two', /ingest\/replicaCount.*integer/],
+  ['ingest.acceptTimeoutMs', 60_000, /ingest\/acceptTimeoutMs.*10[,.]?000/],
+  ['trustedProxies', '10.0.0.0/8', /trustedProxies.*array/],
+  ['service.type', 'ExternalName', /service\/type/],
+  ['links.loginUrl', 'login.example.com', /links\/loginUrl.*pattern/],
+  ['partnerKeys.namespaces', ['Not_A_Name'], /partnerKeys\/namespaces\/0.*pattern/],
+  ['partnerKeys.source', 'vault', /partnerKeys\/source.*pattern/],
+  ['retention.completedDays', 0, /retention\/completedDays/],
+  ['logLevel', 'verbose', /logLevel/],
+  ['smtp.tls', 'maybe', /smtp\/tls/],
+  ['tracing.sampleRatio', 2, /tracing\/sampleRatio/],
+  ['processor.autoscaling.by', 'hope', /processor\/autoscaling\/by/],
+  ['evaluation.linkSecret', 'short', /evaluation\/linkSecret/],
+];
+
+describeWithHelm('refused', () => {
+  test.each(contradictions)('%s', async (_, values, messages) => {
+    const message = await refusal(values);
+    expect(message).toContain('partner-ingest cannot be installed like this');
+    for (const expected of messages) expect(message).toMatch(expected);
+  });
+
+  test.each(misfits)('%s: %j', async (path, value, expected) => {
+    const message = await refusal(withValue(production, path, value));
+    expect(message).toContain("values don't meet the specifications of the schema");
+    expect(message.replaceAll('\n', ' ')).toMatch(expected);
+  });
+
+  test('what it asks for instead is accepted', async () => {
+    const allowed: readonly Json[] = [
+      evaluation,
+      production,
+      everything,
+      { ...production, trustedProxies, httpRoute },
+      { ...production, trustedProxies, allowPlainHttp: true, ingress: { ...ingress, tls: [] } },
+      {
+        ...production,
+        trustedProxies,
+        allowPlainHttp: true,
+        httpRoute: { enabled: true, parentRefs: [{ name: 'public' }] },
+      },
+      { ...production, allowPlainHttp: true, service: { type: 'NodePort', nodePort: 30080 } },
+      { ...production, ingest: budget('50%', null) },
+      withValue(withValue(production, 'mongodb.existingSecret', ''), 'mongodb.file', '/vault/uri'),
+      { ...production, image: { tag: 1 } },
+    ];
+    for (const values of allowed) expect((await render(values)).length).toBeGreaterThan(10);
+  });
+});

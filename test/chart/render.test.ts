@@ -1,0 +1,192 @@
+/** What every render of the chart must be: the same each time, restricted, and consistent in itself and with the code. */
+import { describe, expect, test } from '@jest/globals';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { DRAIN_DEADLINE_MS } from '../../internal/platform/run.ts';
+import {
+  CHART,
+  chartYaml,
+  describeWithHelm,
+  evaluation,
+  everything,
+  helm,
+  objectsOf,
+  one,
+  podsOf,
+  production,
+  render,
+  renderText,
+  ROOT,
+  type Json,
+} from '../support/chart.ts';
+import { findHelm } from '../support/helm.ts';
+
+const COMPONENTS = ['ingest', 'processor', 'controller'];
+const examples = readdirSync(`${ROOT}deploy/examples`).filter((name) => name.endsWith('.values.yaml'));
+const rendered = { evaluation, production, everything };
+
+describeWithHelm('the chart', () => {
+  test.each([['nothing', {}], ...Object.entries(rendered)])(
+    'helm lint --strict has nothing to say of %s',
+    async (_, values) => {
+      const { code, out } = await helm(['lint', '--strict', CHART, '-f', '-'], values);
+      expect(out).toContain('1 chart(s) linted, 0 chart(s) failed');
+      expect(code).toBe(0);
+    },
+  );
+
+  test('the default render is as it was', async () => {
+    expect(await renderText(production, { release: 'partner-ingest', namespace: 'partner-ingest' })).toMatchSnapshot();
+  });
+
+  test.each(Object.entries(rendered))('two renders of %s are the same, to the byte', async (_, values) => {
+    expect(await renderText(values)).toBe(await renderText(values));
+  });
+
+  test.each(examples)('the example %s renders', async (name) => {
+    const { code, err, out } = await helm(['template', 'x', CHART, '-n', 'x', '-f', `${ROOT}deploy/examples/${name}`]);
+    expect(err).toBe('');
+    expect(code).toBe(0);
+    expect(objectsOf(out).length).toBeGreaterThan(10);
+  });
+
+  test('no template makes up a value, or asks the cluster: a render elsewhere would differ', () => {
+    const templates = readdirSync(`${CHART}/templates`, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      name.includes('.'),
+    );
+    expect(templates.length).toBeGreaterThan(15);
+    for (const name of templates) {
+      const text = readFileSync(`${CHART}/templates/${name}`, 'utf8');
+      expect([
+        name,
+        /\b(rand\w+|gen(CA|SelfSigned|Signed|Private)\w*|uuidv4|now|lookup|htpasswd)\b(?= )/.exec(text)?.[0],
+      ]).toEqual([name, undefined]);
+    }
+  });
+
+  test.each(Object.entries(rendered))(
+    'every pod of %s keeps to the restricted standard and says what it needs',
+    async (_, values) => {
+      const objects = await render(values);
+      const pods = podsOf(objects);
+      expect(pods.length).toBeGreaterThanOrEqual(4);
+      for (const { owner, spec } of pods) {
+        expect({ owner, pod: spec['securityContext'] }).toMatchObject({
+          pod: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+        });
+        expect(spec['securityContext'].runAsUser).toBeGreaterThan(0);
+        expect({ owner, token: spec['automountServiceAccountToken'], links: spec['enableServiceLinks'] }).toEqual({
+          owner,
+          token: owner.startsWith('Deployment') && owner.endsWith('-controller'),
+          links: false,
+        });
+        for (const container of spec['containers'] as Json[]) {
+          expect({ owner, container }).toMatchObject({
+            container: {
+              securityContext: {
+                allowPrivilegeEscalation: false,
+                readOnlyRootFilesystem: true,
+                capabilities: { drop: ['ALL'] },
+              },
+              resources: {
+                requests: { cpu: expect.any(String), memory: expect.any(String) },
+                limits: { memory: expect.any(String) },
+              },
+            },
+          });
+          expect(container['image']).toMatch(/:[^:]+$/);
+          expect(container['image']).not.toMatch(/:latest$/);
+        }
+      }
+    },
+  );
+
+  test.each(Object.entries(rendered))(
+    'every selector of %s is name, instance and component, and finds its pods',
+    async (_, values) => {
+      const objects = await render(values);
+      const labels = podsOf(objects).map(({ metadata }) => metadata['labels'] as Record<string, string>);
+      const selectors = objects.flatMap((object) => {
+        const spec = (object['spec'] ?? {}) as Json;
+        const selector =
+          object.kind === 'Service' ? spec['selector'] : (spec['podSelector'] ?? spec['selector'])?.matchLabels;
+        return selector === undefined || object.kind.endsWith('Monitor') ? [] : [selector as Record<string, string>];
+      });
+      expect(selectors.length).toBeGreaterThan(9);
+      for (const selector of selectors) {
+        expect(Object.keys(selector).toSorted()).toEqual([
+          'app.kubernetes.io/component',
+          'app.kubernetes.io/instance',
+          'app.kubernetes.io/name',
+        ]);
+        const matching = labels.filter((label) =>
+          Object.entries(selector).every(([key, value]) => label[key] === value),
+        );
+        expect([selector, matching.length]).toEqual([selector, 1]);
+      }
+    },
+  );
+
+  test('two objects of one kind never share a name and namespace, and all names fit', async () => {
+    for (const release of ['x', 'partner-ingest', 'a'.repeat(53)]) {
+      const objects = await render(
+        {
+          ...everything,
+          ...evaluation,
+          ...Object.fromEntries(Object.keys(production).map((key) => [key, {}])),
+          tests: {},
+        },
+        { release },
+      );
+      const ids = objects.map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
+      expect(ids.filter((id, index) => ids.indexOf(id) !== index)).toEqual([]);
+      // StatefulSets and Deployments add to their names what makes the pods' names.
+      for (const { metadata } of objects)
+        expect([metadata.name, metadata.name.length <= 57]).toEqual([metadata.name, true]);
+    }
+  });
+
+  test('liveness and readiness ask different paths; a pod is given the time its drain may take', async () => {
+    const objects = await render(production);
+    for (const component of COMPONENTS) {
+      const { spec } = one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
+      const [container] = spec['containers'] as Json[];
+      expect(container?.['livenessProbe'].httpGet.path).toBe('/livez');
+      expect(container?.['startupProbe'].httpGet.path).toBe('/livez');
+      expect(container?.['readinessProbe'].httpGet.path).toBe('/readyz');
+      const preStop = (container?.['lifecycle']?.preStop.sleep.seconds ?? 0) as number;
+      expect(preStop).toBe(component === 'ingest' ? 5 : 0);
+      expect(spec['terminationGracePeriodSeconds'] * 1_000).toBeGreaterThan(preStop * 1_000 + DRAIN_DEADLINE_MS);
+    }
+  });
+
+  test('the commands it starts exist', async () => {
+    const objects = await render(production);
+    for (const component of COMPONENTS) {
+      const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
+      const [command = ''] = container?.['args'] as string[];
+      expect(command).toBe(`dist/cmd/${component}/main.js`);
+      expect(existsSync(ROOT + command.replace('dist/', '').replace('.js', '.ts'))).toBe(true);
+    }
+  });
+
+  test('version and licence are those of the project', () => {
+    const project = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as Json;
+    expect(chartYaml['appVersion']).toBe(project['version']);
+    expect(chartYaml['annotations']['artifacthub.io/license']).toBe(project['license']);
+  });
+});
+
+const helm4 = await findHelm(4);
+if (typeof helm4 === 'string') console.warn(`Helm 4 is left out: ${helm4}`);
+const describeWithBoth = typeof helm4 === 'string' ? describe.skip : describeWithHelm;
+
+describeWithBoth('Helm 4', () => {
+  test.each(Object.entries(rendered))('renders %s as Helm 3 does', async (_, values) => {
+    if (typeof helm4 === 'string') return;
+    const byName = (text: string) =>
+      objectsOf(text).toSorted((a, b) => `${a.kind}${a.metadata.name}`.localeCompare(`${b.kind}${b.metadata.name}`));
+    expect(byName(await renderText(values, { by: helm4 }))).toEqual(byName(await renderText(values)));
+    const { out } = await helm(['lint', '--strict', CHART, '-f', '-'], values, helm4);
+    expect(out).toContain('1 chart(s) linted, 0 chart(s) failed');
+  });
+});

@@ -1,0 +1,146 @@
+/** The chart in tests: rendered by Helm, as objects, with the values of a first try and of a production. */
+import { describe } from '@jest/globals';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parse, parseAllDocuments, stringify } from 'yaml';
+import { findHelm, type Helm } from './helm.ts';
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+export const CHART = `${ROOT}charts/partner-ingest`;
+export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
+const HELM_TIMEOUT_MS = 60_000;
+
+const found = await findHelm(3);
+if (typeof found === 'string') console.warn(`the chart's tests are left out: ${found}`);
+/** Skipped, and counted as such, where there is no Helm. */
+export const describeWithHelm = typeof found === 'string' ? describe.skip : describe;
+
+export type Json = { readonly [key: string]: any };
+
+/** A rendered object; the parts tests look at are left untyped on purpose, they are Kubernetes' own. */
+export interface Rendered extends Json {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels: Record<string, string>;
+    readonly annotations?: Record<string, string>;
+  };
+}
+
+/** Everything in the cluster: what `helm install` takes for a first try. */
+export const evaluation = { evaluation: { enabled: true } };
+
+/** The least a production has to say. */
+export const production = {
+  mongodb: { existingSecret: 'mongodb' },
+  redis: { existingSecret: 'redis' },
+  smtp: { existingSecret: 'smtp', from: 'welcome@example.com' },
+  links: { existingSecret: 'links', loginUrl: 'https://login.example.com/activate' },
+};
+
+/** Production with an Ingress, and everything switched on that may be. */
+export const everything = {
+  ...production,
+  trustedProxies: ['10.0.0.0/8'],
+  ingress: { enabled: true, hosts: ['api.example.com'], tls: [{ secretName: 'tls', hosts: ['api.example.com'] }] },
+  caBundle: { existingConfigMap: 'ca' },
+  smtp: { ...production.smtp, templatesConfigMap: 'texts' },
+  tracing: { endpoint: 'http://collector.monitoring:4318' },
+  ingest: { autoscaling: { enabled: true } },
+  processor: { autoscaling: { enabled: true, keda: { prometheusAddress: 'http://prometheus.monitoring:9090' } } },
+  metrics: { podMonitor: { enabled: true } },
+  networkPolicy: { egress: { enabled: true } },
+  tests: { existingSecret: 'test-partner' },
+};
+
+/** `values` with `value` at `path`, such as `ingest.port`; maps on the way are copied, others replaced. */
+export function withValue(values: Json, path: string, value: unknown): Json {
+  const [first = '', ...rest] = path.split('.');
+  const inside = (values[first] ?? {}) as Json;
+  return { ...values, [first]: rest.length === 0 ? value : withValue(inside, rest.join('.'), value) };
+}
+
+/** Runs `helm` with the values on its standard input where an argument is `-f -`. */
+export async function helm(
+  args: readonly string[],
+  values: Json = {},
+  by: Helm = found as Helm,
+): Promise<{ code: number | null; out: string; err: string }> {
+  const child = spawn(by.program, args, { timeout: HELM_TIMEOUT_MS });
+  const [out, err]: [Buffer[], Buffer[]] = [[], []];
+  child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
+  child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
+  child.stdin.end(stringify(values));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  });
+  return { code, out: Buffer.concat(out).toString(), err: Buffer.concat(err).toString() };
+}
+
+const templateArgs = (release: string, namespace: string): string[] => {
+  // What Helm learns from a cluster: the kinds that the operators of Prometheus and KEDA, and the Gateway API bring.
+  return ['template', release, CHART, '--namespace', namespace, '-f', '-'];
+};
+
+export interface RenderOptions {
+  readonly release?: string;
+  readonly namespace?: string;
+  readonly by?: Helm;
+}
+
+/** The text of `helm template`; rejects with Helm's message when it refuses. */
+export async function renderText(values: Json, { release = 'demo', namespace = 'demo', by }: RenderOptions = {}) {
+  const { code, out, err } = await helm(templateArgs(release, namespace), values, by);
+  if (code !== 0) throw new Error(err);
+  return out;
+}
+
+/** The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal). */
+export async function render(values: Json, options: RenderOptions = {}): Promise<Rendered[]> {
+  return objectsOf(await renderText(values, options));
+}
+
+export function objectsOf(text: string): Rendered[] {
+  return parseAllDocuments(text, { version: '1.1' })
+    .map((document) => document.toJS() as Rendered | null)
+    .filter((object) => object !== null);
+}
+
+/** Helm's message when it refuses `values`; fails when it does not. */
+export async function refusal(values: Json): Promise<string> {
+  const { code, err } = await helm(templateArgs('demo', 'demo'), values);
+  if (code === 0) throw new Error('Helm accepted these values');
+  return err;
+}
+
+/** The one object of this kind whose name ends so. */
+export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): Rendered {
+  const [object, ...more] = objects.filter((each) => each.kind === kind && each.metadata.name.endsWith(nameEnd));
+  if (object === undefined || more.length > 0)
+    throw new Error(`${more.length === 0 ? 'no' : 'several'} ${kind} …${nameEnd}`);
+  return object;
+}
+
+/** Every pod there will be: of Deployments and StatefulSets, and the pods themselves. */
+export function podsOf(objects: readonly Rendered[]): { owner: string; metadata: Json; spec: Json }[] {
+  return objects.flatMap((object) => {
+    const owner = `${object.kind} ${object.metadata.name}`;
+    if (object.kind === 'Pod') return [{ owner, metadata: object.metadata, spec: object['spec'] as Json }];
+    const template = object['spec']?.template as Json | undefined;
+    return template?.['spec'] === undefined ? [] : [{ owner, metadata: template['metadata'], spec: template['spec'] }];
+  });
+}
+
+/** The environment of a component's container: plain values, and a mark for those Kubernetes fills in. */
+export function environmentOf(objects: readonly Rendered[], component: string): Record<string, string> {
+  const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
+  return Object.fromEntries(
+    (container?.['env'] as { name: string; value?: string }[]).map(({ name, value }) => [name, value ?? '(filled in)']),
+  );
+}
+
+export const chartYaml = parse(readFileSync(`${CHART}/Chart.yaml`, 'utf8')) as Json;
