@@ -73,7 +73,8 @@ export async function helm(
   const [out, err]: [Buffer[], Buffer[]] = [[], []];
   child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
-  child.stdin.end(stringify(values));
+  // As Helm reads it: YAML 1.1, where a bare `yes` is true.
+  child.stdin.end(stringify(values, { version: '1.1' }));
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject);
     child.once('close', resolve);
@@ -81,10 +82,15 @@ export async function helm(
   return { code, out: Buffer.concat(out).toString(), err: Buffer.concat(err).toString() };
 }
 
-const templateArgs = (release: string, namespace: string): string[] => {
-  // What Helm learns from a cluster: the kinds that the operators of Prometheus and KEDA, and the Gateway API bring.
-  return ['template', release, CHART, '--namespace', namespace, '-f', '-'];
-};
+const templateArgs = (release: string, namespace: string): string[] => [
+  'template',
+  release,
+  CHART,
+  '--namespace',
+  namespace,
+  '-f',
+  '-',
+];
 
 export interface RenderOptions {
   readonly release?: string;
