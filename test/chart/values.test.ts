@@ -1,0 +1,289 @@
+/** Values ↔ templates ↔ the processes' settings, compared in both directions: nothing is dead, nothing is misspelt. */
+import { expect, test } from '@jest/globals';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chartValues, type ChartValue } from '../../deploy/local/chart-docs.ts';
+import { describeSettings, loadConfig, type ProcessName } from '../../internal/platform/config.ts';
+import {
+  CHART,
+  describeWithHelm,
+  environmentOf,
+  evaluation,
+  everything,
+  production,
+  render,
+  renderText,
+  valuesYaml,
+  withValue,
+  type Json,
+} from '../support/chart.ts';
+
+const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
+const leavesOf = (value: ChartValue): ChartValue[] =>
+  value.inside.length === 0 ? [value] : value.inside.flatMap(leavesOf);
+const values = chartValues(valuesYaml);
+const leaves = values.flatMap(leavesOf);
+const paths = new Set<string>();
+const note = (value: ChartValue): void => {
+  paths.add(value.path.join('.'));
+  value.inside.forEach(note);
+};
+values.forEach(note);
+
+/** Renders in which every value has an effect somewhere. */
+const bases: readonly Json[] = [
+  everything,
+  evaluation,
+  { ...everything, ingress: {}, httpRoute: { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] } },
+  { ...production, allowPlainHttp: true, service: { type: 'NodePort' } },
+  {
+    ...production,
+    metrics: { serviceMonitor: { enabled: true } },
+    processor: { autoscaling: { enabled: true, by: 'external', external: { name: 'backlog' } } },
+  },
+];
+
+/** Another value than the default where the type does not tell one: by path, or by the end of the path. */
+const examples: Record<string, unknown> = {
+  'image.digest': `sha256:${'a'.repeat(64)}`,
+  'image.pullSecrets': [{ name: 'pull' }],
+  'links.loginUrl': 'https://other.example.com',
+  'partnerKeys.namespaces': ['other-keys'],
+  'partnerKeys.source': 'directory:/keys',
+  trustedProxies: ['192.0.2.0/24'],
+  'ingress.hosts': ['other.example.com'],
+  'ingress.tls': [{ secretName: 'other' }],
+  'ingress.path': '/other',
+  'httpRoute.path': '/other',
+  'httpRoute.hostnames': ['other.example.com'],
+  'httpRoute.parentRefs': [{ name: 'other', sectionName: 'https' }],
+  'tests.email': 'other@example.com',
+  'tracing.endpoint': 'http://other:4318',
+  'tracing.sampleRatio': 0.5,
+  'evaluation.demoPartner.apiKey': 'pik_another_key_for_evaluation',
+  'pods.topologySpreadConstraints': [],
+  extraManifests: ['apiVersion: v1\nkind: ConfigMap\nmetadata: { name: extra }\n'],
+  file: '/vault/file',
+  dataPath: '/other',
+  minAvailable: 1,
+  maxUnavailable: 2,
+  updateStrategy: { type: 'Recreate' },
+  pod: { nodeSelector: { disk: 'ssd' } },
+  loadBalancerSourceRanges: ['192.0.2.0/24'],
+  extraVolumeMounts: [{ name: 'x', mountPath: '/x' }],
+  tolerations: [{ key: 'x' }],
+};
+
+/** Switches that need other values beside them: the tests of options and of refusals show what they do. */
+const SWITCHES = [
+  'allowPlainHttp',
+  'service.type',
+  'ingress.enabled',
+  'processor.autoscaling.enabled',
+  'processor.autoscaling.by',
+  'evaluation.enabled',
+];
+
+/** What must change together with a value, so that the chart does not refuse it. */
+const together: Record<string, Json> = {
+  'mongodb.file': { mongodb: {} },
+  'redis.file': { redis: {} },
+  'smtp.file': { smtp: { from: 'welcome@example.com' } },
+  'links.file': { links: { loginUrl: 'https://login.example.com' } },
+  'caBundle.existingSecret': { caBundle: {} },
+  'metrics.serviceMonitor.enabled': { metrics: {} },
+  'httpRoute.enabled': { ingress: {}, httpRoute: { parentRefs: [{ name: 'public', sectionName: 'https' }] } },
+  'ingress.enabled': { ingress: {} },
+};
+for (const component of PROCESSES) {
+  together[`${component}.podDisruptionBudget.minAvailable`] = {
+    [component]: { ...(everything as Json)[component], podDisruptionBudget: { maxUnavailable: null } },
+  };
+}
+
+function another({ path, schema, fallback }: ChartValue): unknown {
+  const byPath = examples[path.join('.')] ?? examples[path.at(-1) ?? ''];
+  if (byPath !== undefined) return byPath;
+  const choices = schema['enum'] as unknown[] | undefined;
+  if (choices !== undefined) return choices.find((choice) => choice !== fallback && choice !== '');
+  if (typeof fallback === 'boolean') return !fallback;
+  if (typeof fallback === 'number') return fallback + 1;
+  if (typeof fallback === 'string')
+    return `another-${fallback.replace(/[^a-z0-9.@-]/gi, '')}-one-of-thirty-two-characters`;
+  if (Array.isArray(fallback)) {
+    const items = schema['items'] as { type?: string } | undefined;
+    if (items?.type === 'integer') return [4242];
+    return items?.type === 'string'
+      ? ['another']
+      : [{ name: 'another', namespaceSelector: { matchLabels: { a: 'b' } } }];
+  }
+  return path.at(-1) === 'resources' ? { requests: { cpu: '42m' } } : { ...(fallback as object), another: 'one' };
+}
+
+describeWithHelm('values', () => {
+  const texts = new Map<Json, Promise<string>>();
+  const plain = (base: Json): Promise<string> => {
+    const text = texts.get(base) ?? renderText(base);
+    texts.set(base, text);
+    return text;
+  };
+
+  test('every value has a description', () => {
+    expect(leaves.filter(({ about }) => about === '').map(({ path }) => path.join('.'))).toEqual([]);
+  });
+
+  /** Whether this value shows in any of the bases; what stood in the way where it does not. */
+  async function effectOf(leaf: ChartValue): Promise<true | string> {
+    const path = leaf.path.join('.');
+    const problems: string[] = [];
+    for (const base of bases) {
+      const companions = base === everything || base === production ? together[path] : {};
+      const changed = withValue({ ...base, ...companions }, path, another(leaf));
+      const text = await renderText(changed).catch((error: Error) => void problems.push(error.message.trim()));
+      if (typeof text === 'string' && text !== (await plain(base))) return true;
+    }
+    return `${path}: ${problems[0] ?? 'no effect'}`;
+  }
+
+  test('every value changes what is rendered', async () => {
+    expect(leaves.length).toBeGreaterThan(150);
+    const dead: string[] = [];
+    const waiting = leaves.filter(({ path }) => !SWITCHES.includes(path.join('.')));
+    const worker = async (): Promise<void> => {
+      for (let leaf = waiting.shift(); leaf !== undefined; leaf = waiting.shift()) {
+        const effect = await effectOf(leaf);
+        if (effect !== true) dead.push(effect);
+      }
+    };
+    await Promise.all([worker(), worker(), worker()]);
+    expect(dead).toEqual([]);
+  }, 300_000);
+
+  test('every value a template asks for is there', () => {
+    const asked = readdirSync(`${CHART}/templates`, { recursive: true, encoding: 'utf8' })
+      .filter((name) => /\.(tpl|yaml|txt)$/.test(name))
+      .flatMap((name) =>
+        [
+          ...readFileSync(`${CHART}/templates/${name}`, 'utf8').matchAll(/(?:\.Values|\$v|\$values)\.((?:\w+\.)*\w+)/g),
+        ].map((match) => [name, match[1] ?? ''] as const),
+      );
+    expect(asked.length).toBeGreaterThan(100);
+    // In a helper `$values` may be a component's.
+    const openMaps = leaves.map(({ path }) => `${path.join('.')}.`);
+    const known = (path: string): boolean =>
+      paths.has(path) || paths.has(`ingest.${path}`) || openMaps.some((map) => path.startsWith(map));
+    expect(asked.filter(([, path]) => !known(path))).toEqual([]);
+  });
+});
+
+/** Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are made of. */
+const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_\w+|K8S_POD_NAME)$/;
+/** Settings of a place without Kubernetes around the process. */
+const NOT_IN_A_POD = ['KUBECONFIG'];
+/** Settings of colleagues' branches that the chart knows already; the test below says when they have come. */
+const COMING = ['SMTP_TLS', 'MAIL_TEMPLATES', 'MAIL_FROM_NAME', 'POD_NAME', 'POD_NAMESPACE', 'LEASE_NAME'];
+
+/** Which value each setting is set by, and how a value given arrives. */
+const settable: Record<string, readonly [string, unknown, string?]> = {
+  MONGODB_URI: ['mongodb.file', '/other'],
+  MONGODB_DATABASE: ['mongodb.database', 'other'],
+  REDIS_URL: ['redis.file', '/other'],
+  HTTP_HOST: ['listenAddress', '::'],
+  HTTP_PORT: ['ingest.port', 8081],
+  HTTP_KEEP_ALIVE_SECONDS: ['proxyIdleSeconds', 600, '615'],
+  ADMIN_HOST: ['listenAddress', '::'],
+  ADMIN_PORT: ['adminPort', 9091],
+  TRUSTED_PROXIES: ['trustedProxies', ['10.0.0.0/8', 'fd00::/8'], '10.0.0.0/8,fd00::/8'],
+  RATE_LIMIT_MAX: ['ingest.rateLimit.max', 1_000_000_000],
+  RATE_LIMIT_WINDOW_SECONDS: ['ingest.rateLimit.windowSeconds', 30],
+  ACCEPT_TIMEOUT_MS: ['ingest.acceptTimeoutMs', 1500],
+  // Never both: preStop does it. Other settings are settable, this one is zero.
+  SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
+  PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
+  WATCH_NAMESPACES: ['partnerKeys.namespaces', ['a', 'b'], 'a,b'],
+  SMTP_URL: ['smtp.file', '/other'],
+  MAIL_FROM: ['smtp.from', 'other@example.com'],
+  LOGIN_URL: ['links.loginUrl', 'https://other.example.com'],
+  LINK_SECRET: ['links.file', '/other'],
+  PROCESSOR_CONCURRENCY: ['processor.concurrency', 7],
+  RETENTION_COMPLETED_DAYS: ['retention.completedDays', 1],
+  RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 2],
+  RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 3],
+  RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 4],
+  RETENTION_REFUSED_DAYS: ['retention.refusedDays', 5],
+  RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 6],
+  LOG_LEVEL: ['logLevel', 'warn'],
+  SMTP_TLS: ['smtp.tls', 'required'],
+  MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
+  MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
+  POD_NAME: ['nameOverride', 'other', '(filled in)'],
+  POD_NAMESPACE: ['nameOverride', 'other', '(filled in)'],
+  LEASE_NAME: ['fullnameOverride', 'other', 'other-controller'],
+};
+
+describeWithHelm('settings', () => {
+  const settings = describeSettings();
+  const usedBy = (process: ProcessName): string[] =>
+    settings
+      .filter((setting) => setting.usedBy === 'all' || setting.usedBy.split(', ').includes(process))
+      .map(({ name }) => name);
+
+  test('every setting can be set by a value, and every one that is set exists', () => {
+    const awaited = COMING.filter((name) => !settings.some((setting) => setting.name === name));
+    const known = [...settings.map(({ name }) => name as string), ...awaited].filter(
+      (name) => !NOT_IN_A_POD.includes(name),
+    );
+    expect(Object.keys(settable).toSorted()).toEqual(known.toSorted());
+  });
+
+  test.each(PROCESSES)('%s is told its own settings, and no others', async (process) => {
+    const told = Object.keys(environmentOf(await render(everything), process)).map((name) =>
+      name.replace(/_FILE$/, ''),
+    );
+    const own = usedBy(process).filter((name) => !NOT_IN_A_POD.includes(name));
+    expect(told.filter((name) => !NOT_OURS.test(name) && !COMING.includes(name)).toSorted()).toEqual(
+      own.filter((name) => !COMING.includes(name)).toSorted(),
+    );
+  });
+
+  test.each(Object.entries(settable))('%s', async (name, [path, given, expected]) => {
+    const objects = await render(
+      withValue(
+        withValue(production, path.replace(/\.file$/, '.existingSecret'), path.endsWith('.file') ? '' : given),
+        path,
+        given,
+      ),
+    );
+    const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
+      (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
+    );
+    expect(told.length).toBeGreaterThan(0);
+    for (const value of told) expect(value).toBe(expected ?? String(given));
+  });
+
+  test.each(PROCESSES)('the defaults of the chart are those of %s', async (process) => {
+    const folder = mkdtempSync(join(tmpdir(), 'chart-'));
+    const secrets = {
+      MONGODB_URI: 'mongodb://db/',
+      REDIS_URL: 'redis://cache',
+      SMTP_URL: 'smtp://relay',
+      LINK_SECRET: 'x'.repeat(32),
+    };
+    const required = { MAIL_FROM: production.smtp.from, LOGIN_URL: production.links.loginUrl };
+    for (const [name, value] of Object.entries(secrets)) writeFileSync(join(folder, name), value);
+    const told = environmentOf(await render(production), process);
+    const environment = Object.fromEntries(
+      Object.entries(told).map(([name, value]) => [name, value.replace('/etc/partner-ingest/secrets', folder)]),
+    );
+    const inThePod = {
+      WATCH_NAMESPACES: told['WATCH_NAMESPACES'],
+      POD_NAME: 'x',
+      POD_NAMESPACE: 'x',
+      LEASE_NAME: told['LEASE_NAME'],
+    };
+    expect(loadConfig(process, { ...environment, POD_NAME: 'x', POD_NAMESPACE: 'x' })).toEqual(
+      loadConfig(process, { ...secrets, ...required, ...inThePod }),
+    );
+  });
+});
