@@ -7,15 +7,18 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ /test/integration/ /test/simulation/ /mail-catcher/
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|chart|kubernetes)/' /mail-catcher/
 RESULTS := .run/test-results.json
+IMAGE := partner-ingest:dev
+BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test bench chaos simulate fuzz check types lint format unit session docs openapi picture lock build image clean stores
+# All but files: every target is a lower-case word, `node_modules` is not.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' Makefile)
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
 	awk -F ':.*## ' -v on="$${on:-}" -v off="$${off:-}" \
-	  '/^[a-z-]+:.*## / { printf "  %s%-8s%s %s\n", on, $$1, off, $$2 }' Makefile
+	  '/^[a-z-]+:.*## / { printf "  %s%-10s%s %s\n", on, $$1, off, $$2 }' Makefile
 
 run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
 	@exec $(NODE) node deploy/local/run.ts
@@ -75,8 +78,18 @@ lock: ## Remake package-lock.json after a change of package.json
 build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
 
-image: ## Build the container image partner-ingest:dev
-	docker build -t partner-ingest:dev .
+image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…), write its SBOM, say its size
+	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
+	@mkdir -p .run && $(NODE) npm sbom --sbom-format cyclonedx --package-lock-only --omit=dev --omit=optional > .run/sbom.cdx.json
+	@$(NODE) node -e 'const {components} = JSON.parse(require("fs").readFileSync(".run/sbom.cdx.json")); console.log(`.run/sbom.cdx.json: $${components.length} packages`)'
+	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
+
+mail-image: ## Build the mail catcher's image partner-ingest-mail-catcher:dev, for the chart's evaluation mode
+	docker build -t partner-ingest-mail-catcher:dev --build-arg BASE_IMAGE=$(BASE_IMAGE) -f deploy/local/mail-catcher/Dockerfile .
+
+helm: node_modules ## Bring Helm 3 and 4 for the chart's tests (built with Go into the cache where the machine has none)
+	@$(NODE) node test/support/helm.ts
 
 stores: node_modules
 	@$(NODE) node deploy/local/stores.ts install

@@ -49,7 +49,11 @@ class Api {
           resolve({
             status: response.statusCode ?? 0,
             warnings: [response.headers['warning'] ?? []].flat(),
-            body: JSON.parse(Buffer.concat(chunks).toString()) as Json,
+            // An unknown group is answered with a line of text.
+            body:
+              response.headers['content-type'] === 'application/json'
+                ? (JSON.parse(Buffer.concat(chunks).toString()) as Json)
+                : {},
           }),
         );
       });

@@ -131,13 +131,19 @@ export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): R
   return object;
 }
 
-/** Every pod there will be: of Deployments and StatefulSets, and the pods themselves. */
+/** Every pod there will be: of Deployments and StatefulSets (with the volumes they claim), and the pods themselves. */
 export function podsOf(objects: readonly Rendered[]): { owner: string; metadata: Json; spec: Json }[] {
   return objects.flatMap((object) => {
     const owner = `${object.kind} ${object.metadata.name}`;
     if (object.kind === 'Pod') return [{ owner, metadata: object.metadata, spec: object['spec'] as Json }];
     const template = object['spec']?.template as Json | undefined;
-    return template?.['spec'] === undefined ? [] : [{ owner, metadata: template['metadata'], spec: template['spec'] }];
+    if (template?.['spec'] === undefined) return [];
+    const claims = ((object['spec'].volumeClaimTemplates ?? []) as Json[]).map(({ metadata }) => ({
+      name: metadata.name as string,
+      persistentVolumeClaim: { claimName: metadata.name as string },
+    }));
+    const volumes = [...((template['spec'].volumes ?? []) as Json[]), ...claims];
+    return [{ owner, metadata: template['metadata'], spec: { ...template['spec'], volumes } }];
   });
 }
 
