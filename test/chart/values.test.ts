@@ -182,7 +182,7 @@ const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_\w+|K8S_POD_NAME)$/;
 /** Settings of a place without Kubernetes around the process. */
 const NOT_IN_A_POD = ['KUBECONFIG'];
 /** Settings of colleagues' branches that the chart knows already; the test below says when they have come. */
-const COMING = ['SMTP_TLS', 'MAIL_TEMPLATES', 'MAIL_FROM_NAME', 'POD_NAME', 'POD_NAMESPACE', 'LEASE_NAME'];
+const COMING = ['POD_NAME', 'POD_NAMESPACE', 'LEASE_NAME'];
 
 /** Which value each setting is set by, and how a value given arrives. */
 const settable: Record<string, readonly [string, unknown, string?]> = {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { paint } from '../../internal/platform/terminal.ts';
 import { NO_API_SERVER } from './api-server.ts';
+import { findHelm } from './helm.ts';
 
 interface JestResults {
   readonly numPassedTests: number;
@@ -31,7 +32,8 @@ async function main(file: string): Promise<number> {
   const leftOut = [
     ...(skippedKubernetes > 0 ? [`${skippedKubernetes} tests of the Kubernetes source: ${NO_API_SERVER}`] : []),
     ...skipped.filter(({ kubernetes }) => !kubernetes).map(({ fullName }) => `skipped: ${fullName}`),
-    'tests in a Kubernetes cluster: they come with the Helm chart, which this version does not have yet',
+    'tests in a Kubernetes cluster: this version does not have them yet',
+    ...[await findHelm(3, false), await findHelm(4)].filter((helm) => typeof helm === 'string'),
     ...((await dockerAnswers()) ? [] : ['stores in Docker containers: no Docker engine answers on this machine']),
   ];
   console.log(`\n${paint('yellow', 'left out:')}\n${leftOut.map((reason) => `  - ${reason}`).join('\n')}\n`);
