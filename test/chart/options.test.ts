@@ -302,7 +302,7 @@ describeWithHelm('an option', () => {
     const [door, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
     expect(door?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
     // The release's own pods too: the test sends an application.
-    expect((door?.['from'] as Json[]).length).toBe(2);
+    expect(door?.['from']).toHaveLength(2);
     expect(admin?.['ports']).toEqual([{ port: 'admin', protocol: 'TCP' }]);
     const reached = (component: string): number[] =>
       (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>

@@ -165,7 +165,7 @@ describeWithHelm('the chart', () => {
     const objects = await render(production);
     for (const component of COMPONENTS) {
       const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
-      const [command = ''] = container?.['args'] as string[];
+      const [command = ''] = (container?.['args'] ?? []) as string[];
       expect(command).toBe(`dist/cmd/${component}/main.js`);
       expect(existsSync(ROOT + command.replace('dist/', '').replace('.js', '.ts'))).toBe(true);
     }

@@ -16,6 +16,7 @@ if (typeof found === 'string') console.warn(`the chart's tests are left out: ${f
 /** Skipped, and counted as such, where there is no Helm. */
 export const describeWithHelm = typeof found === 'string' ? describe.skip : describe;
 
+// oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
 
 /** A rendered object; the parts tests look at are left untyped on purpose, they are Kubernetes' own. */
@@ -151,7 +152,7 @@ export function podsOf(objects: readonly Rendered[]): { owner: string; metadata:
 export function environmentOf(objects: readonly Rendered[], component: string): Record<string, string> {
   const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
   return Object.fromEntries(
-    (container?.['env'] as { name: string; value?: string }[]).map(({ name, value }) => [name, value ?? '(filled in)']),
+    ((container?.['env'] ?? []) as { name: string; value?: string }[]).map(({ name, value }) => [name, value ?? '(filled in)']),
   );
 }
 
