@@ -152,7 +152,10 @@ export function podsOf(objects: readonly Rendered[]): { owner: string; metadata:
 export function environmentOf(objects: readonly Rendered[], component: string): Record<string, string> {
   const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
   return Object.fromEntries(
-    ((container?.['env'] ?? []) as { name: string; value?: string }[]).map(({ name, value }) => [name, value ?? '(filled in)']),
+    ((container?.['env'] ?? []) as { name: string; value?: string }[]).map(({ name, value }) => [
+      name,
+      value ?? '(filled in)',
+    ]),
   );
 }
 
