@@ -45,6 +45,12 @@ simulate: node_modules ## Play random histories of crashes and outages in memory
 fuzz: node_modules stores ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),300) $(JEST) test/integration/openapi-fuzz
 
+drill: node_modules stores ## Inject every fault under load and see which alert it raises (FAULTS= SEED= JSON=)
+	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
+
+board: node_modules stores ## Draw the dashboard's panels from a real Prometheus under load into docs/dashboard.svg
+	@$(NODE) node test/drill/board.ts
+
 check: types lint format unit ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
 
 types: node_modules

@@ -2,6 +2,7 @@
 import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/directory-source.ts';
 import { lastStarted } from '../../internal/controller/election.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
+import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -10,6 +11,9 @@ import { printableConfig, type ConfigOf } from '../../internal/platform/config.t
 import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
+import { HintSender } from '../../internal/queue/enqueue.ts';
+import { readBacklog } from '../../internal/submission/backlog.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
 
 /** A notification that Redis does not take within this time is not needed: ingest reads the keys every 15 s anyway. */
@@ -56,6 +60,24 @@ export async function startController(
   });
   closers.add('key reconcile', () => keeper.close());
   keyFaults = keeper.faults;
+
+  // Who reads a folder has it alone.
+  if (folder !== undefined) metrics.leader.set(1);
+  const queues = new HintSender({ redisUrl: config.REDIS_URL, log });
+  closers.add('queues', () => queues.close());
+  const watching = new AbortController();
+  void watchBacklog(
+    {
+      clock,
+      log,
+      metrics,
+      leads: keeper.leads,
+      read: () => readBacklog(db.collection<SubmissionRecord>(SUBMISSIONS)),
+      jobs: (queue) => queues.counts(queue),
+    },
+    watching.signal,
+  );
+  closers.add('backlog', () => watching.abort());
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };

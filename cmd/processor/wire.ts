@@ -95,6 +95,7 @@ export async function startProcessor(
       paused: metrics.workerPaused,
     });
     closers.add(`outage gate ${queue}`, () => made.close());
+    metrics.workerPaused.set({ queue }, 0);
     return made;
   };
   const gates = {
@@ -154,12 +155,7 @@ export async function startProcessor(
         log,
         requeued: metrics.reconcileRequeued,
         unknown: metrics.reconcileUnknown,
-        oldestDueSeconds: metrics.oldestDueSeconds,
-        waiting: async (queue) => {
-          const counts = await hints.counts(queue);
-          for (const [state, jobs] of Object.entries(counts)) metrics.queueJobs.set({ queue, state }, jobs);
-          return counts['waiting'] ?? 0;
-        },
+        waiting: async (queue) => (await hints.counts(queue))['waiting'] ?? 0,
         paused: (queue) => consumers.get(queue)?.paused ?? false,
         sendHints: (queue, batch) => hints.send(queue, batch, 0, 'reconcile'),
       },

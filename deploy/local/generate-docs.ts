@@ -5,6 +5,8 @@ import { format } from 'prettier';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { describeSettings } from '../../internal/platform/config.ts';
 import { smtpFaultTable } from '../../test/support/smtp-faults.ts';
+import { dashboard } from '../grafana/dashboard.ts';
+import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
 import { retriesPage } from './docs-retries.ts';
 import { statesPage } from './docs-states.ts';
@@ -20,6 +22,8 @@ const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () 
   { file: 'docs/smtp-faults.md', parser: 'markdown', text: smtpFaultTable },
   { file: 'docs/states.md', parser: 'markdown', text: statesPage },
   { file: 'docs/openapi.json', parser: 'json', text: openApi },
+  { file: 'docs/metrics.md', parser: 'markdown', text: metricsPage },
+  { file: `${CHART}/dashboards/partner-ingest.json`, parser: 'json', text: () => JSON.stringify(dashboard, null, 2) },
   { file: `${CHART}/values.schema.json`, parser: 'json', text: async () => chartSchema(await values()) },
   {
     file: `${CHART}/README.md`,

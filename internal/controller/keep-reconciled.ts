@@ -8,6 +8,7 @@ import { reconcilePartnerKeys, type ReconcileKeysTools } from './reconcile-partn
 import type { SecretSource, SecretView } from './secret-source.ts';
 
 export interface KeyKeeper {
+  readonly leads: () => boolean;
   /** Why the stored keys may not be what the Secrets ask for, as far as this process is to see to it. */
   readonly faults: () => readonly string[];
   /** Resolves once nothing more is written and no other process needs to wait for us. */
@@ -64,6 +65,7 @@ export function keepKeysReconciled(
   };
   const working = tools.election.run(lead, stop.signal);
   return {
+    leads: () => term !== undefined,
     faults: () => {
       if (term === undefined) return tools.election.faults();
       if (!term.synced) return ['the partner Secrets have not been reconciled completely yet; see the log'];

@@ -19,7 +19,6 @@ export interface ReconcileTools {
   readonly log: Logger;
   readonly requeued: { inc(labels: { state: string }, value: number): void };
   readonly unknown: { set(value: number): void };
-  readonly oldestDueSeconds: { set(value: number): void };
   /** Jobs waiting in `queue`; rejects while Redis is away. */
   waiting(queue: QueueName): Promise<number>;
   /** Whether this process's worker of `queue` waits out an outage: more jobs would only pile up. */
@@ -30,17 +29,12 @@ export interface ReconcileTools {
 /** Which queue works on a state. */
 const queueOf: Readonly<Record<OpenState, QueueName>> = { recorded: 'applications', account_created: 'notifications' };
 
-interface Round {
-  readonly oldestDueSeconds: number;
-  /** Whether this round did a full page, so that more may be due. */
-  readonly more: boolean;
-}
-
 /**
  * One round for one state. A record that nobody ever claimed is only marked at first sight, so that a withdrawal that is
  * under way comes first; everything else is queued. Rejects when a store is away; the next round starts afresh.
+ * True when it did a full page, so that more may be due.
  */
-async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<Round> {
+async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<boolean> {
   const due = await tools.store.findDue(state, RECONCILE_PAGE);
   const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
   await tools.store.lookAgain(due.filter(isNew), FIRST_SIGHT_GRACE_MS, { firstSeen: true });
@@ -54,11 +48,7 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
     tools.requeued.inc({ state }, ready.length);
     tools.log.info({ queue, count: ready.length }, 'queued records nobody was working on');
   }
-  const oldest = due[0]?.dueAt?.getTime() ?? Infinity;
-  return {
-    oldestDueSeconds: Math.max(0, (tools.clock.now().getTime() - oldest) / 1_000),
-    more: due.length === RECONCILE_PAGE && (wanted || ready.length < due.length),
-  };
+  return due.length === RECONCILE_PAGE && (wanted || ready.length < due.length);
 }
 
 /** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
@@ -66,10 +56,8 @@ export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
   const failed = rounds.find((round) => round.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  const done = rounds.filter((round) => round.status === 'fulfilled').map((round) => round.value);
-  tools.oldestDueSeconds.set(Math.max(...done.map((round) => round.oldestDueSeconds)));
   tools.unknown.set(await tools.store.countUnknownDue(RECONCILE_PAGE));
-  return done.some((round) => round.more);
+  return rounds.some((round) => round.status === 'fulfilled' && round.value);
 }
 
 /** Runs rounds until `signal` aborts. */

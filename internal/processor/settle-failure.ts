@@ -22,6 +22,7 @@ export interface FailureTools {
   readonly gates: Readonly<Record<QueueName, Pick<OutageGate, 'wait'>>>;
   readonly log: Logger;
   readonly outcomes: { inc(labels: { state: string; reason: string }): void };
+  readonly failures: { inc(labels: { queue: string; class: string }): void };
   /** Wakes the workers of `queue` after `delayMs`; may reject. */
   hintLater(queue: QueueName, hint: Hint, delayMs: number): Promise<void>;
 }
@@ -34,6 +35,7 @@ export async function settleFailure(attempt: FailedAttempt, tools: FailureTools)
     ambiguous: (record.ambiguous ?? 0) + (failure === 'ambiguous' ? 1 : 0),
   };
   const what = verdict(failure, counted);
+  tools.failures.inc({ queue, class: failure });
   // An address that does not exist is the end of an application like another; a dead letter waits for a person.
   const level = failure === 'permanent' ? 'info' : failure === 'ours' || what.do === 'finish' ? 'error' : 'warn';
   const fields = { request_id: position.requestId, ...traceFields(record.traceparent) };

@@ -34,3 +34,10 @@ export const WITHDRAWAL_BATCH = 500;
 /** A write of withdrawals that is not answered by then is tried again. */
 export const WITHDRAWAL_DEADLINE_MS = 5_000;
 export const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
+
+/** Records of a state that are counted at most: beyond it the exact number tells an operator nothing more. */
+export const BACKLOG_COUNTED = 100_000;
+/** Records looked at from each end to find the one that has waited longest. */
+export const BACKLOG_LOOKED_AT = 500;
+/** Longest one question about the backlog may keep the database busy. */
+export const BACKLOG_TIMEOUT_MS = 5_000;

@@ -1,124 +1,302 @@
-/** Every metric of the service in one table: name, help, labels. No label holds an address, an e-mail or a request_id. */
+/**
+ * Every metric of the service in one table: name, help, labels with all their values, unit (the end of the name).
+ *
+ * No label holds an address, an e-mail or a request_id: each has the few values that stand here, so the number of series
+ * is known beforehand. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
+ */
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+import { queueNames } from '../queue/job.ts';
+import { openStates } from '../submission/states.ts';
 
-const PREFIX = 'partner_ingest_';
+export const PREFIX = 'partner_ingest_';
 
-/** From half a millisecond to the longest an accept may take by default, and one beyond. */
+/** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
 const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-/** A registry with Node's own metrics; `service` is on every series. */
-export function createRegistry(service: string): Registry {
+type LabelValues<Label extends string> = Readonly<Record<Label, readonly string[]>>;
+
+/** What is known of a metric before it is made. */
+export interface Definition<Kind extends string = 'counter' | 'gauge' | 'histogram', Label extends string = string> {
+  readonly kind: Kind;
+  readonly name: string;
+  readonly help: string;
+  readonly labels: LabelValues<Label>;
+  /** The combinations of label values that occur, where these are not all. */
+  readonly series?: readonly Readonly<Record<Label, string>>[];
+  readonly buckets?: readonly number[];
+}
+
+function counter<Label extends string = never>(
+  name: string,
+  help: string,
+  labels = {} as LabelValues<Label>,
+  series?: readonly Readonly<Record<Label, string>>[],
+): Definition<'counter', Label> {
+  return { kind: 'counter', name: `${PREFIX}${name}_total`, help, labels, ...(series === undefined ? {} : { series }) };
+}
+
+function gauge<Label extends string = never>(
+  name: string,
+  help: string,
+  labels = {} as LabelValues<Label>,
+): Definition<'gauge', Label> {
+  return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
+}
+
+function histogram(name: string, help: string, buckets: readonly number[]): Definition<'histogram', never> {
+  return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels: {}, buckets };
+}
+
+/** Counted by both who make work and who pass it on. */
+const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
+  result: ['sent', 'failed', 'dropped'],
+});
+
+/** What the door counts. */
+export const ingestMetrics = {
+  requests: counter('requests', 'Answers given on the partner port, by status code.', {
+    status: ['202', '400', '401', '403', '404', '405', '429', '500'],
+  }),
+  acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
+  brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
+    kind: [
+      'too_many_connections',
+      'no_host',
+      'not_http',
+      'connection',
+      'too_slow',
+      'headers_too_large',
+      'chunk_extensions_too_large',
+    ],
+  }),
+  untrustedForwardedFor: counter(
+    'untrusted_forwarded_for',
+    'Requests with X-Forwarded-For from a peer that is not in TRUSTED_PROXIES.',
+  ),
+  batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
+  commitSeconds: histogram(
+    'commit_seconds',
+    'Time from sending a batch to its durable answer, in seconds.',
+    LATENCY_SECONDS,
+  ),
+  waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
+  notAccepted: counter('not_accepted', 'Records that could not be made durable, by reason.', {
+    reason: [
+      'no_room',
+      'timed_out_waiting',
+      'timed_out_sent',
+      'database_away',
+      'no_answer',
+      'counts_differ',
+      'write_concern',
+      'write_error',
+      'id_taken',
+    ],
+  }),
+  refusedDropped: counter('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
+  withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
+    result: ['withdrawn', 'too_late', 'dropped'],
+  }),
+  withdrawalsPending: gauge('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
+  hints,
+  limiterDecisions: counter('limiter_decisions', 'Rate-limit decisions, by where they were made and what they were.', {
+    store: ['redis', 'local'],
+    decision: ['served', 'refused'],
+  }),
+  limiterFallback: gauge(
+    'limiter_fallback',
+    '1 while this process limits on its own memory because Redis is away or slow.',
+  ),
+  keys: gauge('keys', 'API keys held in memory.'),
+  keysRefreshedAt: gauge(
+    'keys_refreshed_timestamp_seconds',
+    'When the keys in memory were last read, as Unix time; 0 before the first time.',
+  ),
+};
+
+const byQueue = { queue: queueNames };
+const rejections = [
+  'missing',
+  'wrong_type',
+  'invalid_format',
+  'blank',
+  'too_long',
+  'duplicate_email',
+  'duplicate_ein',
+] as const;
+
+/** The ways a record can go: its new state, and the first reason to reject it or the class of the last failure. */
+const outcomes = [
+  { state: 'account_created', reason: 'none' },
+  { state: 'completed', reason: 'none' },
+  ...rejections.map((reason) => ({ state: 'rejected', reason })),
+  { state: 'undeliverable', reason: 'permanent' },
+  { state: 'dead_lettered', reason: 'transient' },
+  { state: 'dead_lettered', reason: 'ambiguous' },
+];
+
+/** What the background work counts. */
+export const processorMetrics = {
+  outcomes: counter(
+    'outcomes',
+    'Moves into a state, by state and first reason.',
+    { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
+    outcomes,
+  ),
+  attempts: counter('attempts', 'Jobs worked on, by queue and result.', {
+    ...byQueue,
+    result: ['done', 'failed', 'repeat', 'claim_lost'],
+  }),
+  failures: counter(
+    'failures',
+    'Failed attempts, by queue and class; `ours` is our sender, settings or relay policy.',
+    {
+      ...byQueue,
+      class: ['permanent', 'transient', 'infrastructure', 'ours', 'ambiguous'],
+    },
+  ),
+  mails: counter('mails', 'Hand-overs to the mail server, by result.', {
+    result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'],
+  }),
+  possibleSecondMails: counter(
+    'possible_second_mails',
+    'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',
+    { cause: ['ambiguous_data', 'crash', 'resent'] },
+  ),
+  duplicateKeys: counter('duplicate_keys', 'Account inserts decided by a unique index, by what was found.', {
+    found: ['own', 'taken'],
+  }),
+  completionSeconds: histogram(
+    'completion_seconds',
+    'Time from receiving a request to its e-mail being handed over, in seconds.',
+    COMPLETION_SECONDS,
+  ),
+  hints,
+  reconcileRequeued: counter(
+    'reconcile_requeued',
+    'Records queued again because nobody worked on them in time, by state.',
+    { state: openStates },
+  ),
+  reconcileUnknown: gauge('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),
+  workerPaused: gauge('worker_paused', '1 while a worker waits for an outage to end, by queue.', byQueue),
+};
+
+/** The namespaces of WATCH_NAMESPACES, which only a running controller knows; few, and set by the operator. */
+const WATCHED: readonly string[] = [];
+
+/** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
+export const controllerMetrics = {
+  records: gauge('records', 'Records with work ahead or given up, by state; counted up to 100,000 each.', {
+    state: [...openStates, 'dead_lettered'],
+  }),
+  oldestWaitingSeconds: gauge(
+    'oldest_waiting_seconds',
+    'How long the application that has waited longest in a state has been waiting since it was received, in seconds.',
+    { state: openStates },
+  ),
+  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by queue and state; none while Redis is away.', {
+    ...byQueue,
+    state: ['waiting', 'active', 'delayed', 'prioritized'],
+  }),
+  backlogReadAt: gauge(
+    'backlog_read_timestamp_seconds',
+    'When records and ages were last read from the database, as Unix time; 0 while not leading.',
+  ),
+  keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
+  secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
+    problem: [
+      'invalid_partner_id',
+      'no_keys',
+      'empty_key',
+      'key_too_short',
+      'key_too_long',
+      'key_not_printable',
+      'key_not_base64',
+      'same_key_two_partners',
+      'unknown_status',
+      'unreadable_file',
+    ],
+  }),
+  keyChanges: counter('key_changes', 'Key documents written, by change.', { change: ['put', 'remove', 'not_ours'] }),
+  syncedAt: gauge(
+    'keys_synced_timestamp_seconds',
+    'When the stored keys were last known to be what the partner Secrets ask for, as Unix time; 0 while not leading.',
+  ),
+  leader: gauge('leader', '1 while this process leads.'),
+  secretsSeenAt: gauge(
+    'secrets_seen_timestamp_seconds',
+    'When the partner Secrets of a namespace were last known to be current, as Unix time; only while leading.',
+    { namespace: WATCHED },
+  ),
+  secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
+    namespace: WATCHED,
+    result: ['complete', 'failed'],
+  }),
+  secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended, by result.', {
+    namespace: WATCHED,
+    result: ['ended', 'expired', 'failed'],
+  }),
+  secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {
+    result: ['created', 'repeated', 'failed'],
+  }),
+};
+
+/** All metrics of our own, by the process that has them. */
+export const definitions = { ingest: ingestMetrics, processor: processorMetrics, controller: controllerMetrics };
+
+/** Node's own metrics that break Prometheus' naming rules: gauges called `_total`. Their sums by type say the same. */
+const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+
+/** A registry with Node's own metrics; `component` is on every series. */
+export function createRegistry(component: keyof typeof definitions): Registry {
   const registry = new Registry();
-  registry.setDefaultLabels({ service });
+  registry.setDefaultLabels({ component });
   collectDefaultMetrics({ register: registry });
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
   return registry;
 }
 
-const counter =
-  (registry: Registry) =>
-  <Label extends string = never>(name: string, help: string, labelNames: readonly Label[] = []): Counter<Label> =>
-    new Counter({ name: `${PREFIX}${name}_total`, help, labelNames: [...labelNames], registers: [registry] });
+export const createIngestMetrics = (registry: Registry) => make(ingestMetrics, registry);
+export const createProcessorMetrics = (registry: Registry) => make(processorMetrics, registry);
+export const createControllerMetrics = (registry: Registry) => make(controllerMetrics, registry);
 
-const gauge =
-  (registry: Registry) =>
-  <Label extends string = never>(name: string, help: string, labelNames: readonly Label[] = []): Gauge<Label> =>
-    new Gauge({ name: `${PREFIX}${name}`, help, labelNames: [...labelNames], registers: [registry] });
+type Made<D> =
+  D extends Definition<'counter', infer Label>
+    ? Counter<Label>
+    : D extends Definition<'gauge', infer Label>
+      ? Gauge<Label>
+      : Histogram;
 
-const histogram =
-  (registry: Registry) =>
-  (name: string, help: string, buckets: readonly number[]): Histogram =>
-    new Histogram({ name: `${PREFIX}${name}`, help, buckets: [...buckets], registers: [registry] });
-
-/** What the door counts. */
-export function createIngestMetrics(registry: Registry) {
-  const [count, set, observe] = [counter(registry), gauge(registry), histogram(registry)];
-  return {
-    requests: count('requests', 'Answers given on the partner port, by status code.', ['status']),
-    acceptSeconds: observe('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
-    brokenHttp: count('broken_http', 'Connections answered before any route ran, by kind of fault.', ['kind']),
-    untrustedForwardedFor: count(
-      'untrusted_forwarded_for',
-      'Requests with X-Forwarded-For from a peer that is not in TRUSTED_PROXIES.',
-    ),
-    batchDocuments: observe('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
-    commitSeconds: observe(
-      'commit_seconds',
-      'Time from sending a batch to its durable answer, in seconds.',
-      LATENCY_SECONDS,
-    ),
-    waitingDocuments: set('waiting_documents', 'Records waiting to be written by this process.'),
-    notAccepted: count('not_accepted', 'Records that could not be made durable, by reason.', ['reason']),
-    refusedDropped: count('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
-    withdrawals: count('withdrawals', 'Records in doubt that were settled, by result.', ['result']),
-    withdrawalsPending: set('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
-    hints: count('hints', 'Queue hints sent to wake workers, by result.', ['result']),
-    limiterDecisions: count('limiter_decisions', 'Rate-limit decisions, by where they were made and what they were.', [
-      'store',
-      'decision',
-    ]),
-    limiterFallback: set(
-      'limiter_fallback',
-      '1 while this process limits on its own memory because Redis is away or slow.',
-    ),
-    keys: set('keys', 'API keys held in memory.'),
-    keysRefreshedAt: set('keys_refreshed_timestamp_seconds', 'When the keys in memory were last read, as Unix time.'),
-  };
+function make<Table extends Readonly<Record<string, Definition<string, never>>>>(
+  table: Table,
+  registry: Registry,
+): { readonly [Name in keyof Table]: Made<Table[Name]> } {
+  const made = Object.entries(table).map(([key, definition]) => [key, makeOne(definition as Definition, registry)]);
+  return Object.fromEntries(made) as { readonly [Name in keyof Table]: Made<Table[Name]> };
 }
 
-/** What the background work counts. */
-export function createProcessorMetrics(registry: Registry) {
-  const [count, set, observe] = [counter(registry), gauge(registry), histogram(registry)];
-  return {
-    outcomes: count('outcomes', 'Moves into a state, by state and first reason.', ['state', 'reason']),
-    attempts: count('attempts', 'Jobs worked on, by queue and result.', ['queue', 'result']),
-    mails: count('mails', 'Hand-overs to the mail server, by result.', ['result']),
-    possibleSecondMails: count(
-      'possible_second_mails',
-      'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',
-      ['cause'],
-    ),
-    duplicateKeys: count('duplicate_keys', 'Account inserts decided by a unique index, by what was found.', ['found']),
-    completionSeconds: observe(
-      'completion_seconds',
-      'Time from receiving a request to its e-mail being handed over, in seconds.',
-      [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400],
-    ),
-    hints: count('hints', 'Queue hints sent to wake workers, by result.', ['result']),
-    reconcileRequeued: count(
-      'reconcile_requeued',
-      'Records queued again because nobody worked on them in time, by state.',
-      ['state'],
-    ),
-    reconcileUnknown: set('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),
-    oldestDueSeconds: set('oldest_due_seconds', 'How long the most overdue open record has been due, in seconds.'),
-    workerPaused: set('worker_paused', '1 while a worker waits for an outage to end, by queue.', ['queue']),
-    queueJobs: set('queue_jobs', 'Jobs in Redis, by queue and state.', ['queue', 'state']),
-  };
+function makeOne(definition: Definition, registry: Registry): Counter | Gauge | Histogram {
+  const { kind, name, help, labels, buckets = [] } = definition;
+  const settings = { name, help, labelNames: Object.keys(labels), registers: [registry] };
+  if (kind === 'histogram') return new Histogram({ ...settings, buckets: [...buckets] });
+  if (kind === 'gauge') return new Gauge(settings);
+  const made = new Counter(settings);
+  // From the start at 0: `increase()` cannot see the first event of a series that begins with it.
+  for (const series of seriesOf(definition)) made.inc(series, 0);
+  return made;
 }
 
-/** What the controller counts. */
-export function createControllerMetrics(registry: Registry) {
-  const [count, set] = [counter(registry), gauge(registry)];
-  return {
-    keysWanted: set('keys_wanted', 'API keys the partner Secrets ask for.'),
-    secretProblems: set('secret_problems', 'Secrets or entries that could not be used, by problem.', ['problem']),
-    keyChanges: count('key_changes', 'Key documents written, by change.', ['change']),
-    syncedAt: set(
-      'keys_synced_timestamp_seconds',
-      'When the stored keys were last known to be what the partner Secrets ask for, as Unix time.',
-    ),
-    leader: set('leader', '1 while this process leads.'),
-    secretsSeenAt: set(
-      'secrets_seen_timestamp_seconds',
-      'When the partner Secrets of a namespace were last known to be current, as Unix time; only while leading.',
-      ['namespace'],
-    ),
-    secretLists: count('secret_lists', 'Complete lists of partner Secrets, by result.', ['namespace', 'result']),
-    secretWatches: count('secret_watches', 'Watches of partner Secrets that ended, by result.', [
-      'namespace',
-      'result',
-    ]),
-    secretEvents: count('secret_events', 'Warning Events about partner Secrets, by result.', ['result']),
-  };
+/** Every combination of label values a metric can have. */
+export function seriesOf({ labels, series }: Definition): readonly Readonly<Record<string, string>>[] {
+  if (series !== undefined) return series;
+  return Object.entries(labels).reduce<Record<string, string>[]>(
+    (all, [label, values]) => all.flatMap((one) => values.map((value) => ({ ...one, [label]: value }))),
+    [{}],
+  );
+}
+
+function valuesOf<Key extends string>(series: readonly Readonly<Record<Key, string>>[], key: Key): string[] {
+  return [...new Set(series.map((one) => one[key]))];
 }

@@ -83,6 +83,7 @@ function newTools() {
     mails: { inc: () => {} },
     possibleSecondMails: { inc: ({ cause }) => void counted.secondMails.push(cause) },
     outcomes: { inc: () => {} },
+    failures: { inc: () => {} },
     attempts: { inc: ({ result }) => void counted.attempts.push(result) },
     completionSeconds: { observe: () => {} },
     hintLater: (_queue, hint) => {

@@ -60,7 +60,7 @@ describeWithApi('the Kubernetes API', () => {
         core: kubernetes.client(CoreV1Api, 5_000),
         clock,
         log: createLogger('test', 'silent'),
-        metrics: createControllerMetrics(createRegistry('test')),
+        metrics: createControllerMetrics(createRegistry('controller')),
       }),
       namespace,
       apply: (name, wish) => cluster.apply(namespace, name, wish),

@@ -29,6 +29,7 @@ export function startProcessor(world: World, process: SimProcess): void {
   const tools = {
     outcomes: noMetric,
     attempts: noMetric,
+    failures: noMetric,
     mails: noMetric,
     duplicateKeys: noMetric,
     completionSeconds: noMetric,

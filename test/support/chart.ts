@@ -52,7 +52,7 @@ export const everything = {
   tracing: { endpoint: 'http://collector.monitoring:4318' },
   ingest: { autoscaling: { enabled: true } },
   processor: { autoscaling: { enabled: true, keda: { prometheusAddress: 'http://prometheus.monitoring:9090' } } },
-  metrics: { podMonitor: { enabled: true } },
+  metrics: { podMonitor: { enabled: true }, prometheusRule: { enabled: true }, dashboard: { enabled: true } },
   networkPolicy: { egress: { enabled: true } },
   tests: { existingSecret: 'test-partner' },
 };

@@ -1,6 +1,7 @@
 /** The closing lines of `make test`: what passed, what failed, and what this machine could not run and why. */
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { paint } from '../../internal/platform/terminal.ts';
 import { NO_API_SERVER } from './api-server.ts';
 import { findHelm } from './helm.ts';
@@ -36,6 +37,11 @@ async function main(file: string): Promise<number> {
     ...[await findHelm(3, false), await findHelm(4)].filter((helm) => typeof helm === 'string'),
     ...((await dockerAnswers()) ? [] : ['stores in Docker containers: no Docker engine answers on this machine']),
   ];
+  const noPrometheus = await prometheusPrograms(() => undefined).then(
+    () => [],
+    (error: Error) => [`alert rules and the dashboard's queries: ${error.message}`],
+  );
+  leftOut.push(...noPrometheus);
   console.log(`\n${paint('yellow', 'left out:')}\n${leftOut.map((reason) => `  - ${reason}`).join('\n')}\n`);
   if (results.numPendingTests > 0) console.log(paint('yellow', `${results.numPendingTests} skipped`));
   const line = `${results.numPassedTests} passed, ${failed} failed`;

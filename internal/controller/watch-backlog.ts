@@ -1,0 +1,91 @@
+/** Shows how much work waits. Only the leader asks the stores, every ten seconds, however many scrape. */
+import type { Clock } from '../platform/clock.ts';
+import { pause } from '../platform/deadline.ts';
+import type { Logger } from '../platform/log.ts';
+import { queueNames, type QueueName } from '../queue/job.ts';
+import { openStates } from '../submission/states.ts';
+import type { Backlog } from '../submission/backlog.ts';
+
+const READ_EVERY_MS = 10_000;
+const MS_PER_SECOND = 1_000;
+
+interface LabelledGauge<Label extends string> {
+  set(labels: Record<Label, string>, value: number): void;
+  reset(): void;
+}
+
+export interface BacklogTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly leads: () => boolean;
+  /** Rejects while the database is away. */
+  read(): Promise<Backlog>;
+  /** Jobs of a queue by state; rejects while Redis is away. */
+  jobs(queue: QueueName): Promise<Readonly<Record<string, number>>>;
+  readonly metrics: {
+    readonly records: LabelledGauge<'state'>;
+    readonly oldestWaitingSeconds: LabelledGauge<'state'>;
+    readonly queueJobs: LabelledGauge<'queue' | 'state'>;
+    readonly backlogReadAt: { set(value: number): void };
+  };
+}
+
+/** Reads and shows until `signal` aborts. */
+export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Promise<void> {
+  let last: Backlog | undefined;
+  while (!signal.aborted) {
+    last = await showBacklog(last, tools);
+    await pause(READ_EVERY_MS, signal);
+  }
+}
+
+/** One round; `last` is what was read before, and what the result is while the database is away. Never rejects. */
+export async function showBacklog(last: Backlog | undefined, tools: BacklogTools): Promise<Backlog | undefined> {
+  const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
+  await Promise.all(queueNames.map((queue) => showJobs(queue, tools)));
+  showAges(backlog, tools);
+  // The lead may have been lost meanwhile, and another process shows it now.
+  if (tools.leads()) return backlog;
+  forget(tools);
+  return undefined;
+}
+
+async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
+  const { metrics, clock, log } = tools;
+  try {
+    const backlog = await tools.read();
+    for (const [state, count] of Object.entries(backlog.records)) metrics.records.set({ state }, count);
+    metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);
+    return backlog;
+  } catch (error) {
+    log.debug({ err: error }, 'the backlog could not be read');
+    return undefined;
+  }
+}
+
+/** Ages grow on while the database is away: nobody's wait ends by that. */
+function showAges(backlog: Backlog | undefined, { metrics, clock }: BacklogTools): void {
+  if (backlog === undefined) return;
+  for (const state of openStates) {
+    const since = backlog.oldestReceivedAt[state];
+    const ms = since === undefined ? 0 : Math.max(0, clock.now().getTime() - since.getTime());
+    metrics.oldestWaitingSeconds.set({ state }, ms / MS_PER_SECOND);
+  }
+}
+
+async function showJobs(queue: QueueName, tools: BacklogTools): Promise<void> {
+  const { metrics, log } = tools;
+  if (!tools.leads()) return;
+  try {
+    for (const [state, count] of Object.entries(await tools.jobs(queue)))
+      metrics.queueJobs.set({ queue, state }, count);
+  } catch (error) {
+    log.debug({ err: error, queue }, 'the queue could not be counted');
+    metrics.queueJobs.reset();
+  }
+}
+
+function forget({ metrics }: BacklogTools): void {
+  for (const gauge of [metrics.records, metrics.oldestWaitingSeconds, metrics.queueJobs]) gauge.reset();
+  metrics.backlogReadAt.set(0);
+}

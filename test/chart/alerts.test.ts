@@ -1,0 +1,145 @@
+/** Every alert fires when it should and only then: promtool's own tests, on the rules as Helm renders them. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { stringify } from 'yaml';
+import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
+import { cases, healthy, type SeriesValues } from './alert-cases.ts';
+import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
+
+const EVALUATED_AT = '90m';
+const TOOL_TIMEOUT_MS = 300_000;
+
+const [programs, rendered] = await Promise.allSettled([prometheusPrograms(console.log), renderRules()]);
+const missing = [programs, rendered].find((one) => one.status === 'rejected');
+if (missing !== undefined) console.warn(`left out: tests of the alert rules (${String(missing.reason)})`);
+const onRules = missing === undefined ? describe : describe.skip;
+const promtool = programs.status === 'fulfilled' ? programs.value.promtool : '';
+const rules: Rules = rendered.status === 'fulfilled' ? rendered.value : { groups: [] };
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'alerts-'));
+  await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** Promtool's words when it found a fault; empty when all is well. */
+async function tool(...args: string[]): Promise<string> {
+  try {
+    await promisify(execFile)(promtool, args, { timeout: TOOL_TIMEOUT_MS, maxBuffer: 2 ** 24 });
+    return '';
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout?: string; stderr?: string };
+    return `${stdout ?? ''}${stderr ?? ''}` || String(error);
+  }
+}
+
+/** Puts the namespace into a series' labels. */
+const inNamespace = (series: string): string => series.replace('{', `{namespace="${NAMESPACE}",`);
+
+const filled = (text: string, labels: Readonly<Record<string, string>>): string =>
+  text.replaceAll(/\{\{ \$labels\.(\w+) \}\}/g, (_, label: string) => labels[label] ?? '');
+
+interface Expected {
+  readonly alert: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly says: string;
+}
+
+/** One of promtool's tests: of all alerts `expected` fires, and no other. */
+function toolTest(name: string, series: SeriesValues, expected?: Expected) {
+  const alertRuleTest = alertsOf(rules).map((rule: AlertRule) => {
+    if (rule.alert !== expected?.alert) return { eval_time: EVALUATED_AT, alertname: rule.alert, exp_alerts: [] };
+    const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
+    const { summary = '', runbook_url } = rule.annotations;
+    const annotations = { summary: filled(summary, labels), description: expected.says, runbook_url };
+    const alert = { exp_labels: labels, exp_annotations: annotations };
+    return { eval_time: EVALUATED_AT, alertname: rule.alert, exp_alerts: [alert] };
+  });
+  const inputs = Object.entries({ ...healthy, ...series }).map(([one, values]) => ({
+    series: inNamespace(one),
+    values,
+  }));
+  return { name, interval: '1m', input_series: inputs, alert_rule_test: alertRuleTest };
+}
+
+const HEALTHY = 'a healthy system';
+const fires = (alert: string): string => `${alert} fires`;
+const quiet = (alert: string): string => `${alert} is near`;
+
+/** All tests in one run of promtool; what it says of each that failed, by name. */
+async function runAll(): Promise<ReadonlyMap<string, string>> {
+  const file = join(folder, 'tests.yaml');
+  const tests = cases.flatMap((one) => [
+    toolTest(fires(one.alert), one.fires, { alert: one.alert, labels: one.labels ?? {}, says: one.says }),
+    toolTest(quiet(one.alert), one.quiet),
+  ]);
+  await writeFile(
+    file,
+    stringify({ rule_files: ['rules.yaml'], evaluation_interval: '1m', tests: [toolTest(HEALTHY, {}), ...tests] }),
+  );
+  const said = await tool('test', 'rules', file);
+  const parts = said.split(/^ *name: (.*?),$/m).slice(1);
+  const faults = new Map<string, string>();
+  for (let part = 0; part < parts.length; part += 2) {
+    const name = parts[part] ?? '';
+    faults.set(name, (faults.get(name) ?? '') + (parts[part + 1] ?? ''));
+  }
+  // Something is wrong beside the tests.
+  return said !== '' && faults.size === 0 ? new Map([[HEALTHY, said]]) : faults;
+}
+
+onRules('the alert rules', () => {
+  let faults: ReadonlyMap<string, string>;
+  beforeAll(async () => {
+    faults = await runAll();
+  }, TOOL_TIMEOUT_MS);
+
+  test('promtool finds no fault in the rules', async () => {
+    expect(await tool('check', 'rules', join(folder, 'rules.yaml'))).toBe('');
+  });
+
+  test('every alert has cases, and every case an alert', () => {
+    expect(cases.map(({ alert }) => alert).toSorted()).toEqual(
+      alertsOf(rules)
+        .map(({ alert }) => alert)
+        .toSorted(),
+    );
+  });
+
+  test('a healthy system has no alert', () => {
+    expect(faults.get(HEALTHY)).toBeUndefined();
+  });
+
+  test.each(cases)('$alert fires, and no other does', ({ alert }) => {
+    expect(faults.get(fires(alert))).toBeUndefined();
+  });
+
+  test.each(cases)('$alert does not fire when it is only near', ({ alert }) => {
+    expect(faults.get(quiet(alert))).toBeUndefined();
+  });
+
+  test('alerts can be left out, given labels, and sent to other runbooks', async () => {
+    const alerts = alertsOf(
+      await renderRules({
+        'metrics.prometheusRule.disabled[0]': 'PartnerIngestDeadLetters',
+        'metrics.prometheusRule.alertLabels.team': 'ingest',
+        'metrics.prometheusRule.alertLabels.severity': 'page',
+        'metrics.prometheusRule.runbookBaseUrl': 'https://runbooks.example/ingest/',
+        'metrics.prometheusRule.sloPercent': 99.95,
+      }),
+    );
+    expect(alerts).toHaveLength(alertsOf(rules).length - 1);
+    expect(new Set(alerts.map((rule) => `${rule.labels['team']} ${rule.labels['severity']}`))).toEqual(
+      new Set(['ingest page']),
+    );
+    for (const { alert, annotations } of alerts) {
+      expect(annotations['runbook_url']).toBe(`https://runbooks.example/ingest/${alert}.md`);
+    }
+    expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain('14.4 * 0.0005');
+  });
+});

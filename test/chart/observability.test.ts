@@ -1,0 +1,142 @@
+/** Metrics, dashboard, alert rules and runbooks name the same things, in both directions. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { dashboardQueries } from '../../deploy/grafana/dashboard.ts';
+import { createRegistry, definitions, type Definition } from '../../internal/telemetry/metrics.ts';
+import { selectorsIn } from '../support/promql.ts';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const CHART = `${ROOT}charts/partner-ingest/`;
+/** Given by Prometheus, by our registries, and by histograms. */
+const COMMON_LABELS = ['namespace', 'pod', 'component', 'le'];
+const RUNBOOK_PARTS = [
+  'For partners',
+  'First command',
+  'Likely causes',
+  'How to confirm',
+  'How to mend',
+  'Wake someone',
+];
+
+const ours = new Map(
+  Object.values(definitions).flatMap((table) => Object.values(table).map((one) => [one.name, one as Definition])),
+);
+const known = new Map<string, readonly string[]>();
+
+interface Alert {
+  readonly alert: string;
+  readonly expr: string;
+}
+// As written, before Helm fills in the values: their names are enough here.
+const rules = (
+  parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as { groups: { rules: Alert[] }[] }
+).groups.flatMap((group) => group.rules);
+const alerts = rules.filter(({ alert }) => alert !== undefined).map(({ alert }) => alert);
+
+beforeAll(async () => {
+  for (const [name, { labels }] of ours) known.set(name, Object.keys(labels));
+  for (const { name } of await createRegistry('ingest').getMetricsAsJSON()) known.set(name, ['type', 'kind', 'space']);
+});
+
+function faultsIn(expressions: readonly { readonly where: string; readonly expression: string }[]): string[] {
+  return expressions.flatMap(({ where, expression }) =>
+    selectorsIn(expression).flatMap(({ metric, matchers }) => {
+      const labels = known.get(metric);
+      if (labels === undefined) return [`${where}: ${metric} is not defined`];
+      return matchers.flatMap(({ label, operator, value }) => {
+        if (COMMON_LABELS.includes(label)) return [];
+        if (!labels.includes(label)) return [`${where}: ${metric} has no label ${label}`];
+        const values = ours.get(metric)?.labels[label];
+        if (values === undefined) return [];
+        const wanted = operator.includes('~') ? value.split('|') : [value];
+        return wanted
+          .filter((one) => !values.includes(one))
+          .map((one) => `${where}: ${metric} has no ${label}="${one}"`);
+      });
+    }),
+  );
+}
+
+test('the dashboard asks for nothing that is not there, and leaves nothing of ours out', () => {
+  const queries = dashboardQueries().map(({ panel, query }) => ({ where: panel.title, expression: query.ask }));
+  expect(faultsIn(queries)).toEqual([]);
+  const shown = new Set(queries.flatMap(({ expression }) => selectorsIn(expression).map(({ metric }) => metric)));
+  expect([...ours.keys()].filter((name) => !shown.has(name))).toEqual([]);
+});
+
+test('series are told apart by labels that the metrics of the query have', () => {
+  const faults = dashboardQueries().flatMap(({ panel, query: { ask, name } }) => {
+    const labels = [...ask.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, by = '']) => by.split(/,\s*/));
+    const has = new Set([...COMMON_LABELS, ...selectorsIn(ask).flatMap(({ metric }) => known.get(metric) ?? [])]);
+    const named = [...name.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = '']) => label);
+    return [
+      ...labels.filter((label) => !has.has(label)).map((label) => `${panel.title}: no metric has ${label}`),
+      ...named.filter((label) => !labels.includes(label)).map((label) => `${panel.title}: ${label} is summed away`),
+    ];
+  });
+  expect(faults).toEqual([]);
+});
+
+test('the alert rules and the autoscaler ask for nothing that is not there', () => {
+  const expressions = rules.map(({ alert, expr }) => ({ where: alert ?? 'a recording rule', expression: expr }));
+  expect(
+    faultsIn(
+      expressions.map((one) => ({
+        ...one,
+        expression: one.expression.replaceAll('$(in),', '').replaceAll('$(in)', ''),
+      })),
+    ),
+  ).toEqual([]);
+  const templates = readdirSync(`${CHART}templates`, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    /\.(yaml|tpl|txt)$/.test(name),
+  );
+  const inTemplates = templates.map((name) => ({
+    where: name,
+    expression: readFileSync(`${CHART}templates/${name}`, 'utf8').replaceAll('\\"', '"'),
+  }));
+  expect(faultsIn(inTemplates)).toEqual([]);
+});
+
+test('the parts of an expression are read', () => {
+  expect(
+    selectorsIn('sum(rate(partner_ingest_x_seconds_bucket{a="1",b=~"2|3"}[5m])) / partner_ingest:y:rate5m > nodejs_z'),
+  ).toEqual([
+    {
+      metric: 'partner_ingest_x_seconds',
+      matchers: [
+        { label: 'a', operator: '=', value: '1' },
+        { label: 'b', operator: '=~', value: '2|3' },
+      ],
+    },
+    { metric: 'nodejs_z', matchers: [] },
+  ]);
+});
+
+test('every threshold of the values is used, and every one used has a value', () => {
+  const values = parse(readFileSync(`${CHART}values.yaml`, 'utf8')) as {
+    metrics: { prometheusRule: { thresholds: Record<string, number> } };
+  };
+  const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
+  const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => name));
+  expect([...used].map(String).toSorted()).toEqual(
+    ['in', 'budget', 'window', ...Object.keys(values.metrics.prometheusRule.thresholds)].toSorted(),
+  );
+});
+
+test('every alert has a runbook, every runbook an alert, and each has all its parts', () => {
+  const folder = `${ROOT}docs/runbooks/`;
+  const pages = readdirSync(folder).filter((name) => name !== 'README.md');
+  expect(pages.toSorted()).toEqual(alerts.map((alert) => `${alert}.md`).toSorted());
+  for (const page of pages) {
+    const text = readFileSync(folder + page, 'utf8');
+    expect({ page, title: text.split('\n')[0] }).toEqual({ page, title: `# ${page.replace('.md', '')}` });
+    expect({ page, parts: [...text.matchAll(/^## (.+)$/gm)].map(([, part]) => part) }).toEqual({
+      page,
+      parts: RUNBOOK_PARTS,
+    });
+  }
+  const index = readFileSync(`${folder}README.md`, 'utf8');
+  expect(alerts.filter((alert) => !index.includes(`(${alert}.md)`))).toEqual([]);
+});

@@ -1,0 +1,227 @@
+/** Which alert each fault is to raise: the chaos set, and faults of its own for the alerts that no chaos raises. */
+import { rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
+import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
+import type { ChaosWorld } from '../chaos/world.ts';
+
+export interface Exercise {
+  readonly fault: Fault;
+  /** Fire, all of them, and no other; none for what the system heals without anybody being called. */
+  readonly raises: readonly string[];
+  /** May fire as well, because the same fault touches it as chance will have it. */
+  readonly may?: readonly string[];
+  /** What a person does afterwards, as the runbook says. */
+  readonly mend?: (world: ChaosWorld) => Promise<void>;
+}
+
+/** Everything but the name of the alert stays; windows and waits become seconds. */
+export const SHORT: Readonly<Record<string, string>> = {
+  '1m': '2s',
+  '2m': '5s',
+  '5m': '10s',
+  '10m': '8s',
+  '15m': '15s',
+  '20m': '17s',
+  '30m': '10s',
+  '1h': '20s',
+  '2h': '6s',
+  '6h': '10s',
+  '1d': '20s',
+  '3d': '20s',
+};
+
+/** Values of the chart for the drill: so that one fault crosses one threshold and the noise of 60 requests a second none. */
+export const DRILL_VALUES: Readonly<Record<string, number>> = {
+  'metrics.prometheusRule.sloPercent': 95,
+  'metrics.prometheusRule.thresholds.oldestWaitingSeconds': 75,
+  'metrics.prometheusRule.thresholds.mailsWaitingSeconds': 40,
+  'metrics.prometheusRule.thresholds.mailsWaiting': 600,
+  'metrics.prometheusRule.thresholds.keysStaleSeconds': 75,
+  'metrics.prometheusRule.thresholds.undeliverable': 10,
+};
+
+const name = (short: string): string => `PartnerIngest${short}`;
+const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
+const [PAUSED, LIMITER, RESCUES, LOOP] = ['WorkerPaused', 'LimiterFallback', 'ReconcileRescues', 'CrashLoop'].map(
+  name,
+) as [string, string, string, string];
+
+function chaos(of: string): Fault {
+  const fault = chaosFaults.find((one) => one.name === of);
+  if (fault === undefined) throw new Error(`there is no fault ${of}`);
+  return fault;
+}
+
+/** What `partner-ingest retry --state dead_lettered` does, for the records of this drill. */
+async function retryDeadLetters(world: ChaosWorld): Promise<void> {
+  const requests = world.db.collection<SubmissionRecord>(SUBMISSIONS);
+  const now = new Date();
+  await requests.updateMany(
+    { state: 'dead_lettered' },
+    { $set: { state: 'account_created', stateAt: now, dueAt: now, attempts: 0, ambiguous: 0 }, $inc: { version: 1 } },
+  );
+}
+
+async function withQueue(world: ChaosWorld, use: (queue: Queue) => Promise<unknown>): Promise<void> {
+  const { hostname, port } = new URL(world.redis.url);
+  const queue = new Queue('applications', { connection: { host: hostname, port: Number(port) }, prefix: QUEUE_PREFIX });
+  try {
+    await use(queue);
+  } finally {
+    await queue.close();
+  }
+}
+
+/** Waiting jobs vanish as fast as one client can remove them; some are taken before. */
+function losingQueue(): Fault {
+  let stop = new AbortController();
+  let working = Promise.resolve();
+  return {
+    name: 'redis-loses-queue',
+    about: 'Redis forgets waiting jobs all the time, as if it evicted them, and is well otherwise',
+    inject: async (world) => {
+      stop = new AbortController();
+      working = loseWaiting(world, stop.signal);
+    },
+    heal: async () => {
+      stop.abort();
+      await working;
+    },
+  };
+}
+
+async function loseWaiting(world: ChaosWorld, signal: AbortSignal): Promise<void> {
+  const redis = new Redis(world.redis.url);
+  const lists = queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:wait`);
+  while (!signal.aborted) await redis.unlink(lists);
+  redis.disconnect();
+}
+
+/** Requests a second with the header, each on the way of a proxy nobody told us of. */
+const FORWARDED_AT_ONCE = 10;
+const FORWARDED_EVERY_MS = 50;
+
+function untrustedProxy(): Fault {
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    name: 'untrusted-proxy',
+    about: 'most requests come with X-Forwarded-For from a proxy that is not in TRUSTED_PROXIES',
+    inject: async (world) => {
+      timer = setInterval(() => {
+        for (const { url } of world.targets()) {
+          for (let one = 0; one < FORWARDED_AT_ONCE; one += 1) {
+            void fetch(url, { headers: { 'x-forwarded-for': '192.0.2.1' } })
+              .then((answer) => answer.arrayBuffer())
+              .catch(() => undefined);
+          }
+        }
+      }, FORWARDED_EVERY_MS);
+    },
+    heal: async () => clearInterval(timer),
+  };
+}
+
+/** Faults that no chaos run needs, because they lose nothing and double nothing. */
+function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
+  const refillSlots = async (world: ChaosWorld): Promise<void> => {
+    await Promise.all(world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)));
+  };
+  const gone = (service: 'processor' | 'controller'): Fault => ({
+    name: `${service}s-gone`,
+    about: `every ${service} is killed, and none follows`,
+    inject: async (world) => void (await Promise.all(world.slotsOf(service).map((slot) => world.kill(slot)))),
+    heal: refillSlots,
+  });
+  return {
+    hiccups: {
+      name: 'mongodb-hiccups',
+      about: 'MongoDB hangs for 1.4 s every 6 s: some requests of each ten seconds fail',
+      rhythm: { onMs: 1_400, offMs: 4_600 },
+      inject: (world) => world.mongo.signal('SIGSTOP'),
+      heal: (world) => world.mongo.signal('SIGCONT'),
+    },
+    processorsGone: gone('processor'),
+    controllersGone: gone('controller'),
+    queuePaused: {
+      name: 'queue-paused',
+      about: 'somebody pauses the queue in Redis: workers are well and take nothing',
+      inject: (world) => withQueue(world, (queue) => queue.pause()),
+      heal: (world) => withQueue(world, (queue) => queue.resume()),
+    },
+    keysUnreadable: {
+      name: 'keys-unreadable',
+      about: 'the partner Secrets cannot be listed',
+      inject: async () => rename(keyFolder, `${keyFolder}.away`),
+      heal: async () => rename(`${keyFolder}.away`, keyFolder),
+    },
+    emptyKey: {
+      name: 'empty-key',
+      about: 'a partner Secret with an empty key',
+      inject: async () => void (await writePartnerSecret(keyFolder, { partner: 'careless', keys: [''] })),
+      heal: () => rm(join(keyFolder, 'careless.yaml')),
+    },
+    choked: {
+      name: 'ingest-choked',
+      about: 'one ingest gets the CPU for 300 of every 700 ms',
+      rhythm: { onMs: 400, offMs: 300 },
+      inject: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGSTOP'),
+      heal: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGCONT'),
+    },
+    senderRefused: {
+      name: 'smtp-sender-refused',
+      about: 'the relay refuses our sender address',
+      inject: async (world) =>
+        world.mail.setFault(() => ({ at: 'mail', answer: { code: 553, message: '5.7.1 sender not allowed' } })),
+      heal: async (world) => world.mail.setFault(undefined),
+    },
+  };
+}
+
+/** All exercises in their order: each leaves the next a healthy system. */
+export function plan(keyFolder: string): readonly Exercise[] {
+  const own = ownFaults(keyFolder);
+  return [
+    { fault: chaos('redis-killed'), raises: [LIMITER] },
+    { fault: chaos('redis-hung'), raises: [LIMITER] },
+    { fault: chaos('redis-slow'), raises: [LIMITER] },
+    { fault: chaos('redis-emptied'), raises: [], may: [RESCUES] },
+    { fault: losingQueue(), raises: [RESCUES] },
+    { fault: own['queuePaused']!, raises: [name('ApplicationsWaiting')], may: [RESCUES, name('MailsWaiting')] },
+    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED], may: [SLOWLY] },
+    { fault: chaos('mongodb-hung'), raises: [FAST], may: [SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-slow'), raises: [FAST], may: [SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-cut'), raises: [SLOWLY], may: [FAST, PAUSED] },
+    { fault: own['hiccups']!, raises: [SLOWLY] },
+    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [SLOWLY, PAUSED] },
+    { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
+    { fault: chaos('processor-killed'), raises: [LOOP] },
+    { fault: chaos('controller-killed'), raises: [LOOP] },
+    { fault: chaos('ingest-drained'), raises: [] },
+    { fault: chaos('processor-drained'), raises: [] },
+    { fault: own['processorsGone']!, raises: [name('ProcessAbsent')] },
+    { fault: own['controllersGone']!, raises: [name('LeaderAbsent')] },
+    { fault: own['choked']!, raises: [name('EventLoopLag')] },
+    { fault: chaos('ingest-frozen'), raises: [name('WithdrawalsFailed')], may: [SLOWLY, FAST] },
+    { fault: chaos('processor-frozen'), raises: [] },
+    { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
+    { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
+    { fault: untrustedProxy(), raises: [name('UntrustedProxy')] },
+    { fault: chaos('smtp-stopped'), raises: [PAUSED] },
+    { fault: chaos('smtp-550'), raises: [name('MailsUndeliverable')] },
+    { fault: chaos('smtp-451'), raises: [name('MailsWaiting')] },
+    { fault: chaos('smtp-hanging'), raises: [name('MailsWaiting')], may: [PAUSED] },
+    { fault: chaos('smtp-cut-after-store'), raises: [name('SecondMails')] },
+    {
+      fault: chaos('smtp-cut-before-store'),
+      raises: [name('SecondMails'), name('DeadLetters')],
+      may: [name('MailsWaiting')],
+      mend: retryDeadLetters,
+    },
+    { fault: own['senderRefused']!, raises: [name('SenderRefused')] },
+  ];
+}

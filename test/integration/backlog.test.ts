@@ -1,0 +1,100 @@
+/** What the leader shows of the waiting work: read from the real stores, and only while it leads. */
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { showBacklog, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { readBacklog } from '../../internal/submission/backlog.ts';
+import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+const HOUR_MS = 3_600_000;
+const clock = newTestClock();
+let stores: TestStores;
+let collection: Collection<SubmissionRecord>;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  collection = await makeIndexes(stores);
+});
+afterAll(() => stores.close());
+beforeEach(async () => void (await collection.deleteMany({})));
+
+const ago = (ms: number): Date => new Date(clock.now().getTime() - ms);
+
+test('an empty store has no backlog', async () => {
+  expect(await readBacklog(collection)).toEqual({
+    records: { recorded: 0, account_created: 0, dead_lettered: 0 },
+    oldestReceivedAt: { recorded: undefined, account_created: undefined },
+  });
+});
+
+test('records are counted by state, and final ones are left out', async () => {
+  const final = { dueAt: undefined } as unknown as Partial<SubmissionRecord>;
+  await collection.insertMany(
+    [
+      recordOf({}, ago(HOUR_MS)),
+      recordOf({}, ago(2 * HOUR_MS)),
+      recordOf({}, ago(3 * HOUR_MS), { state: 'account_created' }),
+      recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'completed' }),
+      recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'dead_lettered' }),
+    ],
+    { ignoreUndefined: true },
+  );
+  expect(await readBacklog(collection)).toEqual({
+    records: { recorded: 2, account_created: 1, dead_lettered: 1 },
+    oldestReceivedAt: { recorded: ago(2 * HOUR_MS), account_created: ago(3 * HOUR_MS) },
+  });
+});
+
+test('the oldest is found in a large backlog, whether nobody came to it or its next attempt is far away', async () => {
+  const crowd = Array.from({ length: 3 * BACKLOG_LOOKED_AT }, (_, index) => recordOf({}, ago(index)));
+  const untouched = recordOf({}, ago(2 * HOUR_MS));
+  const failing = recordOf({}, ago(3 * HOUR_MS), { dueAt: new Date(clock.now().getTime() + HOUR_MS) });
+  await collection.insertMany([...crowd, untouched]);
+  expect((await readBacklog(collection)).oldestReceivedAt.recorded).toEqual(untouched.receivedAt);
+  await collection.insertOne(failing);
+  expect((await readBacklog(collection)).oldestReceivedAt.recorded).toEqual(failing.receivedAt);
+});
+
+test('only the leader shows it, and an age grows on while the database is away', async () => {
+  await collection.insertOne(recordOf({}, ago(HOUR_MS)));
+  const registry = createRegistry('controller');
+  let [leads, away] = [true, false];
+  const tools: BacklogTools = {
+    clock,
+    log: createLogger('test', 'silent'),
+    leads: () => leads,
+    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(collection)),
+    jobs: async (queue) => ({ waiting: queue === 'applications' ? 2 : 3 }),
+    metrics: createControllerMetrics(registry),
+  };
+  const shown = async (): Promise<string[]> =>
+    (await registry.metrics())
+      .split('\n')
+      .filter((line) => /^partner_ingest_(records|oldest_waiting_seconds|queue_jobs)\{/.test(line))
+      .map((line) => line.replace(/^partner_ingest_/, '').replace(',component="controller"', ''));
+  const expected = (age: number): string[] => [
+    'records{state="recorded"} 1',
+    'records{state="account_created"} 0',
+    'records{state="dead_lettered"} 0',
+    `oldest_waiting_seconds{state="recorded"} ${age}`,
+    'oldest_waiting_seconds{state="account_created"} 0',
+    'queue_jobs{queue="applications",state="waiting"} 2',
+    'queue_jobs{queue="notifications",state="waiting"} 3',
+  ];
+
+  const first = await showBacklog(undefined, tools);
+  expect(await shown()).toEqual(expected(3_600));
+
+  away = true;
+  clock.advance(60_000);
+  const second = await showBacklog(first, tools);
+  expect(await shown()).toEqual(expected(3_660));
+
+  leads = false;
+  expect(await showBacklog(second, tools)).toBeUndefined();
+  expect(await shown()).toEqual([]);
+});

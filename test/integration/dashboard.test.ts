@@ -1,0 +1,94 @@
+/** Every query of the dashboard has an answer, from a real Prometheus that scrapes the running service under load. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { prometheusPrograms, startPrometheus, type Prometheus } from '../../deploy/local/prometheus.ts';
+import { dashboard, dashboardQueries } from '../../deploy/grafana/dashboard.ts';
+import { filledIn } from '../support/grafana.ts';
+import { send } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
+
+const NAMESPACE = 'partner-ingest';
+const SETTINGS = { namespace: NAMESPACE, rateSeconds: 5, rangeSeconds: 60 };
+const AT_ONCE = 20;
+const WAIT_MS = 60_000;
+
+const missing = await prometheusPrograms((line) => console.log(line)).then(
+  () => undefined,
+  (error: unknown) => `left out: queries of the dashboard (${String(error)})`,
+);
+if (missing !== undefined) console.warn(missing);
+
+let folder: string;
+let world: World;
+let prometheus: Prometheus;
+const loading = new AbortController();
+let load: Promise<unknown>;
+
+beforeAll(async () => {
+  if (missing !== undefined) return;
+  folder = await mkdtemp(join(tmpdir(), 'dashboard-'));
+  prometheus = await startPrometheus({ folder, everySeconds: 1, log: () => undefined });
+  world = await openWorld({ controller: false });
+  const processes = await Promise.all(
+    (['ingest', 'processor', 'controller'] as const).map(async (name) => [name, await world.spawn(name)] as const),
+  );
+  await prometheus.scrape(
+    processes.map(([name, { adminUrl }]) => ({ adminUrl, labels: { namespace: NAMESPACE, pod: `${name}-1` } })),
+  );
+  const url = processes[0]![1].url;
+  const partner = async (): Promise<void> => {
+    while (!loading.signal.aborted) {
+      await send(url, { key: world.key, body: JSON.stringify(newApplication()) });
+      await send(url, { key: world.key, body: '[]' });
+    }
+  };
+  load = Promise.all(Array.from({ length: AT_ONCE }, partner));
+}, WAIT_MS);
+afterAll(async () => {
+  if (missing !== undefined) return;
+  loading.abort();
+  await load;
+  await prometheus.stop();
+  await world.close();
+  await rm(folder, { recursive: true });
+});
+
+(missing === undefined ? test : test.skip)(
+  'no panel is empty, and none has an error',
+  async () => {
+    const queries = dashboardQueries();
+    expect(queries.length).toBeGreaterThan(40);
+    // A quantile is NaN until something has been measured; a query that is wrong rejects, and is told at the end.
+    const empty = async (): Promise<string[]> => {
+      const found = await Promise.all(
+        queries.map(async ({ panel, query }) => {
+          const samples = await prometheus
+            .query(filledIn(query.ask, SETTINGS))
+            .catch((error: unknown) => String(error));
+          if (typeof samples === 'string') return `${panel.title}, ${query.name}: ${samples}`;
+          const any = samples.some(({ values }) => values.some(([, value]) => Number.isFinite(value)));
+          return any ? undefined : `${panel.title}, ${query.name}: nothing`;
+        }),
+      );
+      return found.filter((fault) => fault !== undefined);
+    };
+    await eventually('every panel to have data', async () => (await empty()).length === 0, WAIT_MS).catch(
+      () => undefined,
+    );
+    expect(await empty()).toEqual([]);
+    for (const { name, query } of dashboard.templating?.list ?? []) {
+      const ask = /^label_values\((.+), (\w+)\)$/.exec((query as { query?: string }).query ?? '');
+      if (ask === null) continue;
+      const series = await prometheus.query(filledIn(ask[1] ?? '', SETTINGS));
+      const choices = new Set(series.map(({ metric }) => metric[ask[2] ?? '']));
+      expect({ name, choices: [...choices].map(String).toSorted() }).toEqual({
+        name,
+        choices: name === 'namespace' ? [NAMESPACE] : ['controller-1', 'ingest-1', 'processor-1'],
+      });
+    }
+  },
+  2 * WAIT_MS,
+);

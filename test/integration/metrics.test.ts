@@ -1,0 +1,124 @@
+/** What the three real processes show at /metrics is what internal/telemetry/metrics.ts defines: all of it, and nothing else. */
+import { spawn } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
+import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
+import { createRegistry, definitions, seriesOf, type Definition } from '../../internal/telemetry/metrics.ts';
+import { send } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+
+const NAMES = ['ingest', 'processor', 'controller'] as const satisfies readonly ServiceName[];
+const promtool = await prometheusPrograms((line) => console.log(line)).then(
+  (programs) => programs.promtool,
+  (error: unknown) => {
+    console.warn(`left out: promtool check metrics (${String(error)})`);
+    return undefined;
+  },
+);
+
+interface Series {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+let world: World;
+const scraped = {} as Record<ServiceName, string>;
+const canary = newApplication();
+
+beforeAll(async () => {
+  world = await openWorld({ controller: false });
+  // Ingest is not ready before the controller has synced the keys.
+  const spawned = await Promise.all(NAMES.map(async (name) => [name, await world.spawn(name)] as const));
+  const processes = Object.fromEntries(spawned) as Record<ServiceName, ServiceProcess>;
+
+  const { url } = processes.ingest;
+  const application = JSON.stringify(canary);
+  const accepted = await send(url, { key: world.key, body: application });
+  for (const body of ['[]', '{"email":"nobody"}', application]) await send(url, { key: world.key, body });
+  await send(url, { key: world.inactiveKey, body: application });
+  await send(url, { body: application });
+  await fetch(`${url}/elsewhere`);
+  await world.recordIn('completed', requestIdOf(accepted));
+  await eventually('the leader to have read the backlog', async () => {
+    const read = await world.metric(processes.controller, 'partner_ingest_backlog_read_timestamp_seconds');
+    return read > 0;
+  });
+  for (const name of NAMES) scraped[name] = await (await fetch(`${processes[name].adminUrl}/metrics`)).text();
+});
+afterAll(() => world.close());
+
+const namesIn = (text: string): string[] => [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name ?? '');
+const ours = (name: string): boolean => name.startsWith('partner_ingest_');
+
+function seriesIn(text: string): Series[] {
+  return [...text.matchAll(/^(\w+)\{(.*)\} \S+$/gm)].map(([, name = '', labels = '']) => ({
+    name,
+    labels: Object.fromEntries([...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, value]) => [label, value])),
+  }));
+}
+
+describe.each(NAMES)('%s', (name) => {
+  const defined = new Map(Object.values(definitions[name]).map((one) => [one.name, one as Definition]));
+
+  test('shows all that is defined, and nothing else', async () => {
+    expect(namesIn(scraped[name]).filter(ours).toSorted()).toEqual([...defined.keys()].toSorted());
+    const runtime = await createRegistry(name).getMetricsAsJSON();
+    expect(namesIn(scraped[name]).filter((one) => !ours(one))).toEqual(runtime.map((one) => one.name));
+  });
+
+  test('every series has the labels and values that are defined', () => {
+    const faults = seriesIn(scraped[name]).flatMap(({ name: full, labels: { component, le, ...labels } }) => {
+      if (component !== name) return [`${full} has component ${component}`];
+      if (!ours(full)) return [];
+      const definition = defined.get(full) ?? defined.get(full.replace(/_(bucket|sum|count)$/, ''));
+      if (definition === undefined) return [`${full} is not defined`];
+      if ((le !== undefined) !== full.endsWith('_bucket')) return [`${full} has le ${le}`];
+      const known = seriesOf(definition).some((one) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(labels)));
+      return known ? [] : [`${full} has ${JSON.stringify(labels)}`];
+    });
+    expect(faults).toEqual([]);
+  });
+
+  test('every counter is there from the start, so that its first event can be seen', () => {
+    const present = new Set(
+      seriesIn(scraped[name]).map(({ name: full, labels }) => {
+        const own = Object.entries(labels).filter(([label]) => label !== 'component');
+        return full + JSON.stringify(sorted(Object.fromEntries(own)));
+      }),
+    );
+    const missing = [...defined.values()]
+      .filter(({ kind }) => kind === 'counter')
+      .flatMap((definition) => seriesOf(definition).map((one) => definition.name + JSON.stringify(sorted(one))))
+      .filter((one) => !present.has(one));
+    expect(missing).toEqual([]);
+  });
+
+  test('nothing in it is about a person, a partner or a request', () => {
+    const secrets = [
+      canary.email,
+      canary.ein,
+      canary.business_name,
+      world.key,
+      'demo',
+      'dormant',
+      'req_',
+      'acc_',
+      '127.0.0.1',
+    ];
+    expect(secrets.filter((secret) => scraped[name].includes(secret))).toEqual([]);
+  });
+
+  (promtool === undefined ? test.skip : test)('promtool check metrics finds nothing', async () => {
+    const child = spawn(promtool ?? '', ['check', 'metrics'], { stdio: ['pipe', 'pipe', 'pipe'] });
+    let said = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (bytes) => (said += String(bytes)));
+    child.stdin.end(scraped[name]);
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    expect({ code, said }).toEqual({ code: 0, said: '' });
+  });
+});
+
+function sorted(labels: Readonly<Record<string, string>>): [string, string][] {
+  return Object.entries(labels).toSorted(([one], [other]) => (one < other ? -1 : 1));
+}
