@@ -12,7 +12,7 @@ import { relayOf } from '../../internal/mail/relay.ts';
 import { eventually } from '../support/wait.ts';
 
 const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
-const limits: MailerLimits = { connectMs: 150, beforeContentMs: 400, afterContentMs: 800, idleMs: 60_000 };
+const limits: MailerLimits = { connectMs: 400, beforeContentMs: 700, afterContentMs: 1_000, idleMs: 60_000 };
 const never = new AbortController().signal;
 
 let catcher: MailCatcher;

@@ -61,7 +61,10 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve);
   });
-  const close = () => new Promise<void>((resolve) => void server.close(resolve));
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(resolve);
+    });
   const relay = { port: portOf(server.server), seen, close };
   relays.push(relay);
   return relay;

@@ -237,7 +237,7 @@ test('a database that is away before the mail: none goes out, and none counts as
 
 describe('a server that is away or silent', () => {
   // A login, so that there is an AUTH to refuse; and no patience.
-  const limits = { connectMs: 150, beforeContentMs: 400, afterContentMs: 800, idleMs: 60_000 };
+  const limits = { connectMs: 400, beforeContentMs: 700, afterContentMs: 1_000, idleMs: 60_000 };
   test.each(faultsOfTheServer.map((row) => [nameOf(row), row] as const))('%s', async (_name, row) => {
     const { tools } = newTools();
     const url = catcher.smtpUrl.replace('smtp://', 'smtp://user:password@');
