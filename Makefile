@@ -18,7 +18,7 @@ BASE_IMAGE := node:24-bookworm-slim
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
 	awk -F ':.*## ' -v on="$${on:-}" -v off="$${off:-}" \
-	  '/^[a-z-]+:.*## / { printf "  %s%-10s%s %s\n", on, $$1, off, $$2 }' Makefile
+	  '/^[a-z-]+:.*## / { printf "  %s%-12s%s %s\n", on, $$1, off, $$2 }' Makefile
 
 run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
 	@exec $(NODE) node deploy/local/run.ts
@@ -33,6 +33,9 @@ test: node_modules stores ## Run all tests this machine can run, and say what wa
 
 bench: node_modules stores build ## Compare our door with a naive one and a bare Fastify; BENCH="--rounds 3 --seconds 5"
 	@$(NODE) node test/bench/bench.ts $(BENCH)
+
+bench-traces: node_modules stores build ## Compare our door without traces, with 1 % of them and with all
+	@$(NODE) node test/bench/traces.ts $(BENCH)
 
 chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end)
 	@mkdir -p .run/chaos

@@ -90,7 +90,7 @@ function ratio(ours: readonly number[], others: readonly number[]): number {
   return median(ours.map((rate, index) => rate / (others[index] ?? Number.NaN)));
 }
 
-function median(values: readonly number[]): number {
+export function median(values: readonly number[]): number {
   const sorted = values.toSorted((one, other) => one - other);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
