@@ -74,7 +74,10 @@ export class SecretEvents {
       this.#forgetGone(troubles);
       for (const [key, trouble] of troubles) {
         if (this.#closed) return;
-        if (this.#isDue(this.#told.get(key)) && this.#mayWrite()) await this.#write(key, trouble);
+        if (this.#isDue(this.#told.get(key))) {
+          if (this.#mayWrite()) await this.#write(key, trouble);
+          else this.#results.inc({ result: 'held_back' });
+        }
         const told = this.#told.get(key);
         if (told !== undefined) told.present = true;
       }
