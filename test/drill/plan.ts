@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
+import { pause } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
@@ -77,7 +78,9 @@ async function withQueue(world: ChaosWorld, use: (queue: Queue) => Promise<unkno
   }
 }
 
-/** Waiting jobs vanish as fast as one client can remove them; some are taken before. */
+/** A worker takes a waiting job within a millisecond or two, so this loses some of them. */
+const LOSE_EVERY_MS = 5;
+
 function losingQueue(): Fault {
   let stop = new AbortController();
   let working = Promise.resolve();
@@ -98,7 +101,10 @@ function losingQueue(): Fault {
 async function loseWaiting(world: ChaosWorld, signal: AbortSignal): Promise<void> {
   const redis = new Redis(world.redis.url);
   const lists = queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:wait`);
-  while (!signal.aborted) await redis.unlink(lists);
+  while (!signal.aborted) {
+    await redis.unlink(lists);
+    await pause(LOSE_EVERY_MS, signal);
+  }
   redis.disconnect();
 }
 
