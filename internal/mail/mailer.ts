@@ -112,6 +112,7 @@ export function createMailer(options: {
       const timer = setTimeout(giveUp, limits.beforeContentMs);
       signal.addEventListener('abort', giveUp, { once: true });
       let progress = 'connecting' as Progress;
+      let lapsed = false;
       const settleDown = (): void => {
         clearTimeout(timer);
         signal.removeEventListener('abort', giveUp);
@@ -123,7 +124,8 @@ export function createMailer(options: {
           if (reached === 'content') settleDown();
         },
         mayGoOn: () => {
-          if (!mayGoOn()) giveUp();
+          lapsed = !mayGoOn();
+          if (lapsed) giveUp();
           return !beforeContent.signal.aborted;
         },
       };
@@ -143,8 +145,9 @@ export function createMailer(options: {
         } as Parameters<typeof transport.sendMail>[0]);
         return { result: 'accepted', answer: info.response };
       } catch (error) {
-        if (progress !== 'content' && (signal.aborted || !mayGoOn()))
+        if (progress !== 'content' && (signal.aborted || lapsed)) {
           return { result: 'aborted', cause: 'claim lost or closing' };
+        }
         return describeFailure(error, progress);
       } finally {
         settleDown();

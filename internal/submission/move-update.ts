@@ -32,6 +32,7 @@ export function moveUpdate(
     $set: { state: to, stateAt: now, ...dates },
     $unset: {
       firstSeenAt: true,
+      heldUntil: true,
       ...(isOpen(to) ? {} : { dueAt: true }),
       ...(days === undefined ? { expiresAt: true } : {}),
     },

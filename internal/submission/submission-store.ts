@@ -88,8 +88,9 @@ export class SubmissionStore {
   }
 
   /**
-   * Takes the record for `CLAIM_MS`, as of `version`; undefined when another claim or move came first. Claims that are
-   * asked for at the same time share one update and one query.
+   * Takes the record for `CLAIM_MS`, as of `version`; undefined when another claim or move came first, or while a claim
+   * holds: a hint that reconcile sent for a worker believed dead must not take the record from one that woke up and
+   * renewed in time. Claims that are asked for at the same time share one update and one query.
    */
   claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
     return this.#claims.call({ requestId, version });
@@ -98,11 +99,18 @@ export class SubmissionStore {
   async #claimTogether(wanted: readonly Wanted[]): Promise<Outcome<SubmissionRecord | undefined>[]> {
     // An update tells how many records it changed, but not which: those bear this mark.
     const claimedBy = newId('claim');
-    const dueAt = later(this.#clock.now(), CLAIM_MS);
+    const now = this.#clock.now();
+    const until = later(now, CLAIM_MS);
     const { n } = await this.#writeInOrder(
       wanted.map(({ requestId, version }) => ({
-        q: { _id: requestId, version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } },
-        u: { $set: { version: version + 1, dueAt, claimedBy } },
+        q: {
+          _id: requestId,
+          version,
+          state: { $in: [...openStates] },
+          schema: { $lte: RECORD_SCHEMA },
+          $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }],
+        },
+        u: { $set: { version: version + 1, dueAt: until, heldUntil: until, claimedBy } },
       })),
     );
     const ids = wanted.map(({ requestId }) => requestId);
@@ -119,7 +127,8 @@ export class SubmissionStore {
 
   /** Holds the claim for another `CLAIM_MS`; false when it is lost. */
   async renew(position: Position): Promise<boolean> {
-    return this.#update(position, { $set: { dueAt: later(this.#clock.now(), CLAIM_MS) } });
+    const until = later(this.#clock.now(), CLAIM_MS);
+    return this.#update(position, { $set: { dueAt: until, heldUntil: until } });
   }
 
   /** Makes the move of `event`: the new state, or undefined when the record is not where `position` says (a repeat). */
@@ -189,7 +198,10 @@ export class SubmissionStore {
     },
   ): Promise<boolean> {
     const { delayMs, ...fields } = next;
-    return this.#update(position, { $set: { dueAt: later(this.#clock.now(), delayMs), ...fields } });
+    return this.#update(position, {
+      $set: { dueAt: later(this.#clock.now(), delayMs), ...fields },
+      $unset: { heldUntil: true },
+    });
   }
 
   /** Records of `state` whose time has come, oldest first, at most `limit`; those of a newer schema are left out. */

@@ -46,6 +46,8 @@ export interface SubmissionRecord {
   readonly claimedBy?: string;
   /** When reconcile looks at it again; only on open states. */
   readonly dueAt?: Date;
+  /** Until when the claim of a worker holds, unless it is renewed; absent while nobody works on it. */
+  readonly heldUntil?: Date;
   /** Set when reconcile first saw a record nobody has claimed (see reconcile.ts). */
   readonly firstSeenAt?: Date;
   /** Failed attempts at the present state's work. */

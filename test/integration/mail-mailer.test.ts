@@ -156,6 +156,13 @@ describe('giving up', () => {
     expect(catcher.mails).toHaveLength(0);
   });
 
+  test('in the instant before the content sends none of it, and the next mail goes out as usual', async () => {
+    const mailer = newMailer();
+    expect(await mailer.handOver(message, 'ann@example.com', never, () => false)).toMatchObject({ result: 'aborted' });
+    expect((await handOver(mailer))[0].result).toBe('accepted');
+    expect(catcher.mails).toHaveLength(1);
+  });
+
   test('after the content does not interrupt the wait for the answer', async () => {
     const lost = new AbortController();
     let asked = 0;

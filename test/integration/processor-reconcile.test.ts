@@ -98,6 +98,17 @@ test('a claim that ran out is queued at once, with the version to claim', async 
   expect(await round()).toEqual([`applications ${record._id} 1`]);
 });
 
+test('a worker that woke up and renewed its claim does not lose it to the hint that was sent meanwhile', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  clock.advance(CLAIM_MS);
+  expect(await round()).toEqual([`applications ${record._id} 1`]);
+  expect(await store.renew(position(record, 1))).toBe(true);
+  expect(await store.claim(record._id, 1)).toBeUndefined();
+  clock.advance(CLAIM_MS);
+  expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
+});
+
 test('a renewed claim is left alone', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
@@ -206,6 +217,7 @@ test('only one of many claims of the same version succeeds', async () => {
 test('a worker that lost its claim can neither renew, nor postpone, nor move the record', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
+  clock.advance(CLAIM_MS);
   await store.claim(record._id, 1);
   const before = await read(record);
   const frozen = position(record, 1);

@@ -3,7 +3,7 @@
  * answer and leave behind has to be the same. If this is green, what the simulation proves holds for the real database.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { Binary, type Collection } from 'mongodb';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
@@ -12,7 +12,14 @@ import { ensureIndexes } from '../../internal/platform/mongo.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
-import { eventsOf, openStates, states, type ReopeningEvent, type State } from '../../internal/submission/states.ts';
+import {
+  eventsOf,
+  openStates,
+  states,
+  statesBefore,
+  type ReopeningEvent,
+  type State,
+} from '../../internal/submission/states.ts';
 import { SubmissionStore } from '../../internal/submission/submission-store.ts';
 import { RECORD_SCHEMA, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
@@ -104,6 +111,7 @@ const position = fc
   .record({ id, state: openState, version })
   .map(({ id: n, ...rest }) => ({ requestId: `req_${n}`, ...rest }));
 
+const byDoor: readonly State[] = [...statesBefore('withdraw'), 'withdrawn'];
 const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
@@ -111,7 +119,9 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     .tuple(fc.uniqueArray(id, { minLength: 1 }), fc.constantFrom(...states), version, fc.nat(60), fc.nat(9))
     .map(([ids, state, at, due, odd]): Step => {
       const schema = odd === 0 ? RECORD_SCHEMA + 1 : RECORD_SCHEMA;
-      const records = ids.map((n) => record(n, state, at, due * SECOND_MS, schema));
+      // Only what the door writes has never been claimed.
+      const claims = byDoor.includes(state) ? at : at + 1;
+      const records = ids.map((n) => record(n, state, claims, due * SECOND_MS, schema));
       return [
         `insert ${ids.join()} as ${state} ${at}`,
         ({ group }) => Promise.all(records.map((one) => group.record(one))),
@@ -200,7 +210,7 @@ async function sameOnBoth(plan: readonly Step[]): Promise<void> {
 test('any sequence of steps of our stores has the same answers and leaves the same documents', async () => {
   const before = told;
   await fc.assert(fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth), {
-    numRuns: 60,
+    numRuns: 40,
   });
-  expect(told - before).toBeGreaterThan(300);
+  expect(told - before).toBeGreaterThan(200);
 }, 120_000);

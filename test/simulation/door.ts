@@ -53,6 +53,7 @@ export function startDoor(world: World, process: SimProcess): Door {
       requestId: record._id,
       sha256: record.bodySha256!,
       door: process,
+      at: scheduler.now,
       answer: undefined,
       ...fields,
     };

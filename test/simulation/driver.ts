@@ -1,12 +1,26 @@
 /** What the mongodb driver makes of a collection: the calls our stores use, each of which may get lost on its way. */
 import { MongoServerError, type Collection } from 'mongodb';
-import type { Document, FindOptions, MemoryCollection, Stored } from './memory-collection.ts';
+import type { Document, FindOptions, MemoryCollection, Stored, UpdateOutcome } from './memory-collection.ts';
 
 /** Carries a call to the database and its answer back. */
 export type Wire = <T>(execute: () => T) => Promise<T>;
 
+/** What a test may make of an update on its way, to break the code that sends it. */
+export type Tamper = (sent: { readonly filter: Document; readonly update: Document }) => {
+  readonly filter: Document;
+  readonly update: Document;
+};
+
 /** `documents` as a driver's collection whose every call goes over `wire`. */
-export function driverOf<T extends { _id: string }>(documents: MemoryCollection, wire: Wire): Collection<T> {
+export function driverOf<T extends { _id: string }>(
+  documents: MemoryCollection,
+  wire: Wire,
+  tamper: Tamper = (sent) => sent,
+): Collection<T> {
+  const updateOne = (filter: Document, update: Document): UpdateOutcome => {
+    const sent = tamper({ filter, update });
+    return documents.update(sent.filter, sent.update);
+  };
   const find = (filter: Document, options: FindOptions = {}) => {
     const cursor = {
       sort: (sort: FindOptions['sort']) => find(filter, { ...options, sort }),
@@ -21,10 +35,10 @@ export function driverOf<T extends { _id: string }>(documents: MemoryCollection,
     find,
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => wire(() => documents.insert(document)),
-    updateOne: (filter: Document, update: Document) => wire(() => documents.update(filter, update)),
+    updateOne: (filter: Document, update: Document) => wire(() => updateOne(filter, update)),
     findOneAndUpdate: (filter: Document, update: Document, options: FindOptions) =>
       wire(() => {
-        const { after } = documents.update(filter, update);
+        const { after } = updateOne(filter, update);
         if (after === undefined) return null;
         return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
       }),

@@ -2,7 +2,7 @@
 import { isOpen } from '../../internal/submission/states.ts';
 import { startDoor, type Door } from './door.ts';
 import { startOperator, type Operator } from './operator.ts';
-import { PROCESSORS, type Fault, type Plan } from './plan.ts';
+import { PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
 import { Violation, judge, watch, type Windows } from './rules.ts';
@@ -42,14 +42,14 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     const atRest = (): boolean => operator.atRest() && world.records().every((record) => !isOpen(record.state));
     if (!(await scheduler.run(scheduler.now + withinMs, () => violations.length > 0 || atRest()))) {
       const open = world.records().filter((record) => isOpen(record.state));
-      throw new Violation(`${open.map(({ _id, state }) => `${_id} is still ${state}`).join(', ')}`);
+      throw new Violation(open.map(({ _id, state }) => `${_id} is still ${state}`).join(', '));
     }
     if (violations[0] !== undefined) throw violations[0];
   };
 
   return scheduler.rule(async () => {
     const planned = start(world, plan);
-    const faultsEnd = Math.max(0, ...plan.faults.map(({ atMs, forMs }) => atMs + forMs));
+    const faultsEnd = Math.max(0, ...plan.faults.map((fault) => startOf(fault, plan) + fault.forMs));
     const planEnds = Math.max(
       faultsEnd,
       ...plan.submissions.map(({ atMs }) => atMs),
@@ -108,7 +108,7 @@ function start(world: World, plan: Plan): Operator {
     });
   }
   for (const fault of plan.faults) {
-    scheduler.after(fault.atMs, () => strike(fault, world, { doors, processors, newProcessor, skew }));
+    scheduler.after(startOf(fault, plan), () => strike(fault, world, { doors, processors, newProcessor, skew }));
   }
   return operator;
 }
@@ -151,13 +151,13 @@ function strike(
     case 'freeze_door':
       return freeze(service.doors[0]!.process);
     case 'mongo_away':
-      world.disturb('cut off', undefined, forMs);
+      world.disturb('cutOff', undefined, forMs);
       return forAWhile(
         () => (mongo.away = true),
         () => (mongo.away = false),
       );
     case 'mongo_shaky':
-      world.disturb('cut off', undefined, forMs);
+      world.disturb('cutOff', undefined, forMs);
       return forAWhile(
         () => (mongo.shaky = 0.2),
         () => (mongo.shaky = 0),

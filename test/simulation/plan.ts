@@ -1,5 +1,5 @@
 /** What happens in one history, as fast-check makes it up and cuts it down to the smallest that still fails. */
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
 
@@ -21,6 +21,8 @@ export type FaultKind = (typeof faultKinds)[number];
 export interface Fault {
   readonly kind: FaultKind;
   readonly atMs: number;
+  /** The submission that `atMs` counts from, where it shall hit one on its way; null: from the start. */
+  readonly near: number | null;
   readonly forMs: number;
   /** Which processor or door, where that matters. */
   readonly target: number;
@@ -43,6 +45,14 @@ export interface Plan {
   readonly skewsMs: readonly number[];
 }
 
+/** When a fault begins; close to its submission, if it has one. */
+export function startOf(fault: Fault, { submissions }: Plan): number {
+  const { near, atMs } = fault;
+  return near === null ? atMs : submissions[near % submissions.length]!.atMs + (atMs % NEAR_MS);
+}
+
+/** So long a submission that meets no fault takes to be completed. */
+const NEAR_MS = 300;
 export const PEOPLE = 3;
 export const PROCESSORS = 2;
 const MINUTE_MS = 60_000;
@@ -75,6 +85,7 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     fc.record({
       kind: fc.constantFrom(...faultKinds),
       atMs: time,
+      near: fc.option(fc.nat(4)),
       forMs: fc.oneof(fc.nat(3_000), fc.nat(90_000)),
       target: fc.nat(PROCESSORS - 1),
     }),

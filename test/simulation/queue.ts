@@ -69,12 +69,12 @@ export class SimQueue {
     queue: QueueName,
     options: { readonly process: SimProcess; readonly concurrency: number; handle(hint: Hint): Promise<void> },
   ): SimWorker {
-    const { process, concurrency, handle } = options;
+    const { process, concurrency } = options;
     const worker: SimWorker = {
       queue,
       process,
       concurrency,
-      handle,
+      handle: (hint) => options.handle(hint),
       paused: false,
       busy: 0,
       pause: () => {

@@ -36,12 +36,18 @@ export class SimRelay {
   readonly #scheduler: Scheduler;
   readonly #weather: RelayWeather;
   readonly #temperOf: (email: string) => Temper;
+  readonly #looksOnceMore: boolean;
   readonly #busyLeft = new Map<string, number>();
 
-  constructor(scheduler: Scheduler, weather: RelayWeather, temperOf: (email: string) => Temper) {
+  constructor(
+    scheduler: Scheduler,
+    weather: RelayWeather,
+    options: { temperOf(email: string): Temper; readonly looksOnceMore: boolean },
+  ) {
     this.#scheduler = scheduler;
     this.#weather = weather;
-    this.#temperOf = temperOf;
+    this.#temperOf = (email) => options.temperOf(email);
+    this.#looksOnceMore = options.looksOnceMore;
   }
 
   /** A mailer as one process has it. */
@@ -76,7 +82,8 @@ export class SimRelay {
     );
 
     // The last moment at which the hand-over can be given up.
-    if (signal.aborted || !mayGoOn() || this.#scheduler.now - startedAt > BEFORE_CONTENT_MS) {
+    const lapsed = this.#looksOnceMore && !mayGoOn();
+    if (signal.aborted || lapsed || this.#scheduler.now - startedAt > BEFORE_CONTENT_MS) {
       return { result: 'aborted', cause: 'claim lost or closing' };
     }
     const taken = !cut || random.chance(0.5);

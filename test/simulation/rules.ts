@@ -1,22 +1,26 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import type { Account } from '../../internal/account/account.ts';
 import { eventsOf, firstStates, isOpen, moves, type Actor } from '../../internal/submission/states.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { Stored } from './memory-collection.ts';
 import type { SentMail } from './relay.ts';
-import type { World } from './world.ts';
+import type { Sent, World } from './world.ts';
 
 /** A broken promise; the message says which, and of whom. */
 export class Violation extends Error {
   override readonly name = 'Violation';
 }
 
-/** Mails and requests that the two named windows of each explain, counted (docs/decisions/0011). */
+/** What went out twice, or was processed after a 500, by the named window that explains it (docs/decisions/0011). */
 export interface Windows {
   /** A mail sent again after the relay hung up on its content. */
   ambiguous: number;
-  /** A mail sent again because its worker was killed, frozen or cut off before it could note the 250. */
-  unnoted: number;
+  /** A mail sent again because its worker was killed before it could note the 250. */
+  killed: number;
+  /** … was frozen until its claim had run out. */
+  frozen: number;
+  /** … could not reach MongoDB until its claim had run out. */
+  cutOff: number;
   /** Processed although answered 500: the door died or was cut off before it could withdraw. */
   processedAfter500: number;
 }
@@ -82,7 +86,7 @@ function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Act
 
 /** The end of a history, when all is quiet. */
 export function judge(world: World): Windows {
-  const windows: Windows = { ambiguous: 0, unnoted: 0, processedAfter500: 0 };
+  const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
   const byId = new Map(world.records().map((record) => [record._id, record]));
   const accounts = world.allAccounts();
   for (const key of ['emailNormalized', 'ein', 'requestId'] as const) {
@@ -97,7 +101,8 @@ export function judge(world: World): Windows {
 }
 
 function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
-  for (const { requestId, answer, sha256, door } of world.sent) {
+  for (const sent of world.sent) {
+    const { requestId, answer, sha256 } = sent;
     const record = byId.get(requestId);
     if (answer === 202) {
       if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
@@ -105,11 +110,17 @@ function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>,
       if (record.bodySha256 !== sha256) throw new Violation(`${requestId} is not what was sent`);
     }
     if (answer === 500 && record !== undefined && record.state !== 'withdrawn') {
-      const excused = world.disturbances.some(({ process }) => process === door || process === undefined);
-      if (!excused) throw new Violation(`${requestId} was answered 500 and processed`);
+      if (!couldNotWithdraw(world, sent)) throw new Violation(`${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
     }
   }
+}
+
+/** Whether the door died, or was cut off for so long that reconcile came first (DESIGN §2). */
+function couldNotWithdraw(world: World, { door, at }: Sent): boolean {
+  return world.disturbances.some(({ kind, process, from, until }) =>
+    kind === 'cutOff' ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS : process === door && until >= at,
+  );
 }
 
 function judgeRecord(
@@ -143,6 +154,10 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
   if (record?.state === 'completed' && !mails.some(({ to }) => to === account.email)) {
     throw new Violation(`${account.requestId} is completed without a mail to its address`);
   }
+  const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
+  if (record?.state === 'completed' && account.notifiedAt === undefined && !wishedSince) {
+    throw new Violation(`${account.requestId} is completed, but its account does not know that the mail is out`);
+  }
   if (mails.length > (account.mail?.possible ?? 0)) {
     throw new Violation(
       `${account.requestId} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
@@ -151,16 +166,20 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
   for (const [index, mail] of mails.entries()) {
     const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);
     if (before === undefined || wishes.some((at) => at >= before.at && at <= mail.at)) continue;
-    if (before.told === 'ambiguous') windows.ambiguous += 1;
-    else if (wasDisturbed(world, before, mail)) windows.unnoted += 1;
-    else throw new Violation(`${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`);
+    const window = windowOf(world, before, mail);
+    if (window === undefined) {
+      throw new Violation(`${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`);
+    }
+    windows[window] += 1;
   }
 }
 
-/** Whether the worker that sent `first` was in no state to write that down before `second` went out. */
-function wasDisturbed(world: World, first: SentMail, second: SentMail): boolean {
-  return world.disturbances.some(
-    ({ process, from, until }) =>
-      (process === undefined || process === first.process) && from <= second.at && until >= first.at,
-  );
+/** What kept the worker that sent `first` from writing that down before `second` went out. */
+function windowOf(world: World, first: SentMail, second: SentMail): keyof Windows | undefined {
+  if (first.told === 'ambiguous') return 'ambiguous';
+  const kinds = world.disturbances
+    .filter(({ process }) => process === undefined || process === first.process)
+    .filter(({ from, until }) => from <= second.at && until >= first.at)
+    .map(({ kind }) => kind);
+  return (['killed', 'frozen', 'cutOff'] as const).find((kind) => kinds.includes(kind));
 }

@@ -1,5 +1,5 @@
 /** Plays many histories and tells of them; a failing one is cut down to the smallest that fails, with how to see it again. */
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { play } from './history.ts';
 import { plans } from './plan.ts';
 import type { Windows } from './rules.ts';
@@ -21,7 +21,7 @@ export interface Simulated {
 export interface SimulationOptions {
   readonly seed: number;
   readonly histories: number;
-  /** Where in a run of this seed the history stands, as a failure prints it; only that one is played. */
+  /** The number of a history in the run of this seed, as a failure prints it; only that one is played. */
   readonly at?: string | undefined;
   readonly parts?: Partial<Parts>;
   /** Stop at the first failure as it is, without looking for a smaller one. */
@@ -32,7 +32,7 @@ export async function simulate(options: SimulationOptions): Promise<Simulated> {
   const { seed, histories, at, parts = {}, hasty = false } = options;
   const told = { histories: 0, requests: 0, mails: 0, simulatedMs: 0 };
   const states: Record<string, number> = {};
-  const windows: Windows = { ambiguous: 0, unnoted: 0, processedAfter500: 0 };
+  const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
   const property = fc.asyncProperty(plans, async (plan) => {
     const history = await play(plan, parts);
     told.histories += 1;
@@ -44,16 +44,18 @@ export async function simulate(options: SimulationOptions): Promise<Simulated> {
   });
   const details = await fc.check(property, {
     seed,
-    numRuns: histories,
+    numRuns: at === undefined ? histories : 1,
     endOnFailure: hasty,
-    ...(at === undefined ? {} : { path: at, endOnFailure: true }),
+    ...(at === undefined ? {} : { path: at }),
   });
+  // What follows the first number is the way to the smallest failing history, which is found again.
+  const failedAt = details.counterexamplePath?.split(':')[0];
   const { simulatedMs, ...counts } = told;
   const failure = details.failed
     ? [
         details.errorInstance instanceof Error ? (details.errorInstance.stack ?? details.errorInstance.message) : '?',
         `the history: ${JSON.stringify(details.counterexample)}`,
-        `to see it again: make simulate SEED=${seed} AT=${details.counterexamplePath}`,
+        `to see it again: make simulate SEED=${seed} AT=${failedAt}`,
       ].join('\n')
     : undefined;
   return { seed, ...counts, simulatedDays: Math.round(simulatedMs / 86_400_000), states, windows, failure };
@@ -71,7 +73,7 @@ if (import.meta.main) {
     at: option('at'),
   });
   const { failure, ...figures } = result;
-  console.log({ ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 });
+  console.log(JSON.stringify({ ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 }, undefined, 2));
   if (failure !== undefined) {
     console.error(failure);
     process.exitCode = 1;

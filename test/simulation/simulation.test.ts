@@ -1,31 +1,44 @@
 /** Random histories of the whole service, new ones in each run; and proof that the simulation sees what is broken. */
 import { describe, expect, test } from '@jest/globals';
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { SubmissionStore, type Position } from '../../internal/submission/submission-store.ts';
+import { CLAIM_MS, SubmissionStore, type Position } from '../../internal/submission/submission-store.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import type { Tamper } from './driver.ts';
 import type { Document } from './memory-collection.ts';
 import { play } from './history.ts';
-import { simulate } from './simulate.ts';
+import type { Plan } from './plan.ts';
+import { simulate, type Simulated } from './simulate.ts';
 import { ourParts, type Parts } from './world.ts';
 
-const HISTORIES = 3_000;
+const HISTORIES = 4_000;
+/** Of these, some come as badly as can be. */
+const FROZEN_HISTORIES = 600;
 /** A broken part must be found within this many. */
 const FOUND_WITHIN = 1_500;
 const MINUTES = 60_000;
 
+/** As `make simulate` does it, in a process of its own: the simulation owns all timers, and Jest needs its own. */
+async function simulateApart(histories: number): Promise<Simulated> {
+  const script = fileURLToPath(new URL('simulate.ts', import.meta.url));
+  const { stdout } = await promisify(execFile)(process.execPath, [script, `--histories=${histories}`]).catch(
+    (error: { stdout: string; stderr: string }) => {
+      throw new Error(`${error.stderr}\n${error.stdout}`);
+    },
+  );
+  return JSON.parse(stdout) as Simulated;
+}
+
 test(
   `${HISTORIES} random histories of crashes, repeats, reorderings, lost hints, outages, frozen workers and retries`,
   async () => {
-    const { failure, ...told } = await simulate({ seed: Date.now() % 2 ** 31, histories: HISTORIES });
-    expect(failure).toBeUndefined();
+    const told = await simulateApart(HISTORIES);
     expect(told.histories).toBe(HISTORIES);
     // The histories went where it hurts.
-    expect(told.states).toMatchObject({
-      completed: expect.any(Number),
-      rejected: expect.any(Number),
-      withdrawn: expect.any(Number),
-    });
-    expect(told.windows.unnoted).toBeGreaterThan(0);
+    expect(Object.keys(told.states)).toEqual(expect.arrayContaining(['completed', 'rejected', 'withdrawn']));
+    expect(told.windows.killed + told.windows.frozen).toBeGreaterThan(0);
     expect(told.windows.ambiguous).toBeGreaterThan(0);
   },
   5 * MINUTES,
@@ -36,7 +49,7 @@ test('the same plan tells the same story', async () => {
     seed: 7,
     submissions: [0, 100, 200].map((atMs) => ({ atMs, email: 0, ein: 0, valid: true })),
     tempers: ['busy', 'takes', 'takes'] as const,
-    faults: [{ kind: 'mongo_shaky', atMs: 50, forMs: 60_000, target: 0 }] as const,
+    faults: [{ kind: 'mongo_shaky', atMs: 50, near: null, forMs: 60_000, target: 0 }] as const,
     orders: [{ atMs: 200_000, submission: 0, event: 'resend' }] as const,
     skewsMs: [5, -5, 700, 0],
   };
@@ -45,34 +58,62 @@ test('the same plan tells the same story', async () => {
   expect(await play(plan)).toEqual(first);
 });
 
-type StoreOptions = ConstructorParameters<typeof SubmissionStore>[0];
+/** A worker frozen for as long as its claim holds, give or take: what happens then is a matter of milliseconds. */
+const frozenForAClaim = (seed: number): Plan => ({
+  seed,
+  submissions: [{ atMs: 0, email: 0, ein: 0, valid: true }],
+  tempers: ['takes', 'takes', 'takes'],
+  faults: [0, 1].map((target) => ({
+    kind: 'freeze_processor',
+    atMs: 10 + (seed % 60),
+    near: 0,
+    forMs: CLAIM_MS - 500 + target * 300 + (seed % 900),
+    target,
+  })),
+  orders: [],
+  skewsMs: [0, (seed * 37) % 1_000, 0, 0],
+});
 
-/** A store whose conditions on its updates are changed by `loosen` on their way to the database. */
-function storeWithFilters(loosen: (filter: Document) => Document): typeof SubmissionStore {
-  return class extends SubmissionStore {
-    constructor(options: StoreOptions) {
-      const { collection } = options;
-      const loose = {
-        ...collection,
-        db: collection.db,
-        findOneAndUpdate: (filter: Document, ...rest: [Document, Document]) =>
-          collection.findOneAndUpdate(loosen(filter), ...rest),
-        updateOne: (filter: Document, update: Document) => collection.updateOne(loosen(filter), update),
-      };
-      super({ ...options, collection: loose as unknown as StoreOptions['collection'] });
-    }
-  };
+async function playAll(parts: Partial<Parts>): Promise<void> {
+  for (let seed = 0; seed < FROZEN_HISTORIES; seed += 1) await play(frozenForAClaim(seed), parts);
 }
 
-const without =
-  (...keys: readonly string[]) =>
-  (filter: Document): Document =>
-    Object.fromEntries(Object.entries(filter).filter(([key]) => !keys.includes(key)));
+test('a worker frozen for as long as its claim holds wakes up and mails nothing twice', () => playAll({}), MINUTES);
+
+test(
+  'unless the mailer does not look at the claim in the last instant',
+  async () => {
+    await expect(playAll({ looksOnceMore: false })).rejects.toThrow(/mailed twice/);
+  },
+  MINUTES,
+);
+
+const without = (document: Document, ...keys: readonly string[]): Document =>
+  Object.fromEntries(Object.entries(document).filter(([key]) => !keys.includes(key)));
+
+/** Sends updates of records without these conditions. */
+const unconditional =
+  (...keys: readonly string[]): Tamper =>
+  ({ filter, update }) => ({ filter: without(filter, ...keys), update });
+
+/** Leaves `key` out of an operator of each move; a claim, which asks for one of several states, is no move. */
+const forgetting =
+  (operator: '$set' | '$unset', key: string): Tamper =>
+  ({ filter, update }) =>
+    typeof filter['state'] === 'string'
+      ? { filter, update: { ...update, [operator]: without((update[operator] ?? {}) as Document, key) } }
+      : { filter, update };
 
 class NeverLost extends SubmissionStore {
   override async renew(position: Position): Promise<boolean> {
     await super.renew(position);
     return true;
+  }
+}
+
+class GivenToEverybody extends SubmissionStore {
+  override async claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
+    return (await super.claim(requestId, version)) ?? this.read(requestId);
   }
 }
 
@@ -82,59 +123,20 @@ class Forgetful extends AccountStore {
   }
 }
 
-/** Reopens as our store does, but in the version the record has. */
-class SameVersion extends SubmissionStore {
-  constructor(options: StoreOptions) {
-    const { collection } = options;
-    const stay = {
-      ...collection,
-      db: collection.db,
-      updateOne: (filter: Document, update: { $set?: Document }) => {
-        const { version: _, ...set } = update.$set ?? {};
-        return collection.updateOne(filter, { ...update, $set: set } as never);
-      },
-    };
-    super({ ...options, collection: stay as unknown as StoreOptions['collection'] });
-  }
-}
-
-/** Opens records again, and forgets what a final state left behind. */
-class KeepsExpiry extends SubmissionStore {
-  constructor(options: StoreOptions) {
-    const { collection } = options;
-    const keeping = {
-      ...collection,
-      db: collection.db,
-      updateOne: (filter: Document, update: { $unset?: Document }) => {
-        const { expiresAt: _, ...unset } = update.$unset ?? {};
-        return collection.updateOne(filter, { ...update, $unset: unset } as never);
-      },
-    };
-    super({ ...options, collection: keeping as unknown as StoreOptions['collection'] });
-  }
-}
-
-/** Moves without asking whether the record is where the worker believes it to be. */
-class Careless extends SubmissionStore {
-  override async claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
-    return (await super.claim(requestId, version)) ?? this.read(requestId);
-  }
-}
-
 describe('the simulation sees', () => {
   test.each<[string, Partial<Parts>, RegExp]>([
-    ['a claim without a version', { Store: storeWithFilters(without('version')) }, /./],
-    ['moves from any state', { Store: storeWithFilters(without('state', 'version')) }, /moved|written|mailed|history/],
-    ['a claim that is given to everybody', { Store: Careless }, /./],
+    ['a claim without a version', { tamper: unconditional('version') }, /./],
+    ['moves from any state', { tamper: unconditional('state', 'version') }, /moved|written|mailed|history/],
+    ['a claim that is given to everybody', { Store: GivenToEverybody }, /./],
     ['a claim that is never lost', { Store: NeverLost }, /mailed twice/],
     ['accounts without a unique e-mail', { uniqueAccountKeys: ['ein', 'requestId'] }, /share the emailNormalized/],
     ['accounts without a unique EIN', { uniqueAccountKeys: ['emailNormalized', 'requestId'] }, /share the ein/],
-    ['mails that nobody notes', { Accounts: Forgetful }, /mailed twice/],
+    ['mails that nobody notes', { Accounts: Forgetful }, /does not know that the mail is out/],
     ['no reconcile', { reconciles: false }, /is still recorded|is still account_created/],
     ['no withdrawal', { withdraws: false }, /answered 500 and processed/],
     ['202 for a write in doubt', { answersDoubtWith: 202 }, /answered 202 and (is lost|then withdrawn)/],
-    ['a retry under the old version', { Store: SameVersion }, /reopened under its old version/],
-    ['a retry that keeps the expiry', { Store: KeepsExpiry }, /with expiresAt/],
+    ['a retry under the old version', { tamper: forgetting('$set', 'version') }, /reopened under its old version/],
+    ['a retry that keeps the expiry', { tamper: forgetting('$unset', 'expiresAt') }, /with expiresAt/],
   ])(
     '%s',
     async (_name, parts, words) => {

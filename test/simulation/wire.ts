@@ -10,6 +10,8 @@ const SOCKET_TIMEOUT_MS = 10_000;
 /** A request that the client has given up may be carried out as late as this. */
 const VERY_LATE_MS = 90_000;
 
+const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
+
 /** MongoDB as it is at the moment. */
 export interface MongoWeather {
   /** Nobody reaches it; what is under way is lost or arrives, by chance. */
@@ -53,27 +55,27 @@ export function newWire(
             const result = execute();
             answer = () => resolve(result);
           } catch (error) {
-            answer = () => reject(error as Error);
+            answer = () => reject(error);
           }
           if (answered) settle(onTheWay(), answer);
         });
-      const fate = random.chance(weather.shaky) ? random.below(4) : undefined;
+      const fate = random.chance(weather.shaky) ? random.pick(fates) : 'fine';
       switch (fate) {
-        case 0: // The request is lost.
+        case 'request lost':
           lose(random.between(0, socketTimeoutMs));
           break;
-        case 1: // The answer is lost.
+        case 'answer lost':
           carryOut(onTheWay(), false);
           lose(random.between(5, socketTimeoutMs));
           break;
-        case 2: // The client gives up, and the request arrives afterwards.
+        case 'given up': // The request arrives after the client has stopped waiting for it.
           lose(socketTimeoutMs);
           carryOut(random.between(socketTimeoutMs, VERY_LATE_MS), false);
           break;
-        case 3: // Just slow.
+        case 'slow':
           carryOut(random.between(100, socketTimeoutMs / 2), true);
           break;
-        default:
+        case 'fine':
           carryOut(onTheWay(), true);
       }
     });

@@ -17,24 +17,29 @@ import { newRandom, type Random } from './random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
 import { newWire, type MongoWeather } from './wire.ts';
-import { driverOf, type Wire } from './driver.ts';
+import { driverOf, type Tamper, type Wire } from './driver.ts';
 
 /** Parts that a test may replace by broken ones, to see that the simulation notices. */
 export interface Parts {
   readonly Store: typeof SubmissionStore;
   readonly Accounts: typeof AccountStore;
+  readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
   readonly withdraws: boolean;
+  /** Whether the mailer looks at the claim in the instant before the content. */
+  readonly looksOnceMore: boolean;
   readonly answersDoubtWith: 202 | 500;
 }
 
 export const ourParts: Parts = {
   Store: SubmissionStore,
   Accounts: AccountStore,
+  tamper: (sent) => sent,
   uniqueAccountKeys: ['emailNormalized', 'ein', 'requestId'],
   reconciles: true,
   withdraws: true,
+  looksOnceMore: true,
   answersDoubtWith: 500,
 };
 
@@ -46,12 +51,13 @@ export interface Sent {
   readonly ein: string;
   readonly valid: boolean;
   readonly door: SimProcess;
+  readonly at: number;
   answer: 202 | 500 | undefined;
 }
 
 /** A stretch of time in which a process, or its way to MongoDB, was not well; it is well again at `until`. */
 export interface Disturbance {
-  readonly kind: 'killed' | 'frozen' | 'cut off';
+  readonly kind: 'killed' | 'frozen' | 'cutOff';
   /** Undefined: everybody. */
   readonly process: SimProcess | undefined;
   readonly from: number;
@@ -63,7 +69,7 @@ export const silent = createLogger('simulation', 'silent');
 /** Counts nothing. */
 export const noMetric = { inc: () => {}, set: () => {}, observe: () => {} };
 /** Has every metric anybody asks for. */
-export const noMetrics = new Proxy({} as Record<string, typeof noMetric>, { get: () => noMetric });
+export const noMetrics = new Proxy<Record<string, typeof noMetric>>({}, { get: () => noMetric });
 
 export class World {
   readonly random: Random;
@@ -89,7 +95,7 @@ export class World {
     this.parts = parts;
     this.accounts = new MemoryCollection(parts.uniqueAccountKeys);
     this.queue = new SimQueue(this.scheduler, this.redis);
-    this.relay = new SimRelay(this.scheduler, this.smtp, temperOf);
+    this.relay = new SimRelay(this.scheduler, this.smtp, { temperOf, looksOnceMore: parts.looksOnceMore });
   }
 
   newProcess(name: string, skewMs: number): SimProcess {
@@ -101,7 +107,7 @@ export class World {
     const { Store, Accounts } = this.parts;
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
     const clock = this.scheduler.clockOf(process);
-    const requests = driverOf<SubmissionRecord>(this.requests, wire);
+    const requests = driverOf<SubmissionRecord>(this.requests, wire, this.parts.tamper);
     const accounts = driverOf<Account>(this.accounts, wire);
     return {
       clock,
