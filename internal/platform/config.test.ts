@@ -3,7 +3,8 @@ import { describe, expect, test } from '@jest/globals';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, describeSettings, loadConfig, printableConfig } from './config.ts';
+import { ConfigError } from './config-error.ts';
+import { describeSettings, loadConfig, printableConfig } from './config.ts';
 import { wantsTraces } from './otel-settings.ts';
 
 const stores = { MONGODB_URI: 'mongodb://db:27017', REDIS_URL: 'redis://cache:6379' };
@@ -30,6 +31,7 @@ test('defaults are those of the design', () => {
     ...stores,
     MONGODB_DATABASE: 'partner_ingest',
     HTTP_HOST: '0.0.0.0',
+    HTTP_KEEP_ALIVE_SECONDS: 75,
     HTTP_PORT: 8080,
     ADMIN_HOST: '0.0.0.0',
     ADMIN_PORT: 9090,

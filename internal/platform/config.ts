@@ -1,6 +1,7 @@
 /** The one place that reads the environment: every setting, its rule, its default, and who needs it. */
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
 import {
   DNS_LABEL,
   cidrList,
@@ -259,18 +260,6 @@ export function describeSettings(): {
       about: setting.about,
     };
   });
-}
-
-/** All faults of a configuration in one message, one line each. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
-  readonly faults: readonly string[];
-  constructor(process: ProcessName, faults: readonly string[]) {
-    super(
-      `${process}: ${faults.length} fault(s) in the configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
-    );
-    this.faults = faults;
-  }
 }
 
 /**

@@ -1,5 +1,5 @@
 /** The life of a process: start, wait for a signal, drain, exit with a telling code. */
-import { ConfigError } from './config.ts';
+import { ConfigError } from './config-error.ts';
 import { Closers } from './closers.ts';
 import { createLogger, describeError, type Logger } from './log.ts';
 

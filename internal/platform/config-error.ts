@@ -1,0 +1,13 @@
+/** What a process says when its configuration is at fault. */
+
+/** All faults of a configuration in one message, one line each. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly faults: readonly string[];
+  constructor(process: string, faults: readonly string[]) {
+    super(
+      `${process}: ${faults.length} fault(s) in the configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
+    );
+    this.faults = faults;
+  }
+}
