@@ -310,7 +310,7 @@ describeWithHelm('an option', () => {
       );
     expect(reached('ingest')).toEqual([53, 53, 27017, 6379, 4317, 4318]);
     expect(reached('processor')).toEqual([53, 53, 27017, 6379, 4317, 4318, 25, 465, 587]);
-    expect(reached('controller')).toEqual([53, 53, 27017, 6379, 4317, 4318, 443, 6443]);
+    expect(reached('controller')).toEqual([53, 53, 27017, 6379, 443, 6443]);
     expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain('NetworkPolicy');
   });
 

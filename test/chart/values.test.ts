@@ -140,7 +140,8 @@ describeWithHelm('values', () => {
   async function effectOf(leaf: ChartValue): Promise<true | string> {
     const path = leaf.path.join('.');
     const problems: string[] = [];
-    for (const base of bases) {
+    // Most values of the evaluation show only there.
+    for (const base of path.startsWith('evaluation') ? [evaluation] : bases) {
       const companions = base === everything || base === production ? together[path] : {};
       const changed = withValue({ ...base, ...companions }, path, another(leaf));
       const text = await renderText(changed).catch((error: Error) => void problems.push(error.message.trim()));
@@ -181,11 +182,17 @@ describeWithHelm('values', () => {
 });
 
 /** Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are made of. */
-const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_\w+|K8S_POD_NAME)$/;
-/** Settings of a place without Kubernetes around the process. */
-const NOT_IN_A_POD = ['KUBECONFIG'];
-/** Settings of colleagues' branches that the chart knows already; the test below says when they have come. */
-const COMING = ['POD_NAME', 'POD_NAMESPACE', 'LEASE_NAME'];
+const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
+/** Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and OpenTelemetry's finer ones. */
+const NOT_BY_VALUE = [
+  'KUBECONFIG',
+  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+  'OTEL_TRACES_EXPORTER',
+  'OTEL_SERVICE_NAME',
+  'OTEL_SDK_DISABLED',
+];
+
+const traced = { ...production, tracing: everything.tracing };
 
 /** Which value each setting is set by, and how a value given arrives. */
 const settable: Record<string, readonly [string, unknown, string?]> = {
@@ -201,6 +208,11 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   RATE_LIMIT_MAX: ['ingest.rateLimit.max', 1_000_000_000],
   RATE_LIMIT_WINDOW_SECONDS: ['ingest.rateLimit.windowSeconds', 30],
   ACCEPT_TIMEOUT_MS: ['ingest.acceptTimeoutMs', 1500],
+  STATUS_ENDPOINT: ['ingest.statusEndpoint', true],
+  OTEL_EXPORTER_OTLP_ENDPOINT: ['tracing.endpoint', 'http://other:4318'],
+  OTEL_EXPORTER_OTLP_PROTOCOL: ['tracing.protocol', 'grpc'],
+  OTEL_TRACES_SAMPLER: ['tracing.sampler', 'always_on'],
+  OTEL_TRACES_SAMPLER_ARG: ['tracing.sampleRatio', 0.25],
   // Never both: preStop does it. Other settings are settable, this one is zero.
   SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
   PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
@@ -233,10 +245,7 @@ describeWithHelm('settings', () => {
       .map(({ name }) => name);
 
   test('every setting can be set by a value, and every one that is set exists', () => {
-    const awaited = COMING.filter((name) => !settings.some((setting) => setting.name === name));
-    const known = [...settings.map(({ name }) => name as string), ...awaited].filter(
-      (name) => !NOT_IN_A_POD.includes(name),
-    );
+    const known = settings.map(({ name }) => name as string).filter((name) => !NOT_BY_VALUE.includes(name));
     expect(Object.keys(settable).toSorted()).toEqual(known.toSorted());
   });
 
@@ -244,16 +253,17 @@ describeWithHelm('settings', () => {
     const told = Object.keys(environmentOf(await render(everything), process)).map((name) =>
       name.replace(/_FILE$/, ''),
     );
-    const own = usedBy(process).filter((name) => !NOT_IN_A_POD.includes(name));
-    expect(told.filter((name) => !NOT_OURS.test(name) && !COMING.includes(name)).toSorted()).toEqual(
-      own.filter((name) => !COMING.includes(name)).toSorted(),
+    expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
+      usedBy(process)
+        .filter((name) => !NOT_BY_VALUE.includes(name))
+        .toSorted(),
     );
   });
 
   test.each(Object.entries(settable))('%s', async (name, [path, given, expected]) => {
     const objects = await render(
       withValue(
-        withValue(production, path.replace(/\.file$/, '.existingSecret'), path.endsWith('.file') ? '' : given),
+        withValue(traced, path.replace(/\.file$/, '.existingSecret'), path.endsWith('.file') ? '' : given),
         path,
         given,
       ),

@@ -27,12 +27,13 @@ async function main(file: string): Promise<number> {
   const skipped = results.testResults.flatMap(({ name, assertionResults }) =>
     assertionResults
       .filter(({ status }) => status === 'pending')
-      .map(({ fullName }) => ({ fullName, kubernetes: name.includes('/test/kubernetes/') })),
+      .map(({ fullName }) => ({ fullName, room: /\/test\/(kubernetes|chart)\//.exec(name)?.[1] })),
   );
-  const skippedKubernetes = skipped.filter(({ kubernetes }) => kubernetes).length;
+  const skippedIn = (room: string): number => skipped.filter((each) => each.room === room).length;
   const leftOut = [
-    ...(skippedKubernetes > 0 ? [`${skippedKubernetes} tests of the Kubernetes source: ${NO_API_SERVER}`] : []),
-    ...skipped.filter(({ kubernetes }) => !kubernetes).map(({ fullName }) => `skipped: ${fullName}`),
+    ...(skippedIn('kubernetes') > 0 ? [`${skippedIn('kubernetes')} tests with an API server: ${NO_API_SERVER}`] : []),
+    ...(skippedIn('chart') > 0 ? [`${skippedIn('chart')} tests of the chart`] : []),
+    ...skipped.filter(({ room }) => room === undefined).map(({ fullName }) => `skipped: ${fullName}`),
     'tests in a Kubernetes cluster: this version does not have them yet',
     ...[await findHelm(3, false), await findHelm(4)].filter((helm) => typeof helm === 'string'),
     ...((await dockerAnswers()) ? [] : ['stores in Docker containers: no Docker engine answers on this machine']),

@@ -1,7 +1,7 @@
 {{/*
 The Deployment of a component. Takes (dict "root" $ "component" "ingest"), and what is its own: "credentials" (list), "env"
 (YAML text), "port" (of partners), "preStopSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
-"volumes" and "volumeMounts" (YAML text).
+"traced" (true: it sends traces), "volumes" and "volumeMounts" (YAML text).
 */}}
 {{- define "partner-ingest.deployment" -}}
 {{- $values := index .root.Values .component -}}
@@ -131,11 +131,13 @@ volumeMounts:
 {{ . | trim }}
 {{- end }}
 {{- include "partner-ingest.caEnv" .root }}
-{{- with $values.tracing.endpoint }}
+{{- if and .given.traced $values.tracing.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
-  value: {{ . | quote }}
+  value: {{ $values.tracing.endpoint | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: {{ $values.tracing.protocol | quote }}
 - name: OTEL_TRACES_SAMPLER
-  value: parentbased_traceidratio
+  value: {{ $values.tracing.sampler | quote }}
 - name: OTEL_TRACES_SAMPLER_ARG
   value: {{ $values.tracing.sampleRatio | quote }}
 - name: K8S_POD_NAME

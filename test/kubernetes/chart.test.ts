@@ -83,9 +83,9 @@ class Api {
   }
 }
 
-const describeWithApi = KUBECONFIG === undefined ? describe.skip : describeWithHelm;
+const describeWithBoth = KUBECONFIG === undefined ? describe.skip : describeWithHelm;
 
-describeWithApi('an API server', () => {
+describeWithBoth('an API server', () => {
   const api = new Api();
   const home = `chart-${randomBytes(3).toString('hex')}`;
   const keys = `${home}-keys`;
