@@ -1,7 +1,9 @@
 /** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
 import type { AddressInfo } from 'node:net';
+import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
+  LAST_ANSWERS_MS,
   LIMITER_TIMEOUT_MS,
   STATUS_CONNECTIONS,
   STATUS_LOOKUPS,
@@ -184,8 +186,9 @@ export async function startIngest(
     async () => {
       draining = true;
       await pause(config.SHUTDOWN_DELAY_MS);
+      await lastAnswers(app.server, LAST_ANSWERS_MS);
     },
-    config.SHUTDOWN_DELAY_MS + 1_000,
+    config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
   );
 
   serving = true;

@@ -10,7 +10,7 @@ const LOOK_EVERY_MS = 20;
  * by itself; closing its connection between two requests would meet the next one on its way and reset it.
  */
 export async function lastAnswers(server: Server, maxMs: number): Promise<void> {
-  for (const until = performance.now() + maxMs; performance.now() < until; ) {
+  for (const until = performance.now() + maxMs; performance.now() < until;) {
     const open = await new Promise<number>((resolve) => {
       server.getConnections((_error, count) => resolve(count));
     });

@@ -1,7 +1,9 @@
 /** The ingest process as the cluster sees it: signals, exit codes, failed starts, and what a kill leaves behind. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Agent } from 'node:http';
 import { createServer, type AddressInfo } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { pause } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/door.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
@@ -62,6 +64,33 @@ describe('a signal', () => {
       });
     },
   );
+
+  test('clients that keep their connections hear of it in an answer, and lose no request', async () => {
+    const ingest = await world.spawn('ingest');
+    const endings: string[] = [];
+    /** As a proxy whose endpoint was withdrawn: one connection, until an answer says close. */
+    const client = async (): Promise<void> => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      for (let ending = ''; ending === '';) {
+        const answer = await send(ingest.url, { key: world.key, body: '{}', agent }).catch(String);
+        if (typeof answer === 'string') ending = answer;
+        else if (answer.headers['connection'] === 'close') ending = String(answer.status);
+        if (ending !== '') endings.push(ending);
+        // Idle most of the time, as connections of a proxy's pool are.
+        await pause(20);
+      }
+      agent.destroy();
+    };
+    const clients = Promise.all(Array.from({ length: 32 }, client));
+    await eventually(
+      'all to be served',
+      async () => (await world.metric(ingest, 'partner_ingest_requests_total', { status: '202' })) > 100,
+    );
+    ingest.child.kill('SIGTERM');
+    await clients;
+    expect(endings).toEqual(Array.from({ length: 32 }, () => '202'));
+    expect(await ingest.exited).toEqual({ code: 0, signal: null });
+  });
 
   test('a second one leaves at once with 130', async () => {
     const ingest = await world.spawn('ingest');

@@ -1,6 +1,6 @@
 /** HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else. */
 import { connect } from 'node:net';
-import { request } from 'node:http';
+import { request, type Agent } from 'node:http';
 
 export const INGEST_PATH = '/api/v1/capital/ingest';
 
@@ -17,6 +17,8 @@ export interface RequestOptions {
   readonly path?: string;
   readonly key?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Whose connections are used; one of its own otherwise. */
+  readonly agent?: Agent;
   readonly body?: string | Uint8Array;
   /** Send the body in these pieces, chunked, instead of with a Content-Length. */
   readonly chunks?: readonly (string | Uint8Array)[];
@@ -30,7 +32,7 @@ export function send(baseUrl: string, options: RequestOptions = {}): Promise<Ans
       url,
       {
         method: options.method ?? 'POST',
-        agent: false,
+        agent: options.agent ?? false,
         headers: {
           ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
           ...(options.chunks === undefined
