@@ -92,6 +92,12 @@ function answers({ state, httpStatus }: CheckedRecord): boolean {
       return httpStatus === 401 || httpStatus === 403;
     case 'withdrawn':
       return httpStatus === 500;
+    case 'recorded':
+    case 'account_created':
+    case 'completed':
+    case 'rejected':
+    case 'undeliverable':
+    case 'dead_lettered':
     default:
       return httpStatus === 202;
   }
@@ -127,6 +133,10 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
     case 'undeliverable':
       if (record.accountId !== account._id) return ['account_disagrees'];
       break;
+    case 'rejected':
+    case 'malformed':
+    case 'refused':
+    case 'withdrawn':
     default:
       return ['account_unexpected'];
   }

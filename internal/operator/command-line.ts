@@ -135,7 +135,7 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   const group = names.filter((name) => name.startsWith(`${first} `));
   if (group.length > 0)
     return `"${first}" needs one of ${group.map((name) => name.slice(first.length + 1)).join(', ')}`;
-  if (/^req_/.test(first)) return `unknown command "${first}": did you mean "show ${first}"?`;
+  if (first.startsWith('req_')) return `unknown command "${first}": did you mean "show ${first}"?`;
   return `unknown command "${first}"${didYouMean(first, names, '')}; --help lists all`;
 }
 
@@ -150,8 +150,8 @@ function didYouMean(word: string, known: readonly string[], prefix: string): str
 /** Levenshtein distance: insertions, deletions and replacements between two words. */
 function editSteps(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
-  for (const [i, letter] of [...from.slice(0, 64)].entries()) {
-    const next = [i + 1];
+  for (const letter of from.slice(0, 64)) {
+    const next = [(row[0] ?? 0) + 1];
     for (let j = 1; j <= to.length; j += 1) {
       const replaced = (row[j - 1] ?? 0) + (letter === to[j - 1] ? 0 : 1);
       next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));

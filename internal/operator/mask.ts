@@ -24,7 +24,8 @@ export function maskName(name: string): string {
 }
 
 function firstLetter(text: string): string {
-  return printable([...text][0] ?? '') + HIDDEN;
+  const point = text.codePointAt(0);
+  return point === undefined ? HIDDEN : printable(String.fromCodePoint(point)) + HIDDEN;
 }
 
 /** An applicant masked, or in clear where `reveal` was asked for and noted. */

@@ -65,7 +65,7 @@ function patternsOf({ email, ein }: Person): RegExp[] {
     patterns.push(new RegExp(`(?<![\\w.+'-])${escapePattern(email)}(?![a-z0-9-]|\\.[a-z0-9])`));
   }
   if (ein !== undefined) {
-    patterns.push(new RegExp(`(?<!\\d)${[...ein].join('[\\s-]?')}(?!\\d)`));
+    patterns.push(new RegExp(`(?<!\\d)${ein.split('').join('[\\s-]?')}(?!\\d)`));
   }
   return patterns;
 }

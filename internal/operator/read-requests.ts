@@ -117,9 +117,10 @@ export async function* pagesOf<Kept extends { readonly _id: string }>(
   for (;;) {
     const beyond = after === undefined ? {} : { _id: { $gt: after } };
     const page = (await collection
-      .find({ $and: [filter, beyond] } as Filter<Kept>, {
-        ...(options.projection === undefined ? {} : { projection: options.projection }),
-      })
+      .find(
+        { $and: [filter, beyond] } as Filter<Kept>,
+        options.projection === undefined ? {} : { projection: options.projection },
+      )
       .sort({ _id: 1 })
       .limit(options.size)
       .maxTimeMS(READ_DEADLINE_MS)

@@ -12,9 +12,9 @@ export interface Surroundings {
   readonly out: Output;
   readonly clock: Clock;
   /** Opens the stores for a caller; throws a `UsageError` when the configuration is wrong. */
-  openDesk(values: Values): Desk;
+  readonly openDesk: (values: Values) => Desk;
   /** Where MongoDB should be, without user and password. */
-  where(): string;
+  readonly where: () => string;
 }
 
 export async function runCommand(words: readonly string[], surroundings: Surroundings): Promise<ExitCode> {

@@ -74,7 +74,7 @@ function facts(record: SubmissionRecord, account: Account | undefined, reveal: b
     ['mails', account?.mail === undefined ? undefined : mailsInWords(account.mail)],
     ['attempts', record.attempts === 0 ? undefined : `${record.attempts} failed in this state`],
     ['last error', record.lastError],
-    ['kept until', record.expiresAt === undefined ? undefined : `${utc(record.expiresAt).slice(0, 10)}`],
+    ['kept until', record.expiresAt === undefined ? undefined : utc(record.expiresAt).slice(0, 10)],
   ];
   return rows.flatMap(([name, value]) => (value === undefined ? [] : [[paint('dim', name), printable(value)]]));
 }

@@ -86,6 +86,8 @@ function mailInWords(mail: MailHandOver): string {
       return `${what}: no answer after the content${took}; it may be out`;
     case 'unreachable':
       return `${what}: not reached${took}${mail.cause === undefined ? '' : ` (${printable(mail.cause)})`}`;
+    case 'aborted':
+    case undefined:
     default:
       return `${what}: broken off by us${took}`;
   }

@@ -12,6 +12,7 @@ export interface Ran {
   readonly stdout: string;
   readonly stderr: string;
   /** Standard output as JSON. */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- each test knows what it asked for
   json<T>(): T;
 }
 
@@ -31,6 +32,7 @@ export async function runCli(environment: Readonly<Record<string, string>>, ...w
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', (exitCode) => resolve(exitCode));
   });
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as above
   return { code, ...output, json: <T>() => JSON.parse(output.stdout) as T };
 }
 
