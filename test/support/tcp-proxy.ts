@@ -10,6 +10,8 @@ export interface TcpProxy {
   holdRequests(): void;
   /** The store hears the client, but no answer comes back: ever. */
   dropReplies(): void;
+  /** New connections reach the store only after `pass()`. */
+  park(): void;
   /** Ends the connections that are open now. */
   cut(): void;
   /** Passes on no answer on the connections that are open now, ever; new ones work. */
@@ -24,7 +26,9 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
   const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[]; deaf: boolean }>();
   let holding = false;
   let muted = false;
-  const server = createServer((client) => {
+  let parking = false;
+  const parked: Socket[] = [];
+  const connectToStore = (client: Socket): void => {
     const pair = { client, store: connect(Number(target.port), target.hostname), held: [] as Buffer[], deaf: false };
     pairs.add(pair);
     client.on('data', (bytes) => {
@@ -42,6 +46,15 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
       pair.store.destroy();
     };
     for (const socket of [client, pair.store]) socket.on('error', over).on('close', over);
+    client.resume();
+  };
+  const server = createServer({ pauseOnConnect: true }, (client) => {
+    if (!parking) {
+      connectToStore(client);
+      return;
+    }
+    client.on('error', () => client.destroy());
+    parked.push(client);
   });
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve);
@@ -54,6 +67,8 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
     pass() {
       holding = false;
       muted = false;
+      parking = false;
+      for (const client of parked.splice(0)) if (!client.destroyed) connectToStore(client);
       for (const pair of pairs) for (const bytes of pair.held.splice(0)) pair.store.write(bytes);
     },
     holdRequests() {
@@ -61,6 +76,9 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
     },
     dropReplies() {
       muted = true;
+    },
+    park() {
+      parking = true;
     },
     cut() {
       for (const { client } of pairs) client.destroy();
@@ -71,6 +89,7 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
     heldBytes: () => [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
     close: () =>
       new Promise((resolve) => {
+        for (const client of parked) client.destroy();
         for (const pair of pairs) {
           pair.client.destroy();
           pair.store.destroy();
