@@ -73,8 +73,9 @@ export class OperatorMoves {
 
   async #takeOver(seen: Seen, dueInMs: number): Promise<Seen | undefined> {
     const version = seen.version + 1;
+    const dueAt = later(this.#clock.now(), dueInMs);
     const result = await this.#collection.updateOne(asSeen(seen), {
-      $set: { dueAt: later(this.#clock.now(), dueInMs), version },
+      $set: { dueAt, heldUntil: dueAt, version },
       $unset: { firstSeenAt: true },
     });
     return result.matchedCount === 1 ? { ...seen, version } : undefined;

@@ -76,9 +76,10 @@ test.each([
   const unlucky = {
     collectionName: ACCOUNTS,
     db: {
-      command: (...command: Parameters<typeof stores.db.command>) => {
+      command: async (...command: Parameters<typeof stores.db.command>) => {
         left -= 1;
-        return left >= 0 ? Promise.reject(new MongoServerError(error)) : stores.db.command(...command);
+        if (left >= 0) throw new MongoServerError(error);
+        return stores.db.command(...command);
       },
     },
     find: collection.find.bind(collection),

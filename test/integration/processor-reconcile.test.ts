@@ -25,7 +25,7 @@ let store: SubmissionStore;
 let hints: { queue: QueueName; hint: Hint }[];
 let waiting: () => number;
 let paused: readonly QueueName[];
-let more: boolean;
+let moreIsDue: boolean;
 let [unknown, requeued] = [0, 0];
 
 beforeAll(async () => {
@@ -46,7 +46,7 @@ beforeEach(async () => {
 /** One round; the hints it sent, as "queue id version". */
 async function round(): Promise<string[]> {
   hints = [];
-  more = await reconcileOnce({
+  moreIsDue = await reconcileOnce({
     store,
     clock,
     log: createLogger('test', 'silent'),
@@ -159,13 +159,13 @@ test('a backlog is queued page after page without a pause, and ends', async () =
   clock.advance(FIRST_DUE_MS);
   const pages = [];
   do pages.push((await round()).length);
-  while (more);
+  while (moreIsDue);
   expect(pages).toEqual([RECONCILE_PAGE, RECONCILE_PAGE, 1]);
   // While nothing can be queued, a full page is no reason to look again at once.
   clock.advance(REQUEUED_AGAIN_MS);
   waiting = () => RECONCILE_MAX_WAITING;
   expect(await round()).toEqual([]);
-  expect(more).toBe(false);
+  expect(moreIsDue).toBe(false);
 });
 
 test('first sight needs no Redis: a withdrawal gets its time although Redis is away', async () => {

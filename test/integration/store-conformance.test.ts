@@ -6,7 +6,9 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Collection } from 'mongodb';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
+import type { HandOver } from '../../internal/mail/mailer.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { ensureIndexes } from '../../internal/platform/mongo.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -20,6 +22,7 @@ import {
   type ReopeningEvent,
   type State,
 } from '../../internal/submission/states.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SubmissionStore } from '../../internal/submission/submission-store.ts';
 import { RECORD_SCHEMA, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
@@ -57,6 +60,8 @@ function open(collections: typeof real) {
     collections,
     store: new SubmissionStore({ collection: requests, retention, clock }),
     accounts: new AccountStore({ collection: accounts, clock }),
+    moves: new OperatorMoves({ collection: requests, retention, clock }),
+    corrections: new AccountCorrections({ collection: accounts, clock }),
     group: new GroupCommit({ collection: requests, limits: groupCommitLimits, timeoutMs: 5_000, clock, metrics }),
     withdrawals: new Withdrawals({
       collection: requests,
@@ -112,6 +117,11 @@ const position = fc
   .map(({ id: n, ...rest }) => ({ requestId: `req_${n}`, ...rest }));
 
 const byDoor: readonly State[] = [...statesBefore('withdraw'), 'withdrawn'];
+const handOvers: readonly HandOver[] = [
+  { result: 'accepted', answer: '250 2.0.0 Ok' },
+  { result: 'ambiguous', cause: 'ECONNECTION' },
+  { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined },
+];
 const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
@@ -170,6 +180,30 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     const application = { email: `Person${email}@example.com`, ein: `10000000${ein}`, businessName: 'Any' };
     const owner = { requestId: `req_${n}`, partnerId: 'demo' };
     return [`account of ${n} for ${email} ${ein}`, ({ accounts }) => accounts.create(application, owner)];
+  }),
+  fc.tuple(id, version, fc.constantFrom(...handOvers)).map(([n, claim, result]): Step => {
+    const handOver = async ({ accounts, collections, time }: Opened): Promise<unknown> => {
+      const account = await collections.accounts.findOne({ requestId: `req_${n}` });
+      if (account === null) return undefined;
+      const intent = { claim, startedAt: new Date(time.ms), attempt: 1, host: 'here' };
+      await accounts.beginHandOver(account, intent, { tokenHash: 'hash', expiresAt: new Date(time.ms) });
+      return accounts.endHandOver(account, intent, result);
+    };
+    return [`mail ${n}: ${result.result}`, handOver];
+  }),
+  fc.tuple(id, fc.constantFrom('hold', 'hurry', 'erase', 'correct', 'mail again')).map(([n, what]): Step => {
+    const operate = async ({ store, moves, corrections, collections }: Opened): Promise<unknown> => {
+      const [seen, account] = [
+        await store.read(`req_${n}`),
+        await collections.accounts.findOne({ requestId: `req_${n}` }),
+      ];
+      if (what === 'correct') return account && corrections.correctEmail(account, `corrected${n}@example.com`);
+      if (what === 'mail again') return account && corrections.mailAgain(account);
+      if (seen === undefined) return undefined;
+      if (what === 'erase') return moves.erase(seen, 'asked');
+      return what === 'hold' ? moves.hold(seen) : moves.hurry(seen);
+    };
+    return [`${what} ${n}`, operate];
   }),
   fc.nat(90).map((seconds): Step => {
     const pass = ({ time }: Opened): Promise<number> => Promise.resolve((time.ms += seconds * SECOND_MS));

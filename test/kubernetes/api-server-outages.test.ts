@@ -86,7 +86,7 @@ describeWithOwnApi('an API server of our own', () => {
     // The source alone: a leader would lose the Lease to a slow restart, and list anew for that reason.
     const [namespace = ''] = own.keys;
     const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));
-    const metrics = createControllerMetrics(createRegistry('test'));
+    const metrics = createControllerMetrics(createRegistry('controller'));
     const source = kubernetesSource([namespace], {
       kubernetes,
       core: kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS),

@@ -17,9 +17,33 @@ export function driverOf<T extends { _id: string }>(
   wire: Wire,
   tamper: Tamper = (sent) => sent,
 ): Collection<T> {
-  const updateOne = (filter: Document, update: Document): UpdateOutcome => {
-    const sent = tamper({ filter, update });
-    return documents.update(sent.filter, sent.update);
+  const update = (filter: Document, changes: Document, upsert?: boolean): UpdateOutcome => {
+    const sent = tamper({ filter, update: changes });
+    return documents.update(sent.filter, sent.update, { upsert });
+  };
+  /** An unordered write of several items: each on its own, and the server's account of them all. */
+  const writeTogether = (command: WriteCommand): Document => {
+    const items: readonly (() => number)[] = [
+      ...(command.documents ?? []).map((document) => () => {
+        documents.insert(document);
+        return 1;
+      }),
+      ...(command.updates ?? []).map(({ q, u, upsert }) => () => {
+        const { matchedCount, upsertedCount } = update(q, u, upsert);
+        return matchedCount + upsertedCount;
+      }),
+    ];
+    let n = 0;
+    const writeErrors: { readonly index: number; readonly code: unknown }[] = [];
+    for (const [index, write] of items.entries()) {
+      try {
+        n += write();
+      } catch (error) {
+        if (!(error instanceof MongoServerError)) throw error;
+        writeErrors.push({ index, code: error.code });
+      }
+    }
+    return { ok: 1, n, ...(writeErrors.length === 0 ? {} : { writeErrors }) };
   };
   const find = (filter: Document, options: FindOptions = {}) => {
     const cursor = {
@@ -31,14 +55,15 @@ export function driverOf<T extends { _id: string }>(
   };
   const collection = {
     collectionName: 'simulated',
-    db: { command: (command: WriteCommand) => wire(() => writeTogether(documents, command)) },
+    dbName: 'simulated',
+    db: { command: (command: WriteCommand) => wire(() => writeTogether(command)) },
     find,
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => wire(() => documents.insert(document)),
-    updateOne: (filter: Document, update: Document) => wire(() => updateOne(filter, update)),
-    findOneAndUpdate: (filter: Document, update: Document, options: FindOptions) =>
+    updateOne: (filter: Document, changes: Document) => wire(() => update(filter, changes)),
+    findOneAndUpdate: (filter: Document, changes: Document, options: FindOptions) =>
       wire(() => {
-        const { after } = updateOne(filter, update);
+        const { after } = update(filter, changes);
         if (after === undefined) return null;
         return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
       }),
@@ -51,29 +76,4 @@ export function driverOf<T extends { _id: string }>(
 interface WriteCommand {
   readonly documents?: readonly Stored[];
   readonly updates?: readonly { readonly q: Document; readonly u: Document; readonly upsert?: boolean }[];
-}
-
-/** An unordered write of several items: each on its own, and the server's account of them all. */
-function writeTogether(documents: MemoryCollection, command: WriteCommand): Document {
-  const items: readonly (() => number)[] = [
-    ...(command.documents ?? []).map((document) => () => {
-      documents.insert(document);
-      return 1;
-    }),
-    ...(command.updates ?? []).map(({ q, u, upsert }) => () => {
-      const { matchedCount, upsertedCount } = documents.update(q, u, { upsert });
-      return matchedCount + upsertedCount;
-    }),
-  ];
-  let n = 0;
-  const writeErrors: { readonly index: number; readonly code: unknown }[] = [];
-  for (const [index, write] of items.entries()) {
-    try {
-      n += write();
-    } catch (error) {
-      if (!(error instanceof MongoServerError)) throw error;
-      writeErrors.push({ index, code: error.code });
-    }
-  }
-  return { ok: 1, n, ...(writeErrors.length === 0 ? {} : { writeErrors }) };
 }

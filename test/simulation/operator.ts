@@ -1,7 +1,8 @@
-/** A simulated operator: the steps of the command line, on the same stores. */
-import { normalizeEmail } from '../../internal/application/identity.ts';
-import { nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
-import type { World } from './world.ts';
+/** A simulated operator: the steps of the command line (internal/operator), on the same stores. */
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
+import { isOpen, nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
+import { retention, type World } from './world.ts';
 
 const AGAIN_MS = 3_000;
 
@@ -12,12 +13,11 @@ export interface Operator {
   atRest(): boolean;
 }
 
-/** The address an applicant's account is corrected to. */
-export const correctedAddress = (requestId: string): string => `Corrected.${requestId}@example.com`;
-
 export function startOperator(world: World, skewMs: number): Operator {
   const process = world.newProcess('operator', skewMs);
-  const { store, accountCollection } = world.connect(process, 'operator');
+  const { store, requests, accountCollection, clock } = world.connect(process, 'operator');
+  const moves = new OperatorMoves({ collection: requests, retention, clock });
+  const corrections = new AccountCorrections({ collection: accountCollection, clock });
 
   /** True when there is nothing more to do. */
   const order = async (requestId: string, event: ReopeningEvent): Promise<boolean> => {
@@ -26,12 +26,16 @@ export function startOperator(world: World, skewMs: number): Operator {
     const account = await accountCollection.findOne({ requestId });
     const facts = { account: account !== null, claimed: record.version > 0, erased: false };
     if (nextState(record.state, event, facts) === undefined) return true;
-    if (account !== null && event !== 'retry') {
-      const email = correctedAddress(requestId);
-      const address = event === 'correct_address' ? { email, emailNormalized: normalizeEmail(email) } : {};
-      await accountCollection.updateOne({ _id: account._id }, { $set: address, $unset: { notifiedAt: true } });
+    const reason = `operator: ${event}`;
+    let seen: Seen | undefined = record;
+    if (account !== null && event === 'resend' && !(await corrections.mailAgain(account))) return false;
+    if (account !== null && event === 'correct_address') {
+      // Whoever is about to mail the old address loses its claim before the address changes.
+      if (isOpen(record.state)) seen = await moves.hold(record);
+      if (seen === undefined) return false;
+      if ((await corrections.correctEmail(account, `Corrected.${requestId}@example.com`)) !== 'done') return false;
     }
-    return (await store.reopen(record, event, { accountId: account?._id, reason: `operator: ${event}` })) !== 'changed';
+    return (await store.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
   };
   let open = 0;
   const persist = async (requestId: string, event: ReopeningEvent): Promise<void> => {

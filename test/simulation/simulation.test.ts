@@ -80,10 +80,13 @@ async function playAll(parts: Partial<Parts>): Promise<void> {
 
 test('a worker frozen for as long as its claim holds wakes up and mails nothing twice', () => playAll({}), MINUTES);
 
-test(
-  'unless the mailer does not look at the claim in the last instant',
-  async () => {
-    await expect(playAll({ looksOnceMore: false })).rejects.toThrow(/mailed twice/);
+test.each<[string, Partial<Parts>]>([
+  ['a claim takes what another one holds', { tamper: (sent) => unconditional('$or')(sent) }],
+  ['the mailer does not look at the claim in the last instant', { looksOnceMore: false }],
+])(
+  'unless %s',
+  async (_name, parts) => {
+    await expect(playAll(parts)).rejects.toThrow(/mailed twice/);
   },
   MINUTES,
 );
@@ -96,11 +99,11 @@ const unconditional =
   (...keys: readonly string[]): Tamper =>
   ({ filter, update }) => ({ filter: without(filter, ...keys), update });
 
-/** Leaves `key` out of an operator of each move; a claim, which asks for one of several states, is no move. */
+/** Leaves `key` out of an operator of each move, which is what appends to the history. */
 const forgetting =
   (operator: '$set' | '$unset', key: string): Tamper =>
   ({ filter, update }) =>
-    typeof filter['state'] === 'string'
+    update['$push'] !== undefined
       ? { filter, update: { ...update, [operator]: without((update[operator] ?? {}) as Document, key) } }
       : { filter, update };
 
