@@ -1,5 +1,6 @@
 /** The page docs/metrics.md, made from the definitions and from what Node's own collectors register. */
-import { createRegistry, definitions, type Definition } from '../../internal/telemetry/metrics.ts';
+import { type Definition } from '../../internal/telemetry/definition.ts';
+import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
 
 const UNITS = [
   [/_timestamp_seconds$/, 'Unix time, s'],

@@ -4,50 +4,15 @@
  * No label holds an address, an e-mail or a request_id: each has the few values that stand here, so the number of series
  * is known beforehand. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
  */
-import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+import { Registry, collectDefaultMetrics } from 'prom-client';
 import { queueNames } from '../queue/job.ts';
 import { openStates } from '../submission/states.ts';
-
-export const PREFIX = 'partner_ingest_';
+import { counter, gauge, histogram, make, valuesOf } from './definition.ts';
 
 /** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
 const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
-
-type LabelValues<Label extends string> = Readonly<Record<Label, readonly string[]>>;
-
-/** What is known of a metric before it is made. */
-export interface Definition<Kind extends string = 'counter' | 'gauge' | 'histogram', Label extends string = string> {
-  readonly kind: Kind;
-  readonly name: string;
-  readonly help: string;
-  readonly labels: LabelValues<Label>;
-  /** The combinations of label values that occur, where these are not all. */
-  readonly series?: readonly Readonly<Record<Label, string>>[];
-  readonly buckets?: readonly number[];
-}
-
-function counter<Label extends string = never>(
-  name: string,
-  help: string,
-  labels = {} as LabelValues<Label>,
-  series?: readonly Readonly<Record<Label, string>>[],
-): Definition<'counter', Label> {
-  return { kind: 'counter', name: `${PREFIX}${name}_total`, help, labels, ...(series === undefined ? {} : { series }) };
-}
-
-function gauge<Label extends string = never>(
-  name: string,
-  help: string,
-  labels = {} as LabelValues<Label>,
-): Definition<'gauge', Label> {
-  return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
-}
-
-function histogram(name: string, help: string, buckets: readonly number[]): Definition<'histogram', never> {
-  return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels: {}, buckets };
-}
 
 /** Counted by both who make work and who pass it on. */
 const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
@@ -261,42 +226,3 @@ export function createRegistry(component: keyof typeof definitions): Registry {
 export const createIngestMetrics = (registry: Registry) => make(ingestMetrics, registry);
 export const createProcessorMetrics = (registry: Registry) => make(processorMetrics, registry);
 export const createControllerMetrics = (registry: Registry) => make(controllerMetrics, registry);
-
-type Made<D> =
-  D extends Definition<'counter', infer Label>
-    ? Counter<Label>
-    : D extends Definition<'gauge', infer Label>
-      ? Gauge<Label>
-      : Histogram;
-
-function make<Table extends Readonly<Record<string, Definition<string, never>>>>(
-  table: Table,
-  registry: Registry,
-): { readonly [Name in keyof Table]: Made<Table[Name]> } {
-  const made = Object.entries(table).map(([key, definition]) => [key, makeOne(definition as Definition, registry)]);
-  return Object.fromEntries(made) as { readonly [Name in keyof Table]: Made<Table[Name]> };
-}
-
-function makeOne(definition: Definition, registry: Registry): Counter | Gauge | Histogram {
-  const { kind, name, help, labels, buckets = [] } = definition;
-  const settings = { name, help, labelNames: Object.keys(labels), registers: [registry] };
-  if (kind === 'histogram') return new Histogram({ ...settings, buckets: [...buckets] });
-  if (kind === 'gauge') return new Gauge(settings);
-  const made = new Counter(settings);
-  // From the start at 0: `increase()` cannot see the first event of a series that begins with it.
-  for (const series of seriesOf(definition)) made.inc(series, 0);
-  return made;
-}
-
-/** Every combination of label values a metric can have. */
-export function seriesOf({ labels, series }: Definition): readonly Readonly<Record<string, string>>[] {
-  if (series !== undefined) return series;
-  return Object.entries(labels).reduce<Record<string, string>[]>(
-    (all, [label, values]) => all.flatMap((one) => values.map((value) => ({ ...one, [label]: value }))),
-    [{}],
-  );
-}
-
-function valuesOf<Key extends string>(series: readonly Readonly<Record<Key, string>>[], key: Key): string[] {
-  return [...new Set(series.map((one) => one[key]))];
-}

@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { dashboardQueries } from '../../deploy/grafana/dashboard.ts';
-import { createRegistry, definitions, type Definition } from '../../internal/telemetry/metrics.ts';
+import { type Definition } from '../../internal/telemetry/definition.ts';
+import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
 import { selectorsIn } from '../support/promql.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
