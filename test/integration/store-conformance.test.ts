@@ -218,7 +218,7 @@ function nameOf(error: unknown): string {
 /** As both databases can tell it: account ids are made up anew each time. */
 function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, inner: unknown) => (inner === null ? undefined : inner));
-  return text === undefined ? undefined : JSON.parse(text.replaceAll(/acc_[0-9a-z]{26}/g, 'acc'));
+  return text === undefined ? undefined : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
 }
 
 async function contents({ collections }: Opened): Promise<unknown> {
