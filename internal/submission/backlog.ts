@@ -20,9 +20,11 @@ export async function readBacklog(requests: Collection<SubmissionRecord>): Promi
     async (state) => [state, await requests.countDocuments(indexed(state), options)] as const,
   );
   const ages = openStates.map(async (state) => [state, await oldest(requests, state)] as const);
+  // Waited for together: a promise left behind by the failure of another would end the process.
+  const [records, oldestReceivedAt] = await Promise.all([Promise.all(counts), Promise.all(ages)]);
   return {
-    records: Object.fromEntries(await Promise.all(counts)) as Backlog['records'],
-    oldestReceivedAt: Object.fromEntries(await Promise.all(ages)) as Backlog['oldestReceivedAt'],
+    records: Object.fromEntries(records) as Backlog['records'],
+    oldestReceivedAt: Object.fromEntries(oldestReceivedAt) as Backlog['oldestReceivedAt'],
   };
 }
 

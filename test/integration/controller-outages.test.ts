@@ -9,6 +9,9 @@ import { openOwnWorld, type OwnWorld } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type World } from '../support/world.ts';
 
+/** The leader reads the backlog this often. */
+const READ_EVERY_S = 10;
+
 let own: OwnWorld;
 let world: World;
 let door: ServiceProcess;
@@ -67,4 +70,16 @@ test('MongoDB away: keys last seen stay in force, so that partners get the 500 a
   await own.mongo.restart();
   await eventually('the door to accept again', async () => (await status(world.key)) === 202, 30_000);
   expect((await fetch(`${door.adminUrl}/readyz`)).status).toBe(200);
+}, 90_000);
+
+test('MongoDB away: a controller that cannot read the backlog lives on, and its ages do', async () => {
+  const controller = await world.spawn('controller');
+  const unread = async (): Promise<number> =>
+    Date.now() / 1_000 - (await world.metric(controller, 'partner_ingest_backlog_read_timestamp_seconds'));
+  await eventually('the backlog to be read', async () => (await unread()) < READ_EVERY_S);
+  await own.mongo.signal('SIGKILL');
+  await eventually('a reading to be missed', async () => (await unread()) > READ_EVERY_S + 2, 30_000);
+  await own.mongo.restart();
+  await eventually('the backlog to be read again', async () => (await unread()) < READ_EVERY_S, 30_000);
+  expect(await controller.stop()).toBe(0);
 }, 90_000);
