@@ -34,17 +34,20 @@ export class HintSender {
 
   /**
    * Adds the hints, `delayMs` from now; rejects at once while Redis is away and after a second when it is slow.
-   * `sentBy` tells in traces who found the work, where that is not the one who made it.
+   * `sentBy` tells who found the work, where that is not the one who made it: for traces, and because its first job may
+   * be lost (see `jobsFor`).
    */
-  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0, sentBy?: string): Promise<void> {
+  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0, sentBy?: 'reconcile'): Promise<void> {
     const spans = tracing() ? startSendSpans(queue, hints, delayMs, sentBy) : undefined;
     try {
       if (!this.ready) throw new RedisAwayError('redis is not connected');
-      const jobs = jobsFor(spans === undefined ? hints : inTraceOf(hints, spans)).map(({ data, ...id }) => ({
-        name: queue,
-        data,
-        opts: { ...jobOptions, ...id, ...(delayMs > 0 ? { delay: delayMs } : {}) },
-      }));
+      const jobs = jobsFor(spans === undefined ? hints : inTraceOf(hints, spans), sentBy !== undefined).map(
+        ({ data, ...id }) => ({
+          name: queue,
+          data,
+          opts: { ...jobOptions, ...id, ...(delayMs > 0 ? { delay: delayMs } : {}) },
+        }),
+      );
       await withDeadline(this.#queues[queue].addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
     } catch (error) {
       spans?.fail(errorTypeOf(error));

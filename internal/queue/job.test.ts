@@ -23,6 +23,10 @@ test('a lone hint is a job of its own, with the id of its version', () => {
   expect(jobsFor(hints(1))).toEqual([{ data: { requestId: 'req_0', version: 0 }, jobId: 'req_0-0' }]);
 });
 
+test('a lone hint that is sent again has no id: what is left of a lost job cannot block it', () => {
+  expect(jobsFor(hints(1), true)).toEqual([{ data: { requestId: 'req_0', version: 0 } }]);
+});
+
 test.each([0, 1, 2, HINTS_PER_JOB, HINTS_PER_JOB + 1, 2 * HINTS_PER_JOB + 7])(
   '%i hints come out of their jobs as they went in, in as few jobs as may be',
   (count) => {

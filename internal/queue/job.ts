@@ -41,22 +41,24 @@ export function hintsOf(data: unknown): readonly Hint[] | undefined {
   return 'hints' in job.data ? job.data.hints : [job.data];
 }
 
-/** Packs hints into as few jobs as their bound allows, each with its data and, where it has one, its id. */
-export function jobsFor(hints: readonly Hint[]): { readonly data: object; readonly jobId?: string }[] {
+/**
+ * Packs hints into as few jobs as their bound allows, each with its data and, where it has one, its id. Those that are sent
+ * `again` have none: where Redis lost a job but not its id (eviction), that id would block the record for ever.
+ */
+export function jobsFor(hints: readonly Hint[], again = false): { readonly data: object; readonly jobId?: string }[] {
   const jobs = [];
   for (let start = 0; start < hints.length; start += HINTS_PER_JOB) {
     const share = hints.slice(start, start + HINTS_PER_JOB);
     const [first] = share;
-    jobs.push(
-      share.length === 1 && first !== undefined ? { data: first, jobId: jobId(first) } : { data: { hints: share } },
-    );
+    const alone = share.length === 1 && first !== undefined;
+    jobs.push(alone ? { data: first, ...(again ? {} : { jobId: jobId(first) }) } : { data: { hints: share } });
   }
   return jobs;
 }
 
 /**
  * A lone hint's job has one id for each version of its record: adding it twice does nothing while the first exists in
- * any set, and a lost or finished one never blocks the next version. Shared jobs need none: claims keep work single.
+ * any set, and a finished one never blocks the next version. Shared jobs need none: claims keep work single.
  */
 export function jobId(hint: Hint): string {
   return `${hint.requestId}-${hint.version}`;

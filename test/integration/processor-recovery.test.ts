@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { QUEUE_PREFIX, hintsOf } from '../../internal/queue/job.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -65,6 +66,22 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
   ]);
   await processor.stop();
 }, 110_000);
+
+test('a queue that forgot a job, but not its id, cannot keep the application waiting', async () => {
+  const { redis } = world.stores;
+  const id = await submit(world, ingest, newApplication());
+  const waiting = `${QUEUE_PREFIX}:applications:wait`;
+  await eventually('its hint to be queued', async () => (await redis.llen(waiting)) === 1);
+  // As an evicting Redis does: the list is gone, the job's own key stays and stands in the way of the same id.
+  await redis.unlink(waiting);
+  expect(await redis.exists(`${QUEUE_PREFIX}:applications:${id}-0`)).toBe(1);
+  const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  await requests.updateOne({ _id: id }, { $set: { dueAt: new Date(), firstSeenAt: new Date() } });
+
+  const processor = await world.spawn('processor');
+  await world.recordIn('completed', id, 15_000);
+  await processor.stop();
+});
 
 test('Redis killed and restarted under work: the workers go on by themselves', async () => {
   const processor = await world.spawn('processor');
