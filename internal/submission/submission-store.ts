@@ -259,7 +259,7 @@ export class SubmissionStore {
         u: update,
       })),
     );
-    if (n === items.length) return items.map(() => ({ result: true }));
+    if (n === items.length || n === 0) return items.map(() => ({ result: n > 0 }));
     // Some were not where they were expected. Nobody else moves a record under its holder's version, so whichever is
     // where its update leads has been updated.
     const found = await this.#collection
