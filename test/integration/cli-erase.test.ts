@@ -1,7 +1,8 @@
 /** Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched, and audit agrees. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import { ACCOUNTS } from '../../internal/account/account.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { newId } from '../../internal/platform/ids.ts';
 import { OPERATOR_AUDIT } from '../../internal/operator/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf, type Ran } from '../support/cli.ts';
@@ -21,6 +22,8 @@ beforeAll(async () => {
   cli = cliOf(world);
 });
 afterAll(() => world.close());
+
+const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 
 /** Every document of the database as text, bodies decoded, by collection. */
 async function everythingStored(): Promise<string> {
@@ -111,9 +114,20 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   world.mail.setFault(undefined);
   const record = await world.record(id);
   expect(record).toMatchObject({ state: 'rejected', expiresAt: expect.any(Date), erasedAt: expect.any(Date) });
-  expect(await world.stores.db.collection(ACCOUNTS).findOne({ requestId: id })).toBeNull();
+  expect(await accounts().findOne({ requestId: id })).toBeNull();
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
   expect(await cli('audit')).toMatchObject({ code: 0 });
+
+  // A worker that had the body in hand made the account after all.
+  const late = { email: application.email, emailNormalized: application.email, ein: application.ein };
+  await accounts().insertOne({ ...late, _id: newId('acc'), requestId: id, createdAt: new Date() } as Account);
+  const audited = await cli('audit');
+  expect(audited).toMatchObject({ code: 1 });
+  expect(audited.stdout).toMatch(new RegExp(`problem +1 erased_but_account.*\\n +${id}`));
+  expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await accounts().findOne({ requestId: id })).toBeNull();
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+
   const again = await cli('erase', id);
   expect(again).toMatchObject({ code: 1 });
   expect(again.stderr).toContain('was erased before');
