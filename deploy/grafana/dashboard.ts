@@ -185,21 +185,15 @@ export const dashboardRows: readonly RowSpec[] = [
       lines('Age of the keys', 's', 'Ingest reads them every 15 s, the controller compares them every 60 s.', [
         query('held by {{pod}}', `time() - max by (pod) (${metric('keys_refreshed_timestamp_seconds')} > 0)`),
         query('synced', `time() - max(${shared('keys_synced_timestamp_seconds')} > 0)`),
+        query(
+          'Secrets of {{watched}} seen',
+          `time() - max by (watched) (${shared('secrets_seen_timestamp_seconds')} > 0)`,
+        ),
         query('backlog read', `time() - max(${shared('backlog_read_timestamp_seconds')} > 0)`),
-        query(
-          'Secrets of {{namespace}}',
-          `time() - max by (namespace) (${shared('secrets_seen_timestamp_seconds')} > 0) or vector(0)`,
-        ),
       ]),
-      lines('Talk with the Kubernetes API', 'ops', 'Lists and watches of partner Secrets, Events about them.', [
-        query(
-          'list {{result}}',
-          `sum by (result) (rate(${shared('secret_lists_total')}[$__rate_interval])) or vector(0)`,
-        ),
-        query(
-          'watch {{result}}',
-          `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval])) or vector(0)`,
-        ),
+      lines('Partner Secrets', 'ops', 'Lists and watches of the Kubernetes API; a watch that ends is begun anew.', [
+        query('list {{result}}', `sum by (result) (rate(${shared('secret_lists_total')}[$__rate_interval]))`),
+        query('watch {{result}}', `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval]))`),
         query('Event {{result}}', `sum by (result) (rate(${shared('secret_events_total')}[$__rate_interval]))`),
       ]),
       lines('Changes of keys', 'ops', '`not_ours`: another controller has taken over.', [

@@ -25,9 +25,9 @@ export interface FollowTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: {
-    readonly secretLists: { inc(labels: { namespace: string; result: string }): void };
-    readonly secretWatches: { inc(labels: { namespace: string; result: string }): void };
-    readonly secretsSeenAt: { set(labels: { namespace: string }, value: number): void };
+    readonly secretLists: { inc(labels: { watched: string; result: string }): void };
+    readonly secretWatches: { inc(labels: { watched: string; result: string }): void };
+    readonly secretsSeenAt: { set(labels: { watched: string }, value: number): void };
   };
 }
 
@@ -111,10 +111,10 @@ export class FollowedNamespace {
         next = list.metadata?._continue === '' ? undefined : list.metadata?._continue;
       }
     } catch (error) {
-      metrics.secretLists.inc({ namespace: this.name, result: 'failed' });
+      metrics.secretLists.inc({ watched: this.name, result: 'failed' });
       throw error;
     }
-    metrics.secretLists.inc({ namespace: this.name, result: 'complete' });
+    metrics.secretLists.inc({ watched: this.name, result: 'complete' });
     this.#secrets = secrets;
     this.#seen(listedAt);
     this.#onChange();
@@ -145,10 +145,10 @@ export class FollowedNamespace {
         if (signal.aborted) return;
         failures = this.#failures = 0;
         this.#seen(clock.now());
-        metrics.secretWatches.inc({ namespace: this.name, result: 'ended' });
+        metrics.secretWatches.inc({ watched: this.name, result: 'ended' });
       } catch (error) {
         const expired = kubernetesStatus(error) === GONE;
-        metrics.secretWatches.inc({ namespace: this.name, result: expired ? 'expired' : 'failed' });
+        metrics.secretWatches.inc({ watched: this.name, result: expired ? 'expired' : 'failed' });
         if (expired) return;
         failures += 1;
         if (failures >= WATCH_MAX_FAILURES) throw error;
@@ -174,7 +174,7 @@ export class FollowedNamespace {
     }
     this.#fault = undefined;
     this.#seenAt = seenAt;
-    this.#tools.metrics.secretsSeenAt.set({ namespace: this.name }, seenAt.getTime() / 1_000);
+    this.#tools.metrics.secretsSeenAt.set({ watched: this.name }, seenAt.getTime() / 1_000);
   }
 
   #failed(error: unknown): void {

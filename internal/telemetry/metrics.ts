@@ -148,7 +148,10 @@ export const processorMetrics = {
   workerPaused: gauge('worker_paused', '1 while a worker waits for an outage to end, by queue.', byQueue),
 };
 
-/** The namespaces of WATCH_NAMESPACES, which only a running controller knows; few, and set by the operator. */
+/**
+ * The namespaces of WATCH_NAMESPACES, which only a running controller knows; few, and set by the operator. The label is not
+ * `namespace`, which Prometheus sets to where the pod runs.
+ */
 const WATCHED: readonly string[] = [];
 
 /** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
@@ -193,14 +196,14 @@ export const controllerMetrics = {
   secretsSeenAt: gauge(
     'secrets_seen_timestamp_seconds',
     'When the partner Secrets of a namespace were last known to be current, as Unix time; only while leading.',
-    { namespace: WATCHED },
+    { watched: WATCHED },
   ),
   secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
-    namespace: WATCHED,
+    watched: WATCHED,
     result: ['complete', 'failed'],
   }),
   secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended, by result.', {
-    namespace: WATCHED,
+    watched: WATCHED,
     result: ['ended', 'expired', 'failed'],
   }),
   secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {

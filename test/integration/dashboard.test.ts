@@ -21,6 +21,10 @@ const missing = await prometheusPrograms((line) => console.log(line)).then(
 );
 if (missing !== undefined) console.warn(missing);
 
+/** The controller of this test reads a folder of manifests; these come from one that asks the Kubernetes API. */
+const KUBERNETES = ['secret_lists_total', 'secret_watches_total', 'secrets_seen_timestamp_seconds'];
+const ofKubernetes = (ask: string): boolean => KUBERNETES.some((name) => ask.includes(name));
+
 let folder: string;
 let world: World;
 let prometheus: Prometheus;
@@ -59,7 +63,7 @@ afterAll(async () => {
 (missing === undefined ? test : test.skip)(
   'no panel is empty, and none has an error',
   async () => {
-    const queries = dashboardQueries();
+    const queries = dashboardQueries().filter(({ query }) => !ofKubernetes(query.ask));
     expect(queries.length).toBeGreaterThan(40);
     // A quantile is NaN until something has been measured; a query that is wrong rejects, and is told at the end.
     const empty = async (): Promise<string[]> => {
