@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { HINTS_PER_JOB, hintFor, hintsOf, jobId, jobOptions, jobsFor, type Hint } from './job.ts';
+import { HINTS_PER_JOB, SPREAD, hintFor, hintsOf, jobId, jobOptions, jobsFor, type Hint } from './job.ts';
 
 test('a hint holds id, version and trace context of the record, and nothing else of it', () => {
   const record = { _id: 'req_1', version: 3, traceparent: '00-a-b-01', body: 'secret', remoteIp: '10.0.0.1' };
@@ -27,14 +27,19 @@ test('a lone hint that is sent again has no id: what is left of a lost job canno
   expect(jobsFor(hints(1), true)).toEqual([{ data: { requestId: 'req_0', version: 0 } }]);
 });
 
-test.each([0, 1, 2, HINTS_PER_JOB, HINTS_PER_JOB + 1, 2 * HINTS_PER_JOB + 7])(
-  '%i hints come out of their jobs as they went in, in as few jobs as may be',
-  (count) => {
-    const jobs = jobsFor(hints(count));
-    expect(jobs).toHaveLength(Math.ceil(count / HINTS_PER_JOB));
-    expect(jobs.flatMap((job) => hintsOf(JSON.parse(JSON.stringify(job.data))) ?? [])).toEqual(hints(count));
-  },
-);
+test.each([
+  [0, 0],
+  [1, 1],
+  [SPREAD, SPREAD],
+  [SPREAD + 1, 9],
+  [50, 13],
+  [SPREAD * HINTS_PER_JOB, SPREAD],
+  [SPREAD * HINTS_PER_JOB + 1, SPREAD + 1],
+])('%i hints come out of their %i jobs as they went in', (count, jobCount) => {
+  const jobs = jobsFor(hints(count));
+  expect(jobs).toHaveLength(jobCount);
+  expect(jobs.flatMap((job) => hintsOf(JSON.parse(JSON.stringify(job.data))) ?? [])).toEqual(hints(count));
+});
 
 test.each([
   {},

@@ -31,6 +31,8 @@ export function hintFor(record: {
  * of one moment share one; fifty of them leave little of that cost, and little to take over from a killed worker.
  */
 export const HINTS_PER_JOB = 50;
+/** A burst is spread over this many jobs before any is shared, so that all processors get their part of it. */
+export const SPREAD = 16;
 
 const jobSchema = z.union([hintSchema, z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) })]);
 
@@ -42,13 +44,14 @@ export function hintsOf(data: unknown): readonly Hint[] | undefined {
 }
 
 /**
- * Packs hints into as few jobs as their bound allows, each with its data and, where it has one, its id. Those that are sent
+ * Packs hints into `SPREAD` jobs, or as many more as their bound asks for, each with its data and, where it has one, its id. Those that are sent
  * `again` have none: where Redis lost a job but not its id (eviction), that id would block the record for ever.
  */
 export function jobsFor(hints: readonly Hint[], again = false): { readonly data: object; readonly jobId?: string }[] {
   const jobs = [];
-  for (let start = 0; start < hints.length; start += HINTS_PER_JOB) {
-    const share = hints.slice(start, start + HINTS_PER_JOB);
+  const size = Math.min(HINTS_PER_JOB, Math.ceil(hints.length / SPREAD));
+  for (let start = 0; start < hints.length; start += size) {
+    const share = hints.slice(start, start + size);
     const [first] = share;
     const alone = share.length === 1 && first !== undefined;
     jobs.push(alone ? { data: first, ...(again ? {} : { jobId: jobId(first) }) } : { data: { hints: share } });

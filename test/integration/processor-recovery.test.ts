@@ -37,7 +37,6 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
   const hinted = async (): Promise<number> =>
     (await queue.getWaiting()).flatMap((job) => hintsOf(job.data) ?? []).length;
   await eventually('the hints to be queued', async () => (await hinted()) === APPLICATIONS);
-  expect(await queue.getWaitingCount()).toBeLessThan(APPLICATIONS);
   await world.stores.redis.flushdb();
   expect(await queue.getWaitingCount()).toBe(0);
   expect(await world.stores.redis.dbsize()).toBe(0);
