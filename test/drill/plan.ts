@@ -196,7 +196,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('redis-hung'), raises: [LIMITER] },
     { fault: chaos('redis-slow'), raises: [LIMITER] },
     { fault: chaos('redis-emptied'), raises: [], may: [RESCUES] },
-    { fault: losingQueue(), raises: [RESCUES] },
+    { fault: losingQueue(), raises: [RESCUES], may: [name('ApplicationsWaiting')] },
     { fault: own['queuePaused']!, raises: [name('ApplicationsWaiting')], may: [RESCUES, name('MailsWaiting')] },
     { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED], may: [SLOWLY] },
     { fault: chaos('mongodb-hung'), raises: [FAST], may: [SLOWLY, PAUSED] },
