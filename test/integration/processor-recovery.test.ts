@@ -94,10 +94,12 @@ test('Redis killed and restarted under work: the workers go on by themselves', a
     },
     30_000,
   );
+  // The door may still be about to connect, and its first hint be lost; from the next on there is nothing to wait for.
+  await world.recordIn('completed', await submit(world, ingest, newApplication()), HEALED_WITHIN_MS);
   const sentAt = performance.now();
   const people = Array.from({ length: 3 }, newApplication);
   for (const fields of people) await world.recordIn('completed', await submit(world, ingest, fields), 30_000);
   expect(performance.now() - sentAt).toBeLessThan(BY_HINT_MS);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
   await processor.stop();
-}, 90_000);
+}, 180_000);
