@@ -5,6 +5,7 @@
  * is known beforehand. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
  */
 import { Registry, collectDefaultMetrics } from 'prom-client';
+import { reasonCodes } from '../application/reasons.ts';
 import { queueNames } from '../queue/job.ts';
 import { openStates } from '../submission/states.ts';
 import { counter, gauge, histogram, make, valuesOf } from './definition.ts';
@@ -82,21 +83,11 @@ export const ingestMetrics = {
 };
 
 const byQueue = { queue: queueNames };
-const rejections = [
-  'missing',
-  'wrong_type',
-  'invalid_format',
-  'blank',
-  'too_long',
-  'duplicate_email',
-  'duplicate_ein',
-] as const;
-
 /** The ways a record can go: its new state, and the first reason to reject it or the class of the last failure. */
 const outcomes = [
   { state: 'account_created', reason: 'none' },
   { state: 'completed', reason: 'none' },
-  ...rejections.map((reason) => ({ state: 'rejected', reason })),
+  ...reasonCodes.map((reason) => ({ state: 'rejected', reason })),
   { state: 'undeliverable', reason: 'permanent' },
   { state: 'dead_lettered', reason: 'transient' },
   { state: 'dead_lettered', reason: 'ambiguous' },
