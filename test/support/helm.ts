@@ -6,9 +6,17 @@ import { promisify } from 'node:util';
 import { cacheDir, cached, exists, installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
 
+/** Helm 3 knows which Kubernetes it renders for from its linker flags alone; without them it says 1.20, and the chart refuses that. */
+const KUBERNETES_MINOR = 34;
+const kubernetesOf = (variable: string): string =>
+  `-X ${variable}.k8sVersionMajor=1 -X ${variable}.k8sVersionMinor=${KUBERNETES_MINOR}`;
 const BUILDS = {
-  3: { module: 'helm.sh/helm/v3', version: 'v3.19.5' },
-  4: { module: 'helm.sh/helm/v4', version: 'v4.3.1' },
+  3: {
+    module: 'helm.sh/helm/v3',
+    version: 'v3.19.5',
+    flags: ['helm.sh/helm/v3/pkg/lint/rules', 'helm.sh/helm/v3/pkg/chartutil'].map(kubernetesOf).join(' '),
+  },
+  4: { module: 'helm.sh/helm/v4', version: 'v4.3.1', flags: '' },
 };
 /** Helm 3 alone takes 15 s on two free cores, Helm 4 two minutes. */
 const BUILD_TIMEOUT_MS = 900_000;
@@ -28,8 +36,8 @@ export interface Helm {
 export async function findHelm(major: HelmMajor, build = major === 3): Promise<Helm | string> {
   const variable = major === 3 ? 'HELM' : 'HELM4';
   const given = process.env[variable];
-  const { module, version } = BUILDS[major];
-  const part = `helm-${version}`;
+  const { module, version, flags } = BUILDS[major];
+  const part = `helm-${version}-kubernetes-1.${KUBERNETES_MINOR}`;
   const candidates = [
     given ?? '',
     (await findProgram('helm')) ?? '',
@@ -50,7 +58,7 @@ export async function findHelm(major: HelmMajor, build = major === 3): Promise<H
       (line) => console.warn(line),
       async (path) => {
         await run({
-          command: ['go', 'install', '-trimpath', '-ldflags=-s -w', `${module}/cmd/helm@${version}`],
+          command: ['go', 'install', '-trimpath', `-ldflags=-s -w ${flags}`, `${module}/cmd/helm@${version}`],
           env: { ...process.env, GOBIN: path },
           logFile: installLog(part),
           timeoutMs: BUILD_TIMEOUT_MS,
