@@ -31,6 +31,10 @@ export class AccountStore {
   readonly #inserts = new Batcher<Account, boolean>({ run: (accounts) => this.#insertTogether(accounts), ...TOGETHER });
   readonly #reads = new Batcher<string, Account | undefined>({ run: (ids) => this.#readTogether(ids), ...TOGETHER });
   readonly #updates = new Batcher<UpdateItem, undefined>({ run: (items) => this.#updateTogether(items), ...TOGETHER });
+  readonly #accepted = new Batcher<AcceptedMail, MailLedger | undefined>({
+    run: (mails) => this.#noteAccepted(mails),
+    ...TOGETHER,
+  });
 
   constructor(options: { readonly collection: Collection<Account>; readonly clock: Clock }) {
     this.#collection = options.collection;
@@ -163,24 +167,48 @@ export class AccountStore {
     intent: Intent,
     handOver: HandOver,
   ): Promise<MailLedger | undefined> {
-    const now = this.#clock.now();
-    const entry = ended(intent, handOver, now);
+    const entry = ended(intent, handOver, this.#clock.now());
+    const noted = handOver.result === 'accepted' ? await this.#accepted.call({ account, entry }) : undefined;
+    if (noted !== undefined) return noted;
     const path = pathOf(intent.claim);
     const arrived = mayHaveArrived(entry);
-    const { _id } = account;
-    const note = (condition: Filter<Account>, alsoSet: Pick<Account, 'notifiedAt'>): Promise<Account | null> =>
-      pastLockConflicts(() =>
-        this.#collection.findOneAndUpdate(
-          { _id, ...condition },
-          { $set: { [path]: entry, ...alsoSet }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
-          { returnDocument: 'after', projection: { mail: 1 } },
-        ),
-      );
-    const noted = handOver.result === 'accepted' ? await note(asMailed(account), { notifiedAt: now }) : null;
-    if (noted !== null) return noted.mail;
     const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
-    return (await note(arrived ? {} : open, {}))?.mail;
+    const found = await pastLockConflicts(() =>
+      this.#collection.findOneAndUpdate(
+        { _id: account._id, ...(arrived ? {} : open) },
+        { $set: { [path]: entry }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
+        { returnDocument: 'after', projection: { mail: 1 } },
+      ),
+    );
+    return found?.mail;
   }
+
+  /** The ledgers of accounts whose mail is out now, as they wanted it; undefined of one that wants another by now. */
+  async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
+    const written = await this.#updateTogether(
+      mails.map(({ account, entry }) => ({
+        q: asMailed(account),
+        u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
+      })),
+    );
+    const found = await this.#collection
+      .find({ _id: { $in: mails.map(({ account }) => account._id) } }, { projection: { mail: 1 } })
+      .toArray();
+    const ledgers = new Map(found.map(({ _id, mail }) => [_id, mail]));
+    return mails.map(({ account, entry }, index) => {
+      const outcome = written[index]!;
+      if ('error' in outcome) return outcome;
+      const ledger = ledgers.get(account._id);
+      const noted = ledger?.handOvers[String(entry.claim)]?.endedAt?.getTime() === entry.endedAt.getTime();
+      return { result: noted ? ledger : undefined };
+    });
+  }
+}
+
+/** A mail that the relay took, as its account was when it was written. */
+interface AcceptedMail {
+  readonly account: Pick<Account, '_id' | 'email' | 'mailVersion'>;
+  readonly entry: ReturnType<typeof ended>;
 }
 
 /** The account while it wants the same mail as when it was read. */

@@ -43,11 +43,12 @@ const WRITE_OVER = new Error('the write took too long');
 /** What a durable write waits for, in the words of a command. */
 const WRITE_CONCERN = { w: 'majority', j: true } as const;
 
-/** One item of an `update` command: the query, the update, and whether it may insert. */
+/** One item of an `update` command: the query, the update, whether it may insert, and whether it is for all that match. */
 export interface UpdateItem {
   readonly q: Document;
   readonly u: Document;
   readonly upsert?: boolean;
+  readonly multi?: boolean;
 }
 
 /** The server's own account of a write of several items. */
@@ -75,6 +76,31 @@ export function updateTogether<T extends Document>(
   deadlineMs: number,
 ): Promise<WriteReply> {
   return writeTogether(collection.db, { update: collection.collectionName, updates, ordered: false }, deadlineMs);
+}
+
+/** The same update of several documents that meet the rest of its query. */
+export interface UpdateOfMany {
+  readonly ids: readonly string[];
+  readonly q: Document;
+  readonly u: Document;
+}
+
+/**
+ * Applies the updates in one command, a statement each, which costs the server a fraction of one for each document. In
+ * the order of ids, as everybody does who writes several: so two writes never wait for each other crosswise.
+ */
+export function updateInOrder<T extends Document>(
+  collection: Collection<T>,
+  updates: readonly UpdateOfMany[],
+  deadlineMs: number,
+): Promise<WriteReply> {
+  const items = updates
+    .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
+    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
+    .map(({ ids, q, u }): UpdateItem =>
+      ids.length === 1 ? { q: { _id: ids[0], ...q }, u } : { q: { _id: { $in: ids }, ...q }, u, multi: true },
+    );
+  return updateTogether(collection, items, deadlineMs);
 }
 
 /**

@@ -6,8 +6,8 @@ import { newId } from '../platform/ids.ts';
 import {
   databaseSpan,
   pastLockConflicts,
-  updateTogether,
-  type UpdateItem,
+  updateInOrder,
+  type UpdateOfMany,
   type WriteReply,
 } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
@@ -59,9 +59,12 @@ interface Wanted {
 
 interface PositionedUpdate {
   readonly position: Position;
-  readonly update: UpdateFilter<SubmissionRecord>;
+  /** As of the instant it is sent: what says until when a record is held must not be older than its holder believes. */
+  readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
   /** The state it leads to. */
   readonly to: State;
+  /** Updates of one name are the same for every record, so that one statement makes them for all of a position. */
+  readonly same?: string;
 }
 
 export class SubmissionStore {
@@ -101,10 +104,11 @@ export class SubmissionStore {
     const claimedBy = newId('claim');
     const now = this.#clock.now();
     const until = later(now, CLAIM_MS);
-    const { n } = await this.#writeInOrder(
-      wanted.map(({ requestId, version }) => ({
+    const { n } = await this.#write(
+      // Most hints of a moment are of one version, and one statement for many costs the server a fraction.
+      [...Map.groupBy(wanted, ({ version }) => version)].map(([version, group]) => ({
+        ids: group.map(({ requestId }) => requestId),
         q: {
-          _id: requestId,
           version,
           state: { $in: [...openStates] },
           schema: { $lte: RECORD_SCHEMA },
@@ -127,8 +131,11 @@ export class SubmissionStore {
 
   /** Holds the claim for another `CLAIM_MS`; false when it is lost. */
   async renew(position: Position): Promise<boolean> {
-    const until = later(this.#clock.now(), CLAIM_MS);
-    return this.#update(position, { $set: { dueAt: until, heldUntil: until } });
+    const hold = (now: Date): UpdateFilter<SubmissionRecord> => {
+      const until = later(now, CLAIM_MS);
+      return { $set: { dueAt: until, heldUntil: until } };
+    };
+    return this.#updates.call({ position, update: hold, to: position.state, same: 'renew' });
   }
 
   /** Makes the move of `event`: the new state, or undefined when the record is not where `position` says (a repeat). */
@@ -141,17 +148,13 @@ export class SubmissionStore {
     const to = nextState(position.state, event, { account: false, claimed: true, erased: false });
     if (to === undefined) throw new NoSuchMoveError(`${event} does not lead away from ${position.state}`);
     const { reason, ...fields } = changes;
-    const update = moveUpdate(to, {
-      now: this.#clock.now(),
-      attempt,
-      reason,
-      dueInMs: FIRST_DUE_MS,
-      retention: this.#retention,
-    });
+    const update = (now: Date): UpdateFilter<SubmissionRecord> => {
+      const moved = moveUpdate(to, { now, attempt, reason, dueInMs: FIRST_DUE_MS, retention: this.#retention });
+      return { ...moved, $set: { ...fields, ...moved.$set } };
+    };
+    const same = Object.keys(changes).length === 0 ? { same: `${event} at attempt ${attempt}` } : {};
     const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
-    const moved = await inSpan(span, () =>
-      this.#update(position, { ...update, $set: { ...fields, ...update.$set } }, to),
-    );
+    const moved = await inSpan(span, () => this.#updates.call({ position, update, to, ...same }));
     return moved ? to : undefined;
   }
 
@@ -198,10 +201,11 @@ export class SubmissionStore {
     },
   ): Promise<boolean> {
     const { delayMs, ...fields } = next;
-    return this.#update(position, {
-      $set: { dueAt: later(this.#clock.now(), delayMs), ...fields },
+    const update = (now: Date): UpdateFilter<SubmissionRecord> => ({
+      $set: { dueAt: later(now, delayMs), ...fields },
       $unset: { heldUntil: true },
     });
+    return this.#updates.call({ position, update, to: position.state });
   }
 
   /** Records of `state` whose time has come, oldest first, at most `limit`; those of a newer schema are left out. */
@@ -235,9 +239,10 @@ export class SubmissionStore {
   ): Promise<void> {
     if (records.length === 0) return;
     const now = this.#clock.now();
-    await this.#writeInOrder(
+    await this.#write(
       records.map(({ _id, version, dueAt }) => ({
-        q: { _id, version, ...(dueAt === undefined ? {} : { dueAt }) },
+        ids: [_id],
+        q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
         u: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
       })),
     );
@@ -247,17 +252,18 @@ export class SubmissionStore {
     return (await this.#collection.findOne({ _id: requestId })) ?? undefined;
   }
 
-  /** True when the record was at `position`, and is in `to` now. Updates that come at the same time share a write. */
-  #update(position: Position, update: UpdateFilter<SubmissionRecord>, to: State = position.state): Promise<boolean> {
-    return this.#updates.call({ position, update, to });
-  }
-
+  /** Of each item, whether its record was at its position, and is in `to` now. */
   async #updateTogether(items: readonly PositionedUpdate[]): Promise<Outcome<boolean>[]> {
-    const { n } = await this.#writeInOrder(
-      items.map(({ position: { requestId, state, version }, update }) => ({
-        q: { _id: requestId, state, version },
-        u: update,
-      })),
+    const now = this.#clock.now();
+    const alike = Map.groupBy(items, ({ same, position: { requestId, state, version } }) =>
+      same === undefined ? requestId : `${same} ${state} ${version}`,
+    );
+    const { n } = await this.#write(
+      [...alike.values()].map((group) => {
+        const { position, update } = group[0]!;
+        const ids = group.map((item) => item.position.requestId);
+        return { ids, q: { state: position.state, version: position.version }, u: update(now) };
+      }),
     );
     if (n === items.length || n === 0) return items.map(() => ({ result: n > 0 }));
     // Some were not where they were expected. Nobody else moves a record under its holder's version, so whichever is
@@ -265,17 +271,15 @@ export class SubmissionStore {
     const found = await this.#collection
       .find({ _id: { $in: items.map((item) => item.position.requestId) } }, { projection: { state: 1, version: 1 } })
       .toArray();
-    const now = new Map(found.map((record) => [record._id, record]));
+    const records = new Map(found.map((record) => [record._id, record]));
     return items.map(({ position, to }) => {
-      const record = now.get(position.requestId);
+      const record = records.get(position.requestId);
       return { result: record?.version === position.version && record.state === to };
     });
   }
 
-  /** Writes in the order of ids, as everybody does who writes several: so two writes never wait for each other crosswise. */
-  async #writeInOrder(items: readonly UpdateItem[]): Promise<WriteReply> {
-    const sorted = items.toSorted((one, other) => (String(one.q['_id']) < String(other.q['_id']) ? -1 : 1));
-    const reply = await pastLockConflicts(() => updateTogether(this.#collection, sorted, WRITE_DEADLINE_MS));
+  async #write(updates: readonly UpdateOfMany[]): Promise<WriteReply> {
+    const reply = await pastLockConflicts(() => updateInOrder(this.#collection, updates, WRITE_DEADLINE_MS));
     if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
     return reply;
   }

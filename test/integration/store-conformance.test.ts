@@ -123,6 +123,8 @@ const handOvers: readonly HandOver[] = [
   { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined },
 ];
 const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
+/** What is asked for in one moment shares a command, and what is alike a statement. */
+const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
   fc
@@ -137,8 +139,18 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         ({ group }) => Promise.all(records.map((one) => group.record(one))),
       ];
     }),
-  fc.tuple(id, version).map(([n, at]): Step => [`claim ${n} ${at}`, ({ store }) => store.claim(`req_${n}`, at)]),
-  position.map((where): Step => [`renew ${JSON.stringify(where)}`, ({ store }) => store.renew(where)]),
+  atOnce(fc.tuple(id, version)).map((all): Step => {
+    const claims = ({ store }: Opened) => Promise.all(all.map(([n, at]) => store.claim(`req_${n}`, at)));
+    return [`claim ${JSON.stringify(all)}`, claims];
+  }),
+  atOnce(position).map((all): Step => {
+    const renewals = ({ store }: Opened) => Promise.all(all.map((where) => store.renew(where)));
+    return [`renew ${JSON.stringify(all)}`, renewals];
+  }),
+  fc.tuple(atOnce(position), fc.constantFrom(...eventsOf.processor)).map(([all, event]): Step => {
+    const moves = ({ store }: Opened) => Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf)));
+    return [`${event} ${JSON.stringify(all)}`, moves];
+  }),
   withPosition(fc.constantFrom(...eventsOf.processor)).map(([where, event]): Step => {
     const changes = {
       reasons: [{ field: 'ein', code: 'missing', message: 'x' }],

@@ -1,5 +1,6 @@
 /** What the mongodb driver makes of a collection: the calls our stores use, each of which may get lost on its way. */
 import { MongoServerError, type Collection } from 'mongodb';
+import type { UpdateItem } from '../../internal/platform/mongo.ts';
 import type { Document, FindOptions, MemoryCollection, Stored, UpdateOutcome } from './memory-collection.ts';
 
 /** Carries a call to the database and its answer back. */
@@ -28,7 +29,11 @@ export function driverOf<T extends { _id: string }>(
         documents.insert(document);
         return 1;
       }),
-      ...(command.updates ?? []).map(({ q, u, upsert }) => () => {
+      ...(command.updates ?? []).map(({ q, u, upsert, multi }) => () => {
+        if (multi === true) {
+          const ids = new Set((q['_id'] as { readonly $in: readonly string[] }).$in);
+          return [...ids].reduce((n, _id) => n + update({ ...q, _id }, u).matchedCount, 0);
+        }
         const { matchedCount, upsertedCount } = update(q, u, upsert);
         return matchedCount + upsertedCount;
       }),
@@ -75,5 +80,5 @@ export function driverOf<T extends { _id: string }>(
 
 interface WriteCommand {
   readonly documents?: readonly Stored[];
-  readonly updates?: readonly { readonly q: Document; readonly u: Document; readonly upsert?: boolean }[];
+  readonly updates?: readonly UpdateItem[];
 }
