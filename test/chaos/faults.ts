@@ -230,7 +230,13 @@ export const faults: readonly Fault[] = [
 
 /** SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started again. */
 export function randomKills(times: number): Fault {
-  const parts = ['ingest', 'ingest', 'processor', 'processor', 'controller', ...STORES] as const;
+  const parts = ['ingest', 'processor', 'controller', ...STORES] as const;
+  // Dealt like cards, so that a run kills every part as often as any other.
+  let deck: (typeof parts)[number][] = [];
+  const deal = (random: Random): (typeof parts)[number] => {
+    if (deck.length === 0) deck = random.shuffled(parts);
+    return deck.pop()!;
+  };
   const dead = new Set<(typeof STORES)[number]>();
   return {
     name: 'random-kills',
@@ -240,7 +246,7 @@ export function randomKills(times: number): Fault {
     inject: async (world, random) => {
       await world.pause(random.below(KILL_WITHIN_MS));
       const count = random.next() < SHARE_OF_DOUBLE_KILLS ? 2 : 1;
-      const victims = new Set(Array.from({ length: count }, () => random.pick(parts)));
+      const victims = new Set(Array.from({ length: count }, () => deal(random)));
       await Promise.all(
         [...victims].map(async (victim) => {
           if (victim !== 'mongodb' && victim !== 'redis') return world.kill(pickSlot(world, victim, random));

@@ -6,6 +6,7 @@ export interface Random {
   /** A whole number from 0 up to but not including `below`. */
   below(below: number): number;
   pick<T>(items: readonly [T, ...T[]]): T;
+  shuffled<T>(items: readonly T[]): T[];
   /** One of the keys, each as often as its weight says. */
   weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key;
 }
@@ -25,6 +26,11 @@ export function seededRandom(seed: number): Random {
     next,
     below: (below) => Math.floor(next() * below),
     pick: (items) => items[Math.floor(next() * items.length)] ?? items[0],
+    shuffled: (items) =>
+      items
+        .map((item) => ({ item, at: next() }))
+        .toSorted((one, other) => one.at - other.at)
+        .map(({ item }) => item),
     weighted(weights) {
       const entries = Object.entries(weights) as [keyof typeof weights, number][];
       let left = next() * entries.reduce((sum, [, weight]) => sum + weight, 0);

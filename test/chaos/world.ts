@@ -7,6 +7,7 @@ import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
 import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
+import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { Facts } from './facts.ts';
@@ -30,6 +31,8 @@ export interface Slot {
   readonly name: ServiceName;
   /** `ingest-1`, `processor-2`. */
   readonly label: string;
+  /** Stays, as a pod's does: who scrapes it need not be told of each new process. */
+  readonly adminPort: number;
   /** Counts the processes that have been in it. */
   generation: number;
   process: ServiceProcess | undefined;
@@ -129,10 +132,12 @@ async function open(
     PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
   };
   const facts = new Facts(mail);
-  const slots = SLOTS.map((name, index): Slot => {
-    const number = SLOTS.slice(0, index + 1).filter((other) => other === name).length;
-    return { name, label: `${name}-${number}`, generation: 0, process: undefined, ending: false, ready: false };
-  });
+  const slots: Slot[] = [];
+  for (const name of SLOTS) {
+    const label = `${name}-${slots.filter((other) => other.name === name).length + 1}`;
+    const adminPort = await freePort();
+    slots.push({ name, label, adminPort, generation: 0, process: undefined, ending: false, ready: false });
+  }
 
   /** What an ingest counted goes with it; read before its end, as far as it still answers. */
   const remember = async (slot: Slot): Promise<void> => {
@@ -163,7 +168,8 @@ async function open(
       slot.generation += 1;
       slot.ending = false;
       const instance = instanceOf(slot);
-      const started = await startService(slot.name, environment, { logFile: join(folder, `${slot.label}.log`) });
+      const ownPort = { ...environment, ADMIN_PORT: String(slot.adminPort) };
+      const started = await startService(slot.name, ownPort, { logFile: join(folder, `${slot.label}.log`) });
       slot.process = started;
       void started.exited.then(({ code, signal }) => {
         if (slot.process === started) slot.process = undefined;
