@@ -224,7 +224,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('smtp-550'), raises: [name('MailsUndeliverable')] },
     { fault: chaos('smtp-451'), raises: [name('MailsWaiting')] },
     { fault: chaos('smtp-hanging'), raises: [name('MailsWaiting')], may: [PAUSED] },
-    { fault: chaos('smtp-cut-after-store'), raises: [name('SecondMails')] },
+    { fault: chaos('smtp-cut-after-store'), raises: [name('SecondMails')], may: [name('MailsWaiting')] },
     {
       fault: chaos('smtp-cut-before-store'),
       raises: [name('SecondMails'), name('DeadLetters')],
