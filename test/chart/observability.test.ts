@@ -6,6 +6,7 @@ import { parse } from 'yaml';
 import { dashboardQueries } from '../../deploy/grafana/dashboard.ts';
 import { type Definition } from '../../internal/telemetry/definition.ts';
 import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
+import { plan } from '../drill/plan.ts';
 import { selectorsIn } from '../support/promql.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -124,6 +125,13 @@ test('every threshold of the values is used, and every one used has a value', ()
   expect([...used].map(String).toSorted()).toEqual(
     ['in', 'budget', 'window', ...Object.keys(values.metrics.prometheusRule.thresholds)].toSorted(),
   );
+});
+
+test('the drill has a fault for every alert, and knows no other', () => {
+  const exercises = plan('folder of keys');
+  const raised = exercises.flatMap(({ raises }) => raises);
+  expect([...new Set(raised)].toSorted()).toEqual(alerts.toSorted());
+  for (const { may = [] } of exercises) expect(alerts).toEqual(expect.arrayContaining([...may]));
 });
 
 test('every alert has a runbook, every runbook an alert, and each has all its parts', () => {
