@@ -57,6 +57,8 @@ const DEFAULT_SETTLE_TIMEOUT_MS = 150_000;
 const SETTLE_POLL_MS = 200;
 /** Load before the first fault and after each one, so that there is something under way at any time. */
 const MARGIN_MS = 500;
+/** A long fault tells how far it is. */
+const TELL_EVERY = 25;
 const MS_PER_SECOND = 1_000;
 
 interface Phase {
@@ -95,7 +97,9 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
         if (signal.aborted) break;
         phase = fault.name;
         options.log(`${fault.name}: ${fault.about}`);
-        phases.push(await runFault(fault, world, { random: choices, seconds: options.secondsPerFault, signal }));
+        phases.push(
+          await runFault(fault, world, { log: options.log, random: choices, seconds: options.secondsPerFault, signal }),
+        );
         await world.pause(MARGIN_MS);
         if (options.settle === 'each') await settle(world, load, options);
       }
@@ -113,7 +117,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
 async function runFault(
   fault: Fault,
   world: ChaosWorld,
-  run: { readonly random: Random; readonly seconds: number; readonly signal: AbortSignal },
+  run: Pick<ChaosOptions, 'log'> & { readonly random: Random; readonly seconds: number; readonly signal: AbortSignal },
 ): Promise<Phase> {
   const lastsMs = Math.max(run.seconds * 1_000, fault.leastMs ?? 0);
   const endsAt = performance.now() + lastsMs;
@@ -122,12 +126,15 @@ async function runFault(
     !run.signal.aborted && (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
   do {
     injections += 1;
+    if (fault.times !== undefined && injections % TELL_EVERY === 0) run.log(`  ${injections} of ${fault.times}`);
     try {
       await fault.inject(world, run.random);
       await world.pause(fault.rhythm?.onMs ?? lastsMs);
     } finally {
       await fault.heal(world);
     }
+    // A long run's mails are more than the catcher keeps.
+    world.facts.collectMails();
     await world.pause(fault.rhythm?.offMs ?? 0);
   } while (goesOn());
   return { fault: fault.name, injections, healedAt: Date.now() };
