@@ -6,7 +6,7 @@ import type { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { load, startProgram, type LoadResult, type Program } from './load.ts';
+import { imageEnvironment, load, startProgram, type LoadResult, type Program } from './load.ts';
 
 export const doors = ['ours', 'naive', 'bare'] as const;
 export type Door = (typeof doors)[number];
@@ -51,10 +51,9 @@ export async function loadDoors(
       REDIS_URL: `${stores.redisUrl}/1`,
       PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
       TRUSTED_PROXIES: '127.0.0.0/8',
-      // For trying flags of Node on ours alone.
-      NODE_OPTIONS: process.env['INGEST_NODE_OPTIONS'] ?? '',
+      ...imageEnvironment(),
     };
-    const controller = await startService('controller', { ...environment, NODE_OPTIONS: '' }, { compiled: true });
+    const controller = await startService('controller', environment, { compiled: true });
     opened.push(() => controller.stop());
     const ingest = await startService('ingest', environment, { compiled: true });
     opened.push(() => ingest.stop());

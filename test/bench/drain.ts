@@ -11,7 +11,7 @@ import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 import { startService } from '../../deploy/local/processes.ts';
-import { processorSeconds, startProgram } from './load.ts';
+import { imageEnvironment, processorSeconds, startProgram } from './load.ts';
 
 export const workers = ['ours', 'naive'] as const;
 export type WorkerName = (typeof workers)[number];
@@ -157,6 +157,7 @@ const start: Readonly<
         LOGIN_URL: 'https://login.bench.example/',
         LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
         PROCESSOR_CONCURRENCY: String(CONCURRENCY),
+        ...imageEnvironment(),
       },
       { compiled: true },
     );

@@ -13,7 +13,7 @@ import { startService } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { paint, table } from '../../internal/platform/terminal.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { checkLoadGenerator, load, type LoadResult } from './load.ts';
+import { checkLoadGenerator, imageEnvironment, load, type LoadResult } from './load.ts';
 import { median } from './report.ts';
 
 const { values: flags } = parseArgs({
@@ -53,6 +53,7 @@ async function main(): Promise<void> {
     REDIS_URL: redis.url,
     PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
     TRUSTED_PROXIES: '127.0.0.0/8',
+    ...imageEnvironment(),
   };
   const sampled = { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.01' };
   const start = async (name: 'controller' | 'ingest', more: Readonly<Record<string, string>> = {}) => {
