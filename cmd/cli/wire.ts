@@ -6,7 +6,7 @@ import type { Desk, ExitCode, Output } from '../../internal/operator/command.ts'
 import { UsageError, type Values } from '../../internal/operator/options.ts';
 import { runCommand } from '../../internal/operator/run-command.ts';
 import { Trail } from '../../internal/operator/trail.ts';
-import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
 import { loadConfig, readTerminalEnvironment } from '../../internal/platform/config.ts';
@@ -38,6 +38,7 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
       requests,
       accounts,
       partnerKeys: db.collection<PartnerKey>(PARTNER_KEYS),
+      keyStore: new KeyStore({ db, clock }),
       rateLimited: db.collection(RATE_LIMITED),
       store: new SubmissionStore({ collection: requests, retention, clock }),
       moves: new OperatorMoves({ collection: requests, retention, clock }),

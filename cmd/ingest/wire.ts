@@ -167,7 +167,6 @@ export async function startIngest(
     log,
     limiter,
     metrics,
-    acceptSeconds: metrics.acceptSeconds,
     retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
     lookupKey: (key) => keys.lookup(key),
     record: (record) => commits.record(record),

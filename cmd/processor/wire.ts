@@ -23,6 +23,7 @@ import { startConsumer, type Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
+import { progressProbe } from '../../internal/queue/progress.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SubmissionStore } from '../../internal/submission/submission-store.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -145,7 +146,8 @@ export async function startProcessor(
         putBack: (left) => hints.send(queue, left),
       });
       consumers.set(queue, consumer);
-      live.push(() => stuck(consumer, hints));
+      const waiting = async (): Promise<number> => (await hints.counts(queue))['waiting'] ?? 0;
+      live.push(progressProbe({ consumer, waiting, deadlineMs: PROGRESS_DEADLINE_MS, clock }));
       closers.add(`worker ${queue}`, () => consumer.close(), CLOSE_WORKER_MS);
     }
     void reconcileForever(
@@ -174,13 +176,3 @@ export async function startProcessor(
 
 /** Workers finish what they have in hand; a hand-over waiting for its answer may take longer and is left to reconcile. */
 const CLOSE_WORKER_MS = 20_000;
-
-/** Alive means progress: jobs wait, nothing holds the worker back, and yet it takes none. */
-async function stuck(consumer: Consumer, hints: HintSender): Promise<string[]> {
-  if (consumer.paused || consumer.idleMs() < PROGRESS_DEADLINE_MS) return [];
-  const counts = await hints.counts(consumer.queue).catch(() => undefined);
-  if (counts === undefined || (counts['waiting'] ?? 0) === 0) return [];
-  return [
-    `worker ${consumer.queue} has taken no job for ${Math.round(consumer.idleMs() / 1_000)} s although some wait`,
-  ];
-}

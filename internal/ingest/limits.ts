@@ -2,6 +2,11 @@
 
 /** SPEC §2.1: bytes, not characters. */
 export const MAX_BODY_BYTES = 65_000;
+/**
+ * Bodies on their way, all together: 500 of the largest at once. 10,000 partners that each hold one back would take 650 MB;
+ * beyond this bound the one that has been on its way longest gets the 500.
+ */
+export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
 /** What is read and thrown away of a body nobody wants, so that the partner reads our answer and not a reset. */
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 /** How long that may take. */
@@ -16,8 +21,15 @@ export const REQUEST_TIMEOUT_MS = 30_000;
 export const CONNECTIONS_CHECK_MS = 1_000;
 /** All headers together: room for a long key and tracing headers, no room for abuse. */
 export const MAX_HEADER_BYTES = 16 * 1024;
-/** Open connections of one pod; an idle one costs about 20 kB. */
-export const MAX_CONNECTIONS = 20_000;
+/** A request with as many headers or more is refused: small ones take ten times their bytes, and Node drops what is beyond. */
+export const MAX_HEADERS = 100;
+/** Open connections of one pod; an idle one costs 12 kB (docs/decisions/0018 has the sum). */
+export const MAX_CONNECTIONS = 12_000;
+/**
+ * Requests of all connections that came before the one before them was answered. Proxies do not pipeline, so none of ours
+ * does; 64 kB read at once can hold 900 requests, and a thousand connections could send that in the same moment.
+ */
+export const MAX_PIPELINED = 4_096;
 /** Longest answer to a broken request may take to leave before its socket is destroyed. */
 export const BROKEN_ANSWER_MS = 1_000;
 

@@ -1,5 +1,6 @@
 /** Reads a request's body as raw bytes within bounds, and throws away what is beyond them. */
 import type { IncomingMessage } from 'node:http';
+import type { BodyRoom, RoomHolder } from './body-room.ts';
 import { onBreak } from './connection.ts';
 import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, MAX_BODY_BYTES } from './limits.ts';
 
@@ -7,72 +8,153 @@ import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, MAX_BODY_BYTES } from '
  * How the body ended:
  * - `whole`: all of it is in `bytes`;
  * - `too_large`: `bytes` holds the first 65,000; the rest was drained within bounds;
- * - `cut_off`: the partner went away, took too long, or broke the framing; `bytes` holds what came.
+ * - `cut_off`: the partner went away, took too long, or broke the framing; `bytes` holds what came;
+ * - `no_room`: it had to give way to others; nothing is kept of it, and the rest was drained within bounds.
  */
 export interface ReadBody {
-  readonly end: 'whole' | 'too_large' | 'cut_off';
+  readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
   readonly bytes: Buffer;
   readonly received: number;
   /** Whether the whole request has been read, so that the connection can serve another one. */
   readonly reusable: boolean;
 }
 
-/** Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
-export function readBody(request: IncomingMessage): Promise<ReadBody> {
-  return consume(request, { keep: MAX_BODY_BYTES, timeoutMs: BODY_TIMEOUT_MS });
-}
+const NOTHING = Buffer.alloc(0);
+/** A body that comes in many pieces is gathered in a buffer of at least this size, which then grows by doubling. */
+const GATHER_BYTES = 1_024;
 
-/** Reads and throws away a body nobody wants, within the bounds of draining. */
-export function drainBody(request: IncomingMessage): Promise<ReadBody> {
-  return consume(request, { keep: 0, timeoutMs: DRAIN_MAX_MS });
-}
+/**
+ * A body on its way. It is taken in from the head of its request on, before anybody knows whether it is wanted: Node would
+ * keep each piece as an object of its own until then, and pieces of one byte make 20 MB of objects out of 65 kB.
+ */
+export class IncomingBody implements RoomHolder {
+  readonly #request: IncomingMessage;
+  readonly #room: BodyRoom;
+  readonly #stopListening: () => void;
+  readonly #done: Promise<ReadBody>;
+  #resolve: (body: ReadBody) => void = () => {};
+  #finished = false;
+  #timer: NodeJS.Timeout | undefined;
+  #bytes: Buffer = NOTHING;
+  #kept = 0;
+  #received = 0;
+  /** How much of it is kept: nothing once it is known that nobody wants it. */
+  #keep = MAX_BODY_BYTES;
+  #asked = false;
+  #broken = false;
+  #gaveWay = false;
 
-function consume(
-  request: IncomingMessage,
-  bounds: { readonly keep: number; readonly timeoutMs: number },
-): Promise<ReadBody> {
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let received = 0;
-    let kept = 0;
-
-    const finish = (complete: boolean): void => {
-      clearTimeout(timer);
-      stopListening();
-      request.off('data', onData).off('end', onEnd).off('close', onBroken).off('error', onBroken);
-      if (!complete) {
-        request.pause();
-        // A broken request still emits an error when its socket goes.
-        request.on('error', () => {});
-      }
-      const end = received > bounds.keep ? 'too_large' : complete ? 'whole' : 'cut_off';
-      resolve({ end, bytes: Buffer.concat(chunks, kept), received, reusable: complete });
-    };
-    const onData = (chunk: Buffer): void => {
-      received += chunk.length;
-      const room = bounds.keep - kept;
-      if (room > 0) {
-        const part = chunk.length <= room ? chunk : chunk.subarray(0, room);
-        chunks.push(part);
-        kept += part.length;
-      }
-      if (received > bounds.keep + DRAIN_MAX_BYTES) finish(false);
-      else if (received > bounds.keep && received - chunk.length <= bounds.keep) {
-        // From here on the body is only drained, within its own time.
-        clearTimeout(timer);
-        timer = setTimeout(onBroken, DRAIN_MAX_MS);
-      }
-    };
-    const onEnd = (): void => finish(true);
-    const onBroken = (): void => finish(false);
-
-    let timer = setTimeout(onBroken, bounds.timeoutMs);
-    // What the parser handed over just before the breakage is still to be emitted, so it counts.
-    const stopListening = onBreak(request.socket, () => {
-      clearTimeout(timer);
-      timer = setTimeout(onBroken);
+  constructor(request: IncomingMessage, room: BodyRoom) {
+    this.#request = request;
+    this.#room = room;
+    this.#done = new Promise((resolve) => {
+      this.#resolve = resolve;
     });
-    request.on('data', onData).on('end', onEnd).on('close', onBroken).on('error', onBroken);
-    if (request.destroyed && !request.readableEnded) onBroken();
-  });
+    // What the parser handed over just before the breakage is still to be emitted, so it counts.
+    this.#stopListening = onBreak(request.socket, () => {
+      this.#endIn(0);
+      this.#broken = true;
+    });
+    request.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onBroken).on('error', this.#onBroken);
+  }
+
+  /** Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
+  read(): Promise<ReadBody> {
+    this.#ask(this.#gaveWay || this.#received > MAX_BODY_BYTES ? DRAIN_MAX_MS : BODY_TIMEOUT_MS);
+    return this.#done;
+  }
+
+  /** Throws away a body nobody wants, within the bounds of draining. Never rejects. */
+  drain(): Promise<ReadBody> {
+    this.#keep = 0;
+    this.#dropBytes();
+    this.#ask(DRAIN_MAX_MS);
+    return this.#done;
+  }
+
+  /** Its room is needed by others. What still comes is drained, as before every early answer. */
+  giveWay(): void {
+    this.#gaveWay = true;
+    this.#keep = 0;
+    this.#dropBytes();
+    if (this.#asked) this.#endIn(DRAIN_MAX_MS);
+  }
+
+  #ask(timeoutMs: number): void {
+    if (!this.#asked) this.#endIn(timeoutMs);
+    this.#asked = true;
+  }
+
+  /** A breakage ends it sooner than anything else. */
+  #endIn(milliseconds: number): void {
+    if (this.#finished || this.#broken) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#onBroken, milliseconds);
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    const before = this.#received;
+    this.#received += chunk.length;
+    this.#keepOf(chunk);
+    if (this.#received > this.#keep + DRAIN_MAX_BYTES) this.#finish('cut_off');
+    // From here on the body is only drained, within its own time.
+    else if (this.#asked && this.#keep > 0 && this.#received > MAX_BODY_BYTES && before <= MAX_BODY_BYTES)
+      this.#endIn(DRAIN_MAX_MS);
+  };
+  readonly #onEnd = (): void => this.#finish('whole');
+  readonly #onBroken = (): void => this.#finish('cut_off');
+
+  #keepOf(chunk: Buffer): void {
+    const part = chunk.subarray(0, Math.max(0, this.#keep - this.#kept));
+    if (part.length === 0) return;
+    const kept = this.#kept + part.length;
+    if (this.#kept === 0) {
+      this.#room.resize(this, part.length);
+      if (this.#gaveWay) return;
+      // Most bodies come in one piece, which is then kept as it is.
+      this.#bytes = part;
+    } else {
+      if (kept > this.#bytes.length && !this.#grow(kept)) return;
+      this.#bytes.set(part, this.#kept);
+    }
+    this.#kept = kept;
+  }
+
+  /** Makes room for `kept` bytes; false when this body had to give way itself. */
+  #grow(kept: number): boolean {
+    const size = Math.min(MAX_BODY_BYTES, Math.max(GATHER_BYTES, 2 * this.#bytes.length, kept));
+    this.#room.resize(this, size);
+    if (this.#gaveWay) return false;
+    // Not from Node's pool: a slow body would hold a whole slab of it.
+    const grown = Buffer.allocUnsafeSlow(size);
+    grown.set(this.#bytes);
+    this.#bytes = grown;
+    return true;
+  }
+
+  #finish(how: 'whole' | 'cut_off'): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    clearTimeout(this.#timer);
+    this.#stopListening();
+    const request = this.#request;
+    request.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onBroken).off('error', this.#onBroken);
+    if (how !== 'whole') {
+      request.pause();
+      // A broken request still emits an error when its socket goes.
+      request.on('error', () => {});
+    }
+    const end = this.#gaveWay ? 'no_room' : this.#received > MAX_BODY_BYTES ? 'too_large' : how;
+    const kept = this.#bytes.subarray(0, this.#kept);
+    // A record waits with a copy of its own size, not with what it was gathered in.
+    const bytes = kept.length < this.#bytes.length ? Buffer.from(kept) : kept;
+    this.#dropBytes();
+    this.#resolve({ end, bytes, received: this.#received, reusable: how === 'whole' });
+  }
+
+  #dropBytes(): void {
+    this.#bytes = NOTHING;
+    this.#kept = 0;
+    this.#room.release(this);
+  }
 }

@@ -6,20 +6,24 @@ import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
+import { BodyRoom } from './body-room.ts';
+import { answerBroken, type BrokenTools } from './broken-http.ts';
 import { clientAddress, type ClientAddress } from './client-address.ts';
-import { breakOff, isAnswering, requestBegins, requestEnds } from './connection.ts';
+import { connectionEnds, isAnswering, requestBegins, requestEnds } from './connection.ts';
 import { INGEST_PATH, STATUS_PATH } from './contract.ts';
 import { errors, tooManyRequests, type ErrorAnswer } from './errors.ts';
 import {
-  BROKEN_ANSWER_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
   MAX_CONNECTIONS,
   MAX_HEADER_BYTES,
+  MAX_HEADERS,
+  MAX_INCOMING_BYTES,
   REQUEST_TIMEOUT_MS,
 } from './limits.ts';
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
+import { IncomingBody } from './read-body.ts';
 import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
 import { answerEarly, authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
@@ -29,6 +33,7 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
+    incomingBody: IncomingBody;
     span: Span | undefined;
   }
 }
@@ -41,11 +46,8 @@ export interface ServerTools extends SubmitTools {
   overLimit(address: string, requestId: string): void;
   /** Whether the process is draining: answers then say `Connection: close`. */
   draining(): boolean;
-  readonly metrics: {
-    readonly requests: { inc(labels: { status: string }): void };
-    readonly brokenHttp: { inc(labels: { kind: string }): void };
-    readonly untrustedForwardedFor: { inc(): void };
-  };
+  readonly metrics: SubmitTools['metrics'] &
+    BrokenTools['metrics'] & { readonly untrustedForwardedFor: { inc(): void } };
 }
 
 export interface ServerSettings {
@@ -80,6 +82,7 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
   });
   app.server.maxConnections = MAX_CONNECTIONS;
+  app.server.maxHeadersCount = MAX_HEADERS;
   app.server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   // Node takes a connection without a whole request head for busy, and stops timing it once it closes: it would hold up
@@ -87,7 +90,10 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
   const connections = new Set<Socket>();
   app.server.on('connection', (socket: Socket) => {
     connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
+    socket.once('close', () => {
+      connections.delete(socket);
+      connectionEnds(socket);
+    });
   });
   app.addHook('preClose', (done) => {
     for (const socket of connections) if (!isAnswering(socket)) socket.destroy();
@@ -105,14 +111,22 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
   app.decorateRequest('partnerId', '');
   app.decorateRequest('contentType', undefined);
   app.decorateRequest('client', null as unknown as ClientAddress);
+  app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
 
+  const room = new BodyRoom(MAX_INCOMING_BYTES);
   app.addHook('onRequest', (request, reply, done) => {
+    const { socket } = request.raw;
+    if (!requestBegins(socket)) {
+      if (!socket.destroyed) tools.metrics.brokenHttp.inc({ kind: 'too_many_pipelined' });
+      reply.hijack();
+      socket.destroy();
+      return;
+    }
+    reply.raw.once('close', () => requestEnds(socket));
+    request.incomingBody = new IncomingBody(request.raw, room);
     request.startedAt = tools.clock.monotonicMs();
     if (tracing()) request.span = startRequestSpan(request);
-    const { socket } = request.raw;
-    requestBegins(socket);
-    reply.raw.once('close', () => requestEnds(socket));
     request.contentType = request.raw.headers['content-type'];
     // Fastify would judge a malformed Content-Type itself, with an answer of its own.
     request.raw.headers['content-type'] = 'application/octet-stream';
@@ -121,8 +135,10 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     if (request.headers['x-forwarded-for'] !== undefined && (request.ips?.length ?? 1) === 1) {
       tools.metrics.untrustedForwardedFor.inc();
     }
-    if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
-      tools.metrics.brokenHttp.inc({ kind: 'no_host' });
+    const fault = headFault(request.raw);
+    if (fault !== undefined) {
+      tools.metrics.brokenHttp.inc({ kind: fault });
+      reply.header('connection', 'close');
       void answerEarly(request, reply, errors.brokenRequest.status, { error: errors.brokenRequest.error });
       return;
     }
@@ -205,6 +221,12 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
   return app;
 }
 
+/** What Node leaves for us to find wrong with a head. Where there are too many headers, it has dropped those beyond. */
+function headFault({ rawHeaders, httpVersion, headers }: IncomingMessage): string | undefined {
+  if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headers_too_large';
+  return httpVersion === '1.1' && headers.host === undefined ? 'no_host' : undefined;
+}
+
 function logFields(request: FastifyRequest) {
   return { request_id: request.id, ...traceFields(traceparentOf(request)) };
 }
@@ -250,29 +272,3 @@ async function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: b
   }
   await answerEarly(request, reply, answer.status, { error: answer.error });
 }
-
-/** Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no route and no record. */
-function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: ServerTools): void {
-  const kind = brokenKinds[error.code ?? ''] ?? (error.code?.startsWith('HPE_') === true ? 'not_http' : 'connection');
-  tools.metrics.brokenHttp.inc({ kind });
-  // Where the framing breaks inside a body, the request has a route: its handler records what came and answers.
-  const answering = breakOff(socket);
-  if (kind === 'connection' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  if (answering) return;
-  const body = JSON.stringify({ error: errors.brokenRequest.error });
-  socket.end(
-    `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${newId('req')}\r\nConnection: close\r\n\r\n${body}`,
-  );
-  tools.metrics.requests.inc({ status: '400' });
-  setTimeout(() => socket.destroy(), BROKEN_ANSWER_MS).unref();
-}
-
-const brokenKinds: Readonly<Record<string, string>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: 'too_slow',
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'chunk_extensions_too_large',
-};

@@ -11,7 +11,7 @@ import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../submissio
 import { authenticate } from './authenticate.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { KEPT_HEADER_CHARACTERS } from './limits.ts';
-import { drainBody, readBody, type ReadBody } from './read-body.ts';
+import type { ReadBody } from './read-body.ts';
 import { traceparentOf } from './request-span.ts';
 
 /** What the operation needs from outside. */
@@ -26,7 +26,10 @@ export interface SubmitTools {
   /** Tells the processor, after the answer. */
   hint(hint: Hint): void;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
-  readonly acceptSeconds: { observe(value: number): void };
+  readonly metrics: {
+    readonly acceptSeconds: { observe(value: number): void };
+    readonly notAccepted: { inc(labels: { reason: string }): void };
+  };
 }
 
 const DAY_MS = 86_400_000;
@@ -71,7 +74,7 @@ export async function answerEarly(
   status: number,
   body: object,
 ): Promise<void> {
-  const { reusable } = await drainBody(request.raw);
+  const { reusable } = await request.incomingBody.drain();
   if (!reusable) reply.header('connection', 'close');
   reply.code(status).send(body);
 }
@@ -82,9 +85,14 @@ export async function submitApplication(
   reply: FastifyReply,
   tools: SubmitTools,
 ): Promise<void> {
-  const body = await readBody(request.raw);
+  const body = await request.incomingBody.read();
   // A partner that sends too much may be sending it for ever, so its connection ends here in any case.
   if (!body.reusable || body.end === 'too_large') reply.header('connection', 'close');
+  if (body.end === 'no_room') {
+    tools.metrics.notAccepted.inc({ reason: 'no_room' });
+    reply.code(errors.internal.status).send({ error: errors.internal.error });
+    return;
+  }
   const accepted = body.end === 'whole' && parseJsonObject(body.bytes) !== undefined;
   const record = recordOf(request, body, accepted, tools);
 
@@ -103,7 +111,7 @@ export async function submitApplication(
     reply.code(errors.internal.status).send({ error: errors.internal.error });
     return;
   }
-  tools.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
+  tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
   const data = { request_id: request.id };
   if (!accepted) {
     const answer = body.end === 'too_large' ? errors.tooLarge : errors.notAnObject;

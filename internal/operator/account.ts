@@ -18,7 +18,7 @@ export const correctEmail: Command = {
   positionals: ['REQUEST_ID', 'ADDRESS'],
   about: 'give an account the right e-mail address and mail it',
   details:
-    'Links that went to the old address stop working at once and a new one is mailed. Takes an account id as well. Not for an account whose link has been used.',
+    'Links that went to the old address stop working at once and a new one is mailed. Given again after it was cut off, it finishes what is left. Takes an account id as well. Not for an account whose link has been used.',
   options: ['yes', 'as', 'why'],
   examples: [
     'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com',
@@ -47,34 +47,65 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   const record = await requestById(id, desk, clock.now());
   if (record.accountId === undefined) throw new RefusedError(`${record._id} is ${record.state} and has no account`);
   const account = await accountToMail(record, desk);
-  if (account.email === email) throw new RefusedError(`${account._id} has this address already`);
+  const left = leftToDo(record, account, email);
+  if (left === undefined) throw new RefusedError(`${account._id} has this address already`);
   const other = await desk.accounts.findOne(
     { emailNormalized: normalizeEmail(email), _id: { $ne: account._id } },
     { projection: { requestId: 1 }, maxTimeMS: READ_DEADLINE_MS },
   );
   if (other !== null) throw taken(other.requestId);
 
-  const change = `${maskApplicant({ email: account.email }, false).email} → ${maskApplicant({ email }, false).email}`;
-  if (!values.yes) return dryRun(call, record, account, `its address becomes ${change} and a new link is mailed`);
+  const [before, after] = [account.email, email].map((address) => maskApplicant({ email: address }, false).email);
+  const change = left === 'everything' ? `${before} → ${after}` : after;
+  const would = {
+    everything: `its address becomes ${change} and a new link is mailed`,
+    record_and_mail: 'a correction to this address was cut off: it is finished and a new link is mailed',
+    record: 'a correction to this address was cut off after its e-mail: its request is brought in step',
+  }[left];
+  if (!values.yes) return dryRun(call, record, account, would);
   const done = await desk.trail.record(
     { action: 'account correct-email', requestId: record._id, accountId: account._id },
     async () => {
       // A worker that is about to mail the old address loses its claim before the address changes.
-      const seen = isOpen(record.state) ? await desk.moves.hold(record) : record;
-      return seen !== undefined && correctAndReopen(call, seen, account, email);
+      const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.hold(record) : record;
+      return seen !== undefined && correctAndReopen(call, seen, account, email, left);
     },
   );
   if (!done) throw changedMeanwhile(record);
   if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
+  else if (left === 'record') out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
   else out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
   return EXIT.ok;
 }
 
-async function correctAndReopen({ desk }: Call, seen: Seen, account: Account, email: string): Promise<boolean> {
-  const result = await desk.corrections.correctEmail(account, email);
-  if (result === 'taken') throw taken('another account');
-  if (result === 'changed_meanwhile') return false;
+type Left = 'everything' | 'record_and_mail' | 'record';
+
+/**
+ * What a correction to `email` still has to do. It writes the account first, so one that was cut off afterwards has left
+ * the address there, but nothing mailed since, or the old address in the record; given again, the command finishes it.
+ */
+function leftToDo(record: SubmissionRecord, account: Account, email: string): Left | undefined {
+  if (account.email !== email) return 'everything';
+  const corrected = account.linkVersion !== undefined;
+  if (corrected && account.activation === undefined && account.notifiedAt === undefined) return 'record_and_mail';
+  const { applicant } = record;
+  return applicant !== undefined && applicant.email !== normalizeEmail(email) ? 'record' : undefined;
+}
+
+async function correctAndReopen(
+  { desk }: Call,
+  seen: Seen,
+  account: Account,
+  email: string,
+  left: Left,
+): Promise<boolean> {
+  if (left === 'everything') {
+    const result = await desk.corrections.correctEmail(account, email);
+    if (result === 'taken') throw taken('another account');
+    if (result === 'changed_meanwhile') return false;
+  }
   await desk.moves.correctEmail(seen._id, normalizeEmail(email));
+  if (left === 'record') return true;
   const reason = `operator corrected the address, by ${desk.trail.by}`;
   const to = await desk.store.reopen(seen, 'correct_address', { accountId: account._id, reason });
   return to === 'account_created';

@@ -2,7 +2,7 @@
 import type { Collection } from 'mongodb';
 import type { AccountCorrections } from '../account/account-corrections.ts';
 import type { Account } from '../account/account.ts';
-import type { PartnerKey } from '../partner/key-store.ts';
+import type { KeyStore, PartnerKey } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { OperatorMoves } from '../submission/operator-moves.ts';
 import type { SubmissionStore } from '../submission/submission-store.ts';
@@ -30,6 +30,7 @@ export interface Desk {
   readonly requests: Collection<SubmissionRecord>;
   readonly accounts: Collection<Account>;
   readonly partnerKeys: Collection<PartnerKey>;
+  readonly keyStore: Pick<KeyStore, 'adopt'>;
   readonly rateLimited: Collection<{ readonly _id: string; readonly requestIds: readonly string[] }>;
   readonly store: SubmissionStore;
   readonly moves: OperatorMoves;

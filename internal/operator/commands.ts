@@ -4,7 +4,7 @@ import { audit } from './audit.ts';
 import type { Command } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find } from './find.ts';
-import { keysList, keysNew } from './keys.ts';
+import { keysAdopt, keysList, keysNew } from './keys.ts';
 import { resend, retry } from './retry.ts';
 import { show } from './show.ts';
 
@@ -20,4 +20,5 @@ export const commands: readonly Command[] = [
   erase,
   keysNew,
   keysList,
+  keysAdopt,
 ];

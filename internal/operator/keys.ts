@@ -1,10 +1,11 @@
-/** `keys new` and `keys list`: a fresh API key as a Secret to apply, and which keys are in use. */
+/** `keys new`, `keys list`, `keys adopt`: a fresh API key as a Secret to apply, which keys are in use, and whose they are. */
 import { newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
+import { RefusedError } from './refused.ts';
 import { KEYS_MAX, READ_DEADLINE_MS } from './limits.ts';
 import { fromNow, utc } from './timeline.ts';
 
@@ -31,6 +32,17 @@ export const keysList: Command = {
   options: ['partner'],
   examples: ['keys list', 'keys list --partner acme --json'],
   run: listKeys,
+};
+
+export const keysAdopt: Command = {
+  name: 'keys adopt',
+  positionals: ['OWNER'],
+  about: 'hand the keys of a former installation to the one that syncs now',
+  details:
+    'A key belongs to the controller that wrote it; "keys list" tells where there are several. Keys of a controller that is gone (another release name, namespace or source) stay in force whatever becomes of their Secrets. Adopted, those the Secrets of now ask for stay in force without a gap, and the others end within about a minute. Not while the former controller still runs.',
+  options: ['yes', 'as', 'why'],
+  examples: ['keys adopt kubernetes:old-namespace/partner-ingest --yes --why "moved to another namespace"'],
+  run: adoptKeys,
 };
 
 function newKey({ positionals, values, out, clock }: Call): ExitCode {
@@ -67,6 +79,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
         partner: key.partnerId,
         status: key.status,
         secret: `${key.source.namespace}/${key.source.name}`,
+        owner: key.source.owner,
         last_used_at: key.lastUsedAt ?? null,
         changed_at: key.updatedAt,
       })),
@@ -85,7 +98,30 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     );
     out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
   }
+  const owners = new Set(keys.map(({ source }) => source.owner));
+  if (owners.size > 1) out.note(`of ${owners.size} installations: ${[...owners].map(printable).join(', ')}`);
   if (keys.length > 0) return EXIT.ok;
   out.note(partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`);
   return EXIT.found;
+}
+
+async function adoptKeys({ desk, positionals, values, out }: Call): Promise<ExitCode> {
+  const [former = ''] = positionals;
+  const count = await desk.partnerKeys.countDocuments({ 'source.owner': former }, { maxTimeMS: READ_DEADLINE_MS });
+  if (count === 0) throw new RefusedError(`no key belongs to ${printable(former)}: see "keys list --json"`);
+  if (!values.yes) {
+    if (values.json) out.json({ dry_run: true, owner: former, keys: count });
+    else out.line(`${count} keys of ${printable(former)} would be adopted; nothing was changed; add --yes to do it`);
+    return EXIT.ok;
+  }
+  let result: Awaited<ReturnType<typeof desk.keyStore.adopt>>;
+  await desk.trail.record({ action: 'keys adopt', count }, async () => {
+    result = await desk.keyStore.adopt(former);
+    return result !== undefined;
+  });
+  if (result === undefined) throw new RefusedError(`${printable(former)} is the installation that syncs now`);
+  const { owner, adopted } = result;
+  if (values.json) out.json({ owner: former, adopted_by: owner, keys: adopted });
+  else out.line(`${adopted} keys of ${printable(former)} now belong to ${printable(owner)}`);
+  return EXIT.ok;
 }

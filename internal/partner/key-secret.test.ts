@@ -66,6 +66,23 @@ describe('problems cost only what they are about', () => {
     expect(JSON.stringify(problems)).not.toContain(good);
   });
 
+  test.each([
+    ['empty', ''],
+    ['too short', base64('short')],
+    ['too long', base64('x'.repeat(1_025))],
+    ['not printable', base64(`${good} `)],
+    ['not base64', 'not*base64'],
+    ["another partner's", base64(good)],
+  ])('an entry whose name is the key is not named where its value is %s', (_name, value) => {
+    // The shortest that is taken for a key, one of ours, and the longest name Kubernetes allows.
+    for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {
+      const { problems } = wantedKeys([secret('owner', [good]), secret('thief', [], { data: { [key]: value } })]);
+      expect(problems).toHaveLength(1);
+      expect(problems[0]?.message).toContain('an entry with a long name');
+      expect(JSON.stringify(problems)).not.toContain(key);
+    }
+  });
+
   test('no_keys', () => {
     expect(problemsOf(secret('acme', []), secret('other', [good]))).toEqual(['no_keys']);
   });

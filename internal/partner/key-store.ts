@@ -170,6 +170,21 @@ export class KeyStore {
     return result.matchedCount;
   }
 
+  /**
+   * Hands all documents of a former owner to the one that synced last, in force as they are: its next round leaves alone
+   * what its Secrets ask for and removes the rest. Undefined when no controller has ever synced, or `former` is the one.
+   */
+  async adopt(former: string): Promise<{ readonly owner: string; readonly adopted: number } | undefined> {
+    const owner = (await this.#sync.findOne({ _id: SYNCED }))?.owner;
+    if (owner === undefined || owner === former) return undefined;
+    const term = await this.currentTerm(owner);
+    const result = await this.#keys.updateMany(
+      { 'source.owner': former },
+      { $set: { 'source.owner': owner, term, updatedAt: this.#clock.now() } },
+    );
+    return { owner, adopted: result.matchedCount };
+  }
+
   /** Deletes own tombstones that are old enough. */
   async purge(writer: Writer): Promise<void> {
     await this.#keys.deleteMany({

@@ -37,7 +37,7 @@ export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** A record that was queued again is looked at once more after this, in case that hint is lost as well. */
 export const REQUEUED_AGAIN_MS = 30_000;
 
-/** A worker with jobs waiting that has taken none for this long is not live. */
+/** A worker that has taken none for this long, although jobs were seen waiting for as long, is not live. */
 export const PROGRESS_DEADLINE_MS = 60_000;
 
 /** How long an activation link works. */

@@ -29,6 +29,7 @@ export const ingestMetrics = {
   brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
     kind: [
       'too_many_connections',
+      'too_many_pipelined',
       'no_host',
       'not_http',
       'connection',
@@ -175,6 +176,8 @@ export const controllerMetrics = {
       'key_not_base64',
       'same_key_two_partners',
       'unknown_status',
+      'other_installation',
+      'unreadable_namespace',
       'unreadable_file',
     ],
   }),

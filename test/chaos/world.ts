@@ -10,10 +10,10 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
 import type { Target } from './load.ts';
 import type { Random } from './random.ts';
-import { startSlowProxy, type SlowProxy } from './slow-proxy.ts';
 
 /** Short, so that a hung MongoDB leaves many writes in doubt. */
 export const ACCEPT_TIMEOUT_MS = 700;
@@ -44,8 +44,8 @@ export interface Slot {
 export interface ChaosWorld {
   readonly mongo: Store;
   readonly redis: Store;
-  readonly mongoProxy: SlowProxy;
-  readonly redisProxy: SlowProxy;
+  readonly mongoProxy: TcpProxy;
+  readonly redisProxy: TcpProxy;
   readonly mail: MailCatcher;
   readonly db: Db;
   readonly slots: readonly Slot[];
@@ -102,9 +102,9 @@ async function open(
   const { folder, random, log } = options;
   await mkdir(folder, { recursive: true });
   const [mongo, redis] = await openStores(opened, log);
-  const mongoProxy = await startSlowProxy(mongo.url, () => random.next());
+  const mongoProxy = await startTcpProxy(mongo.url, () => random.next());
   opened.push(() => mongoProxy.close());
-  const redisProxy = await startSlowProxy(redis.url, () => random.next());
+  const redisProxy = await startTcpProxy(redis.url, () => random.next());
   opened.push(() => redisProxy.close());
   const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
   opened.push(() => mail.close());

@@ -1,25 +1,23 @@
 /** What operators change: retry, resend, a corrected address, a released account; by the real command, done by the real processor. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operator/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { cliOf, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
 let ingest: InProcess;
 let cli: (...words: string[]) => Promise<Ran>;
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-  await world.start('processor');
-  cli = cliOf(world);
+  ({ world, ingest, cli } = await openOperatorWorld());
 });
 afterAll(() => world.close());
 
@@ -162,6 +160,47 @@ test('correct-email of an undeliverable and of a still failing request; another 
     expect(world.mail.mailsTo(address)).toHaveLength(1);
     expect(world.mail.mailsTo(application.email)).toHaveLength(0);
   }
+});
+
+test('correct-email given again finishes what was cut off: after the account, and after the e-mail of its own accord', async () => {
+  const corrections = new AccountCorrections({ collection: world.stores.db.collection<Account>(ACCOUNTS), clock });
+  const { id, application } = await completed();
+  const address = `right-${application.email}`;
+  // Cut off after its first write: nobody mails the new address, and the request is found by the old one.
+  await corrections.correctEmail((await accountOf(id))!, address);
+  expect((await world.record(id))?.state).toBe('completed');
+  const dry = await cli('account', 'correct-email', id, address);
+  expect(dry.stdout).toContain('was cut off: it is finished and a new link is mailed');
+  expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
+  const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), 20_000);
+  await world.recordIn('completed', id);
+  expect((await accountOf(id))?.activation?.tokenHash).toBe(tokenHashOf(mail));
+  expect(await accountOf(id)).toMatchObject({ linkVersion: 1, mailVersion: 1 });
+  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([{ request_id: id }]);
+  const done = await cli('account', 'correct-email', id, address, '--yes');
+  expect(done).toMatchObject({ code: 1, stdout: '' });
+  expect(done.stderr).toContain('has this address already');
+
+  // Cut off at the same place with work ahead: the processor mails the new address by itself, only the record is left.
+  const other = newApplication();
+  world.mail.setFault(busy);
+  const waiting = await submit(world, ingest, other);
+  await eventually('a failed attempt', async () => (await world.record(waiting))?.attempts === 1);
+  await corrections.correctEmail((await accountOf(waiting))!, `right-${other.email}`);
+  world.mail.setFault(undefined);
+  expect(await cli('retry', waiting)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', waiting);
+  const again = await cli('account', 'correct-email', waiting, `right-${other.email}`, '--yes');
+  expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining('nothing is mailed') });
+  expect(await world.record(waiting)).toMatchObject({
+    state: 'completed',
+    applicant: { email: `right-${other.email}` },
+  });
+  expect(world.mail.mailsTo(`right-${other.email}`)).toHaveLength(1);
+  expect(await trailOf(waiting)).toMatchObject([
+    { action: 'retry' },
+    { action: 'account correct-email', result: 'done' },
+  ]);
 });
 
 test('release: the EIN and the address may be applied with again; the account stays and the trail tells', async () => {

@@ -5,21 +5,18 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { OPERATOR_AUDIT } from '../../internal/operator/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { cliOf, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import { newApplication, requestIdOf, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
 let ingest: InProcess;
 let cli: (...words: string[]) => Promise<Ran>;
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-  await world.start('processor');
-  cli = cliOf(world);
+  ({ world, ingest, cli } = await openOperatorWorld());
 });
 afterAll(() => world.close());
 

@@ -1,11 +1,11 @@
 /** `show` and `find` from outside: the real command on the records of a real run. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operator/trail.ts';
-import { cliOf, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { newRecord } from '../support/records.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import { newApplication, requestIdOf, type InProcess, type World } from '../support/world.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
 let world: World;
@@ -13,10 +13,7 @@ let ingest: InProcess;
 let cli: (...words: string[]) => Promise<Ran>;
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-  await world.start('processor');
-  cli = cliOf(world);
+  ({ world, ingest, cli } = await openOperatorWorld());
 });
 afterAll(() => world.close());
 

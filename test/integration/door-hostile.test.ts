@@ -96,6 +96,7 @@ describe('what is no HTTP', () => {
     ['a blank before a colon', post(['Content-Length : 2']), 'not_http'],
     ['a NUL in a header', post(['X-Nul: a\0b', 'Content-Length: 2']), 'not_http'],
     ['headers of 17 kB', post([`X-Large: ${'x'.repeat(17_000)}`, 'Content-Length: 2']), 'headers_too_large'],
+    ['100 headers', post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']), 'headers_too_large'],
     ['a path of 20 kB', head([], `POST /${'x'.repeat(20_000)} HTTP/1.1`), 'headers_too_large'],
     ['Content-Length with Transfer-Encoding', post(['Content-Length: 2', 'Transfer-Encoding: chunked']), 'not_http'],
     ['Transfer-Encoding with Content-Length', post(['Transfer-Encoding: chunked', 'Content-Length: 2']), 'not_http'],
@@ -116,7 +117,8 @@ describe('what is no HTTP', () => {
     expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();
     expect(answer.headers['connection']).toBe('close');
     expect(await broken(kind)).toBe(before + 1);
-    expect(await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })).toBe(answers + 1);
+    // At least this one: on a busy machine some of the slow ones are answered meanwhile.
+    expect(await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })).toBeGreaterThan(answers);
   });
 });
 

@@ -25,7 +25,13 @@ const USER_AGENT = 'canary-agent';
 const QUERY = 'canary-query';
 const eins = ['918273645', '918273646', '918273647', '918273648', '918273649'] as const;
 /** Made of what the service itself would take for a key. */
-const keys = { unknown: newApiKey(), short: 'canary-short-key', shared: newApiKey(), broken: newApiKey() };
+const keys = {
+  unknown: newApiKey(),
+  short: 'canary-short-key',
+  shared: newApiKey(),
+  broken: newApiKey(),
+  swapped: newApiKey(),
+};
 
 let own: OwnWorld;
 let world: World;
@@ -70,8 +76,23 @@ async function writeBadSecrets(folder: string): Promise<void> {
     'first-owner': secret('first-owner', `stringData: {key: ${keys.shared}}`),
     'second-owner': secret('second-owner', `stringData: {key: ${keys.shared}}`),
     'not-base64': secret('not-base64', `data: {key: "${keys.broken}!"}`),
+    // The key taken for the entry's name, in each way its value can be wrong.
+    'swapped-short': secret('swapped-short', `stringData: {${keys.swapped}: partner}`),
+    'swapped-empty': secret('swapped-empty', `stringData: {${keys.swapped}: ""}`),
+    'swapped-not-base64': secret('swapped-not-base64', `data: {${keys.swapped}: "!"}`),
+    'swapped-shared': secret('swapped-shared', `stringData: {${keys.swapped}: ${keys.shared}}`),
   };
   for (const [name, text] of Object.entries(manifests)) await writeFile(join(folder, `${name}.yaml`), text);
+}
+
+/** Files that cannot be read as manifests, for a controller that has been in step once: before, no door would open. */
+async function writeBrokenFiles(folder: string): Promise<void> {
+  const number = `{apiVersion: v1, kind: Secret, metadata: {name: n, labels: {${PARTNER_LABEL}: n}}, data: {${keys.swapped}: 1}}`;
+  await writeFile(join(folder, 'swapped-number.yaml'), number);
+  await writeFile(join(folder, 'swapped-broken.yaml'), `kind: Secret\n  ${keys.swapped}: [`);
+  const unreadable = () =>
+    world.metric(processes[0]!, 'partner_ingest_secret_problems', { problem: 'unreadable_file' });
+  await eventually('both to be told', async () => (await unreadable()) === 2);
 }
 
 const fields = (index: number): { email: string; business_name: string; ein: string } => ({
@@ -156,6 +177,7 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   const refused = await send(door.url, { key: world.inactiveKey, body: JSON.stringify(fields(0)) });
   const unknown = await send(door.url, { key: `${world.key}x`, body: JSON.stringify(fields(0)) });
   expect([malformed.status, refused.status, unknown.status]).toEqual([400, 403, 401]);
+  await writeBrokenFiles(world.keyFolder);
   const answers = await attack();
   expect(answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404) /.test(line)).length).toBeLessThanOrEqual(1);
   expect(new Set(answers.map((line) => line.split(' ')[1])).size).toBeGreaterThanOrEqual(4);

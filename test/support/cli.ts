@@ -1,7 +1,7 @@
 /** Runs the operator's real command as a child process, on a world's stores. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { World } from './world.ts';
+import { openWorld, type InProcess, type World } from './world.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 /** A command that takes longer has hung; it is ended and the test fails. */
@@ -39,4 +39,16 @@ export async function runCli(environment: Readonly<Record<string, string>>, ...w
 /** The command on the stores of `world`, with the same environment as its processes. */
 export function cliOf(world: Pick<World, 'environment'>): (...words: readonly string[]) => Promise<Ran> {
   return (...words) => runCli(world.environment, ...words);
+}
+
+/** A world with a door and a processor, and the command on its stores. */
+export async function openOperatorWorld(): Promise<{
+  readonly world: World;
+  readonly ingest: InProcess;
+  readonly cli: ReturnType<typeof cliOf>;
+}> {
+  const world = await openWorld();
+  const ingest = await world.start('ingest');
+  await world.start('processor');
+  return { world, ingest, cli: cliOf(world) };
 }

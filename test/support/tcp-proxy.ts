@@ -1,4 +1,4 @@
-/** A connection that can be harmed on purpose: stands between a client and a store, and holds, mutes or cuts it. */
+/** A connection that can be harmed on purpose: stands between a client and a store, and delays, holds, mutes or cuts it. */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 export interface TcpProxy {
@@ -6,13 +6,15 @@ export interface TcpProxy {
   readonly url: string;
   /** Bytes in both directions; also what was held goes out now. */
   pass(): void;
+  /** Each piece takes `least` to `most` milliseconds in each direction, in its order; 0 and 0 is as fast as can be. */
+  delay(least: number, most: number): void;
   /** The store does not hear the client, until `pass()`: even if the client has gone by then. */
   holdRequests(): void;
   /** The store hears the client, but no answer comes back: ever. */
   dropReplies(): void;
   /** New connections reach the store only after `pass()`. */
   park(): void;
-  /** Ends the connections that are open now. */
+  /** Resets the connections that are open now, on the client's side only: what it sent still reaches the store. */
   cut(): void;
   /** Passes on no answer on the connections that are open now, ever; new ones work. */
   deafen(): void;
@@ -21,34 +23,51 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-export async function startTcpProxy(url: string): Promise<TcpProxy> {
+/** `random` gives the delays, from 0 to 1. */
+export async function startTcpProxy(url: string, random: () => number = Math.random): Promise<TcpProxy> {
   const target = new URL(url);
   const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[]; deaf: boolean }>();
-  let holding = false;
-  let muted = false;
-  let parking = false;
   const parked: Socket[] = [];
+  let [holding, muted, parking] = [false, false, false];
+  let [least, most] = [0, 0];
+
+  /** Runs actions in their order, each after its delay. */
+  const inOrder = (): ((action: () => void) => void) => {
+    let latest = 0;
+    return (action) => {
+      const now = performance.now();
+      latest = Math.max(latest, now + least + random() * (most - least));
+      if (latest <= now) action();
+      else setTimeout(action, latest - now);
+    };
+  };
+  const write = (to: Socket, bytes: Buffer): void => {
+    if (!to.destroyed) to.write(bytes);
+  };
   const connectToStore = (client: Socket): void => {
-    const pair = { client, store: connect(Number(target.port), target.hostname), held: [] as Buffer[], deaf: false };
+    const store = connect({ port: Number(target.port), host: target.hostname, noDelay: true });
+    const pair = { client, store, held: [] as Buffer[], deaf: false };
     pairs.add(pair);
+    const [toStore, toClient] = [inOrder(), inOrder()];
     client.on('data', (bytes) => {
       if (holding) pair.held.push(bytes);
-      else pair.store.write(bytes);
+      else toStore(() => write(store, bytes));
     });
-    pair.store.on('data', (bytes) => {
-      if (!muted && !pair.deaf) client.write(bytes);
+    store.on('data', (bytes) => {
+      if (!muted && !pair.deaf) toClient(() => write(client, bytes));
     });
-    const over = (): void => {
-      // Bytes that are held go to the store even when the client has given up: that is a late insert.
-      if (pair.held.length > 0) return;
+    client.on('error', () => undefined);
+    store.on('error', () => client.resetAndDestroy());
+    // What came before the end arrives before the end, and what is held even later: so a client that gave up may still
+    // have inserted something.
+    client.once('close', () => toStore(() => pair.held.length === 0 && store.end()));
+    store.once('close', () => {
       pairs.delete(pair);
-      client.destroy();
-      pair.store.destroy();
-    };
-    for (const socket of [client, pair.store]) socket.on('error', over).on('close', over);
+      toClient(() => client.destroySoon());
+    });
     client.resume();
   };
-  const server = createServer({ pauseOnConnect: true }, (client) => {
+  const server = createServer({ pauseOnConnect: true, noDelay: true }, (client) => {
     if (!parking) {
       connectToStore(client);
       return;
@@ -65,11 +84,12 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
   return {
     url: own.href,
     pass() {
-      holding = false;
-      muted = false;
-      parking = false;
+      [holding, muted, parking] = [false, false, false];
       for (const client of parked.splice(0)) if (!client.destroyed) connectToStore(client);
-      for (const pair of pairs) for (const bytes of pair.held.splice(0)) pair.store.write(bytes);
+      for (const pair of pairs) for (const bytes of pair.held.splice(0)) write(pair.store, bytes);
+    },
+    delay(newLeast, newMost) {
+      [least, most] = [newLeast, newMost];
     },
     holdRequests() {
       holding = true;
@@ -81,7 +101,7 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
       parking = true;
     },
     cut() {
-      for (const { client } of pairs) client.destroy();
+      for (const { client } of pairs) client.resetAndDestroy();
     },
     deafen() {
       for (const pair of pairs) pair.deaf = true;
@@ -90,9 +110,9 @@ export async function startTcpProxy(url: string): Promise<TcpProxy> {
     close: () =>
       new Promise((resolve) => {
         for (const client of parked) client.destroy();
-        for (const pair of pairs) {
-          pair.client.destroy();
-          pair.store.destroy();
+        for (const { client, store } of pairs) {
+          client.destroy();
+          store.destroy();
         }
         server.close(() => resolve());
       }),

@@ -1,0 +1,89 @@
+/** Many connections at once, each a socket that writes what it is told and whose end is counted. */
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+
+/** Connections being opened at the same time: fewer than a server's backlog holds. */
+const OPENING_AT_ONCE = 250;
+
+/** Connections that ended, by the status line that came before, or `''` where nothing did. */
+export type Ends = Map<string, number>;
+
+export interface Crowd {
+  /** Connections that are open now. */
+  readonly open: number;
+  readonly ended: ReadonlyMap<string, number>;
+  destroy(): void;
+}
+
+interface CrowdOptions {
+  readonly url: string;
+  readonly count: number;
+  /** The address each comes from, such as 127.0.0.2: ports and rate limits are by address. */
+  readonly from: (index: number) => string;
+  /** What each does first. */
+  readonly begin?: (socket: Socket) => void;
+  /** Whether another takes the place of one that ended. */
+  readonly again?: boolean;
+}
+
+/** Opens the connections; resolves once each has been opened or refused. */
+export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
+  const { hostname, port } = new URL(options.url);
+  const sockets = new Set<Socket>();
+  const ended: Ends = new Map();
+  let [begun, open, over] = [0, 0, false];
+  const openOne = (index: number): Promise<void> =>
+    new Promise((resolve) => {
+      const socket = connect({ host: hostname, port: Number(port), localAddress: options.from(index) });
+      let [status, connected] = ['', false];
+      sockets.add(socket);
+      socket.once('connect', () => {
+        connected = true;
+        open += 1;
+        options.begin?.(socket);
+        resolve();
+      });
+      socket.once('data', (bytes: Buffer) => {
+        status = bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
+      });
+      // A server that is full or has had enough may reset: that is an end like any other.
+      socket.on('error', () => {});
+      socket.once('close', () => {
+        sockets.delete(socket);
+        if (connected) open -= 1;
+        ended.set(status, (ended.get(status) ?? 0) + 1);
+        if (options.again === true && !over) void openOne(index);
+        resolve();
+      });
+    });
+  const openInTurn = async (): Promise<void> => {
+    while (begun < options.count) {
+      begun += 1;
+      await openOne(begun);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(options.count, OPENING_AT_ONCE) }, openInTurn));
+  return {
+    get open() {
+      return open;
+    },
+    ended,
+    destroy: () => {
+      over = true;
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+/** Files this process and its children may have open; Node raises its own limit to this when it starts. */
+export function openFilesLimit(): number {
+  const line = /^Max open files +\w+ +(\w+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
+  return line === 'unlimited' ? Infinity : Number(line ?? 0);
+}
+
+/** Memory of a process in bytes: what it has now, and the most it ever had. */
+export function memoryOf(pid: number): { readonly now: number; readonly peak: number } {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const bytes = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1_024;
+  return { now: bytes('VmRSS'), peak: bytes('VmHWM') };
+}
