@@ -7,18 +7,19 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|chart|kubernetes)/' /mail-catcher/
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|chart|kubernetes|e2e)/' /mail-catcher/
 RESULTS := .run/test-results.json
+E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
 # All but files: every target is a lower-case word, `node_modules` is not.
-.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' Makefile)
+.PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)
 
 help: ## List the targets
 	@if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; fi; \
 	awk -F ':.*## ' -v on="$${on:-}" -v off="$${off:-}" \
-	  '/^[a-z-]+:.*## / { printf "  %s%-12s%s %s\n", on, $$1, off, $$2 }' Makefile
+	  '/^[a-z0-9-]+:.*## / { printf "  %s%-12s%s %s\n", on, $$1, off, $$2 }' Makefile
 
 run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
 	@exec $(NODE) node deploy/local/run.ts
@@ -27,9 +28,16 @@ smoke: node_modules ## Send one application through the running system and show 
 	@$(NODE) node deploy/local/smoke.ts
 
 test: node_modules stores ## Run all tests this machine can run, and say what was left out (TESTS=path ORDER=random)
-	@mkdir -p .run; rm -f $(RESULTS)
+	@mkdir -p .run; rm -f $(RESULTS) $(E2E_RESULTS)
 	@status=0; $(JEST) $(if $(filter random,$(ORDER)),--randomize) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
-	$(NODE) node test/support/summary.ts $(RESULTS) || status=1; exit $$status
+	if [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; then $(MAKE) --no-print-directory e2e || status=1; fi; \
+	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
+
+e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBECONFIG and E2E_LOAD_IMAGE, or kind (TESTS=path E2E_FROM=commit E2E_KEEP=1)
+	@mkdir -p .run; rm -f $(E2E_RESULTS)
+	@$(NODE) node test/e2e/cluster.ts
+	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
 
 bench: node_modules stores build ## Compare our door with a naive one and a bare Fastify; BENCH="--rounds 3 --seconds 5"
 	@$(NODE) node test/bench/bench.ts $(BENCH)

@@ -7,7 +7,8 @@ const config: Config = {
   transform: {},
   coverageProvider: 'v8',
   testMatch: ['<rootDir>/**/*.test.ts'],
-  testPathIgnorePatterns: ['/node_modules/', '/dist/'],
+  // Tests in a cluster have a configuration of their own: they share one install, in order.
+  testPathIgnorePatterns: ['/node_modules/', '/dist/', '/test/e2e/'],
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: 60_000,

@@ -25,7 +25,7 @@ export interface Answer {
 }
 
 export interface LedgerEntry {
-  /** Counts up from 1; also in the request's User-Agent, which the record keeps. */
+  /** Counts up from the ledger's first number; also in the request's User-Agent, which the record keeps. */
   readonly n: number;
   /** The fault during which it was sent. */
   readonly phase: string;
@@ -42,19 +42,31 @@ export interface LedgerEntry {
   failure?: { readonly at: number; readonly error: string };
 }
 
+const USER_AGENT = 'chaos/';
+
 /** The User-Agent of request `n`. */
 export function userAgentOf(n: number): string {
-  return `chaos/${n}`;
+  return `${USER_AGENT}${n}`;
+}
+
+/** The `n` of a User-Agent; undefined where it is none of ours. */
+export function numberOf(userAgent: string | undefined): number | undefined {
+  return userAgent?.startsWith(USER_AGENT) === true ? Number(userAgent.slice(USER_AGENT.length)) : undefined;
 }
 
 export class Ledger {
   readonly file: string;
   readonly #entries: LedgerEntry[] = [];
   readonly #descriptor: number;
+  readonly #first: number;
 
-  /** Appends to `file` as JSON lines; each line is with the system before the request goes out or its answer counts. */
-  constructor(file: string) {
+  /**
+   * Appends to `file` as JSON lines; each line is with the system before the request goes out or its answer counts. Ledgers
+   * that share a database need ranges of their own, by their `first` numbers.
+   */
+  constructor(file: string, first = 1) {
     this.file = file;
+    this.#first = first;
     mkdirSync(dirname(file), { recursive: true });
     this.#descriptor = openSync(file, 'w');
   }
@@ -65,7 +77,7 @@ export class Ledger {
 
   /** Before sending. */
   sending(request: Omit<LedgerEntry, 'n' | 'sentAt' | 'answer' | 'failure'>): LedgerEntry {
-    const entry: LedgerEntry = { ...request, n: this.#entries.length + 1, sentAt: Date.now() };
+    const entry: LedgerEntry = { ...request, n: this.#first + this.#entries.length, sentAt: Date.now() };
     this.#entries.push(entry);
     this.#write({ ...entry, body: entry.body.toString('base64') });
     return entry;

@@ -20,6 +20,8 @@ export interface LoadOptions {
   targets(): readonly Target[];
   phase(): string;
   readonly perSecond: number;
+  /** More headers of request `n`, such as the partner's address where we stand in for a proxy. */
+  headers?(n: number): Readonly<Record<string, string>>;
 }
 
 export interface Load {
@@ -57,7 +59,8 @@ export function startLoad(options: LoadOptions): Load {
       body,
     });
     const key = planned.key === 'none' ? undefined : options.keys[planned.key];
-    const done = post(target.url, entry, { key, agent, announced: planned.body.length })
+    const headers = options.headers?.(entry.n) ?? {};
+    const done = post(target.url, entry, { key, agent, headers, announced: planned.body.length })
       .then(
         (answer) => {
           ledger.answered(entry, answer);
@@ -106,7 +109,12 @@ export function startLoad(options: LoadOptions): Load {
 function post(
   url: string,
   entry: LedgerEntry,
-  options: { readonly key: string | undefined; readonly agent: Agent; readonly announced: number },
+  options: {
+    readonly key: string | undefined;
+    readonly agent: Agent;
+    readonly headers: Readonly<Record<string, string>>;
+    readonly announced: number;
+  },
 ): Promise<Omit<Answer, 'at'>> {
   return new Promise((resolve, reject) => {
     const cut = entry.kind === 'cut';
@@ -116,6 +124,7 @@ function post(
         method: 'POST',
         ...(cut ? { agent: false } : { agent: options.agent }),
         headers: {
+          ...options.headers,
           'content-length': String(options.announced),
           'user-agent': userAgentOf(entry.n),
           ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),

@@ -48,10 +48,12 @@ export class Planner {
   readonly #random: Random;
   readonly #recent: { readonly keys: ApplicantKeys; readonly request: PlannedRequest }[] = [];
   readonly #again: PlannedRequest[] = [];
-  #applicants = 0;
+  #applicants: number;
 
-  constructor(random: Random) {
+  /** Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. */
+  constructor(random: Random, before = 0) {
     this.#random = random;
+    this.#applicants = before;
   }
 
   /** What goes out next, all of it at once. */

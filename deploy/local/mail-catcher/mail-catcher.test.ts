@@ -402,7 +402,12 @@ test('the JSON API lists, filters, shows and deletes', async () => {
   expect(list).toMatchObject([{ subject: 'two' }, { subject: 'one', text: 'Hello\n', links: [] }]);
   expect(list).not.toMatchObject([{ raw: expect.anything() }, {}]);
   expect(await get('/api/mails?to=jane%40example.test')).toMatchObject([{ subject: 'one' }]);
-  const summary = { receivedAt: expect.any(String), from: FROM.address, fromName: FROM.name };
+  const summary = {
+    receivedAt: expect.any(String),
+    messageId: expect.any(String),
+    from: FROM.address,
+    fromName: FROM.name,
+  };
   expect(await get('/api/mails?summary')).toEqual([
     { id: 2, envelopeTo: ['joe@example.test'], subject: 'two', ...summary },
     { id: 1, envelopeTo: ['jane@example.test'], subject: 'one', ...summary },

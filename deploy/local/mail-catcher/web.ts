@@ -34,7 +34,7 @@ const MAIL_POLICY = [
 /** Without the target, a link would open inside the frame, where most sites refuse to be shown. */
 const MAIL_PREFIX = '<!doctype html><meta charset="utf-8"><base target="_blank">';
 
-type Summary = Pick<CaughtMail, 'id' | 'receivedAt' | 'from' | 'fromName' | 'envelopeTo' | 'subject'>;
+type Summary = Pick<CaughtMail, 'id' | 'receivedAt' | 'messageId' | 'from' | 'fromName' | 'envelopeTo' | 'subject'>;
 
 /** Builds the server; the caller listens and closes. */
 export async function buildWeb(mailbox: Mailbox, smtpUrl: string): Promise<FastifyInstance> {
@@ -105,8 +105,8 @@ function withoutRaw(mail: CaughtMail): Omit<CaughtMail, 'raw'> {
 }
 
 function summaryOf(mail: CaughtMail): Summary {
-  const { id, receivedAt, from, fromName, envelopeTo, subject } = mail;
-  return { id, receivedAt, from, fromName, envelopeTo, subject };
+  const { id, receivedAt, messageId, from, fromName, envelopeTo, subject } = mail;
+  return { id, receivedAt, messageId, from, fromName, envelopeTo, subject };
 }
 
 /** Allows exactly the page's own script and style, by hash, so that nothing a mail smuggles in could ever run. */

@@ -1,0 +1,106 @@
+/**
+ * Which cluster the tests run on: the one of E2E_KUBECONFIG with the command E2E_LOAD_IMAGE that brings an image into it, or
+ * a kind cluster of our own where kind and a Docker engine answer.
+ */
+import { existsSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
+import { findHelm } from '../support/helm.ts';
+import { command } from './command.ts';
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+/** Logs, the ledger of each load, measurements. */
+export const FOLDER = join(ROOT, '.run/e2e');
+const KIND_CLUSTER = 'partner-ingest-e2e';
+const KIND_TIMEOUT_MS = 300_000;
+
+/** All of it survives JSON: it is handed from the set-up to the test files in the environment. */
+export interface ClusterTools {
+  readonly description: string;
+  readonly kubeconfig: string;
+  readonly kubectl: string;
+  readonly helm: string;
+  /** Program and arguments; the name of an image comes behind them. */
+  readonly loadImage: readonly string[];
+  /** A values file for stores and mail catcher, where the chart's own images cannot be had. */
+  readonly values: string | undefined;
+  /** Made by us, so ours to delete. */
+  readonly kind: boolean;
+}
+
+/** Why there is no cluster to run on, or undefined where there is one. */
+export async function noCluster(): Promise<string | undefined> {
+  if (given('E2E_KUBECONFIG') !== undefined) {
+    if (given('E2E_LOAD_IMAGE') !== undefined) return undefined;
+    return 'E2E_KUBECONFIG is set, but not E2E_LOAD_IMAGE, the command that brings an image into that cluster';
+  }
+  if ((await findProgram('kind')) !== undefined && (await dockerAnswers())) return undefined;
+  return 'E2E_KUBECONFIG and E2E_LOAD_IMAGE are not set, and kind with a Docker engine is not here either';
+}
+
+/** Finds or makes the cluster and the programs; rejects with what is missing. */
+export async function openCluster(log: (line: string) => void): Promise<ClusterTools> {
+  const missing = await noCluster();
+  if (missing !== undefined) throw new Error(missing);
+  if (!(await dockerAnswers())) throw new Error('images are built with docker, and no Docker engine answers');
+  const helm = await findHelm(3);
+  if (typeof helm === 'string') throw new Error(helm);
+  const kubeconfig = given('E2E_KUBECONFIG');
+  const values = given('E2E_VALUES');
+  const rest = { helm: helm.program, values };
+  if (kubeconfig !== undefined) {
+    const loadImage = (given('E2E_LOAD_IMAGE') ?? '').split(' ').filter((word) => word !== '');
+    const kubectl = await findKubectl(kubeconfig);
+    return { ...rest, description: `cluster of ${kubeconfig}`, kubeconfig, kubectl, loadImage, kind: false };
+  }
+  return { ...rest, ...(await openKind(log)) };
+}
+
+/** The path for kind is short on purpose: it was never run where this was written (docs/e2e.md). */
+async function openKind(log: (line: string) => void) {
+  await mkdir(FOLDER, { recursive: true });
+  const kubeconfig = join(FOLDER, 'kind.kubeconfig');
+  log(`making the kind cluster ${KIND_CLUSTER}`);
+  await command('kind', ['create', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig, '--wait', '120s'], {
+    timeoutMs: KIND_TIMEOUT_MS,
+  });
+  const kubectl = await findKubectl(kubeconfig);
+  const loadImage = ['kind', 'load', 'docker-image', '--name', KIND_CLUSTER];
+  return { description: `kind cluster ${KIND_CLUSTER}`, kubeconfig, kubectl, loadImage, kind: true };
+}
+
+/** Deletes the cluster where it is ours. */
+export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<void> {
+  if (!kind) return;
+  await command('kind', ['delete', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig], {
+    timeoutMs: KIND_TIMEOUT_MS,
+  });
+}
+
+/** KUBECTL, the PATH, or the folder `bin` beside the kubeconfig, where a local cluster has its own. */
+async function findKubectl(kubeconfig: string): Promise<string> {
+  const beside = join(dirname(kubeconfig), 'bin', 'kubectl');
+  const found = given('KUBECTL') ?? (await findProgram('kubectl')) ?? (existsSync(beside) ? beside : undefined);
+  if (found === undefined) throw new Error('there is no kubectl: neither KUBECTL nor the PATH names one');
+  return found;
+}
+
+function dockerAnswers(): Promise<boolean> {
+  return succeeds(['docker', 'version', '--format', '{{.Server.Version}}']);
+}
+
+function given(name: string): string | undefined {
+  const value = process.env[name];
+  return value === undefined || value === '' ? undefined : value;
+}
+
+/** `node test/e2e/cluster.ts`: ends with 0 where there is a cluster, and else says why there is none. */
+if (import.meta.main) {
+  const missing = await noCluster();
+  if (missing !== undefined) {
+    console.error(`make e2e cannot run here: ${missing}`);
+    process.exitCode = 1;
+  }
+}

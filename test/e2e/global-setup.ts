@@ -1,0 +1,37 @@
+/** Finds the cluster, builds and loads the images, installs the chart once for all test files. */
+import { rmSync } from 'node:fs';
+import { FOLDER, openCluster } from './cluster.ts';
+import { keepLogs } from './diagnosis.ts';
+import { buildAndLoad } from './images.ts';
+import { Kubectl } from './kubectl.ts';
+import { forgetMeasured } from './measured.ts';
+import { install, newRelease, removeAll } from './release.ts';
+import { WORLD_VARIABLE, type Shared } from './shared.ts';
+
+// oxlint-disable-next-line import/no-default-export -- Jest asks for it
+export default async function globalSetup(): Promise<void> {
+  const startedAt = performance.now();
+  const log = (line: string): void => {
+    console.error(`${((performance.now() - startedAt) / 1_000).toFixed(0).padStart(4)} s  ${line}`);
+  };
+  rmSync(FOLDER, { recursive: true, force: true });
+  forgetMeasured();
+  const tools = await openCluster(log);
+  log(tools.description);
+  const release = newRelease();
+  try {
+    const images = await buildAndLoad(tools, log);
+    log(`installing the chart as ${release.name}`);
+    const installedAt = performance.now();
+    const installSaid = await install(tools, images, release);
+    const installSeconds = (performance.now() - installedAt) / 1_000;
+    log('installed');
+    const shared: Shared = { tools, images, release, installSaid, installSeconds };
+    process.env[WORLD_VARIABLE] = JSON.stringify(shared);
+  } catch (error) {
+    // Jest calls no tear-down after a set-up that failed.
+    await keepLogs(new Kubectl(tools, release.namespace));
+    if (process.env['E2E_KEEP'] !== '1') await removeAll(tools, release);
+    throw error;
+  }
+}

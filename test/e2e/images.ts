@@ -1,0 +1,115 @@
+/** Builds the images that are tested and brings them into the cluster. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ROOT, type ClusterTools } from './cluster.ts';
+import { command } from './command.ts';
+
+const BUILD_TIMEOUT_MS = 900_000;
+const LOAD_TIMEOUT_MS = 300_000;
+const QUICK_TIMEOUT_MS = 30_000;
+/** Characters of an image's id that make its tag. */
+const TAG_LENGTH = 12;
+/** `sha256:` before the id. */
+const ID_PREFIX = 'sha256:';
+const REPOSITORY = 'partner-ingest';
+const MAIL_REPOSITORY = 'partner-ingest-mail-catcher';
+/** An image without it closes connections in use when it drains, and so loses requests; it is no fair start. */
+const NEEDED = 'internal/ingest/last-answers.ts';
+/** What an image is made of. */
+const SOURCES = ['cmd', 'internal', 'package.json', 'package-lock.json', 'Dockerfile'];
+
+export interface Images {
+  readonly repository: string;
+  /** Of the code as it stands in the working tree. */
+  readonly current: string;
+  /** Of the earlier commit, and which that is. */
+  readonly earlier: string;
+  readonly earlierCommit: string;
+  /** With its tag. */
+  readonly mail: string;
+  /** Of the current image. */
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+export async function buildAndLoad({ loadImage }: ClusterTools, log: (line: string) => void): Promise<Images> {
+  const startedAt = performance.now();
+  log('building the image of the working tree');
+  const current = await build(ROOT, REPOSITORY, []);
+  const from = await earlierCommit();
+  log(`building the image of ${from.words}`);
+  const earlier = await buildOf(from.commit);
+  log('building the mail catcher');
+  const mail = await build(ROOT, MAIL_REPOSITORY, ['--file', join(ROOT, 'deploy/local/mail-catcher/Dockerfile')]);
+  const names = [`${REPOSITORY}:${current}`, `${REPOSITORY}:${earlier}`, `${MAIL_REPOSITORY}:${mail}`];
+  const [program = '', ...args] = loadImage;
+  for (const name of names) {
+    log(`${loadImage.join(' ')} ${name}`);
+    await command(program, [...args, name], { timeoutMs: LOAD_TIMEOUT_MS, cwd: ROOT });
+  }
+  const size = await docker(['image', 'inspect', '--format', '{{ .Size }}', names[0] ?? '']);
+  return {
+    repository: REPOSITORY,
+    current,
+    earlier,
+    earlierCommit: from.words,
+    mail: `${MAIL_REPOSITORY}:${mail}`,
+    bytes: Number(size),
+    seconds: (performance.now() - startedAt) / 1_000,
+  };
+}
+
+/**
+ * Builds `folder` and gives the tag. It is made from the image's id: other content has another name, which matters because a
+ * node that has a name keeps what it has under it.
+ */
+async function build(folder: string, repository: string, more: readonly string[]): Promise<string> {
+  // Where the base image comes from is the machine's business, as in the Makefile.
+  const base = process.env['BASE_IMAGE'];
+  const baseImage = base === undefined || base === '' ? [] : ['--build-arg', `BASE_IMAGE=${base}`];
+  const id = await docker(['build', '--quiet', ...baseImage, ...more, folder], BUILD_TIMEOUT_MS);
+  const bare = (id.split('\n').at(-1) ?? '').replace(ID_PREFIX, '');
+  const tag = `e2e-${bare.slice(0, TAG_LENGTH)}`;
+  await docker(['tag', bare, `${repository}:${tag}`]);
+  return tag;
+}
+
+/** The label makes it another image even where the commit's content is that of the working tree. */
+async function buildOf(commit: string): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
+  try {
+    const archive = join(folder, '.archive.tar');
+    // With the modes of a working tree, without which none of the layers built for it would be found again.
+    await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, commit]);
+    await command('tar', ['-xf', archive, '-C', folder], { timeoutMs: QUICK_TIMEOUT_MS });
+    await rm(archive);
+    return await build(folder, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+/** E2E_FROM, else the commit before the last one that changed what an image is made of. */
+async function earlierCommit(): Promise<{ commit: string; words: string }> {
+  const wanted = process.env['E2E_FROM'] ?? '';
+  const head = await git(['rev-parse', 'HEAD']);
+  const changed = await git(['log', '-1', '--format=%H', '--', ...SOURCES]);
+  const candidate = await git(['rev-parse', '--verify', `${wanted === '' ? `${changed}^` : wanted}^{commit}`]).catch(
+    () => undefined,
+  );
+  if (candidate === undefined && wanted !== '') throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
+  const fair = candidate !== undefined && (await git(['cat-file', '-e', `${candidate}:${NEEDED}`]).catch(() => 'none'));
+  if (candidate === undefined || fair !== '') {
+    return { commit: head, words: `the same commit once more (this clone has no earlier one with ${NEEDED})` };
+  }
+  return { commit: candidate, words: await git(['log', '-1', '--format=%h "%s"', candidate]) };
+}
+
+async function git(args: readonly string[]): Promise<string> {
+  return (await command('git', args, { timeoutMs: QUICK_TIMEOUT_MS, cwd: ROOT })).out.trim();
+}
+
+async function docker(args: readonly string[], timeoutMs = QUICK_TIMEOUT_MS): Promise<string> {
+  return (await command('docker', args, { timeoutMs })).out.trim();
+}

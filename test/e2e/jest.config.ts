@@ -1,0 +1,19 @@
+/** Jest for the tests in a cluster: one install, one file after the other, in the order of their names. */
+import type { Config } from 'jest';
+
+const config: Config = {
+  rootDir: '../..',
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: {},
+  testMatch: ['<rootDir>/test/e2e/*.test.ts'],
+  globalSetup: '<rootDir>/test/e2e/global-setup.ts',
+  globalTeardown: '<rootDir>/test/e2e/global-teardown.ts',
+  testSequencer: '<rootDir>/test/e2e/sequencer.ts',
+  // What a step before did is what the next one starts from.
+  bail: false,
+  maxWorkers: 1,
+  verbose: true,
+};
+
+export default config;

@@ -1,0 +1,136 @@
+/** The two commands an SRE has: `kubectl` and `helm`, against the cluster of the tests. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parse } from 'yaml';
+import type { ClusterTools } from './cluster.ts';
+import { command, type CommandOutput } from './command.ts';
+
+const TIMEOUT_MS = 60_000;
+/** The longest `helm --wait` may take: five minutes, and a little to say so. */
+const HELM_TIMEOUT_MS = 330_000;
+const HELM_WAIT = '5m';
+
+/** The parts of a pod that tests look at. */
+export interface PodInfo {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly deletionTimestamp?: string;
+  };
+  readonly spec: { readonly containers: readonly { readonly image: string }[] };
+  readonly status: {
+    readonly phase: string;
+    readonly hostIP?: string;
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+    readonly containerStatuses?: readonly { readonly restartCount: number }[];
+  };
+}
+
+export class Kubectl {
+  readonly #tools: ClusterTools;
+  readonly namespace: string;
+
+  constructor(tools: ClusterTools, namespace: string) {
+    this.#tools = tools;
+    this.namespace = namespace;
+  }
+
+  get program(): string {
+    return this.#tools.kubectl;
+  }
+
+  /** For a child process of one's own. */
+  get environment(): Record<string, string> {
+    return { KUBECONFIG: this.#tools.kubeconfig };
+  }
+
+  /** Standard output of `kubectl --namespace … ARGS`. */
+  async run(args: readonly string[], options: { readonly input?: string; readonly timeoutMs?: number } = {}) {
+    const { out } = await command(this.program, ['--namespace', this.namespace, ...args], {
+      timeoutMs: TIMEOUT_MS,
+      env: this.environment,
+      ...options,
+    });
+    return out;
+  }
+
+  async json<T>(args: readonly string[]): Promise<T> {
+    return JSON.parse(await this.run([...args, '--output=json'])) as T;
+  }
+
+  /** `kubectl apply` of these objects, each in the namespace that it names. */
+  async apply(...objects: readonly object[]): Promise<void> {
+    await command(this.program, ['apply', '--filename=-'], {
+      timeoutMs: TIMEOUT_MS,
+      env: this.environment,
+      input: objects.map((object) => JSON.stringify(object)).join('\n---\n'),
+    });
+  }
+
+  /** Pods of the namespace, of one component where it is named. */
+  async pods(component?: string): Promise<PodInfo[]> {
+    const selector = component === undefined ? [] : [`--selector=app.kubernetes.io/component=${component}`];
+    return (await this.json<{ items: PodInfo[] }>(['get', 'pods', ...selector])).items;
+  }
+
+  /** Names of all objects whose kind can be listed, such as `secret/x`; without those that come and go by themselves. */
+  async everything(): Promise<string[]> {
+    const kinds = (await this.run(['api-resources', '--verbs=list', '--namespaced', '--output=name']))
+      .trim()
+      .split('\n');
+    const kept = kinds.filter((kind) => !/^(events|endpoints|endpointslices|podmetrics|localsubject)/.test(kind));
+    const listed = await this.run(['get', kept.join(','), '--output=name', '--ignore-not-found']);
+    return listed.split('\n').filter((line) => line !== '');
+  }
+
+  async helm(args: readonly string[], values: readonly object[] = []): Promise<CommandOutput> {
+    return await command(this.#tools.helm, ['--namespace', this.namespace, ...args], {
+      timeoutMs: HELM_TIMEOUT_MS,
+      env: this.environment,
+      input: values.map((value) => JSON.stringify(value)).join('\n'),
+    });
+  }
+
+  /** A `helm` command that changes the release and waits until Kubernetes says that it is done. */
+  helmAndWait(args: readonly string[], values: readonly object[] = []): Promise<CommandOutput> {
+    return this.helm([...args, '--wait', '--timeout', HELM_WAIT], values);
+  }
+
+  /** A value of Helm, such as the status of a release. */
+  async helmYaml<T>(args: readonly string[]): Promise<T> {
+    return parse((await this.helm([...args, '--output', 'yaml'])).out) as T;
+  }
+}
+
+export function isReady(pod: PodInfo): boolean {
+  return (
+    pod.metadata.deletionTimestamp === undefined &&
+    pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true
+  );
+}
+
+const POLL_MS = 250;
+
+/** Polls with time between: `kubectl` is a process each time. What it waited for in vain is in the error. */
+export async function soon<T>(
+  what: string,
+  look: () => Promise<T | undefined | false>,
+  timeoutMs = TIMEOUT_MS,
+): Promise<T> {
+  const deadline = performance.now() + timeoutMs;
+  let last: Error | undefined;
+  for (;;) {
+    try {
+      const value = await look();
+      if (value !== undefined && value !== false) return value;
+      last = undefined;
+    } catch (error) {
+      last = error as Error;
+    }
+    if (performance.now() > deadline) {
+      const words = last === undefined ? '' : `: ${last.message}`;
+      throw new Error(`waited ${timeoutMs} ms in vain for ${what}${words}`);
+    }
+    await sleep(POLL_MS);
+  }
+}

@@ -1,0 +1,16 @@
+/** What the set-up hands to the test files and to the tear-down. */
+import type { ClusterTools } from './cluster.ts';
+import type { Images } from './images.ts';
+import type { Release } from './release.ts';
+
+/** The environment variable it travels in, as JSON. */
+export const WORLD_VARIABLE = 'E2E_WORLD';
+
+export interface Shared {
+  readonly tools: ClusterTools;
+  readonly images: Images;
+  readonly release: Release;
+  /** What the first install said on standard error, and how long it took. */
+  readonly installSaid: string;
+  readonly installSeconds: number;
+}

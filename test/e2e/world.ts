@@ -1,0 +1,205 @@
+/** What a test file works with: the shared install, both commands, the stores behind them, and requests as partners send them. */
+import { test } from '@jest/globals';
+import { MongoClient, type Db } from 'mongodb';
+import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
+import { send, type Answer } from '../support/http.ts';
+import { diagnose } from './diagnosis.ts';
+import { Kubectl, isReady, soon, type PodInfo } from './kubectl.ts';
+import { PortForward } from './port-forward.ts';
+import { addressOf } from './release.ts';
+import { WORLD_VARIABLE, type Shared } from './shared.ts';
+
+const DATABASE = 'partner_ingest';
+const MONGO_TIMEOUT_MS = 10_000;
+const READY_TIMEOUT_MS = 120_000;
+/** How many components the release has pods of, each with how many pods. */
+export const PODS = { ingest: 2, processor: 2, controller: 2, mongodb: 1, redis: 1, mail: 1 } as const;
+export type Component = keyof typeof PODS;
+
+/** A mail as the catcher's API lists it. */
+export interface ListedMail {
+  readonly id: number;
+  readonly receivedAt: string;
+  readonly envelopeTo: readonly string[];
+  readonly messageId: string;
+  readonly subject: string;
+}
+
+export interface World extends Shared {
+  readonly kubectl: Kubectl;
+  /** Of the Service, as partners reach it. */
+  readonly url: string;
+  /** One request of a partner at an address of its own, on a connection of its own. */
+  post(key: string | undefined, body: string, from?: string): Promise<Answer>;
+  /** Makes the Secret `partner-<partner>` what it says, by `kubectl apply`. */
+  applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
+  deletePartner(partner: string): Promise<void>;
+  /** Waits until requests with this key are answered so by every pod; gives the milliseconds to the first such answer. */
+  answers(key: string, status: number, timeoutMs?: number): Promise<{ first: number; everywhere: number }>;
+  /** Sum of a metric over the pods of a component that answer. */
+  metric(component: Component, name: string, labels?: string): Promise<number>;
+  /** Waits until all pods of the release are ready and none is going; gives them. */
+  settled(image?: string): Promise<PodInfo[]>;
+  /** A connection to MongoDB for the length of `use`. */
+  withDb<T>(use: (db: Db) => Promise<T>): Promise<T>;
+  mails(): Promise<ListedMail[]>;
+  close(): void;
+}
+
+/** A test whose failure shows the state of the cluster. */
+export function step(name: string, run: () => Promise<void>, timeoutMs: number): void {
+  test(
+    name,
+    async () => {
+      try {
+        await run();
+      } catch (error) {
+        const { kubectl } = openShared();
+        const trouble = error as Error;
+        trouble.message = `${trouble.message}\n\n${await diagnose(kubectl)}`;
+        throw trouble;
+      }
+    },
+    timeoutMs,
+  );
+}
+
+function openShared(): Shared & { readonly kubectl: Kubectl } {
+  const shared = JSON.parse(process.env[WORLD_VARIABLE] ?? '{}') as Shared;
+  return { ...shared, kubectl: new Kubectl(shared.tools, shared.release.namespace) };
+}
+
+/** Pods that say the same on this many connections in a row are all of them: 1 in 256 that one of two was never asked. */
+const IN_A_ROW = 8;
+const POLL_MS = 10;
+let senders = 0;
+
+/** Another address each time, from the range that is nobody's: the limit is for each. */
+export function newAddress(): string {
+  senders += 1;
+  return `100.64.${Math.floor(senders / 250) % 250}.${(senders % 250) + 1}`;
+}
+
+export async function openWorld(): Promise<World> {
+  const shared = openShared();
+  const { kubectl, release } = shared;
+  const url = await addressOf(kubectl, release);
+  const mongo = new PortForward(kubectl, `service/${release.fullname}-mongodb`, 27_017);
+  const mail = new PortForward(kubectl, `service/${release.fullname}-mail`, 8_025);
+  const world: World = {
+    ...shared,
+    url,
+    post: (key, body, from = newAddress()) =>
+      send(url, { ...(key === undefined ? {} : { key }), body, headers: { 'x-forwarded-for': from } }),
+    applyPartner: (partner, keys, status) =>
+      kubectl.apply({
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: {
+          name: `partner-${partner}`,
+          namespace: release.keysNamespace,
+          labels: { [PARTNER_LABEL]: partner },
+          annotations: { [STATUS_ANNOTATION]: status ?? 'active' },
+        },
+        // `data`, because `kubectl apply` takes an entry away only from what it was told as such (docs/install.md).
+        data: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, Buffer.from(key).toString('base64')])),
+      }),
+    async deletePartner(partner) {
+      await kubectl.run(['delete', 'secret', `partner-${partner}`, '--namespace', release.keysNamespace]);
+    },
+    async answers(key, status, timeoutMs = 30_000) {
+      const startedAt = performance.now();
+      let [first, since, row] = [Number.NaN, 0, 0];
+      while (row < IN_A_ROW) {
+        const answer = await world.post(key, '{}');
+        const now = performance.now() - startedAt;
+        if (answer.status !== status) row = 0;
+        else {
+          if (Number.isNaN(first)) first = now;
+          if (row === 0) since = now;
+          row += 1;
+        }
+        if (now > timeoutMs) throw new Error(`after ${timeoutMs} ms the key is still answered ${answer.status}`);
+        if (row === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      }
+      return { first, everywhere: since };
+    },
+    async metric(component, name, labels = '') {
+      const pods = (await kubectl.pods(component)).filter(isReady);
+      const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));
+      return texts.reduce((sum, text) => sum + sumOf(text, name, labels), 0);
+    },
+    settled: (image) =>
+      soon(
+        'all pods to be ready, and those of before to be gone',
+        async () => {
+          const pods = await kubectl.pods();
+          const ours = pods.filter((pod) => Object.hasOwn(PODS, componentOf(pod)));
+          const all = Object.values(PODS).reduce((sum: number, count) => sum + count, 0);
+          const right = (pod: PodInfo): boolean =>
+            image === undefined ||
+            !['ingest', 'processor', 'controller'].includes(componentOf(pod)) ||
+            pod.spec.containers[0]?.image === image;
+          return ours.length === all && ours.every(isReady) && ours.every(right) ? ours : undefined;
+        },
+        READY_TIMEOUT_MS,
+      ),
+    async withDb(use) {
+      const client = new MongoClient(`mongodb://${await mongo.address()}/?directConnection=true`, {
+        serverSelectionTimeoutMS: MONGO_TIMEOUT_MS,
+        socketTimeoutMS: MONGO_TIMEOUT_MS,
+      });
+      try {
+        return await use(client.db(DATABASE));
+      } catch (error) {
+        // The pod it went to may be gone; the next caller gets a new way.
+        mongo.close();
+        throw error;
+      } finally {
+        await client.close();
+      }
+    },
+    async mails() {
+      const signal = AbortSignal.timeout(MONGO_TIMEOUT_MS);
+      try {
+        const response = await fetch(`http://${await mail.address()}/api/mails?summary`, { signal });
+        return (await response.json()) as ListedMail[];
+      } catch (error) {
+        mail.close();
+        throw error;
+      }
+    },
+    close() {
+      mongo.close();
+      mail.close();
+    },
+  };
+  return world;
+}
+
+export function componentOf(pod: PodInfo): string {
+  return pod.metadata.labels['app.kubernetes.io/component'] ?? '';
+}
+
+/** Through the API server, which reaches pods wherever the tests run. */
+export function metricsOf(kubectl: Kubectl, pod: PodInfo): Promise<string> {
+  return kubectl.run([
+    'get',
+    '--raw',
+    `/api/v1/namespaces/${kubectl.namespace}/pods/${pod.metadata.name}:9090/proxy/metrics`,
+  ]);
+}
+
+/** Answers each ingest pod that is ready has given so far, in the order of `kubectl get pods`. */
+export async function answeredByEach({ kubectl }: World): Promise<number[]> {
+  const pods = (await kubectl.pods('ingest')).filter(isReady);
+  const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));
+  return texts.map((text) => sumOf(text, 'partner_ingest_requests_total'));
+}
+
+function sumOf(metrics: string, name: string, labels = ''): number {
+  return metrics
+    .split('\n')
+    .filter((line) => line.startsWith(`${name}{`) && line.includes(labels))
+    .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+}
