@@ -1,4 +1,5 @@
 /** MongoDB clients that write durably, and indexes that every process ensures and verifies for itself. */
+import './closed-sockets.ts';
 import { retryUntilDone, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 import type { SpanOptions } from './tracing.ts';

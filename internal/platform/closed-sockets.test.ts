@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { once } from 'node:events';
+import { createConnection, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import './closed-sockets.ts';
+
+let deaf: Server;
+beforeAll(async () => {
+  deaf = createServer((socket) => socket.pause().on('error', () => {})).listen(0, '127.0.0.1');
+  await once(deaf, 'listening');
+});
+afterAll(() => void deaf.close());
+
+test('who waits for a socket to drain is woken when it closes instead', async () => {
+  const full = await connect();
+  expect(full.write(Buffer.alloc(50_000_000))).toBe(false);
+  const drained = once(full, 'drain', { signal: AbortSignal.timeout(5_000) });
+  full.destroy();
+  await drained;
+  expect(full.closed).toBe(true);
+});
+
+test('also when it was being closed before the write, and nobody had been told yet', async () => {
+  const closing = await connect();
+  closing.destroy();
+  expect(closing.write('late')).toBe(false);
+  await once(closing, 'drain', { signal: AbortSignal.timeout(5_000) });
+  expect(closing.closed).toBe(true);
+});
+
+async function connect(): Promise<Socket> {
+  const socket = createConnection((deaf.address() as AddressInfo).port, '127.0.0.1');
+  await once(socket, 'connect');
+  return socket.on('error', () => {});
+}
