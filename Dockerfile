@@ -20,8 +20,8 @@ RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --lo
       \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' -o -iname '*.md' ! -iname 'licen*' \) -delete
 
 FROM ${BASE_IMAGE}
-# A young generation of 8 MB and two malloc arenas halve the memory of an ingest at full load (decision 17).
-ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=4 --max-old-space-size=256" MALLOC_ARENA_MAX=2
+# A small heap that is collected often, and two malloc arenas: two thirds of the memory at full load, at a tenth of the speed (decision 17).
+ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=8 --max-old-space-size=256" MALLOC_ARENA_MAX=2
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY --from=build /app/dist dist
