@@ -9,9 +9,14 @@
 import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 
+/** On the socket, because whoever loads modules anew (Jest does, for each file) subscribes anew, too. */
+const WAKES = Symbol.for('partner-ingest.wakes-on-close');
+
 // Told of every client socket, TLS or not.
 subscribe('net.client.socket', (message) => {
-  const { socket } = message as { readonly socket: Socket };
+  const { socket } = message as { readonly socket: Socket & { [WAKES]?: true } };
+  if (socket[WAKES] === true) return;
+  socket[WAKES] = true;
   // After all who hear `close`, so that the driver knows by then what became of the connection.
   socket.once('close', () => process.nextTick(() => socket.emit('drain')));
 });
