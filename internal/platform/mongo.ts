@@ -109,8 +109,8 @@ export function updateInOrder<T extends Document>(
  * the connection, so that it neither leaves the pool for good nor brings the late answer to somebody else. At most 16 MB.
  *
  * The driver's `insertMany` and `bulkWrite` keep neither promise (7.8): a message larger than a socket's buffer that
- * meets a hung server waits for the socket to drain for ever, whatever the socket time-out, and a lost connection comes
- * as a bulk write error that looks like success. `command` takes a signal that ends the wait, and tells errors plainly.
+ * meets a hung server ends with its connection only (closed-sockets.ts), not in time, and a lost connection comes as a
+ * bulk write error that looks like success. `command` takes a signal that ends the wait, and tells errors plainly.
  */
 async function writeTogether(db: Db, command: Document, deadlineMs: number): Promise<WriteReply> {
   const over = new AbortController();

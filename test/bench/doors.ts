@@ -6,7 +6,8 @@ import type { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { imageEnvironment, load, startProgram, type LoadResult, type Program } from './load.ts';
+import { imageEnvironment } from '../support/image.ts';
+import { load, startProgram, type LoadResult, type Program } from './load.ts';
 
 export const doors = ['ours', 'naive', 'bare'] as const;
 export type Door = (typeof doors)[number];

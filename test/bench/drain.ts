@@ -11,7 +11,8 @@ import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 import { startService } from '../../deploy/local/processes.ts';
-import { imageEnvironment, processorSeconds, startProgram } from './load.ts';
+import { imageEnvironment } from '../support/image.ts';
+import { processorSeconds, startProgram } from './load.ts';
 
 export const workers = ['ours', 'naive'] as const;
 export type WorkerName = (typeof workers)[number];

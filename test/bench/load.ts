@@ -7,7 +7,6 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
-const DOCKERFILE = fileURLToPath(new URL('../../Dockerfile', import.meta.url));
 /** Linux counts processor time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
 const KIB_PER_MIB = 1_024;
@@ -32,14 +31,6 @@ export async function checkLoadGenerator(): Promise<void> {
     if (error.code === 'ENOENT')
       throw new Error('the bench needs wrk: "apt-get install wrk", or your system\'s package');
   });
-}
-
-/** What the image sets for all its processes, so that the bench measures what is shipped: the ENV line of the Dockerfile. */
-export function imageEnvironment(): Record<string, string> {
-  const [, line = ''] = /^ENV (.*)$/m.exec(readFileSync(DOCKERFILE, 'utf8')) ?? [];
-  return Object.fromEntries(
-    [...line.matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)].map(([, name, quoted, bare]) => [name, quoted ?? bare]),
-  );
 }
 
 export interface Program {

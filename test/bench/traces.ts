@@ -13,7 +13,8 @@ import { startService } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { paint, table } from '../../internal/platform/terminal.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { checkLoadGenerator, imageEnvironment, load, type LoadResult } from './load.ts';
+import { imageEnvironment } from '../support/image.ts';
+import { checkLoadGenerator, load, type LoadResult } from './load.ts';
 import { median } from './report.ts';
 
 const { values: flags } = parseArgs({

@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_INCOMING_BYTES, MAX_PIPELINED } from '../../internal/ingest/limits.ts';
 import { pause } from '../../internal/platform/deadline.ts';
+import { imageEnvironment } from '../support/image.ts';
 import { memoryOf as memoryOfPid, openCrowd, openFilesLimit, type Crowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/door.ts';
 import { hostileShapes } from '../support/hostile-shapes.ts';
@@ -25,8 +26,7 @@ const MIB = 1024 * 1024;
 const IDLE_CONNECTION_BYTES = 16 * 1024;
 /** The pod's memory limit in the chart's values. */
 const POD_BYTES = 512 * MIB;
-/** As the image sets it, and the heap that Node takes of a pod with that limit. */
-const AS_IN_A_POD = { NODE_OPTIONS: '--max-semi-space-size=8 --max-old-space-size=256', MALLOC_ARENA_MAX: '2' };
+const AS_IN_A_POD = imageEnvironment();
 
 let world: World;
 let ingest: ServiceProcess;
