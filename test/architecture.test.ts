@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { generatedDocs } from '../deploy/local/generate-docs.ts';
+import { generatedDocs } from '../tools/generate-docs.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
@@ -16,11 +16,13 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/partner': 2,
   'internal/queue': 2,
   'internal/mail': 2,
+  'internal/audit': 2,
   'internal/telemetry': 2,
   'internal/ingest': 3,
   'internal/processor': 3,
   'internal/controller': 3,
-  'internal/operator': 3,
+  'internal/cli': 3,
+  'internal/settings': 3,
   'cmd/ingest': 4,
   'cmd/processor': 4,
   'cmd/controller': 4,
@@ -127,11 +129,63 @@ test('a controller that reads a folder loads it neither', () => {
   expect(loaded.filter((path) => path.includes('kubernetes') || path.includes('lease'))).toEqual([]);
 });
 
-test('only cmd/ and the platform import the configuration, and only the configuration reads the environment', () => {
+/** Where collections are opened, and by which constant: `db.collection<Shape>(NAME)`. */
+const opened = files.flatMap(({ path, room, text }) =>
+  [...text.matchAll(/\.collection<\w+>\((\w+)\)/g)].map(([, name = '']) => ({ path, room, name })),
+);
+const importedNames = ({ text }: SourceFile): string[] =>
+  [...text.matchAll(/^import (?:type )?\{([^}]*)\}/gm)].flatMap(([, names = '']) => names.match(/\w+/g) ?? []);
+
+test('every collection is opened in one place, by a room of floor 2', () => {
+  const stored = [
+    'ACCOUNTS',
+    'OPERATOR_AUDIT',
+    'PARTNER_HOLDS',
+    'PARTNER_KEYS',
+    'PARTNER_KEY_SYNC',
+    'RATE_LIMITED',
+    'SUBMISSIONS',
+  ];
+  expect(opened.map(({ name }) => name).toSorted()).toEqual(stored);
+  expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);
+});
+
+test('floors 3 and 4 know no collection: neither the type, nor a name, nor how to open one', () => {
+  const names = new Set(opened.map(({ name }) => name));
+  const faults = faultsOf((file) =>
+    (FLOORS[file.room] ?? 0) < 3
+      ? []
+      : [
+          ...importedNames(file).map((name) =>
+            names.has(name) || name.endsWith('Collection') ? `${file.path} imports ${name}` : undefined,
+          ),
+          file.text.includes('.collection') ? `${file.path} opens a collection` : undefined,
+        ],
+  );
+  expect(faults).toEqual([]);
+});
+
+test('a room reads and writes its own collections; only the mail ledger is part of an account', () => {
+  const owners = new Map([
+    ['submissionCollection', 'internal/submission'],
+    ['rateLimitedCollection', 'internal/submission'],
+    ['accountCollection', 'internal/account'],
+  ]);
+  const guests = faultsOf((file) =>
+    importedNames(file).map((name) =>
+      (owners.get(name) ?? file.room) === file.room ? undefined : `${file.path} imports ${name}`,
+    ),
+  );
+  expect(guests).toEqual(['internal/mail/ledger-store.ts imports accountCollection']);
+});
+
+test('only cmd/ imports the settings, and only one file of the platform reads the environment', () => {
   const faults = faultsOf((file) => [
-    file.imports.includes('internal/platform/config.ts') && !/^(cmd|internal\/platform)\//.test(file.path)
-      ? `${file.path} imports the configuration`
-      : undefined,
+    ...file.imports.map((path) =>
+      path.startsWith('internal/settings/') && !/^(cmd|internal\/settings)\//.test(file.path)
+        ? `${file.path} imports the settings`
+        : undefined,
+    ),
     file.text.includes('process.env') && file.path !== 'internal/platform/config.ts'
       ? `${file.path} reads process.env`
       : undefined,

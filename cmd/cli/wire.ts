@@ -1,23 +1,25 @@
 /** What the operator's command consists of: its output, and the stores where the command needs them. */
 import { userInfo } from 'node:os';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import type { Desk, ExitCode, Output } from '../../internal/operator/command.ts';
-import { UsageError, type Values } from '../../internal/operator/options.ts';
-import { runCommand } from '../../internal/operator/run-command.ts';
-import { Trail } from '../../internal/operator/trail.ts';
-import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { Trail } from '../../internal/audit/trail.ts';
+import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
+import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts';
+import { UsageError, type Values } from '../../internal/cli/options.ts';
+import { runCommand } from '../../internal/cli/run-command.ts';
+import { HeldRemovals } from '../../internal/partner/held-removals.ts';
+import { HoldStore } from '../../internal/partner/holds.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
+import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
-import { loadConfig, readTerminalEnvironment } from '../../internal/platform/config.ts';
+import { readTerminalEnvironment } from '../../internal/platform/config.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
+import { printableJson } from '../../internal/platform/terminal.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
-import { RATE_LIMITED } from '../../internal/submission/indexes.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { SubmissionStore } from '../../internal/submission/submission-store.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
-const DAY_MS = 86_400_000;
 const CLOSE_DEADLINE_MS = 2_000;
 
 /** Runs one command line; resolves with its exit code once everything is closed. */
@@ -27,26 +29,26 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
     const config = configOrUsage();
     mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
     const db = mongo.db(config.MONGODB_DATABASE);
-    const requests = db.collection<SubmissionRecord>(SUBMISSIONS);
-    const accounts = db.collection<Account>(ACCOUNTS);
     const retention = {
       completed: config.RETENTION_COMPLETED_DAYS,
       rejected: config.RETENTION_REJECTED_DAYS,
       undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
+      body: config.RETENTION_BODY_DAYS,
     };
     return {
-      requests,
-      accounts,
-      partnerKeys: db.collection<PartnerKey>(PARTNER_KEYS),
-      keyStore: new KeyStore({ db, clock }),
-      rateLimited: db.collection(RATE_LIMITED),
-      store: new SubmissionStore({ collection: requests, retention, clock }),
-      moves: new OperatorMoves({ collection: requests, retention, clock }),
-      corrections: new AccountCorrections({ collection: accounts, clock }),
+      submissions: new SupportQueries(db),
+      accounts: new AccountQueries(db),
+      keys: new KeyStore({ db, clock }),
+      heldRemovals: new HeldRemovals({ db, clock }),
+      holds: new HoldStore({ db, clock }),
+      moves: new OperatorMoves({ db, retention, clock }),
+      corrections: new AccountCorrections({ db, clock }),
       trail: new Trail({
         db,
         clock,
         by: values.as ?? loggedInUser(),
+        unproven: values.as !== undefined,
+        copy: (entry) => terminalOutput.note(printableJson({ operator_audit: entry })),
         ...(values.why === undefined ? {} : { why: values.why }),
       }),
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
@@ -56,7 +58,15 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
   // The reader of a pipe may have seen enough ("| head"): that is no fault.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1));
   try {
-    return await runCommand(words, { out: terminalOutput, clock, openDesk, where });
+    return await runCommand(words, {
+      out: terminalOutput,
+      clock,
+      keysNamespace: readTerminalEnvironment().keysNamespace,
+      input: standardInput,
+      openDesk,
+      catchStop,
+      where,
+    });
   } finally {
     await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(() => {});
   }
@@ -82,10 +92,38 @@ function loggedInUser(): string {
   }
 }
 
+async function standardInput(): Promise<string> {
+  if (process.stdin.isTTY) throw new UsageError('standard input is a terminal: give the notification by a pipe or "<"');
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const read = async (): Promise<void> => {
+    for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes > INPUT_MAX_BYTES) throw new UsageError(`standard input has more than ${INPUT_MAX_BYTES} bytes`);
+    }
+  };
+  const late = new UsageError(`standard input did not end within ${INPUT_TIMEOUT_MS / 1_000} s`);
+  const timer = setTimeout(() => process.stdin.destroy(late), INPUT_TIMEOUT_MS);
+  try {
+    await read();
+  } finally {
+    clearTimeout(timer);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** A second signal ends the process, as the shell's users expect. */
+function catchStop(): AbortSignal {
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  return stop.signal;
+}
+
 const terminalOutput: Output = {
   line: (text = '') => void process.stdout.write(`${text}\n`),
-  json: (value) => void process.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`),
-  jsonLine: (value) => void process.stdout.write(`${JSON.stringify(value)}\n`),
+  json: (value) => void process.stdout.write(`${printableJson(value, 2)}\n`),
+  jsonLine: (value) => void process.stdout.write(`${printableJson(value)}\n`),
   note: (text) => void process.stderr.write(`${text}\n`),
   drained: () =>
     process.stdout.writableNeedDrain

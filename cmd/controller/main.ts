@@ -1,6 +1,6 @@
 /** The controller process: partner keys from Secrets into the store. */
 import '../../internal/platform/small-heap.ts';
-import { loadConfig } from '../../internal/platform/config.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
 import { startController } from './wire.ts';
 

@@ -8,10 +8,10 @@ import { SecretEvents } from '../../internal/controller/secret-events.ts';
 import type { KeyStore } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
-import type { ConfigOf } from '../../internal/platform/config.ts';
+import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import type { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import type { ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 
 /** Throws when no API server is configured; one that is away is no fault. */
 export function kubernetesParts(
@@ -20,7 +20,7 @@ export function kubernetesParts(
     readonly store: KeyStore;
     readonly log: Logger;
     readonly closers: Closers;
-    readonly metrics: ReturnType<typeof createControllerMetrics>;
+    readonly metrics: ControllerMetrics;
   },
 ) {
   const { POD_NAME: pod, POD_NAMESPACE: namespace = '', LEASE_NAME: name } = config;
@@ -37,7 +37,6 @@ export function kubernetesParts(
     name,
     // A container that is started again in the same pod is another holder.
     holder: `${pod}_${randomBytes(4).toString('hex')}`,
-    owner: `kubernetes:${namespace}/${name}`,
     store,
     clock,
     log,

@@ -3,17 +3,19 @@ import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/dire
 import { lastStarted } from '../../internal/controller/election.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { HeldRemovals } from '../../internal/partner/held-removals.ts';
 import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
-import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
+import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
 
 /** A notification that Redis does not take within this time is not needed: ingest reads the keys every 15 s anyway. */
@@ -40,11 +42,14 @@ export async function startController(
   const indexes = ensureIndexesUntilDone(db, partnerIndexes, log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
+  const offset = watchClockOffset({ db, clock, onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000) });
+  closers.add('clock offset', () => offset.stop());
   const redis = createRedis(config.REDIS_URL, { for: 'commands', commandTimeoutMs: NOTIFY_TIMEOUT_MS }, log);
   closers.add('redis', () => redis.disconnect());
 
   const store = new KeyStore({ db, clock });
-  const folder = /^directory:(.+)$/.exec(config.PARTNER_KEYS_SOURCE)?.[1];
+  const { PARTNER_KEYS_SOURCE: from } = config;
+  const folder = from === 'kubernetes' ? undefined : from.directory;
   const keeper = keepKeysReconciled({
     ...(folder === undefined
       ? await kubernetesParts(config, { store, log, closers, metrics })
@@ -54,6 +59,8 @@ export async function startController(
           report: () => {},
         }),
     store,
+    held: new HeldRemovals({ db, clock }),
+    clock,
     log,
     metrics,
     notify: async () => void (await redis.publish(KEYS_CHANGED_CHANNEL, 'changed')),
@@ -63,7 +70,7 @@ export async function startController(
 
   // Who reads a folder has it alone.
   if (folder !== undefined) metrics.leader.set(1);
-  const queues = new HintSender({ redisUrl: config.REDIS_URL, log });
+  const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
   const watching = new AbortController();
   void watchBacklog(
@@ -72,7 +79,7 @@ export async function startController(
       log,
       metrics,
       leads: keeper.leads,
-      read: () => readBacklog(db.collection<SubmissionRecord>(SUBMISSIONS)),
+      read: () => readBacklog(db),
       jobs: (queue) => queues.counts(queue),
     },
     watching.signal,

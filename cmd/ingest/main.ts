@@ -1,5 +1,5 @@
-/** The ingest process: the door partners POST to. */
-import { loadConfig } from '../../internal/platform/config.ts';
+/** The ingest process: answers partners. */
+import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
 import { startIngest } from './wire.ts';
 

@@ -1,39 +1,55 @@
 /** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
 import type { AddressInfo } from 'node:net';
+import type { Db, MongoClientOptions } from 'mongodb';
+import { CommitWatch } from '../../internal/ingest/commit-watch.ts';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
   LAST_ANSWERS_MS,
-  LIMITER_TIMEOUT_MS,
+  LIMITER_PROBE_MS,
   STATUS_CONNECTIONS,
   STATUS_LOOKUPS,
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
-import { OverLimitRecorder, type RateLimitedRecord } from '../../internal/ingest/over-limit.ts';
+import { Refusals } from '../../internal/ingest/refusals.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
 import { displayAddress, startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
-import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
+import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause, withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { connectUntilDone, createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
-import { wantsTraces } from '../../internal/platform/otel-settings.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import type { Hint } from '../../internal/queue/job.ts';
+import { commitClient, statusClient } from '../../internal/submission/clients.ts';
+import { markAccepted } from '../../internal/submission/accepted.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
-import { RATE_LIMITED, submissionIndexes } from '../../internal/submission/indexes.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
-import { createIngestMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { createIngestMetrics, createRegistry, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
+
+interface Parts {
+  readonly log: Logger;
+  readonly closers: Closers;
+  readonly metrics: IngestMetrics;
+  /** What has to be well before the process is ready. */
+  readonly ready: Probe[];
+}
 
 /** Opens everything and listens; readiness comes with the indexes and the keys. Rejects when a port cannot be had. */
 export async function startIngest(
@@ -42,87 +58,86 @@ export async function startIngest(
 ) {
   const { log, closers } = tools;
   const registry = createRegistry('ingest');
-  const metrics = createIngestMetrics(registry);
-  let draining = false;
-  let serving = false;
-
+  const state = { serving: false, draining: false };
+  const live: Probe[] = [];
+  const ready: Probe[] = [() => (state.serving ? [] : ['starting']), () => (state.draining ? ['draining'] : [])];
+  const parts: Parts = { log, closers, metrics: createIngestMetrics(registry), ready };
+  const settings = settingsOf(config);
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
-  const ready: Probe[] = [() => (serving ? [] : ['starting']), () => (draining ? ['draining'] : [])];
-  const settings = {
+  const admin = await startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live,
+    ready,
+    documents: { '/openapi.json': openApiDocument(settings) },
+  });
+  closers.add('admin port', () => admin.close());
+  if (wantsTraces(config)) {
+    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest', log });
+    closers.add('traces', () => traces.close());
+  }
+
+  const { limiter, watch } = openLimiter(config, parts);
+  live.push(watch.faults);
+  const stores = openStores(config, parts);
+  const app = await createIngestServer(settings, {
+    clock,
+    log,
+    metrics: parts.metrics,
+    retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
+    draining: () => state.draining,
+    limiter,
+    ...stores,
+    record: (record) => watch.see(stores.record(record)),
+  });
+  closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
+  await app.listen({ host: config.HTTP_HOST, port: config.HTTP_PORT });
+  closers.add(
+    'endpoint',
+    async () => {
+      state.draining = true;
+      await pause(config.SHUTDOWN_DELAY_MS);
+      await lastAnswers(app.server, LAST_ANSWERS_MS);
+    },
+    config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
+  );
+
+  state.serving = true;
+  const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
+  log.info({ config: printableConfig(config), url, admin: admin.url }, 'serving');
+  return { url, adminUrl: admin.url };
+}
+
+function settingsOf(config: ConfigOf<'ingest'>) {
+  return {
     trustedProxies: config.TRUSTED_PROXIES,
     keepAliveSeconds: config.HTTP_KEEP_ALIVE_SECONDS,
     rateLimitMax: config.RATE_LIMIT_MAX,
     rateLimitWindowSeconds: config.RATE_LIMIT_WINDOW_SECONDS,
     statusEndpoint: config.STATUS_ENDPOINT,
   };
-  const admin = await startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live: [],
-    ready,
-    documents: { '/openapi.json': openApiDocument(settings) },
-  });
-  closers.add('admin port', () => admin.close());
+}
 
-  if (wantsTraces(config)) {
-    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest', log });
-    closers.add('traces', () => traces.close());
-  }
-
+/** Everything that needs MongoDB, in the end the commits, so that they are closed first. */
+function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
+  const { log, closers, ready } = parts;
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
-  // Batches have a client of their own: its socket time-out destroys a hung connection just when the batch gives up.
-  const commitMongo = createMongo(config.MONGODB_URI, 'partner-ingest group commit', {
-    retryWrites: false,
-    socketTimeoutMS: config.ACCEPT_TIMEOUT_MS,
-    serverSelectionTimeoutMS: config.ACCEPT_TIMEOUT_MS,
-    waitQueueTimeoutMS: config.ACCEPT_TIMEOUT_MS,
-    maxPoolSize: groupCommitLimits.maxInFlight + 1,
-  });
-  closers.add('mongodb group commit', () => commitMongo.close());
-  const commitConnection = connectUntilDone(commitMongo, log);
-  closers.add('group commit connection', () => commitConnection.stop());
-  ready.push(commitConnection.faults);
-
+  const commitDb = openDatabase('group commit', config, commitClient(config.ACCEPT_TIMEOUT_MS), parts);
   const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...partnerIndexes], log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
+  const offset = watchClockOffset({ db, clock, onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000) });
+  closers.add('clock offset', () => offset.stop());
+  // Closed after the commits, whose records it hints at, and before the database that it falls back to.
+  const hints = openHints(config, db, parts);
 
-  const withdrawals = new Withdrawals({
-    collection: db.collection<SubmissionRecord>(SUBMISSIONS),
-    retentionDays: config.RETENTION_WITHDRAWN_DAYS,
-    clock,
-    log,
-    metrics,
-  });
-  closers.add(
-    'withdrawals',
-    async () => {
-      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(() => withdrawals.stop());
-    },
-    DRAIN_DEADLINE_MS + 1_000,
-  );
-
-  const commits = new GroupCommit({
-    collection: commitMongo.db(config.MONGODB_DATABASE).collection<SubmissionRecord>(SUBMISSIONS),
-    limits: groupCommitLimits,
-    timeoutMs: config.ACCEPT_TIMEOUT_MS,
-    clock,
-    metrics,
-  });
-  closers.add('group commit', () => commits.whenIdle());
-
-  const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, { log, closers, ready }) : undefined;
-
-  const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
-  closers.add('queues', () => hints.close());
-  const outbox = new HintOutbox({ send: (batch) => hints.send('applications', batch), results: metrics.hints });
-  closers.add('hints', () => outbox.whenEmpty());
+  const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
 
   const overLimit = new OverLimitRecorder({
-    collection: db.collection<RateLimitedRecord>(RATE_LIMITED),
+    db,
     windowMs: config.RATE_LIMIT_WINDOW_SECONDS * 1_000,
     retentionDays: config.RETENTION_REFUSED_DAYS,
     clock,
@@ -130,19 +145,114 @@ export async function startIngest(
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const limiterRedis = createRedis(
+  const keys = openKeys(config, new KeyStore({ db, clock }), parts);
+  const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
+
+  return {
+    ...hints,
+    record: (record: SubmissionRecord) => commits.record(record),
+    refusals: new Refusals({
+      clock,
+      offer: (record, dropped) => commits.offer(record, dropped),
+      countRefused: (address, status, requestId) => overLimit.add(address, requestId, status),
+    }),
+    withdraw: (record: SubmissionRecord) => withdrawals.add(record),
+    overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
+    readStatus: statusReader && ((requestId: string, partnerId: string) => statusReader.read(requestId, partnerId)),
+    keys,
+  };
+}
+
+/** Opened last, so that a drain settles withdrawals before its own deadline comes. */
+function openCommits(
+  config: ConfigOf<'ingest'>,
+  { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
+  { log, closers, metrics }: Parts,
+) {
+  const withdrawals = new Withdrawals({
+    db,
+    retentionDays: config.RETENTION_WITHDRAWN_DAYS,
+    clock,
+    log,
+    metrics,
+  });
+  // However the process ends, each that is left is in the log.
+  const abandon = (): void => withdrawals.stop();
+  process.once('exit', abandon);
+  closers.add(
+    'withdrawals',
+    async () => {
+      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(abandon);
+      process.off('exit', abandon);
+    },
+    DRAIN_DEADLINE_MS + 1_000,
+  );
+  const commits = new GroupCommit({
+    db: commitDb,
+    limits: groupCommitLimits,
+    timeoutMs: config.ACCEPT_TIMEOUT_MS,
+    clock,
+    metrics,
+    pendingWithdrawals: () => withdrawals.pending,
+  });
+  closers.add('group commit', () => commits.whenIdle());
+  return { commits, withdrawals };
+}
+
+/** The database over a client of its own, whose connection readiness waits for. */
+function openDatabase(
+  name: string,
+  config: ConfigOf<'ingest'>,
+  options: MongoClientOptions,
+  { log, closers, ready }: Parts,
+): Db {
+  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, options);
+  closers.add(`mongodb ${name}`, () => mongo.close());
+  const connection = connectUntilDone(mongo, log);
+  closers.add(`${name} connection`, () => connection.stop());
+  ready.push(connection.faults);
+  return mongo.db(config.MONGODB_DATABASE);
+}
+
+function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReader {
+  return new StatusReader({
+    db: openDatabase('status', config, statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS), parts),
+    timeoutMs: STATUS_TIMEOUT_MS,
+    maxUnderWay: STATUS_LOOKUPS,
+  });
+}
+
+/** Where a hint cannot be sent, the database says what was accepted. */
+function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }: Parts) {
+  const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
+  closers.add('queues', () => sender.close());
+  const outbox = new HintOutbox({
+    send: (batch) => sender.send('applications', batch),
+    otherwise: (batch) => markAccepted(db, batch, clock),
+    results: metrics.hints,
+  });
+  closers.add('hints', () => outbox.whenEmpty());
+  return { hint: (hint: Hint) => outbox.add(hint) };
+}
+
+function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Parts) {
+  const redis = createRedis(
     config.REDIS_URL,
-    { for: 'commands', commandTimeoutMs: LIMITER_TIMEOUT_MS, autoPipeline: true },
+    { for: 'commands', commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true },
     log,
   );
-  const limiter = new SharedLimiterStore({ redis: limiterRedis, metrics, log });
+  const limiter = new SharedLimiterStore({ redis, metrics, log });
   closers.add('limiter', () => {
     limiter.close();
-    limiterRedis.disconnect();
+    redis.disconnect();
   });
+  return { limiter, watch: new CommitWatch(redis, clock) };
+}
 
+/** All keys in memory, read again when the controller says so. */
+function openKeys(config: ConfigOf<'ingest'>, store: KeyStore, { log, closers, metrics, ready }: Parts): KeyCache {
   const keys = new KeyCache({
-    store: new KeyStore({ db, clock }),
+    store,
     clock,
     log,
     onRefresh: (count, at) => {
@@ -161,59 +271,5 @@ export async function startIngest(
   subscriber.on('ready', () => void keys.refresh());
   void subscriber.subscribe(KEYS_CHANGED_CHANNEL).catch(() => {});
   closers.add('key notifications', () => subscriber.disconnect());
-
-  const app = await createIngestServer(settings, {
-    clock,
-    log,
-    limiter,
-    metrics,
-    retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
-    lookupKey: (key) => keys.lookup(key),
-    record: (record) => commits.record(record),
-    offer: (record) => commits.offer(record),
-    withdraw: (record) => withdrawals.add(record),
-    hint: (hint) => outbox.add(hint),
-    overLimit: (address, requestId) => overLimit.add(address, requestId),
-    readStatus: statusReader && ((requestId, partnerId) => statusReader.read(requestId, partnerId)),
-    draining: () => draining,
-  });
-  closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
-  await app.listen({ host: config.HTTP_HOST, port: config.HTTP_PORT });
-
-  closers.add(
-    'endpoint',
-    async () => {
-      draining = true;
-      await pause(config.SHUTDOWN_DELAY_MS);
-      await lastAnswers(app.server, LAST_ANSWERS_MS);
-    },
-    config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
-  );
-
-  serving = true;
-  const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
-  log.info({ config: printableConfig(config), url, admin: admin.url }, 'serving');
-  return { url, adminUrl: admin.url };
-}
-
-/** Look-ups have a client of their own, too: while MongoDB hangs they take no connection from anyone else. */
-function openStatusReader(
-  config: ConfigOf<'ingest'>,
-  tools: { readonly log: Logger; readonly closers: Closers; readonly ready: Probe[] },
-): StatusReader {
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest status', {
-    socketTimeoutMS: STATUS_TIMEOUT_MS,
-    serverSelectionTimeoutMS: STATUS_TIMEOUT_MS,
-    waitQueueTimeoutMS: STATUS_TIMEOUT_MS,
-    maxPoolSize: STATUS_CONNECTIONS,
-  });
-  tools.closers.add('mongodb status', () => mongo.close());
-  const connection = connectUntilDone(mongo, tools.log);
-  tools.closers.add('status connection', () => connection.stop());
-  tools.ready.push(connection.faults);
-  return new StatusReader({
-    collection: mongo.db(config.MONGODB_DATABASE).collection<SubmissionRecord>(SUBMISSIONS),
-    timeoutMs: STATUS_TIMEOUT_MS,
-    maxUnderWay: STATUS_LOOKUPS,
-  });
+  return keys;
 }

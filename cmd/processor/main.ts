@@ -1,7 +1,13 @@
 /** The processor process: accounts and e-mails, in the background. */
 import '../../internal/platform/small-heap.ts';
-import { loadConfig } from '../../internal/platform/config.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
+import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
 import { startProcessor } from './wire.ts';
 
-await run({ name: 'processor', load: () => loadConfig('processor'), start: startProcessor });
+await run({
+  name: 'processor',
+  drainDeadlineMs: PROCESSOR_DRAIN_MS,
+  load: () => loadConfig('processor'),
+  start: startProcessor,
+});

@@ -1,42 +1,58 @@
 /** What the processor consists of: the one place that constructs its clients and parts and puts them together. */
 import { hostname } from 'node:os';
-import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import type { Db } from 'mongodb';
+import { accountIndexes } from '../../internal/account/account.ts';
+import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { createMailer } from '../../internal/mail/mailer.ts';
+import { linkKeys } from '../../internal/mail/activation.ts';
+import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
-import { loadTemplates } from '../../internal/mail/templates.ts';
+import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { traceMailer } from '../../internal/mail/trace-mailer.ts';
+import { HoldStore } from '../../internal/partner/holds.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
-import { printableConfig, type ConfigOf } from '../../internal/platform/config.ts';
+import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
-import { wantsTraces } from '../../internal/platform/otel-settings.ts';
-import { startTracing, traceFields } from '../../internal/platform/tracing.ts';
-import { PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
-import { notifyApplicant } from '../../internal/processor/notify-applicant.ts';
-import { OutageGate } from '../../internal/processor/outage.ts';
-import { processSubmission } from '../../internal/processor/process-submission.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import { wantsTraces } from '../../internal/settings/otel-settings.ts';
+import { startTracing } from '../../internal/platform/tracing.ts';
+import { clockFaults as clockFaultsOf, pauseByClock } from '../../internal/processor/clock-guard.ts';
+import { HoldFollower } from '../../internal/processor/follow-holds.ts';
+import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
+import { expireForever } from '../../internal/processor/expire.ts';
+import { Sending } from '../../internal/processor/sending.ts';
 import { reconcileForever } from '../../internal/processor/reconcile.ts';
-import { startConsumer, type Consumer } from '../../internal/queue/consume.ts';
+import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
+import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
-import { progressProbe } from '../../internal/queue/progress.ts';
+import { queueNames, type QueueName } from '../../internal/queue/job.ts';
+import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { SubmissionStore } from '../../internal/submission/submission-store.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { createProcessorMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
+import { createProcessorMetrics, createRegistry, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
+
+type Config = ConfigOf<'processor'>;
+
+interface Tools {
+  readonly log: Logger;
+  readonly closers: Closers;
+}
+
+/** The workers' own deadline comes first, so that they release their connections. */
+const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
 /** Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port cannot be had. */
-export async function startProcessor(
-  config: ConfigOf<'processor'>,
-  tools: { readonly log: Logger; readonly closers: Closers },
-) {
+export async function startProcessor(config: Config, tools: Tools) {
   const { log, closers } = tools;
   // What an operator may have got wrong comes first, so that a fault opens nothing.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
+  linkKeys(config.LINK_SECRET);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const registry = createRegistry('processor');
   const metrics = createProcessorMetrics(registry);
@@ -45,7 +61,6 @@ export async function startProcessor(
   const [live, ready]: [Probe[], Probe[]] = [[], []];
   const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live, ready });
   closers.add('admin port', () => admin.close());
-
   if (wantsTraces(config)) {
     const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor', log });
     closers.add('traces', () => traces.close());
@@ -58,121 +73,193 @@ export async function startProcessor(
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
 
-  const store = new SubmissionStore({
-    collection: db.collection<SubmissionRecord>(SUBMISSIONS),
-    retention: {
-      completed: config.RETENTION_COMPLETED_DAYS,
-      rejected: config.RETENTION_REJECTED_DAYS,
-      undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
-    },
+  let onOffset = (): void => {};
+  const offset = watchClockOffset({
+    db,
     clock,
+    onMeasured: (ms) => {
+      metrics.clockOffset.set(ms / 1_000);
+      onOffset();
+    },
   });
-  const accounts = new AccountStore({ collection: db.collection<Account>(ACCOUNTS), clock });
+  closers.add('clock offset', () => offset.stop());
+  const clockFaults = (): readonly string[] => clockFaultsOf(offset.ms());
+  ready.push(clockFaults);
 
   const mailer = traceMailer(
     createMailer({
       relay,
       from: config.MAIL_FROM,
       fromName: config.MAIL_FROM_NAME,
-      maxConnections: config.PROCESSOR_CONCURRENCY,
+      maxConnections: mailSlots(config),
     }),
     relay,
   );
   closers.add('mailer', () => mailer.close());
-
-  const hints = new HintSender({ redisUrl: config.REDIS_URL, log });
+  const hints = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => hints.close());
-  const outbox = (queue: QueueName): HintOutbox =>
-    new HintOutbox({ send: (batch) => hints.send(queue, batch), results: metrics.hints });
-  const outboxes = { applications: outbox('applications'), notifications: outbox('notifications') };
 
-  const consumers = new Map<QueueName, Consumer>();
-  const databaseAnswers = async (): Promise<boolean> => (await db.command({ ping: 1 }))['ok'] === 1;
-  const gate = (queue: QueueName, probe: () => Promise<boolean>): OutageGate => {
-    const made = new OutageGate({
-      worker: () => consumers.get(queue)!,
-      probe,
-      log,
-      paused: metrics.workerPaused,
-    });
-    closers.add(`outage gate ${queue}`, () => made.close());
-    metrics.workerPaused.set({ queue }, 0);
-    return made;
-  };
-  const gates = {
-    applications: gate('applications', databaseAnswers),
-    notifications: gate('notifications', async () => (await databaseAnswers()) && mailer.probe()),
-  };
-
-  const work = {
-    store,
-    accounts,
-    clock,
-    log,
-    gates,
-    mailer,
-    host: hostname(),
-    mailSettings: { from: config.MAIL_FROM, loginUrl: config.LOGIN_URL, linkSecret: config.LINK_SECRET, templates },
-    ...metrics,
-    hint: (queue: QueueName, hint: Hint) => outboxes[queue].add(hint),
-    hintLater: (queue: QueueName, hint: Hint, delayMs: number) => hints.send(queue, [hint], delayMs),
-  };
-  const handlers = { applications: processSubmission, notifications: notifyApplicant };
-  const reconciling = new AbortController();
-  let stopping = false;
-
-  const startWork = async (): Promise<void> => {
-    await indexes.whenDone;
-    if (stopping) return;
-    for (const queue of queueNames) {
-      const consumer = startConsumer({
-        queue,
-        redisUrl: config.REDIS_URL,
-        concurrency: config.PROCESSOR_CONCURRENCY,
-        clock,
-        log,
-        handle: async (hint) => {
-          try {
-            await handlers[queue](hint, work);
-          } catch (error) {
-            // Not even the claim could be asked for: the record is as it was, and due again soon.
-            log.warn(
-              { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error, queue },
-              'job could not start',
-            );
-            gates[queue].wait();
-          }
-        },
-        putBack: (left) => hints.send(queue, left),
-      });
-      consumers.set(queue, consumer);
-      const waiting = async (): Promise<number> => (await hints.counts(queue))['waiting'] ?? 0;
-      live.push(progressProbe({ consumer, waiting, deadlineMs: PROGRESS_DEADLINE_MS, clock }));
-      closers.add(`worker ${queue}`, () => consumer.close(), CLOSE_WORKER_MS);
-    }
-    void reconcileForever(
-      {
-        store,
-        clock,
-        log,
-        requeued: metrics.reconcileRequeued,
-        unknown: metrics.reconcileUnknown,
-        waiting: async (queue) => (await hints.counts(queue))['waiting'] ?? 0,
-        paused: (queue) => consumers.get(queue)?.paused ?? false,
-        sendHints: (queue, batch) => hints.send(queue, batch, 0, 'reconcile'),
-      },
-      reconciling.signal,
-    );
-    closers.add('reconcile', () => reconciling.abort());
-  };
-
-  closers.add('start of work', () => {
-    stopping = true;
+  const work = openWork(config, { ...tools, db, mailer, templates, hints, metrics, clockFaults });
+  onOffset = pauseByClock(offset, work.waitForClock, log);
+  const stopping = new AbortController();
+  closers.add('start of work', () => stopping.abort());
+  void Promise.all([indexes.whenDone, offset.measured]).then(async () => {
+    // Nothing is worked on before it is known what operators hold.
+    await work.holds.start();
+    if (stopping.signal.aborted) return;
+    startWork(work, { ...tools, live, hints, metrics, clockFaults });
+    startExpiry(config, db, tools);
   });
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
-  void startWork();
   return { adminUrl: admin.url };
 }
 
-/** Workers finish what they have in hand; a hand-over waiting for its answer may take longer and is left to reconcile. */
-const CLOSE_WORKER_MS = 20_000;
+interface Work {
+  readonly store: WorkerMoves;
+  readonly workers: Workers;
+  readonly waitForClock: () => void;
+  readonly holds: HoldFollower;
+}
+
+/** The stores and the workers, which have nothing to do yet. */
+function openWork(
+  config: Config,
+  parts: Tools & {
+    readonly db: Db;
+    readonly mailer: Mailer;
+    readonly templates: Templates;
+    readonly hints: HintSender;
+    readonly metrics: ProcessorMetrics;
+    readonly clockFaults: () => readonly string[];
+  },
+): Work {
+  const { db, hints, metrics, closers } = parts;
+  const store = new WorkerMoves({
+    db,
+    retention: {
+      completed: config.RETENTION_COMPLETED_DAYS,
+      rejected: config.RETENTION_REJECTED_DAYS,
+      undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
+      body: config.RETENTION_BODY_DAYS,
+    },
+    clock,
+  });
+  const holds = new HoldFollower({
+    holds: new HoldStore({ db, clock }),
+    store,
+    clock,
+    log: parts.log,
+    held: metrics.partnersHeld,
+  });
+  closers.add('holds', () => holds.close());
+  const {
+    LOGIN_URL: loginUrl,
+    LINK_SECRET: linkSecret,
+    MAIL_FROM: from,
+    MAIL_SUPPORT_CONTACT: supportContact,
+  } = config;
+  const { workers, waitForClock, close } = createWorkers({
+    clockFaults: parts.clockFaults,
+    slots: { applications: config.PROCESSOR_CONCURRENCY, notifications: mailSlots(config) },
+    tools: {
+      ...metrics,
+      store,
+      holds,
+      accounts: new AccountStore({ db, clock }),
+      ledger: new LedgerStore({ db, clock }),
+      clock,
+      log: parts.log,
+      mailer: parts.mailer,
+      sending: new Sending({
+        slots: mailSlots(config),
+        perSecond: config.MAIL_PER_SECOND,
+        clock,
+        refused: metrics.senderRefused,
+      }),
+      host: hostname(),
+      mailSettings: { from, loginUrl, linkSecret, supportContact, templates: parts.templates },
+      hint: (queue, hint) => outboxes[queue].add(hint),
+      hintLater: (queue, hint, delayMs) => hints.send(queue, [hint], delayMs),
+    },
+    databaseAnswers: async () => (await db.command({ ping: 1 }))['ok'] === 1,
+    paused: metrics.workerPaused,
+  });
+  closers.add('outage gates', close);
+  const outbox = (queue: QueueName): HintOutbox =>
+    new HintOutbox({
+      send: (batch) => hints.send(queue, batch),
+      // Without Redis this process goes on by itself; reconcile finds what it has no room for.
+      otherwise: (batch) => workers[queue].take(batch.slice(0, workers[queue].room)),
+      results: metrics.hints,
+    });
+  const outboxes = { applications: outbox('applications'), notifications: outbox('notifications') };
+  return { store, workers, holds, waitForClock };
+}
+
+/** Begins to take jobs and to reconcile. */
+function startWork(
+  { store, workers }: Work,
+  parts: Tools & {
+    readonly live: Probe[];
+    readonly hints: HintSender;
+    readonly metrics: ProcessorMetrics;
+    readonly clockFaults: () => readonly string[];
+  },
+): void {
+  const { hints, metrics, live, log, closers } = parts;
+  const consumers = queueNames.map((queue) => {
+    const consumer = new Consumer({
+      closeDeadlineMs: FINISH_WORK_MS,
+      work: workers[queue],
+      redis: hints.redis,
+      clock,
+      log,
+      sendBack: (left) => hints.send(queue, left),
+    });
+    live.push(() => consumer.faults(PROGRESS_DEADLINE_MS));
+    return consumer;
+  });
+  // Together, so that none takes up work while another one waits for a slow relay.
+  closers.add('workers', () => Promise.all(consumers.map((one) => one.close())), CLOSE_WORKERS_MS);
+  const reconciling = new AbortController();
+  void reconcileForever(
+    {
+      store,
+      clock,
+      log,
+      requeued: metrics.reconcileRequeued,
+      unknown: metrics.reconcileUnknown,
+      waiting: async (queue) => {
+        const { waiting, prioritized } = await hints.counts(queue);
+        return waiting + prioritized;
+      },
+      workers,
+      clockFaults: parts.clockFaults,
+      sendHints: (queue, batch) => hints.send(queue, batch, 0, 'reconcile'),
+    },
+    reconciling.signal,
+  );
+  closers.add('reconcile', () => reconciling.abort());
+}
+
+/** Begins to remove what is past its time. */
+function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
+  const expiring = new AbortController();
+  const bodies = new BodyExpiry({ db, bodyDays: config.RETENTION_BODY_DAYS, clock });
+  void expireForever(
+    {
+      clock,
+      log,
+      releasedDays: config.RETENTION_COMPLETED_DAYS,
+      removeBodies: () => bodies.removeDue(),
+      forgetReleased: (until) => forgetReleased(db, until),
+    },
+    expiring.signal,
+  );
+  closers.add('expiry', () => expiring.abort());
+}
+
+/** A mail that waits for a connection would hold its claim: as many are worked on as there are connections. */
+function mailSlots(config: Config): number {
+  return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
+}

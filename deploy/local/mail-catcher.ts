@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import type { FastifyInstance } from 'fastify';
 import { Mailbox, type CaughtMail } from './mail-catcher/mailbox.ts';
-import { portOf, SmtpDoor, type FaultChoice, type SmtpCounts, type SmtpFault } from './mail-catcher/smtp.ts';
+import { portOf, SmtpListener, type FaultChoice, type SmtpCounts, type SmtpFault } from './mail-catcher/smtp.ts';
 import { buildWeb } from './mail-catcher/web.ts';
 
 export type { CaughtMail, Envelope } from './mail-catcher/mailbox.ts';
@@ -57,9 +57,9 @@ const LAST_PORT = 65_535;
 export async function startMailCatcher(options: MailCatcherOptions = {}): Promise<MailCatcher> {
   const { smtpPort = 0, webPort = 0, host = LOOPBACK, web = true, keep } = options;
   const mailbox = new Mailbox(keep);
-  const door = new SmtpDoor(mailbox, host, smtpPort);
-  await door.listen();
-  const smtpUrl = `smtp://${host}:${door.port}`;
+  const listener = new SmtpListener(mailbox, host, smtpPort);
+  await listener.listen();
+  const smtpUrl = `smtp://${host}:${listener.port}`;
   let app: FastifyInstance | undefined;
   let webUrl = '';
   try {
@@ -69,7 +69,7 @@ export async function startMailCatcher(options: MailCatcherOptions = {}): Promis
       webUrl = `http://${host}:${portOf(app.server)}`;
     }
   } catch (error) {
-    await door.stop();
+    await listener.stop();
     throw error;
   }
   return {
@@ -77,17 +77,17 @@ export async function startMailCatcher(options: MailCatcherOptions = {}): Promis
     webUrl,
     mails: mailbox.mails,
     get counts() {
-      return { ...door.counts, dropped: mailbox.dropped };
+      return { ...listener.counts, dropped: mailbox.dropped };
     },
     mailsTo: (address) => mailbox.to(address),
     waitForMail: (predicate, timeoutMs) => mailbox.waitFor(predicate, timeoutMs),
-    setFault: (fault) => door.setFault(fault),
+    setFault: (fault) => listener.setFault(fault),
     clear: () => mailbox.clear(),
-    stopListening: () => door.stop(),
-    listenAgain: () => door.listen(),
+    stopListening: () => listener.stop(),
+    listenAgain: () => listener.listen(),
     close: async () => {
       mailbox.close();
-      await Promise.all([door.stop(), app?.close()]);
+      await Promise.all([listener.stop(), app?.close()]);
     },
   };
 }

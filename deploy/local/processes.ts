@@ -43,6 +43,7 @@ export async function startService(
     cwd: PROJECT,
     env: {
       PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       HTTP_HOST: '127.0.0.1',
       HTTP_PORT: '0',
       ADMIN_HOST: '127.0.0.1',
@@ -55,7 +56,8 @@ export async function startService(
   });
   const lines: string[] = [];
   const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {
-    child.once('exit', (code, signal) => resolve({ code, signal }));
+    // Not 'exit': what it printed last may still be on its way then.
+    child.once('close', (code, signal) => resolve({ code, signal }));
   });
   const file = options.logFile === undefined ? undefined : createWriteStream(options.logFile, { flags: 'a' });
   const serving = new Promise<{ url?: string; admin: string }>((resolve, reject) => {

@@ -24,7 +24,10 @@ export async function prometheusPrograms(log: (line: string) => void): Promise<P
   if ((await findProgram('apt-get')) === undefined) {
     throw new Error('prometheus and promtool are not on the PATH, and without apt-get they cannot be fetched');
   }
-  const path = await cached(PART, log, unpack);
+  const path = await cached(PART, log, async (folder) => {
+    log('fetching Prometheus out of a Debian package (once)');
+    await unpack(folder);
+  });
   return { prometheus: join(path, 'usr/bin/prometheus'), promtool: join(path, 'usr/bin/promtool') };
 }
 

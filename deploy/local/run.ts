@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { writePartnerSecret } from './demo-keys.ts';
+import { startLoginPage } from './login-page.ts';
 import { startMailCatcher } from './mail-catcher.ts';
 import { startService, type ServiceProcess } from './processes.ts';
 import { startMongo, startRedis } from './stores.ts';
@@ -26,7 +27,13 @@ export interface RunState {
   readonly database: string;
 }
 
-const PORTS = { http: 8080, admin: { ingest: 9090, processor: 9091, controller: 9092 }, smtp: 1025, mail: 8025 };
+const PORTS = {
+  http: 8080,
+  admin: { ingest: 9090, processor: 9091, controller: 9092 },
+  smtp: 1025,
+  mail: 8025,
+  login: 8026,
+};
 /** Only for this machine: production takes it from a Secret. */
 const DEMO_LINK_SECRET = 'only-for-make-run-on-this-machine-0000';
 
@@ -64,6 +71,9 @@ async function main(): Promise<void> {
     webPort: await portOrFree(PORTS.mail),
   });
   opened.push({ name: 'mail catcher', close: () => mail.close() });
+  const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
+  const login = await startLoginPage({ mongodbUri: mongo.url, database, port: await portOrFree(PORTS.login) });
+  opened.push({ name: 'login page', close: () => login.close() });
 
   const [apiKey, inactiveKey] = [newApiKey(), newApiKey()];
   const keyFolder = join(RUN_FOLDER, 'partner-keys');
@@ -71,7 +81,6 @@ async function main(): Promise<void> {
   await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [inactiveKey], status: 'inactive' });
 
   step('starting ingest, processor and controller');
-  const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
   // Whoever has a collector at hand may look at traces.
   const otel = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')));
   const stores = { MONGODB_URI: mongo.url, REDIS_URL: redis.url, MONGODB_DATABASE: database, ...otel };
@@ -95,7 +104,8 @@ async function main(): Promise<void> {
     start('processor', {
       SMTP_URL: mail.smtpUrl,
       MAIL_FROM: 'accounts@partner-ingest.example',
-      LOGIN_URL: 'https://login.partner-ingest.example/',
+      MAIL_SUPPORT_CONTACT: 'help@partner-ingest.example',
+      LOGIN_URL: login.url,
       LINK_SECRET: DEMO_LINK_SECRET,
     }),
     start('controller', { PARTNER_KEYS_SOURCE: `directory:${keyFolder}` }),
@@ -123,6 +133,7 @@ async function main(): Promise<void> {
       ['processor', '', `health and metrics ${processor.adminUrl}`],
       ['controller', `reads .run/partner-keys/*.yaml`, `health and metrics ${controller.adminUrl}`],
       ['mail catcher', mail.webUrl, `SMTP ${mail.smtpUrl}`],
+      ['login page', login.url, 'where the link of an e-mail leads'],
       ['MongoDB', mongo.url, mongo.description],
       ['Redis', redis.url, redis.description],
       ['logs', '.run/*.log', ''],

@@ -97,7 +97,7 @@ async function fromEnvironment(
 async function firstOf<T extends object>(server: Server, ways: readonly (() => Promise<T | string>)[]): Promise<T> {
   const reasons = [`${server.variable} is not set`];
   for (const way of ways) {
-    const result = await way();
+    const result = await way().catch(messageOf);
     if (typeof result !== 'string') return result;
     reasons.push(result);
   }

@@ -1,25 +1,34 @@
-/** What an operator may do to an account: mail it again, correct its address, give its e-mail and EIN free, erase it. */
-import type { Collection } from 'mongodb';
+/** What an operator may do to an account: mail it again, correct its address, release its e-mail and EIN, erase it. */
+import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
-import { releasedMark, type Account } from './account.ts';
+import { accountCollection, LINK_NOT_USED, releasedMark, type Account } from './account.ts';
 
 export class AccountCorrections {
   readonly #collection: Collection<Account>;
   readonly #clock: Clock;
 
-  constructor(options: { readonly collection: Collection<Account>; readonly clock: Clock }) {
-    this.#collection = options.collection;
+  constructor(options: { readonly db: Db; readonly clock: Clock }) {
+    this.#collection = accountCollection(options.db);
     this.#clock = options.clock;
   }
 
-  /** Lets the next attempt mail the same link once more; false when the account changed meanwhile. */
+  /** Lets the next attempt mail the same link once more; false if the account has changed or its link was used. */
   async mailAgain(account: Account): Promise<boolean> {
-    const result = await this.#collection.updateOne(asSeen(account), {
-      $inc: { mailVersion: 1 },
-      $unset: { notifiedAt: true },
-    });
+    const result = await this.#collection.updateOne(
+      { ...asSeen(account), ...LINK_NOT_USED },
+      { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true } },
+    );
+    return result.matchedCount === 1;
+  }
+
+  /** Ends the link at once; the next attempt mails another one. False if the account has changed or its link was used. */
+  async voidLink(account: Account): Promise<boolean> {
+    const result = await this.#collection.updateOne(
+      { ...asSeen(account), ...LINK_NOT_USED },
+      { $inc: { linkVersion: 1, mailVersion: 1 }, $unset: { notifiedAt: true, activation: true } },
+    );
     return result.matchedCount === 1;
   }
 
@@ -27,14 +36,17 @@ export class AccountCorrections {
    * Gives the account another address. Links that went to the old one stop working at once, because a wrong address may
    * be someone else's. `taken` when another account has the new address.
    */
-  async correctEmail(account: Account, email: string): Promise<'done' | 'changed_meanwhile' | 'taken'> {
+  async correctEmail(account: Account, email: string): Promise<'done' | 'changed' | 'taken'> {
     try {
-      const result = await this.#collection.updateOne(asSeen(account), {
-        $set: { email, emailNormalized: normalizeEmail(email) },
-        $inc: { mailVersion: 1, linkVersion: 1 },
-        $unset: { notifiedAt: true, activation: true },
-      });
-      return result.matchedCount === 1 ? 'done' : 'changed_meanwhile';
+      const result = await this.#collection.updateOne(
+        { ...asSeen(account), ...LINK_NOT_USED },
+        {
+          $set: { email, emailNormalized: normalizeEmail(email) },
+          $inc: { mailVersion: 1, linkVersion: 1 },
+          $unset: { notifiedAt: true, activation: true },
+        },
+      );
+      return result.matchedCount === 1 ? 'done' : 'changed';
     } catch (error) {
       if (isDuplicateKey(error)) return 'taken';
       throw error;
@@ -42,8 +54,8 @@ export class AccountCorrections {
   }
 
   /**
-   * Frees e-mail and EIN for a new application, in one update of one document, so that at no instant two accounts hold
-   * them and none is lost. The account stays under its id, with its request, and cannot be logged in to by a link.
+   * Releases e-mail and EIN for a new application. One update of one document: at no instant do two accounts hold them.
+   * The account keeps its id and its request, and its link stops working.
    */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
@@ -61,13 +73,13 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /** Deletes the account: nothing of it may stay. Its request keeps the id. */
+  /** Deletes the account. Its request keeps the account's id. */
   async erase(accountId: string): Promise<void> {
     await this.#collection.deleteOne({ _id: accountId });
   }
 }
 
-/** The account as the operator saw it, and not released: whoever changed it since, wins. */
+/** The account, if it is as the operator saw it and not released. */
 function asSeen(account: Account) {
   return {
     _id: account._id,

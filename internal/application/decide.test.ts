@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { decideOnCreation, decideOnFields } from './decide.ts';
-import type { Reason } from './reasons.ts';
+import { decideOnCreation, decideOnFields, type CreationFact } from './decide.ts';
+import { reasonsForPartner, type Reason } from './reasons.ts';
 
 const application = { email: 'a@example.com', businessName: 'A', ein: '123456789' };
 
@@ -34,4 +34,21 @@ test.each([
   const decision = decideOnCreation({ kind: 'taken', ...taken });
   if (decision.verdict !== 'reject') throw new Error('not rejected');
   expect(decision.reasons.map((reason) => [reason.field, reason.code, reason.duplicateOf])).toEqual(expected);
+});
+
+const shownTo = (taken: Omit<Extract<CreationFact, { kind: 'taken' }>, 'kind'>): unknown[] => {
+  const decision = decideOnCreation({ kind: 'taken', ...taken });
+  if (decision.verdict !== 'reject') throw new Error('not rejected');
+  return reasonsForPartner(decision.reasons).map(({ field, code }) => (field === undefined ? code : [field, code]));
+};
+
+test.each([
+  [{ einBy: 'req_2' }, [['ein', 'duplicate_ein']]],
+  [{ einBy: 'req_2', elsewhere: ['ein'] }, ['duplicate']],
+  [{ emailBy: 'req_1', elsewhere: ['email'] }, ['duplicate']],
+  [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['email', 'ein'] }, ['duplicate']],
+  // Else an e-mail address of one's own would show for any EIN whether another partner has it.
+  [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['ein'] }, [['email', 'duplicate_email']]],
+] as const)('a partner sees of %j no more than its own accounts', (taken, expected) => {
+  expect(shownTo(taken)).toEqual(expected);
 });

@@ -1,4 +1,4 @@
-/** Why a request ends as it does: pure decisions over facts that others gathered. */
+/** Decides how a request ends, from facts that the caller gathered. Pure. */
 import type { Application, ParsedApplication } from './parse-application.ts';
 import { duplicateReason, type Reason } from './reasons.ts';
 
@@ -19,13 +19,22 @@ export function decideOnFields(parsed: ParsedApplication): Decision<{ readonly a
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
-  | { readonly kind: 'taken'; readonly emailBy?: string; readonly einBy?: string };
+  | {
+      readonly kind: 'taken';
+      readonly emailBy?: string;
+      readonly einBy?: string;
+      /** Which of them are held by accounts of another partner. */
+      readonly elsewhere?: readonly ('email' | 'ein')[];
+    };
 
 /** After trying to create the account: ours (now or by an earlier attempt), or a duplicate of e-mail, EIN or both. */
 export function decideOnCreation(fact: CreationFact): Decision<{ readonly accountId: string }> {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
+  const { elsewhere = [] } = fact;
   const reasons: Reason[] = [];
-  if (fact.emailBy !== undefined) reasons.push(duplicateReason('email', fact.emailBy));
-  if (fact.einBy !== undefined) reasons.push(duplicateReason('ein', fact.einBy));
+  if (fact.emailBy !== undefined) {
+    reasons.push(duplicateReason('email', fact.emailBy, !elsewhere.includes('email')));
+  }
+  if (fact.einBy !== undefined) reasons.push(duplicateReason('ein', fact.einBy, !elsewhere.includes('ein')));
   return { verdict: 'reject', reasons };
 }

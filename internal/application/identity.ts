@@ -1,4 +1,4 @@
-/** What "the same applicant" means: the keys that accounts are unique by. */
+/** What "the same applicant" means: the keys by which accounts are unique. */
 
 /**
  * The key an e-mail address is compared by: trimmed and lower-cased whole. Dots and +tags stay, because only the

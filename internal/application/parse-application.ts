@@ -16,13 +16,13 @@ export type ParsedApplication =
 /** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64. */
 const EMAIL_MAX = 254;
 const LOCAL_PART_MAX = 64;
-/** No registered business name comes near; beyond it the text would not be a name. */
+/** Longer than any registered business name. */
 const BUSINESS_NAME_MAX = 1_000;
 
-/** An EIN with whatever people put between its digits. */
+/** An EIN with separators between its digits. */
 const EIN_CLAIM_MAX = 32;
 
-/** White space, control characters and what is drawn as nothing, such as a zero-width space: no name a person could read. */
+/** White space, control characters and invisible ones, such as a zero-width space: no readable name. */
 const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
 
 /**
@@ -85,7 +85,7 @@ export const applicationSchema = z.object({
 
 /**
  * Reads the body of a recorded request (JSON in UTF-8, a byte order mark allowed) and collects every fault of its fields.
- * Never throws: what is no JSON object at all reports all three fields as missing, though the door never queues such a body.
+ * Never throws. A body that is no JSON object reports all three fields as missing; ingest never queues one.
  */
 export function parseApplication(body: Uint8Array): ParsedApplication {
   const parsed = applicationSchema.safeParse(parseJsonObject(body) ?? {});
@@ -100,7 +100,7 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
   return { valid: false, reasons };
 }
 
-/** What a body says of its applicant, right or wrong: support finds a rejected request by it. Absurdly long parts are left out. */
+/** The applicant as the body gives it, valid or not, so that support finds a rejected request. Parts that are too long are left out. */
 export function claimedIn(body: Uint8Array): Partial<Application> {
   const { email, business_name: businessName, ein } = (parseJsonObject(body) ?? {}) as Record<string, unknown>;
   return {
@@ -136,8 +136,8 @@ export function isEmailAddress(value: string): boolean {
 }
 
 /**
- * Quoted local parts are not accepted, nor internationalised addresses (RFC 6531): many relays cannot hand those on, and
- * letters that look alike would make two accounts of what a person reads as one (docs/decisions/0012).
+ * Quoted local parts are not accepted, nor internationalised addresses (RFC 6531): many relays cannot forward those, and
+ * letters that look alike would allow two accounts for what a person reads as one address (docs/decisions/0012).
  */
 function isEmail(value: string): boolean {
   return emailSchema.safeParse(value).success && value.lastIndexOf('@') <= LOCAL_PART_MAX;

@@ -6,6 +6,7 @@ import { backoffMs, pause } from '../platform/deadline.ts';
 import { kubernetesReason, kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
   FOLLOW_BACKOFF,
   LIST_MAX_PAGES,
@@ -24,11 +25,7 @@ export interface FollowTools {
   readonly core: CoreV1Api;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly metrics: {
-    readonly secretLists: { inc(labels: { watched: string; result: string }): void };
-    readonly secretWatches: { inc(labels: { watched: string; result: string }): void };
-    readonly secretsSeenAt: { set(labels: { watched: string }, value: number): void };
-  };
+  readonly metrics: Pick<ControllerMetrics, 'secretLists' | 'secretWatches' | 'secretsSeenAt'>;
 }
 
 export class FollowedNamespace {

@@ -3,7 +3,7 @@ import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import { SupersededError, type Writer } from '../partner/key-store.ts';
 import type { Election } from './election.ts';
-import { FAILURE_BACKOFF, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
+import { FAILURE_BACKOFF, HELD_LOOK_MS, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
 import { reconcilePartnerKeys, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
 import type { SecretSource, SecretView } from './secret-source.ts';
 
@@ -43,11 +43,11 @@ export function keepKeysReconciled(
       for (let failures = 0; !signal.aborted;) {
         change.lower();
         try {
-          const complete = await reconcilePartnerKeys(await view.list(), writer, { ...tools, report });
+          const { complete, held } = await reconcilePartnerKeys(await view.list(), writer, { ...tools, report });
           own.synced ||= complete;
           failures = 0;
           await pause(ROUND_GAP_MS, signal);
-          await change.raised(RESYNC_MS);
+          await change.raised(held > 0 ? HELD_LOOK_MS : RESYNC_MS);
         } catch (error) {
           if (error instanceof SupersededError) return;
           failures += 1;

@@ -1,5 +1,5 @@
 /** Partner Secrets from the Kubernetes API: several namespaces, each read for itself, so that one failing costs only its own. */
-import type { PartnerSecret, Problem } from '../partner/key-secret.ts';
+import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
 import { FollowedNamespace, type FollowTools } from './followed-namespace.ts';
 import { STALE_MS } from './limits.ts';
 import type { SecretSource } from './secret-source.ts';
@@ -18,7 +18,7 @@ export function kubernetesSource(namespaces: readonly string[], tools: FollowToo
             fault === undefined ? [] : [unreadable(name, fault)],
           );
           const complete = namespaces.every(hasBeenRead);
-          const provesGone = (namespace: string): boolean => complete || hasBeenRead(namespace);
+          const provesGone = ({ namespace }: KeySource): boolean => complete || hasBeenRead(namespace);
           const asOf = new Date(Math.min(...followed.map(({ seenAt }) => seenAt?.getTime() ?? 0)));
           return { secrets, problems, complete, provesGone, asOf };
         },

@@ -1,11 +1,13 @@
 /** Leadership by a Kubernetes Lease: one holder at a time, and terms that outrank one another even if the Lease is lost. */
+import { randomBytes } from 'node:crypto';
 import { V1MicroTime, type CoordinationV1Api, type V1Lease } from '@kubernetes/client-node';
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import { kubernetesReason, kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
-import type { KeyStore } from '../partner/key-store.ts';
+import type { KeyStore, Writer } from '../partner/key-store.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { Election, TermWork } from './election.ts';
 import {
   FAILURE_BACKOFF,
@@ -18,6 +20,10 @@ import {
 } from './limits.ts';
 
 const [NOT_FOUND, CONFLICT] = [404, 409];
+/** The id of this installation: two clusters may have the same namespace and Lease name, and share a database. */
+const INSTALLATION = 'partner-ingest.io/installation';
+/** Until it is done: the Lease is of a version without ids, whose keys belong to the owner named here. */
+const TAKES_OVER = 'partner-ingest.io/takes-over';
 
 export interface LeaseTools {
   readonly leases: CoordinationV1Api;
@@ -25,11 +31,10 @@ export interface LeaseTools {
   readonly name: string;
   /** Names this process, and no other that ever was. */
   readonly holder: string;
-  readonly owner: string;
   readonly store: KeyStore;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly metrics: { readonly leader: { set(value: number): void } };
+  readonly metrics: Pick<ControllerMetrics, 'leader'>;
 }
 
 export class LeaseElection implements Election {
@@ -37,6 +42,8 @@ export class LeaseElection implements Election {
   /** The Lease as last seen, and when its holder last gave a sign of life: by our own clock, as no two agree. */
   #lastSign: { readonly version: string | undefined; readonly sinceMs: number } | undefined;
   #seenHeldAtMs = -Infinity;
+  /** As last seen: a Lease that is deleted while one of its controllers runs gets the same again. */
+  #installation: string | undefined;
   #leading = false;
   #fault = 'nobody has been seen to hold it yet';
 
@@ -51,7 +58,7 @@ export class LeaseElection implements Election {
   }
 
   async run(work: TermWork, stop: AbortSignal): Promise<void> {
-    const { log, store, owner, metrics } = this.#tools;
+    const { log, store, metrics } = this.#tools;
     let failures = 0;
     while (!stop.aborted) {
       try {
@@ -64,11 +71,13 @@ export class LeaseElection implements Election {
         await this.#leadWith(held, stop, async (signal) => {
           const term = held.lease.spec?.leaseTransitions ?? 0;
           // Refused only if the Lease was lost meanwhile, and somebody else claimed first.
-          if (!(await store.claimTerm({ owner, term }))) return;
-          log.info({ term }, 'leading');
+          const writer = { owner: this.#owner(), term };
+          if (!(await store.claimTerm(writer))) return;
+          await this.#takeOver(held, writer);
+          log.info(writer, 'leading');
           this.#leading = true;
           metrics.leader.set(1);
-          await work({ owner, term }, signal);
+          await work(writer, signal);
         });
       } catch (error) {
         failures += 1;
@@ -98,18 +107,21 @@ export class LeaseElection implements Election {
 
   /** The Lease, if it is free or its holder has given no sign of life for its whole duration; else undefined. */
   async #tryToAcquire(): Promise<Held | undefined> {
-    const { leases, namespace, name, clock, store, owner } = this.#tools;
+    const { leases, namespace, name, clock, store } = this.#tools;
     const lease = await this.#read();
     if (lease !== undefined && !this.#isFree(lease)) {
       this.#seenHeldAtMs = clock.monotonicMs();
       return undefined;
     }
+    const annotations = this.#annotations(lease);
     // A Lease that somebody deleted counts from nothing again; keys remember how far it had come.
-    const term = Math.max(lease?.spec?.leaseTransitions ?? 0, await store.currentTerm(owner)) + 1;
+    const term = Math.max(lease?.spec?.leaseTransitions ?? 0, await store.currentTerm(this.#owner())) + 1;
     const renewedAtMs = clock.monotonicMs();
     const now = new V1MicroTime();
     // Labels and whatever else others gave the Lease stay.
-    const body = lease ?? { metadata: { namespace, name } };
+    const body = lease ?? {};
+    body.metadata ??= { namespace, name };
+    body.metadata.annotations = annotations;
     body.spec = { ...this.#signOfLife(now), leaseTransitions: term, acquireTime: now };
     try {
       const written =
@@ -124,10 +136,41 @@ export class LeaseElection implements Election {
     }
   }
 
+  /** With the installation's id: the one the Lease has, the one it had when last seen, or a new one. */
+  #annotations(lease: V1Lease | undefined): Record<string, string> {
+    const annotations = { ...lease?.metadata?.annotations };
+    // Only a Lease that was held before can be of an earlier version: a new one may be that of a second cluster.
+    const isOld = this.#installation === undefined && (lease?.spec?.leaseTransitions ?? 0) > 0;
+    this.#installation ??= randomBytes(8).toString('hex');
+    annotations[INSTALLATION] = this.#installation;
+    if (isOld) annotations[TAKES_OVER] = this.#withoutId();
+    return annotations;
+  }
+
+  #withoutId(): string {
+    return `kubernetes:${this.#tools.namespace}/${this.#tools.name}`;
+  }
+
+  #owner(): string {
+    return `${this.#withoutId()}/${this.#installation}`;
+  }
+
+  /** Makes the keys of the version without ids ours, once; a process that ends before leaves it to the next leader. */
+  async #takeOver({ lease: { metadata } }: Held, writer: Writer): Promise<void> {
+    const former = metadata?.annotations?.[TAKES_OVER];
+    if (former === undefined) return;
+    const keys = await this.#tools.store.takeOver(former, writer);
+    this.#tools.log.info({ former, keys, owner: writer.owner }, 'keys of the owner without an id taken over');
+    // The next renewal writes this.
+    delete metadata?.annotations?.[TAKES_OVER];
+  }
+
   async #read(): Promise<V1Lease | undefined> {
     const { leases, namespace, name } = this.#tools;
     try {
-      return await leases.readNamespacedLease({ namespace, name });
+      const lease = await leases.readNamespacedLease({ namespace, name });
+      this.#installation = lease.metadata?.annotations?.[INSTALLATION] ?? this.#installation;
+      return lease;
     } catch (error) {
       if (kubernetesStatus(error) === NOT_FOUND) return undefined;
       throw error;

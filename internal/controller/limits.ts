@@ -7,6 +7,11 @@ export const ROUND_GAP_MS = 200;
 /** After a round that failed: MongoDB or the folder is away. */
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
+/** A round that removes more keys than this, and more than half of all, waits: most often a source was emptied by mistake. */
+export const REMOVED_FREELY = 3;
+/** While removals wait, an operator's confirmation is seen this late. */
+export const HELD_LOOK_MS = 2_000;
+
 /** Secrets in one page of a list: at most 1 MB each, though ten lines are usual. */
 export const LIST_PAGE = 500;
 /** Pages of one list: 100,000 Secrets. More are refused, loudly, instead of filling the memory. */

@@ -1,47 +1,49 @@
 /** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
-import type { Logger } from '../platform/log.ts';
 import { wantedKeys, type Problem, type WantedKey } from '../partner/key-secret.ts';
 import type { KeyStore, PartnerKey, Writer } from '../partner/key-store.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
+import { brakeRemovals, heldProblem, type BrakeTools } from './removal-brake.ts';
 import type { SecretList } from './secret-source.ts';
 
-export interface ReconcileKeysTools {
+export interface ReconcileKeysTools extends BrakeTools {
   readonly store: KeyStore;
-  readonly log: Logger;
-  readonly metrics: {
-    readonly keysWanted: { set(value: number): void };
-    readonly secretProblems: { reset(): void; inc(labels: { problem: string }): void };
-    readonly keyChanges: { inc(labels: { change: string }, by: number): void };
-    readonly syncedAt: { set(value: number): void };
-  };
+  readonly metrics: Pick<
+    ControllerMetrics,
+    'keysWanted' | 'keysRemovalHeld' | 'secretProblems' | 'keyChanges' | 'syncedAt'
+  >;
   /** Tells ingest to read the keys again; a failure is harmless, because it does so anyway every 15 s. */
   notify(): Promise<void>;
   /** Told of all problems in every round; repeats are the receiver's to hold back. */
   report(problems: readonly Problem[]): void;
 }
 
-/** One round. Resolves `true` when the stored keys are now complete; rejects when the store fails, or is no longer ours. */
+/** One round: whether all could be compared, and how many removals wait. Rejects when the store fails, or is no longer ours. */
 export async function reconcilePartnerKeys(
   list: SecretList,
   writer: Writer,
   tools: ReconcileKeysTools,
-): Promise<boolean> {
+): Promise<{ readonly complete: boolean; readonly held: number }> {
   const { store, metrics } = tools;
   const { keys: wanted, problems } = wantedKeys(list.secrets);
   const stored = new Map((await store.ofOwner(writer.owner)).map((key) => [key._id, key]));
+  const unsure = unsurePartners([...stored.values()], list);
   const puts = [...wanted.values()].filter((key) => {
     const current = stored.get(key.hash);
     if (current !== undefined && isSame(current, key)) return false;
-    return list.complete || isSafeUnseen(current, key);
+    return list.complete || isSafeUnseen(current, key, unsure);
   });
   // A namespace that could not be read proves nothing about what is missing from it.
   const gone = [...stored.values()].filter(
-    (key) => key.status !== 'removed' && !wanted.has(key._id) && list.provesGone(key.source.namespace),
+    (key) => key.status !== 'removed' && !wanted.has(key._id) && list.provesGone(key.source),
   );
+
+  const active = [...stored.values()].filter(({ status }) => status !== 'removed').length;
+  const { remove, hold } = await brakeRemovals(gone, active, writer.owner, tools);
 
   const foreign = await store.put(puts, writer);
   const put = puts.length - foreign.length;
   const removed = await store.remove(
-    gone.map((key) => key._id),
+    remove.map((key) => key._id),
     writer,
   );
   if (put + removed > 0) {
@@ -56,12 +58,13 @@ export async function reconcilePartnerKeys(
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
   }
 
-  const all = [...list.problems, ...problems, ...foreign.map(ofOtherInstallation)];
+  const all = [...list.problems, ...problems, ...foreign.map(ofOtherInstallation), ...hold.map(heldProblem)];
   metrics.keysWanted.set(wanted.size);
+  metrics.keysRemovalHeld.set(hold.length);
   metrics.secretProblems.reset();
   for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
   tools.report(all);
-  return list.complete;
+  return { complete: list.complete, held: hold.length };
 }
 
 function ofOtherInstallation({ source }: WantedKey): Problem {
@@ -70,12 +73,22 @@ function ofOtherInstallation({ source }: WantedKey): Problem {
 }
 
 /**
- * What may be written though some Secret could not be read: new keys, and switching off. The unread Secret may be the
- * one that makes the partner inactive, or the older owner of a key that two partners claim.
+ * What may be written though some Secret could not be read: new keys of partners whose state is known, and switching off.
+ * The unread Secret may make the partner inactive, or be the older owner of a key that two partners claim.
  */
-function isSafeUnseen(stored: PartnerKey | undefined, wanted: WantedKey): boolean {
-  if (stored === undefined || stored.status === 'removed') return true;
+function isSafeUnseen(stored: PartnerKey | undefined, wanted: WantedKey, unsure: ReadonlySet<string>): boolean {
+  if (stored === undefined || stored.status === 'removed') {
+    return wanted.status === 'inactive' || !unsure.has(wanted.partnerId);
+  }
   return stored.partnerId === wanted.partnerId && wanted.status === 'inactive';
+}
+
+/** Partners that are off by something unread, perhaps, or have keys of something unread. */
+function unsurePartners(stored: readonly PartnerKey[], list: SecretList): ReadonlySet<string> {
+  const unsure = stored.filter(
+    ({ status, source }) => status === 'inactive' || (status === 'active' && !list.provesGone(source)),
+  );
+  return new Set(unsure.map(({ partnerId }) => partnerId));
 }
 
 function isSame(stored: PartnerKey, wanted: WantedKey): boolean {

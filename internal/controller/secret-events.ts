@@ -5,6 +5,7 @@ import type { Clock } from '../platform/clock.ts';
 import { kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import { EVENTS_PER_MINUTE, EVENT_BURST, EVENT_MESSAGE_MAX, EVENT_MIN_GAP_MS, EVENT_REPEAT_MS } from './limits.ts';
 
 const COMPONENT = 'partner-ingest-controller';
@@ -29,7 +30,7 @@ export class SecretEvents {
   readonly #instance: string;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #results: { inc(labels: { result: string }): void };
+  readonly #results: ControllerMetrics['secretEvents'];
   readonly #told = new Map<string, Told>();
   #allowance = EVENT_BURST;
   #allowanceAtMs: number;
@@ -43,7 +44,7 @@ export class SecretEvents {
     readonly instance: string;
     readonly clock: Clock;
     readonly log: Logger;
-    readonly results: { inc(labels: { result: string }): void };
+    readonly results: ControllerMetrics['secretEvents'];
   }) {
     this.#core = options.core;
     this.#instance = options.instance;
@@ -113,21 +114,20 @@ export class SecretEvents {
     const now = this.#clock.now();
     const toldAtMs = this.#clock.monotonicMs();
     const told = this.#told.get(key);
-    const result = (outcome: string): void => this.#results.inc({ result: outcome });
     try {
       if (told !== undefined && (await this.#repeat(told, trouble, now))) {
         told.count += 1;
         told.toldAtMs = toldAtMs;
-        result('repeated');
+        this.#results.inc({ result: 'repeated' });
         return;
       }
       const event = this.#event(trouble, now);
       await this.#core.createNamespacedEvent({ namespace: trouble.problem.source.namespace, body: event });
       this.#told.set(key, { eventName: event.metadata.name ?? '', count: 1, toldAtMs, present: true });
-      result('created');
+      this.#results.inc({ result: 'created' });
     } catch (error) {
       this.#log.debug({ err: error }, 'Event not written');
-      result('failed');
+      this.#results.inc({ result: 'failed' });
     }
   }
 

@@ -1,5 +1,5 @@
 /** Where partner Secrets come from: the seam between the Kubernetes API and a folder of manifests. */
-import type { PartnerSecret, Problem } from '../partner/key-secret.ts';
+import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
 
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
@@ -7,8 +7,8 @@ export interface SecretList {
   readonly problems: readonly Problem[];
   /** Whether everything has been read. */
   readonly complete: boolean;
-  /** Whether a key that came from `namespace` and is not in this list is gone: only then may it be removed. */
-  provesGone(namespace: string): boolean;
+  /** Whether a key that came from `source` and is not in this list is gone: only then may it be removed. */
+  provesGone(source: KeySource): boolean;
   /** When all of it was last known to be what the source holds. */
   readonly asOf: Date;
 }

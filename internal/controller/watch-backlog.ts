@@ -2,17 +2,13 @@
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { queueNames, type QueueName } from '../queue/job.ts';
+import { jobStates, queueNames, type JobState, type QueueName } from '../queue/job.ts';
 import { openStates } from '../submission/states.ts';
-import type { Backlog } from '../submission/backlog.ts';
+import { backlogStates, type Backlog } from '../submission/backlog.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
 
 const READ_EVERY_MS = 10_000;
 const MS_PER_SECOND = 1_000;
-
-interface LabelledGauge<Label extends string> {
-  set(labels: Record<Label, string>, value: number): void;
-  reset(): void;
-}
 
 export interface BacklogTools {
   readonly clock: Clock;
@@ -21,13 +17,11 @@ export interface BacklogTools {
   /** Rejects while the database is away. */
   read(): Promise<Backlog>;
   /** Jobs of a queue by state; rejects while Redis is away. */
-  jobs(queue: QueueName): Promise<Readonly<Record<string, number>>>;
-  readonly metrics: {
-    readonly records: LabelledGauge<'state'>;
-    readonly oldestWaitingSeconds: LabelledGauge<'state'>;
-    readonly queueJobs: LabelledGauge<'queue' | 'state'>;
-    readonly backlogReadAt: { set(value: number): void };
-  };
+  jobs(queue: QueueName): Promise<Readonly<Record<JobState, number>>>;
+  readonly metrics: Pick<
+    ControllerMetrics,
+    'records' | 'bouncedMails' | 'oldestWaitingSeconds' | 'queueJobs' | 'backlogReadAt'
+  >;
 }
 
 /** Reads and shows until `signal` aborts. */
@@ -54,7 +48,8 @@ async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
   const { metrics, clock, log } = tools;
   try {
     const backlog = await tools.read();
-    for (const [state, count] of Object.entries(backlog.records)) metrics.records.set({ state }, count);
+    for (const state of backlogStates) metrics.records.set({ state }, backlog.records[state]);
+    metrics.bouncedMails.set(backlog.bounced);
     metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);
     return backlog;
   } catch (error) {
@@ -77,8 +72,8 @@ async function showJobs(queue: QueueName, tools: BacklogTools): Promise<void> {
   const { metrics, log } = tools;
   if (!tools.leads()) return;
   try {
-    for (const [state, count] of Object.entries(await tools.jobs(queue)))
-      metrics.queueJobs.set({ queue, state }, count);
+    const jobs = await tools.jobs(queue);
+    for (const state of jobStates) metrics.queueJobs.set({ queue, state }, jobs[state]);
   } catch (error) {
     log.debug({ err: error, queue }, 'the queue could not be counted');
     metrics.queueJobs.reset();
@@ -86,6 +81,7 @@ async function showJobs(queue: QueueName, tools: BacklogTools): Promise<void> {
 }
 
 function forget({ metrics }: BacklogTools): void {
-  for (const gauge of [metrics.records, metrics.oldestWaitingSeconds, metrics.queueJobs]) gauge.reset();
+  for (const gauge of [metrics.records, metrics.bouncedMails, metrics.oldestWaitingSeconds, metrics.queueJobs])
+    gauge.reset();
   metrics.backlogReadAt.set(0);
 }

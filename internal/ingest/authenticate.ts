@@ -1,10 +1,13 @@
 /** Decides who the partner is from the Authorization header. Pure but for the look-up it is given. */
 import type { KeyLookup } from '../partner/key-cache.ts';
-import { errors, type ErrorAnswer } from './errors.ts';
+import { errors } from './errors.ts';
+
+/** The answers to a request whose key is missing, unknown or inactive. */
+type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 
 export type Authentication =
   | { readonly ok: true; readonly partnerId: string }
-  | { readonly ok: false; readonly answer: ErrorAnswer; readonly partnerId?: string };
+  | { readonly ok: false; readonly answer: Refusal; readonly partnerId?: string };
 
 /** `Bearer` in any case, then the key. No header, another scheme or an empty key all count as "missing". */
 export function authenticate(header: string | undefined, lookup: (key: string) => KeyLookup): Authentication {

@@ -1,38 +1,63 @@
-/** What is no HTTP, or was too slow, too large or too much to become a request: counted, and answered where an answer can be read. */
+/** What never became a request of Fastify's: counted, and answered by hand where an answer can be read. */
 import type { Socket } from 'node:net';
 import { newId } from '../platform/ids.ts';
-import { breakOff } from './connection.ts';
-import { errors } from './errors.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import { breakOff, isClosing } from './connection.ts';
+import { errors, type ErrorAnswer } from './errors.ts';
 import { BROKEN_ANSWER_MS } from './limits.ts';
 
 export interface BrokenTools {
-  readonly metrics: {
-    readonly requests: { inc(labels: { status: string }): void };
-    readonly brokenHttp: { inc(labels: { kind: string }): void };
-  };
+  readonly metrics: Pick<IngestMetrics, 'requests' | 'brokenHttp'>;
 }
 
-/** Answers what never became a request. Such a thing has no route and no record. */
+type Kind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
+
+/** Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no route and no record. */
 export function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: BrokenTools): void {
-  const kind = brokenKinds[error.code ?? ''] ?? (error.code?.startsWith('HPE_') === true ? 'not_http' : 'connection');
-  tools.metrics.brokenHttp.inc({ kind });
+  const code = error.code ?? '';
+  const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
+  if (!isClosing(socket)) tools.metrics.brokenHttp.inc({ kind });
   // Where the framing breaks inside a body, the request has a route: its handler records what came and answers.
   const answering = breakOff(socket);
-  if (kind === 'connection' || !socket.writable) {
+  if (kind === 'connection' || (!answering && isClosing(socket)) || !socket.writable) {
     socket.destroy();
     return;
   }
-  if (answering) return;
-  const body = JSON.stringify({ error: errors.brokenRequest.error });
-  socket.end(
-    `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${newId('req')}\r\nConnection: close\r\n\r\n${body}`,
-  );
-  tools.metrics.requests.inc({ status: '400' });
+  if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
+}
+
+/** Answers CONNECT, which Node takes for the end of HTTP on its connection. */
+export function answerConnect(socket: Socket, tools: BrokenTools): void {
+  // Where others wait for their answers, theirs are the last.
+  if (breakOff(socket)) return;
+  answerByHand(socket, errors.methodNotAllowed, 'Method Not Allowed', ['Allow: POST'], tools);
+}
+
+function answerByHand(
+  socket: Socket,
+  { status, error }: ErrorAnswer & { status: 400 | 405 },
+  reason: string,
+  headers: readonly string[],
+  tools: BrokenTools,
+): void {
+  const body = JSON.stringify({ error });
+  const lines = [
+    `HTTP/1.1 ${status} ${reason}`,
+    `Date: ${new Date().toUTCString()}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${newId('req')}`,
+    'Connection: close',
+    ...headers,
+  ];
+  // Without a listener an error of the socket would end the process: Node has taken its own away from a CONNECT.
+  socket.on('error', () => {});
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
+  tools.metrics.requests.inc({ status: `${status}` });
   setTimeout(() => socket.destroy(), BROKEN_ANSWER_MS).unref();
 }
 
-const brokenKinds: Readonly<Record<string, string>> = {
+const brokenKinds: Readonly<Record<string, Kind>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'too_slow',
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'chunk_extensions_too_large',

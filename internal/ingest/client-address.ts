@@ -2,26 +2,39 @@
 import { isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyRequest } from 'fastify';
+import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
   /** The whole address; IPv4 in its short form even if it came mapped into IPv6. */
   readonly ip: string;
-  /** IPv6 clients own at least a /64, so that is what they are limited by. */
+  /** What the client is limited by. */
   readonly limitKey: string;
 }
 
 const SUBNET_BITS = 64;
 const WHOLE_ADDRESS_BITS = 128;
+/** Of an IPv6 address that holds an IPv4 address at its end. */
+const IPV4_AT_BYTE = 12;
 
 /** `request.ip` is the socket's address, or what trusted proxies say; what is no address falls back to the socket's. */
 export function clientAddress(request: FastifyRequest): ClientAddress {
   const claimed = withoutPort(request.ip);
   const address = isIP(claimed) === 0 ? (request.socket.remoteAddress ?? '0.0.0.0') : claimed;
   if (!address.includes(':')) return { ip: address, limitKey: address };
-  return {
-    ip: rateLimit.normalizeIP(address, WHOLE_ADDRESS_BITS),
-    limitKey: rateLimit.normalizeIP(address, SUBNET_BITS),
-  };
+  return { ip: rateLimit.normalizeIP(address, WHOLE_ADDRESS_BITS), limitKey: limitKeyOf(address) };
+}
+
+/**
+ * What an address is limited by: IPv4 by itself, IPv6 by its /64, of which a client owns at least one. Translators (NAT64,
+ * RFC 6052) put all of IPv4 into one /64, `64:ff9b::/96`, so there the IPv4 address within counts.
+ */
+export function limitKeyOf(address: string): string {
+  if (isIP(address) !== 6) return address;
+  if (/^0{0,2}64:ff9b:/i.test(address)) {
+    const parsed = ipaddr.IPv6.parse(address);
+    if (parsed.range() === 'rfc6052') return parsed.toByteArray().slice(IPV4_AT_BYTE).join('.');
+  }
+  return rateLimit.normalizeIP(address, SUBNET_BITS);
 }
 
 /** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */

@@ -1,7 +1,8 @@
 /** The partners' contract: paths, the shapes of what comes and goes, and which errors each operation can answer. */
 import { z } from 'zod';
-import { fields, reasonCodes } from '../application/reasons.ts';
+import { fields, partnerReasonCodes } from '../application/reasons.ts';
 import { ACCEPTED_MESSAGE, errors } from './errors.ts';
+import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 /** `{base_url}` of the contract ends in this. */
 export const BASE_PATH = '/api/v1';
@@ -30,23 +31,35 @@ export type Status = keyof typeof statusMessages;
 
 const statuses = Object.entries(statusMessages);
 
+/** The names, types and bounds of the header are those of idempotency-key.ts. */
+export const idempotencyKey = z
+  .string()
+  .regex(new RegExp(`^("[ !#-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}}"|[!#-+\\--:<-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}})$`))
+  .meta({
+    description:
+      'Extension. A string of your own choice for this submission, 1 to 255 characters of ASCII in double quotes, such as ' +
+      'a random UUID; nothing personal. The same key with the same body gets the first answer again, so that a request ' +
+      'without an answer can be sent again.',
+    examples: ['"8e03978e-40d5-43dd-bc93-6894a57f9324"'],
+  });
+
 /** 202. */
 export const acceptedBody = z.object({
   message: z.string().meta({ examples: [ACCEPTED_MESSAGE] }),
   data: z.object({ request_id: requestId }),
 });
 
-/** Every error but the 400 of a recorded request. */
+/** Every error but those that name a recorded request. */
 export const errorBody = z.object({
   error: z.string().meta({ description: 'What went wrong, in a sentence for people: programs go by the status code.' }),
 });
 
-/** 400. */
+/** 400 and 422. */
 export const malformedBody = errorBody.extend({ data: z.object({ request_id: requestId }) });
 
 const reason = z.object({
-  field: z.enum(fields),
-  code: z.enum(reasonCodes),
+  field: z.enum(fields).optional().meta({ description: 'Absent where the reason is not about one field.' }),
+  code: z.enum(partnerReasonCodes),
   message: z.string().meta({ description: 'The same in a sentence. Never quotes the value.' }),
 });
 
@@ -72,7 +85,13 @@ export type ErrorName = keyof typeof errors | 'tooManyRequests';
 export const errorConditions: Readonly<Record<ErrorName, string>> = {
   notAnObject: 'The body is not one JSON object. The request is recorded all the same.',
   tooLarge: 'The body is too large. The request is recorded with its beginning.',
-  brokenRequest: 'What came is no HTTP, or was too slow or too large to become a request. Nothing is recorded.',
+  idempotencyKeyInvalid: 'The `Idempotency-Key` is malformed. The request is recorded all the same.',
+  idempotencyMismatch:
+    'An earlier request of this partner had the same `Idempotency-Key` and another body. `request_id` is that of the earlier one.',
+  idempotencyErased:
+    'The submission with this `Idempotency-Key` is erased, so that nobody can compare the bodies. `request_id` is its own.',
+  brokenRequest:
+    'What came is no HTTP/1.1 or HTTP/1.0, or was too slow or too large to become a request. Nothing is recorded.',
   keyMissing: 'No `Authorization: Bearer` header was sent.',
   keyInvalid: 'The key is not recognized.',
   partnerInactive: 'The partner account has been deactivated.',
@@ -81,8 +100,10 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
   methodNotAllowed: 'Any other method.',
   statusMethodNotAllowed: 'Any other method.',
   tooManyRequests: 'Too many requests from one address; `Retry-After` says how long to wait.',
-  internal: 'The submission could not be made durable in time. It was not accepted and may be retried safely.',
-  statusUnavailable: 'The state could not be read in time. This says nothing about the submission.',
+  internal:
+    'The submission could not be made durable in time, or the API keys are not loaded yet. It was not accepted and may be retried safely.',
+  statusUnavailable:
+    'The state could not be read in time, or the API keys are not loaded yet. This says nothing about the submission.',
 };
 
 /** Which errors each operation answers. */
@@ -90,11 +111,14 @@ export const operationErrors = {
   submitApplication: [
     'notAnObject',
     'tooLarge',
+    'idempotencyKeyInvalid',
     'brokenRequest',
     'keyMissing',
     'keyInvalid',
     'partnerInactive',
     'methodNotAllowed',
+    'idempotencyMismatch',
+    'idempotencyErased',
     'tooManyRequests',
     'internal',
   ],

@@ -1,10 +1,14 @@
 /** Every error answer of the partner port: status and sentence. Documentation and tests compare themselves with this. */
-import { MAX_BODY_BYTES } from './limits.ts';
+import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const errors = {
   notAnObject: { status: 400, error: 'Request body must be a JSON object' },
   tooLarge: { status: 400, error: `Request body must not exceed ${MAX_BODY_BYTES} bytes` },
   brokenRequest: { status: 400, error: 'Bad request: not valid HTTP' },
+  idempotencyKeyInvalid: {
+    status: 400,
+    error: `Idempotency-Key must be 1 to ${MAX_IDEMPOTENCY_KEY} characters, as a quoted string or without spaces and commas`,
+  },
   keyMissing: { status: 401, error: 'Unauthorized: API Key missing' },
   keyInvalid: { status: 401, error: 'Unauthorized: Invalid API Key' },
   partnerInactive: { status: 403, error: 'Unauthorized: Partner account is inactive' },
@@ -12,6 +16,8 @@ export const errors = {
   requestUnknown: { status: 404, error: 'Not found: no request of yours has this request_id' },
   methodNotAllowed: { status: 405, error: 'Method not allowed: use POST' },
   statusMethodNotAllowed: { status: 405, error: 'Method not allowed: use GET' },
+  idempotencyMismatch: { status: 422, error: 'Idempotency-Key was used with another body' },
+  idempotencyErased: { status: 422, error: 'Idempotency-Key was used with a submission that is erased' },
   internal: { status: 500, error: 'Internal error: the submission was not accepted and may be retried' },
   // Not a 500, which would tell the partner to submit again.
   statusUnavailable: {

@@ -1,6 +1,6 @@
 /** Every bound of the partner port, with the reason for its size. */
 
-/** SPEC §2.1: bytes, not characters. */
+/** The contract's, in bytes, not characters. */
 export const MAX_BODY_BYTES = 65_000;
 /**
  * Bodies on their way, all together: 500 of the largest at once. 10,000 partners that each hold one back would take 650 MB;
@@ -11,6 +11,10 @@ export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 /** How long that may take. */
 export const DRAIN_MAX_MS = 5_000;
+/** An answer that is certain early waits this long for a body that is being sent, so that the connection can be kept. */
+export const EARLY_GRACE_MS = 20;
+/** After the last answer on a connection of which not all was read, this long is left to read that answer. */
+export const LINGER_UNREAD_MS = 1_000;
 /** From the headers to the end of the body. 65 kB in ten seconds is slower than any modem. */
 export const BODY_TIMEOUT_MS = 10_000;
 /** From the first byte of a request to the end of its headers. */
@@ -19,6 +23,8 @@ export const HEADERS_TIMEOUT_MS = 10_000;
 export const REQUEST_TIMEOUT_MS = 30_000;
 /** How often Node looks for requests over these bounds (its default of 30 s would let 10 s become 40). */
 export const CONNECTIONS_CHECK_MS = 1_000;
+/** Characters of an Idempotency-Key: a UUID has 36, and Stripe, whose clients partners may have, takes 255. */
+export const MAX_IDEMPOTENCY_KEY = 255;
 /** All headers together: room for a long key and tracing headers, no room for abuse. */
 export const MAX_HEADER_BYTES = 16 * 1024;
 /** A request with as many headers or more is refused: small ones take ten times their bytes, and Node drops what is beyond. */
@@ -26,15 +32,20 @@ export const MAX_HEADERS = 100;
 /** Open connections of one pod; an idle one costs 12 kB (docs/decisions/0018 has the sum). */
 export const MAX_CONNECTIONS = 12_000;
 /**
- * Requests of all connections that came before the one before them was answered. Proxies do not pipeline, so none of ours
- * does; 64 kB read at once can hold 900 requests, and a thousand connections could send that in the same moment.
+ * Open connections of one address that is no trusted proxy: a twelfth of all, so that one client leaves room for others. A
+ * client within its rate limit needs a few.
  */
-export const MAX_PIPELINED = 4_096;
+export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
+/**
+ * Requests that wait on a connection behind the one being answered. Proxies do not pipeline, and clients that do send a
+ * few; 64 kB read at once can hold 900 requests of 10 kB of memory each.
+ */
+export const MAX_PIPELINED = 16;
 /** Longest answer to a broken request may take to leave before its socket is destroyed. */
 export const BROKEN_ANSWER_MS = 1_000;
 
-/** User-Agent and Content-Type are kept for support, up to this many characters. */
-export const KEPT_HEADER_CHARACTERS = 256;
+/** What a 500 or 503 says in `Retry-After`: longer than most elections of a database, shorter than a person's patience. */
+export const RETRY_AFTER_SECONDS = 5;
 
 /** Redis has this long to count a request; then the pod counts on its own. */
 export const LIMITER_TIMEOUT_MS = 50;
@@ -43,14 +54,10 @@ export const LIMITER_PROBE_MS = 1_000;
 /** Addresses a pod remembers on its own; the least recently seen go first. */
 export const LIMITER_LOCAL_ADDRESSES = 20_000;
 
-/** Addresses over their limit that are counted one by one in a flush; more go into one total. */
-export const OVER_LIMIT_ADDRESSES = 10_000;
-/** First ids kept of an address and window. */
-export const OVER_LIMIT_IDS = 20;
-/** How often the counts are written. */
-export const OVER_LIMIT_FLUSH_MS = 5_000;
-/** A write of the counts that is not answered by then is given up. */
-export const OVER_LIMIT_DEADLINE_MS = 10_000;
+/** Records of refused requests one process writes a second in the long run: 6 million in 7 days, some 4 GB. */
+export const REFUSALS_PER_SECOND = 10;
+/** And at once: a partner whose key has a misprint is seen request by request. */
+export const REFUSAL_BURST = 100;
 
 /** A status look-up that MongoDB has not answered by then is answered 503. */
 export const STATUS_TIMEOUT_MS = 2_000;
@@ -63,3 +70,10 @@ export const STATUS_LOOKUPS = 256;
 export const LAST_ANSWERS_MS = 1_000;
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;
+
+/** A process without a commit for this long, while others commit, is not live: an election takes a fifth of it. */
+export const ALONE_AFTER_MS = 60_000;
+/** How long the mark of a commit stays: half of that, so that a process that fails sees only marks of others. */
+export const COMMIT_MARK_MS = 30_000;
+/** A process that commits renews the mark this often; a third of its life, so that one may be lost. */
+export const COMMIT_MARK_EVERY_MS = 10_000;

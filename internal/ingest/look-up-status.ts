@@ -1,19 +1,20 @@
 /** What happens to a look-up: authenticate, read, answer with what a partner may know. It leaves no record. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import type { KeyLookup } from '../partner/key-cache.ts';
+import { reasonsForPartner } from '../application/reasons.ts';
+import type { KeyCache } from '../partner/key-cache.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import type { State } from '../submission/states.ts';
+import { answerEarly, sendEarly } from './answer.ts';
 import { authenticate } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
-import { errors, type ErrorAnswer } from './errors.ts';
-import { answerEarly, answerUnauthenticated } from './submit-application.ts';
+import { errors } from './errors.ts';
 
 /** What the operation needs from outside. */
 export interface LookUpTools {
   readonly log: Logger;
-  readonly lookupKey: (key: string) => KeyLookup;
+  readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
   /** The record of this id if it is this partner's; rejects when it cannot be read in time. */
   readStatus(requestId: string, partnerId: string): Promise<StatusRecord | undefined>;
 }
@@ -32,19 +33,24 @@ const statusOf: Readonly<Record<State, Status>> = {
   withdrawn: 'not_accepted',
 };
 
-/** The stage after the rate limit: answers 401 or 403, or notes the partner and lets the look-up go on. */
-export async function authenticateLookUp(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  tools: LookUpTools,
-): Promise<void> {
-  const authentication = authenticate(request.headers.authorization, tools.lookupKey);
+/** The stage after the rate limit: notes the partner, or answers 401, 403 or 503 and gives false. */
+export function authenticateLookUp(request: FastifyRequest, reply: FastifyReply, tools: LookUpTools): boolean {
+  if (!tools.keys.loaded) {
+    answerEarly(request, reply, errors.statusUnavailable);
+    return false;
+  }
+  const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
   if (authentication.ok) request.partnerId = authentication.partnerId;
-  else await answerUnauthenticated(request, reply, authentication.answer);
+  else answerEarly(request, reply, authentication.answer);
+  return authentication.ok;
 }
 
 /** Answers an authenticated look-up. */
-export async function lookUpStatus(request: FastifyRequest, reply: FastifyReply, tools: LookUpTools): Promise<void> {
+export async function lookUpStatus(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: LookUpTools,
+): Promise<FastifyReply> {
   reply.header('cache-control', 'no-store');
   const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
   let record: StatusRecord | undefined;
@@ -52,15 +58,12 @@ export async function lookUpStatus(request: FastifyRequest, reply: FastifyReply,
     record = asked.success ? await tools.readStatus(asked.data, request.partnerId) : undefined;
   } catch (error) {
     tools.log.warn({ err: error, request_id: request.id }, 'a status could not be read');
-    await answerError(request, reply, errors.statusUnavailable);
-    return;
+    answerEarly(request, reply, errors.statusUnavailable);
+    return reply;
   }
-  if (record === undefined) await answerError(request, reply, errors.requestUnknown);
-  else await answerEarly(request, reply, 200, bodyOf(record));
-}
-
-function answerError(request: FastifyRequest, reply: FastifyReply, answer: ErrorAnswer): Promise<void> {
-  return answerEarly(request, reply, answer.status, { error: answer.error });
+  if (record === undefined) answerEarly(request, reply, errors.requestUnknown);
+  else sendEarly(request, reply, 200, bodyOf(record));
+  return reply;
 }
 
 function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
@@ -73,8 +76,7 @@ function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
       state,
       received_at: record.receivedAt.toISOString(),
       updated_at: record.stateAt.toISOString(),
-      // Without `duplicateOf`, which may be another partner's request.
-      reasons: (record.reasons ?? []).map(({ field, code, message }) => ({ field, code, message })),
+      reasons: reasonsForPartner(record.reasons ?? []),
     },
   };
 }

@@ -11,12 +11,13 @@ import {
   malformedBody,
   operationErrors,
   EXAMPLE_ID,
+  idempotencyKey,
   requestId,
   statusBody,
   type ErrorName,
 } from './contract.ts';
 import { errors, tooManyRequests } from './errors.ts';
-import { MAX_BODY_BYTES } from './limits.ts';
+import { MAX_BODY_BYTES, RETRY_AFTER_SECONDS } from './limits.ts';
 
 /** What differs between installations. */
 export interface OpenApiSettings {
@@ -31,6 +32,7 @@ type Json = Record<string, unknown>;
 /** The schemas that have a name in the document; they refer to each other by it. */
 const schemas: Readonly<Record<string, z.ZodType>> = {
   RequestId: requestId,
+  IdempotencyKey: idempotencyKey,
   Application: applicationSchema,
   Accepted: acceptedBody,
   Malformed: malformedBody,
@@ -65,12 +67,27 @@ export function openApiDocument(settings: OpenApiSettings): Json {
     components: {
       securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: "The partner's API key." } },
       headers: {
-        RequestId: { description: 'Id of this request.', required: true, schema: ref('schemas', 'RequestId') },
+        RequestId: {
+          description: 'Id of this request, or of the first one with its `Idempotency-Key`.',
+          required: true,
+          schema: ref('schemas', 'RequestId'),
+        },
+        IdempotentReplayed: {
+          description:
+            'Present where an earlier request with this `Idempotency-Key` and body was accepted; all ids are its own.',
+          schema: { type: 'string', const: 'true' },
+        },
         RetryAfter: {
           description: 'Seconds to wait.',
           required: true,
           schema: { type: 'integer', minimum: 1, maximum: settings.rateLimitWindowSeconds },
         },
+        RetryLater: {
+          description: 'Seconds to wait before the next try.',
+          required: true,
+          schema: { type: 'integer', const: RETRY_AFTER_SECONDS },
+        },
+        ...rateLimitHeaders,
         Allow: { description: 'The methods there are.', required: true, schema: { type: 'string' } },
         WwwAuthenticate: { required: true, schema: { type: 'string', const: 'Bearer' } },
       },
@@ -86,12 +103,18 @@ function submitApplication(settings: OpenApiSettings): Json {
     description:
       `The body is a JSON object of at most ${MAX_BODY_BYTES} bytes, whatever its Content-Type. Its fields are not checked ` +
       'at submission but in the background, so clients should validate them before sending. After a 202 the client does ' +
-      'not send the same submission again.',
+      'not send the same submission again. Of a body that is too large at most 16 MiB are read, for at most 5 seconds; ' +
+      'then it is answered and the connection closed.',
+    parameters: [{ name: 'Idempotency-Key', in: 'header', schema: ref('schemas', 'IdempotencyKey') }],
     requestBody: { required: true, content: { 'application/json': { schema: ref('schemas', 'Application') } } },
     responses: {
       202: {
         description: 'The submission is recorded and queued.',
-        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+        headers: {
+          'X-Request-Id': ref('headers', 'RequestId'),
+          'Idempotent-Replayed': ref('headers', 'IdempotentReplayed'),
+          ...rateLimitRefs,
+        },
         content: { 'application/json': { schema: ref('schemas', 'Accepted') } },
         ...linkToStatus(settings),
       },
@@ -113,7 +136,7 @@ function lookUpStatus(settings: OpenApiSettings): Json {
     responses: {
       200: {
         description: 'The state of the request.',
-        headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+        headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...rateLimitRefs },
         content: { 'application/json': { schema: ref('schemas', 'Status') } },
       },
       ...errorResponses(operationErrors.lookUpStatus, settings),
@@ -129,7 +152,11 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
       status,
       {
         description: sameStatus.map((name) => errorConditions[name]).join('\n\n'),
-        headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...headersOf[status] },
+        headers: {
+          'X-Request-Id': ref('headers', 'RequestId'),
+          ...headersOf[status],
+          ...(status === UNCOUNTED_STATUS ? {} : rateLimitRefs),
+        },
         content: contentOf(sameStatus, settings),
         ...(sameStatus.some(isRecorded) ? linkToStatus(settings) : {}),
       },
@@ -137,10 +164,27 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
   );
 }
 
+/** A request with a method that there is not is no request of an operation. */
+const UNCOUNTED_STATUS = 405;
+
+/** Absent where an answer is certain before the request is counted. */
+const rateLimitHeaders: Json = {
+  RateLimit: { description: 'Requests one address may make in a window.', schema: { type: 'integer' } },
+  RateLimitRemaining: { description: 'How many of them are left.', schema: { type: 'integer', minimum: 0 } },
+  RateLimitReset: { description: 'Seconds until the window ends.', schema: { type: 'integer', minimum: 0 } },
+};
+const rateLimitRefs: Json = {
+  'X-RateLimit-Limit': ref('headers', 'RateLimit'),
+  'X-RateLimit-Remaining': ref('headers', 'RateLimitRemaining'),
+  'X-RateLimit-Reset': ref('headers', 'RateLimitReset'),
+};
+
 const headersOf: Readonly<Record<number, Json>> = {
   401: { 'WWW-Authenticate': ref('headers', 'WwwAuthenticate') },
   405: { Allow: ref('headers', 'Allow') },
   429: { 'Retry-After': ref('headers', 'RetryAfter') },
+  500: { 'Retry-After': ref('headers', 'RetryLater') },
+  503: { 'Retry-After': ref('headers', 'RetryLater') },
 };
 
 function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json {
@@ -159,9 +203,11 @@ function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json
   };
 }
 
-/** Whether the request is recorded, so that the answer holds its id. */
+/** Whether the request, or the first one with its key, is recorded, so that the answer holds an id. */
 function isRecorded(name: ErrorName): boolean {
-  return name === 'notAnObject' || name === 'tooLarge';
+  return ['notAnObject', 'tooLarge', 'idempotencyKeyInvalid', 'idempotencyMismatch', 'idempotencyErased'].includes(
+    name,
+  );
 }
 
 function statusCodeOf(name: ErrorName): number {

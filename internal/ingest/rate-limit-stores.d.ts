@@ -12,9 +12,9 @@ declare module '@fastify/rate-limit/store/LocalStore.js' {
 }
 
 declare module '@fastify/rate-limit/store/RedisStore.js' {
-  import type { Redis } from 'ioredis';
+  import type { Cluster, Redis } from 'ioredis';
   export default class RedisStore {
-    constructor(continueExceeding: boolean, exponentialBackoff: boolean, redis: Redis, prefix: string);
+    constructor(continueExceeding: boolean, exponentialBackoff: boolean, redis: Redis | Cluster, prefix: string);
     incr(
       key: string,
       answer: (error: Error | null, result: { current: number; ttl: number } | null) => void,

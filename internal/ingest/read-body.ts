@@ -1,8 +1,8 @@
 /** Reads a request's body as raw bytes within bounds, and throws away what is beyond them. */
 import type { IncomingMessage } from 'node:http';
 import type { BodyRoom, RoomHolder } from './body-room.ts';
-import { onBreak } from './connection.ts';
-import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, MAX_BODY_BYTES } from './limits.ts';
+import { onBreak, type Dropped } from './connection.ts';
+import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './limits.ts';
 
 /**
  * How the body ended:
@@ -26,14 +26,16 @@ const GATHER_BYTES = 1_024;
 /**
  * A body on its way. It is taken in from the head of its request on, before anybody knows whether it is wanted: Node would
  * keep each piece as an object of its own until then, and pieces of one byte make 20 MB of objects out of 65 kB.
+ *
+ * It holds its room until `release()` or `drop()`, also when it is whole: until then nobody else counts its bytes.
  */
-export class IncomingBody implements RoomHolder {
+export class IncomingBody implements RoomHolder, Dropped {
   readonly #request: IncomingMessage;
   readonly #room: BodyRoom;
   readonly #stopListening: () => void;
-  readonly #done: Promise<ReadBody>;
-  #resolve: (body: ReadBody) => void = () => {};
-  #finished = false;
+  /** Called at the end, by whoever reads and by who closes the connection after it. */
+  readonly #endListeners: ((how: 'whole' | 'cut_off') => void)[] = [];
+  #ended: 'whole' | 'cut_off' | undefined;
   #timer: NodeJS.Timeout | undefined;
   #bytes: Buffer = NOTHING;
   #kept = 0;
@@ -47,9 +49,6 @@ export class IncomingBody implements RoomHolder {
   constructor(request: IncomingMessage, room: BodyRoom) {
     this.#request = request;
     this.#room = room;
-    this.#done = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
     // What the parser handed over just before the breakage is still to be emitted, so it counts.
     this.#stopListening = onBreak(request.socket, () => {
       this.#endIn(0);
@@ -61,23 +60,65 @@ export class IncomingBody implements RoomHolder {
   /** Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
   read(): Promise<ReadBody> {
     this.#ask(this.#gaveWay || this.#received > MAX_BODY_BYTES ? DRAIN_MAX_MS : BODY_TIMEOUT_MS);
-    return this.#done;
+    return new Promise((resolve) => this.whenEnded((how) => resolve(this.#result(how))));
   }
 
-  /** Throws away a body nobody wants, within the bounds of draining. Never rejects. */
-  drain(): Promise<ReadBody> {
+  /** Keeps nothing of it; what still comes is thrown away, within the bounds of draining. */
+  drop(): void {
     this.#keep = 0;
     this.#dropBytes();
     this.#ask(DRAIN_MAX_MS);
-    return this.#done;
   }
 
-  /** Its room is needed by others. What still comes is drained, as before every early answer. */
+  /** Gives the room back: somebody else counts the bytes now. */
+  release(): void {
+    this.#dropBytes();
+  }
+
+  /** Its room is needed by others. What still comes is drained. */
   giveWay(): void {
     this.#gaveWay = true;
     this.#keep = 0;
     this.#dropBytes();
     if (this.#asked) this.#endIn(DRAIN_MAX_MS);
+  }
+
+  /** Whether the partner has asked for a `100 Continue` before it sends any of it. */
+  get expectsContinue(): boolean {
+    const { expect } = this.#request.headers;
+    return expect !== undefined && /^100-continue$/i.test(expect);
+  }
+
+  /** Whether the partner has asked for it and sent nothing yet. */
+  get awaitsContinue(): boolean {
+    return this.expectsContinue && this.#received === 0 && !this.#hasCome();
+  }
+
+  whenEnded(call: (how: 'whole' | 'cut_off') => void): void {
+    if (this.#ended === undefined) this.#endListeners.push(call);
+    else call(this.#ended);
+  }
+
+  /** Tells whether all of it has come, waiting `EARLY_GRACE_MS` for a body that is being sent. */
+  whenNearlyCome(call: (come: boolean) => void): void {
+    if (this.#hasCome()) return call(true);
+    if (this.awaitsContinue) return call(false);
+    let told = false;
+    const tell = (): void => {
+      if (told) return;
+      told = true;
+      clearTimeout(timer);
+      call(this.#hasCome());
+    };
+    // What came while this process was busy is read before the look.
+    const timer = setTimeout(() => setImmediate(tell), EARLY_GRACE_MS);
+    this.whenEnded(tell);
+  }
+
+  #hasCome(): boolean {
+    const { complete, headers } = this.#request;
+    if (complete || this.#ended === 'whole') return true;
+    return headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0';
   }
 
   #ask(timeoutMs: number): void {
@@ -87,7 +128,7 @@ export class IncomingBody implements RoomHolder {
 
   /** A breakage ends it sooner than anything else. */
   #endIn(milliseconds: number): void {
-    if (this.#finished || this.#broken) return;
+    if (this.#ended !== undefined || this.#broken) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.#onBroken, milliseconds);
   }
@@ -133,8 +174,8 @@ export class IncomingBody implements RoomHolder {
   }
 
   #finish(how: 'whole' | 'cut_off'): void {
-    if (this.#finished) return;
-    this.#finished = true;
+    if (this.#ended !== undefined) return;
+    this.#ended = how;
     clearTimeout(this.#timer);
     this.#stopListening();
     const request = this.#request;
@@ -144,12 +185,15 @@ export class IncomingBody implements RoomHolder {
       // A broken request still emits an error when its socket goes.
       request.on('error', () => {});
     }
+    for (const call of this.#endListeners) call(how);
+  }
+
+  #result(how: 'whole' | 'cut_off'): ReadBody {
     const end = this.#gaveWay ? 'no_room' : this.#received > MAX_BODY_BYTES ? 'too_large' : how;
     const kept = this.#bytes.subarray(0, this.#kept);
     // A record waits with a copy of its own size, not with what it was gathered in.
     const bytes = kept.length < this.#bytes.length ? Buffer.from(kept) : kept;
-    this.#dropBytes();
-    this.#resolve({ end, bytes, received: this.#received, reusable: how === 'whole' });
+    return { end, bytes, received: this.#received, reusable: how === 'whole' };
   }
 
   #dropBytes(): void {

@@ -1,82 +1,58 @@
-/** What happens to a POST: authenticate, read, parse, record, answer. The order is the contract's (DESIGN §2). */
-import { hash } from 'node:crypto';
+/** What happens to a POST: authenticate, read, parse, record, answer. The order is part of the contract. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Binary } from 'mongodb';
 import { parseJsonObject } from '../application/parse-application.ts';
-import type { KeyLookup } from '../partner/key-cache.ts';
-import { later, type Clock } from '../platform/clock.ts';
+import type { KeyCache } from '../partner/key-cache.ts';
+import type { Clock } from '../platform/clock.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
-import type { CommitResult } from '../submission/group-commit.ts';
-import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
+import type { CommitResult } from '../submission/commit-entry.ts';
+import type { Bound } from '../submission/idempotency.ts';
+import { acceptedRecord, malformedRecord, refusedRecord, type Received } from '../submission/new-record.ts';
+import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import { addRetryAfter, answerEarly } from './answer.ts';
 import { authenticate } from './authenticate.ts';
+import { closeAfterAnswer } from './connection.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
-import { KEPT_HEADER_CHARACTERS } from './limits.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
+import { MAX_BODY_BYTES } from './limits.ts';
 import type { ReadBody } from './read-body.ts';
+import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
 
 /** What the operation needs from outside. */
 export interface SubmitTools {
   readonly clock: Clock;
-  readonly lookupKey: (key: string) => KeyLookup;
-  /** Makes a record durable and tells its fate; never rejects. */
+  readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
+  /** Makes a record durable; never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult>;
-  /** Keeps a refused request's record if there is room. */
-  offer(record: SubmissionRecord): void;
+  readonly refusals: Pick<Refusals, 'keep'>;
   withdraw(record: SubmissionRecord): void;
   /** Tells the processor, after the answer. */
   hint(hint: Hint): void;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
-  readonly metrics: {
-    readonly acceptSeconds: { observe(value: number): void };
-    readonly notAccepted: { inc(labels: { reason: string }): void };
-  };
+  readonly metrics: Pick<IngestMetrics, 'acceptSeconds' | 'idempotencyKeys' | 'notAccepted'>;
 }
 
-const DAY_MS = 86_400_000;
-
-/** The stage between rate limit and body: answers 401 or 403, or notes the partner and lets the request go on. */
-export async function authenticateRequest(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  tools: SubmitTools,
-): Promise<void> {
-  const authentication = authenticate(request.headers.authorization, tools.lookupKey);
+/** The stage between rate limit and body: notes the partner, or answers 401, 403 or 500 and gives false. */
+export function authenticateRequest(request: FastifyRequest, reply: FastifyReply, tools: SubmitTools): boolean {
+  // Nothing can be said of any key, so nothing is: a 401 would make a partner believe that its key was taken away.
+  if (!tools.keys.loaded) {
+    tools.metrics.notAccepted.inc({ reason: 'keys_not_loaded' });
+    answerEarly(request, reply, errors.internal);
+    return false;
+  }
+  const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
   if (authentication.ok) {
     request.partnerId = authentication.partnerId;
-    return;
+    return true;
   }
   const { answer, partnerId } = authentication;
-  const now = tools.clock.now();
-  tools.offer({
-    ...metadata(request, now),
-    ...(partnerId === undefined ? {} : { partnerId }),
-    bodyBytes: 0,
-    httpStatus: answer.status,
-    ...finalState('refused', now, tools.retention.refusedDays),
+  tools.refusals.keep({ address: request.client.limitKey, status: answer.status, requestId: request.id }, () => {
+    const received = { ...receivedOf(request, tools.clock.now()), partnerId };
+    return refusedRecord(received, answer.status, tools.retention.refusedDays);
   });
-  await answerUnauthenticated(request, reply, answer);
-}
-
-/** Answers 401 or 403. */
-export async function answerUnauthenticated(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  answer: ErrorAnswer,
-): Promise<void> {
-  if (answer.status === 401) reply.header('www-authenticate', 'Bearer');
-  await answerEarly(request, reply, answer.status, { error: answer.error });
-}
-
-/** Answers a request whose body nobody wants: the body is drained first, so that no reset can eat the answer. */
-export async function answerEarly(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  status: number,
-  body: object,
-): Promise<void> {
-  const { reusable } = await request.incomingBody.drain();
-  if (!reusable) reply.header('connection', 'close');
-  reply.code(status).send(body);
+  answerEarly(request, reply, answer);
+  return false;
 }
 
 /** Reads, judges, records and answers an authenticated request. */
@@ -85,85 +61,110 @@ export async function submitApplication(
   reply: FastifyReply,
   tools: SubmitTools,
 ): Promise<void> {
-  const body = await request.incomingBody.read();
+  const { incomingBody } = request;
+  const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
   // A partner that sends too much may be sending it for ever, so its connection ends here in any case.
-  if (!body.reusable || body.end === 'too_large') reply.header('connection', 'close');
+  if (!body.reusable || body.end === 'too_large') {
+    reply.header('connection', 'close');
+    closeAfterAnswer(request.raw.socket, incomingBody);
+  }
   if (body.end === 'no_room') {
     tools.metrics.notAccepted.inc({ reason: 'no_room' });
-    reply.code(errors.internal.status).send({ error: errors.internal.error });
+    answerNotAccepted(reply);
     return;
   }
-  const accepted = body.end === 'whole' && parseJsonObject(body.bytes) !== undefined;
-  const record = recordOf(request, body, accepted, tools);
+  const key = readIdempotencyKey(request.headers['idempotency-key']);
+  const fault = faultOf(body, key);
+  const received = receivedOf(request, tools.clock.now());
+  const record =
+    fault === undefined
+      ? acceptedRecord(received, body, key || undefined)
+      : malformedRecord(received, body, tools.retention.malformedDays);
 
-  const result = await tools.record(record);
+  const recording = tools.record(record);
+  // From here on the commit counts these bytes.
+  incomingBody.release();
+  const result = await recording;
+  if (typeof result === 'object') {
+    answerBound(reply, result, tools);
+    return;
+  }
   if (result !== 'stored') {
-    if (result === 'in_doubt') {
-      tools.withdraw(record);
-      // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has the record by
-      // now. A 500 could be untrue, and no answer is not.
-      if (tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS) {
-        reply.hijack();
-        request.raw.destroy();
-        return;
-      }
+    if (result === 'in_doubt') tools.withdraw(record);
+    // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has the record by now.
+    // A 500 could be untrue, and no answer is not.
+    const late = tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS;
+    if (result === 'unknown' || (result === 'in_doubt' && late)) {
+      reply.hijack();
+      request.raw.destroy();
+      return;
     }
-    reply.code(errors.internal.status).send({ error: errors.internal.error });
+    answerNotAccepted(reply);
     return;
   }
   tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-  const data = { request_id: request.id };
-  if (!accepted) {
-    const answer = body.end === 'too_large' ? errors.tooLarge : errors.notAnObject;
-    reply.code(answer.status).send({ error: answer.error, data });
-    return;
+  answerStored(request, reply, fault);
+  if (fault === undefined) tools.hint(hintFor(record));
+}
+
+/**
+ * Says `100 Continue` where the partner waits for it. A body whose length already says that it is too large is not asked
+ * for: what is given then is its end.
+ */
+function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
+  const { incomingBody } = request;
+  if (!incomingBody.expectsContinue) return undefined;
+  if (Number(request.headers['content-length'] ?? 0) <= MAX_BODY_BYTES) {
+    reply.raw.writeContinue();
+    return undefined;
   }
-  reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
-  tools.hint(hintFor(record));
+  if (!incomingBody.awaitsContinue) return undefined;
+  incomingBody.drop();
+  return { end: 'too_large', bytes: Buffer.alloc(0), received: 0, reusable: false };
 }
 
-function recordOf(request: FastifyRequest, body: ReadBody, accepted: boolean, tools: SubmitTools): SubmissionRecord {
-  const now = tools.clock.now();
-  return {
-    ...metadata(request, now),
-    partnerId: request.partnerId,
-    body: new Binary(body.bytes),
-    bodyBytes: body.received,
-    bodySha256: hash('sha256', body.bytes, 'hex'),
-    httpStatus: accepted ? 202 : 400,
-    ...(accepted
-      ? {
-          state: 'recorded',
-          stateAt: now,
-          dueAt: later(now, FIRST_DUE_MS),
-          history: [{ state: 'recorded', at: now, attempt: 0 }],
-        }
-      : finalState('malformed', now, tools.retention.malformedDays)),
-  };
+function answerNotAccepted(reply: FastifyReply): void {
+  addRetryAfter(reply, errors.internal);
+  reply.code(errors.internal.status).send({ error: errors.internal.error });
 }
 
-function metadata(request: FastifyRequest, now: Date) {
-  const userAgent = request.headers['user-agent'];
-  const traceparent = traceparentOf(request);
-  const { contentType } = request;
+/** Why a request is answered 400, if it is. */
+function faultOf(body: ReadBody, key: string | undefined | false): ErrorAnswer | undefined {
+  if (body.end === 'too_large') return errors.tooLarge;
+  if (body.end !== 'whole' || parseJsonObject(body.bytes) === undefined) return errors.notAnObject;
+  return key === false ? errors.idempotencyKeyInvalid : undefined;
+}
+
+function answerStored({ id }: Pick<FastifyRequest, 'id'>, reply: FastifyReply, fault?: ErrorAnswer): void {
+  const data = { request_id: id };
+  if (fault === undefined) reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
+  else reply.code(fault.status).send({ error: fault.error, data });
+}
+
+const boundFaults = {
+  replayed: undefined,
+  mismatched: errors.idempotencyMismatch,
+  erased: errors.idempotencyErased,
+} as const satisfies Record<Bound['result'], ErrorAnswer | undefined>;
+
+/** Answers a request whose key is bound. Only the first one has a record, so `X-Request-Id` names that, too. */
+function answerBound(reply: FastifyReply, { first, result }: Bound, tools: SubmitTools): void {
+  tools.metrics.idempotencyKeys.inc({ result });
+  reply.header('x-request-id', first._id);
+  if (result === 'replayed') reply.header('idempotent-replayed', 'true');
+  answerStored({ id: first._id }, reply, boundFaults[result]);
+  // Its own answer may have been a 500, which sends no hint.
+  if (result === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
+}
+
+function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
   return {
-    _id: request.id,
-    receivedAt: now,
+    requestId: request.id,
+    receivedAt,
     remoteIp: request.client.ip,
-    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(contentType === undefined ? {} : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(traceparent === undefined ? {} : { traceparent }),
-    schema: RECORD_SCHEMA,
-    version: 0,
-    attempts: 0,
-  };
-}
-
-function finalState(state: 'malformed' | 'refused', now: Date, retentionDays: number) {
-  return {
-    state,
-    stateAt: now,
-    history: [{ state, at: now, attempt: 0 }],
-    expiresAt: later(now, retentionDays * DAY_MS),
+    partnerId: request.partnerId,
+    userAgent: request.headers['user-agent'],
+    contentType: request.contentType,
+    traceparent: traceparentOf(request),
   };
 }

@@ -1,5 +1,6 @@
-/** The mail ledger of an account: every hand-over to the mail server, so that second mails are counted and never guessed. Pure. */
+/** The mail ledger of an account: every hand-over to the mail server, so that second mails are counted. Pure. */
 import type { HandOver } from './mailer.ts';
+import { CODES } from './relay-answers.ts';
 
 /**
  * What is written before a hand-over. One that stays without a result is the crash window: the process died, was frozen
@@ -15,7 +16,7 @@ export interface Intent {
   readonly host: string;
 }
 
-/** How far a hand-over came: to a connection, a session ready for mail, a command that was refused, the content, its answer. */
+/** How far a hand-over came: to a connection, a session ready for mail, a command answered 4xx or 5xx, the content, its answer. */
 export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
 
 /** What is added once the hand-over has ended. Holds no address; the account that it is part of does. */
@@ -40,13 +41,13 @@ export interface MailLedger {
   readonly begun: number;
   /** Of these, those that may have reached the applicant. Above 1, the applicant may have got the mail twice. */
   readonly possible: number;
-  /** By claim; the newest ones, and of older ones rather those that may have reached the applicant. */
+  /** By claim; the newest ones; of older ones first those that may have reached the applicant. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;
 }
 
 /**
  * Why a mail may be a second one, by the hand-over before it: cut off after the content, without a result when this one
- * began, or safely accepted, so that somebody wanted another mail (`partner-ingest resend`).
+ * began, or accepted, so that an operator asked for another mail (`partner-ingest resend`).
  */
 export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
@@ -65,9 +66,14 @@ export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
   return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);
 }
 
-/** Whether the applicant may have got this mail, as far as anybody can know. */
+/** Whether the applicant may have got this mail. */
 export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolean {
   return result === undefined || result === 'accepted' || result === 'ambiguous';
+}
+
+/** Mails that the applicant may have got from claims after `since`. */
+export function possibleMails(ledger: MailLedger | undefined, since: number): number {
+  return handOversOf(ledger).filter((handOver) => handOver.claim > since && mayHaveArrived(handOver)).length;
 }
 
 /** Every hand-over that may have been a second mail, oldest first. */
@@ -114,7 +120,7 @@ export function ended(intent: Intent, handOver: HandOver, endedAt: Date): MailHa
 function details(handOver: HandOver): Partial<Ending> {
   switch (handOver.result) {
     case 'accepted': {
-      const [, code, enhancedCode] = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/.exec(handOver.answer) ?? [];
+      const [, code, enhancedCode] = CODES.exec(handOver.answer) ?? [];
       return {
         phase: 'answered',
         ...(code === undefined ? {} : { code: Number(code) }),

@@ -1,6 +1,7 @@
-/** Hands a message to the SMTP relay once and says exactly what came of it. */
+/** Hands a message to the SMTP relay once and reports the exact result. */
 import { createTransport } from 'nodemailer';
 import type { Message } from './message.ts';
+import { refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
 /** Bounds of one hand-over, in milliseconds. */
@@ -22,7 +23,7 @@ export const mailerLimits: MailerLimits = {
 };
 
 /**
- * What came of a hand-over:
+ * Result of a hand-over:
  * - `accepted`: the relay answered 2xx after the content;
  * - `refused`: it answered 4xx or 5xx at `phase`;
  * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing was mailed; `connected`
@@ -32,22 +33,15 @@ export const mailerLimits: MailerLimits = {
  */
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
-  | {
-      readonly result: 'refused';
-      /** Where the no came: at a command, or after the content. */
-      readonly phase: 'mail' | 'rcpt' | 'data' | 'content';
-      readonly code: number;
-      /** RFC 3463 status such as `5.1.1`, where the relay gave one. */
-      readonly enhancedCode: string | undefined;
-    }
+  | ({ readonly result: 'refused' } & Refusal)
   | { readonly result: 'unreachable'; readonly connected: boolean; readonly cause: string }
   | { readonly result: 'ambiguous'; readonly cause: string }
   | { readonly result: 'aborted'; readonly cause: string };
 
 export interface Mailer {
   /**
-   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked in the instant before the
-   * content goes out: a process that was frozen until then wakes up before it hears that its claim is lost.
+   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked right before the
+   * content goes out: a process that was frozen until then continues before it learns that its claim is lost.
    */
   handOver(message: Message, recipient: string, signal: AbortSignal, mayGoOn?: () => boolean): Promise<HandOver>;
   /** Whether the relay greets, and takes our TLS and AUTH settings. */
@@ -64,19 +58,60 @@ interface ProgressMark {
   mayGoOn(): boolean;
 }
 
-export function createMailer(options: {
+interface MailerOptions {
   readonly relay: Relay;
   readonly from: string;
   /** Shown with the sender address; empty for none. */
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
-}): Mailer {
-  const limits = options.limits ?? mailerLimits;
+}
+
+export function createMailer(options: MailerOptions): Mailer {
+  const { from, fromName = '', limits = mailerLimits } = options;
+  const transport = openTransport(options, limits);
+  return {
+    async handOver(message, recipient, signal, mayGoOn = () => true) {
+      const watched = watch(signal, mayGoOn, limits.beforeContentMs);
+      try {
+        const info = await transport.sendMail({
+          from: { name: fromName, address: from },
+          // An object, because a string would be parsed for further addresses.
+          to: { name: '', address: recipient },
+          envelope: { from, to: [recipient] },
+          subject: message.subject,
+          text: message.text,
+          html: message.html,
+          messageId: message.messageId,
+          headers: { 'Auto-Submitted': 'auto-generated' },
+          signal: watched.signal,
+          progressMark: watched.mark,
+        } as Parameters<typeof transport.sendMail>[0]);
+        return { result: 'accepted', answer: info.response };
+      } catch (error) {
+        const { progress, lapsed } = watched.reached();
+        if (progress !== 'content' && (signal.aborted || lapsed)) {
+          return { result: 'aborted', cause: 'claim lost or closing' };
+        }
+        return describeFailure(error, progress);
+      } finally {
+        watched.end();
+      }
+    },
+    probe: () =>
+      transport.verify().then(
+        () => true,
+        () => false,
+      ),
+    close: () => transport.close(),
+  };
+}
+
+function openTransport({ relay, maxConnections }: MailerOptions, limits: MailerLimits) {
   const transport = createTransport({
-    ...options.relay,
+    ...relay,
     pool: true,
-    maxConnections: options.maxConnections,
+    maxConnections,
     // The pool would send again by itself after a cut, also one after the content. Repeating is our decision.
     maxRequeues: 0,
     connectionTimeout: limits.connectMs,
@@ -104,65 +139,34 @@ export function createMailer(options: {
     };
     done();
   });
+  return transport;
+}
 
-  return {
-    async handOver(message, recipient, signal, mayGoOn = () => true) {
-      const beforeContent = new AbortController();
-      const giveUp = (): void => beforeContent.abort();
-      const timer = setTimeout(giveUp, limits.beforeContentMs);
-      signal.addEventListener('abort', giveUp, { once: true });
-      let progress = 'connecting' as Progress;
-      let lapsed = false;
-      const settleDown = (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', giveUp);
-      };
-      const progressMark: ProgressMark = {
-        onProgress: (reached) => {
-          progress = reached;
-          // From the content on only an answer tells the truth, so nothing of ours interrupts the wait for it.
-          if (reached === 'content') settleDown();
-        },
-        mayGoOn: () => {
-          lapsed = !mayGoOn();
-          if (lapsed) giveUp();
-          return !beforeContent.signal.aborted;
-        },
-      };
-      try {
-        const info = await transport.sendMail({
-          from: { name: options.fromName ?? '', address: options.from },
-          // An object, because a string would be parsed for further addresses.
-          to: { name: '', address: recipient },
-          envelope: { from: options.from, to: [recipient] },
-          subject: message.subject,
-          text: message.text,
-          html: message.html,
-          messageId: message.messageId,
-          headers: { 'Auto-Submitted': 'auto-generated' },
-          signal: beforeContent.signal,
-          progressMark,
-        } as Parameters<typeof transport.sendMail>[0]);
-        return { result: 'accepted', answer: info.response };
-      } catch (error) {
-        if (progress !== 'content' && (signal.aborted || lapsed)) {
-          return { result: 'aborted', cause: 'claim lost or closing' };
-        }
-        return describeFailure(error, progress);
-      } finally {
-        settleDown();
-      }
-    },
-    async probe() {
-      try {
-        await transport.verify();
-        return true;
-      } catch {
-        return false;
-      }
-    },
-    close: () => transport.close(),
+/** Watches one hand-over: its own signal aborts on `signal`, after `deadlineMs`, and if `mayGoOn` says no at the content. */
+function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) {
+  const beforeContent = new AbortController();
+  const giveUp = (): void => beforeContent.abort();
+  const timer = setTimeout(giveUp, deadlineMs);
+  signal.addEventListener('abort', giveUp, { once: true });
+  let progress: Progress = 'connecting';
+  let lapsed = false;
+  const end = (): void => {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', giveUp);
   };
+  const mark: ProgressMark = {
+    onProgress: (reached) => {
+      progress = reached;
+      // From the content on only an answer tells the truth, so nothing of ours interrupts the wait for it.
+      if (reached === 'content') end();
+    },
+    mayGoOn: () => {
+      lapsed = !mayGoOn();
+      if (lapsed) giveUp();
+      return !beforeContent.signal.aborted;
+    },
+  };
+  return { mark, signal: beforeContent.signal, reached: () => ({ progress, lapsed }), end };
 }
 
 interface SmtpError extends Error {
@@ -181,12 +185,12 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const answered = responseCode !== undefined && responseCode >= 400;
   if (progress === 'content') {
     return answered
-      ? { result: 'refused', phase: 'content', code: responseCode, enhancedCode: enhancedCode(error.response) }
+      ? { result: 'refused', ...refusalOf('content', responseCode, error.response) }
       : { result: 'ambiguous', cause };
   }
   const phase = error.code === 'EENVELOPE' ? phases[error.command ?? ''] : undefined;
   if (answered && phase !== undefined) {
-    return { result: 'refused', phase, code: responseCode, enhancedCode: enhancedCode(error.response) };
+    return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
   }
   return { result: 'unreachable', connected: progress === 'connected', cause };
 }
@@ -196,7 +200,3 @@ const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {
   'RCPT TO': 'rcpt',
   DATA: 'data',
 };
-
-function enhancedCode(response: string | undefined): string | undefined {
-  return /^\d{3}[ -](\d\.\d{1,3}\.\d{1,3})\b/.exec(response ?? '')?.[1];
-}

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
+import { accountOfMessageId, loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
 import { loadTemplates } from './templates.ts';
 
 const templates = await loadTemplates();
@@ -9,6 +9,7 @@ const loginInstructions = (from: LoginInstructions, senderDomain: string): Messa
 const facts: LoginInstructions = {
   accountId: 'acc_1',
   businessName: 'Ann & Co',
+  reference: '01M7-YEFD-J3FA-NTPJ',
   email: "o'hara@example.com",
   loginUrl: 'https://login.example/?a=1&b=2',
   activationUrl: 'https://login.example/?a=1&account=acc_1&token=t',
@@ -41,6 +42,16 @@ test('the Message-ID is the same each time, and differs between accounts', () =>
   expect(of('acc_2')).not.toBe(of('acc_1'));
 });
 
+test('a Message-ID names its account and which of its mails it is', () => {
+  const accountId = 'acc_01m7yppxy4e01v3gzvkymsa33d';
+  for (const mailVersion of [{}, { mailVersion: 3 }]) {
+    const { messageId } = loginInstructions({ ...facts, accountId, ...mailVersion }, 'partner.example');
+    expect(accountOfMessageId(messageId)).toEqual({ accountId, ...mailVersion });
+    expect(accountOfMessageId(messageId.slice(1, -1))).toEqual({ accountId, ...mailVersion });
+  }
+  expect(accountOfMessageId('<x@partner.example>')).toBeUndefined();
+});
+
 test('what looks like HTML in a name is shown, not run', () => {
   const { html } = loginInstructions({ ...facts, businessName: `<script>x</script><img src="a" onerror='b'>&` }, 'p');
   expect(html).not.toMatch(/<script|<img/);
@@ -48,8 +59,6 @@ test('what looks like HTML in a name is shown, not run', () => {
 });
 
 test.each([
-  ['a\r\nBcc: bob@example.com', 'a Bcc: bob@example.com'],
-  ['a\n\nhttps://evil.example', 'a https://evil.example'],
   ['a\u2028b\u2029c\u0085d', 'a b c d'],
   ['a\0b\x1b[31mc', 'a b [31mc'],
   ['a\u202eb\u2066c\u200fd', 'a b c d'],
@@ -57,12 +66,53 @@ test.each([
   ['株式会社 🚀', '株式会社 🚀'],
 ])('the name %j stays on its line as %j', (businessName, shown) => {
   const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
-  expect(text).toContain(`The account of ${shown} is ready.`);
-  expect(html).toContain(`<strong>${shown}</strong>`);
+  expect(text).toContain(`The account of “${shown}” is ready.`);
+  expect(html).toContain(`<strong>“${shown}”</strong>`);
+});
+
+test.each([
+  'URGENT: confirm at https://evil.example/login',
+  'URGENT: confirm your account now',
+  'a\n\nhttps://evil.example',
+  'a\r\nBcc: bob@example.com',
+  'go to evil.example/login',
+  'HTTPS\u200b://evil.example',
+  'https：／／evil．example',
+  'www.evil.example',
+  'mailto:bob',
+  'http://1.2.3.4',
+  '1.2.3.4:8080',
+  '\u200b',
+])('the name %j, which is none, is not shown', (businessName) => {
+  const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
+  expect(text).toContain('The account of your business is ready.');
+  expect(html).toContain('<strong>your business</strong>');
+  expect(`${text}${html}`).not.toMatch(/evil|URGENT|bob/i);
+});
+
+test.each([
+  ['Amazon.com Inc.', 'Amazon com Inc.'],
+  ['evil.example', 'evil example'],
+  ['evil\u200b.example', 'evil\u200b example'],
+  ['t.co', 't co'],
+  ['A.B.C. Ltd', 'A.B.C. Ltd'],
+  ['Yahoo! Inc', 'Yahoo! Inc'],
+  ['St. Mary’s Home Care Services', 'St. Mary’s Home Care Services'],
+  ['Version 2.0 “Labs”', 'Version 2.0 "Labs"'],
+])('the name %j is shown as %j, which no mail program makes a link', (businessName, shown) => {
+  expect(loginInstructions({ ...facts, businessName }, 'p').text).toContain(`The account of “${shown}” is ready.`);
+});
+
+test('the reference number stands in both parts, and the contact where there is one', () => {
+  const without = loginInstructions(facts, 'p');
+  const { text, html } = loginInstructions({ ...facts, supportContact: 'help@x.example' }, 'p');
+  for (const part of [text, html, without.text, without.html]) expect(part).toContain('01M7-YEFD-J3FA-NTPJ');
+  for (const part of [text, html]) expect(part).toContain('Questions? Contact help@x.example and give this number.');
+  expect(without.text).not.toContain('Contact');
 });
 
 test('a long name is cut, never in the middle of a character', () => {
-  const shown = /The account of (.*) is ready/.exec(
+  const shown = /The account of “(.*)” is ready/.exec(
     loginInstructions({ ...facts, businessName: `a${'🚀'.repeat(400)}` }, 'p').text,
   )?.[1];
   expect(shown?.endsWith('…')).toBe(true);

@@ -5,12 +5,14 @@ import { fileURLToPath } from 'node:url';
 
 /** What a template may name as `{{name}}`, and what stands there in the mail. */
 export const placeholders = {
-  businessName: 'name of the business, on one line, cut after 120 characters',
+  businessName: 'name of the business in quotation marks, on one line, cut after 120 characters, without links',
   userName: "the applicant's e-mail address, which is the user name",
   activationUrl: 'the one-time activation link; the text and the HTML must have it',
   linkDays: 'how long the link works, such as `7 days`',
   linkExpires: 'until when it works, such as `Tuesday, 8 December 2026 at 09:05 UTC`',
   loginUrl: '`LOGIN_URL`',
+  reference: 'reference number of the request, such as `01M7-YEFD-J3FA-NTPJ`',
+  support: 'a sentence about questions, with `MAIL_SUPPORT_CONTACT` where it is set',
 } as const;
 
 export type Values = Readonly<Record<keyof typeof placeholders, string>>;

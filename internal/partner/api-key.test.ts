@@ -27,15 +27,22 @@ test('the hash is SHA-256 in hex', () => {
 test.each([
   ['', 'empty_key'],
   ['a'.repeat(KEY_MIN_LENGTH - 1), 'key_too_short'],
-  ['a'.repeat(KEY_MIN_LENGTH), undefined],
-  ['a'.repeat(KEY_MAX_LENGTH), undefined],
+  [newApiKey().slice(4, 4 + KEY_MIN_LENGTH), undefined],
+  [newApiKey().repeat(21).slice(0, KEY_MAX_LENGTH), undefined],
+  ['a'.repeat(KEY_MIN_LENGTH), 'key_guessable'],
+  ['abcdefghijklmnopqrstuvwxyz', 'key_guessable'],
+  ['0123456789012345678901234', 'key_guessable'],
+  ['abcabcabcabcabcabcabcabc', 'key_guessable'],
+  ['pik_REPLACE-WITH-A-KEY-OF-40-RANDOM-CHARACTERS', 'key_guessable'],
+  [`sha256:${'a1'.repeat(31)}`, 'key_guessable'],
+  ['acme-2026-orange-zebra-42', undefined],
   ['a'.repeat(KEY_MAX_LENGTH + 1), 'key_too_long'],
   [`${'a'.repeat(30)} `, 'key_not_printable'],
   [`a b${'a'.repeat(30)}`, 'key_not_printable'],
   [`${'a'.repeat(30)}\n`, 'key_not_printable'],
   [`${'a'.repeat(30)}ä`, 'key_not_printable'],
   [`${'a'.repeat(30)}\x7f`, 'key_not_printable'],
-  ['!~'.repeat(15), undefined],
+  ['!~'.repeat(15), 'key_guessable'],
 ])('%j: %s', (key, problem) => {
   expect(apiKeyProblem(key)).toBe(problem);
 });

@@ -1,6 +1,7 @@
 /** API keys: how new ones look, what is accepted as one, and the hash that stands for it everywhere else. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { isGuessable } from './guessable.ts';
 
 const PREFIX = 'pik_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -34,13 +35,21 @@ export function hashApiKey(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
-/** Why `key` cannot be used, or undefined: too short, too long, or not sendable in a header. */
-export function apiKeyProblem(
-  key: string,
-): 'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | undefined {
+/** How a Secret or a manifest gives a key without being a credential itself. */
+export const keyDigest = (key: string): string => `sha256:${hashApiKey(key)}`;
+
+/** The hash that a Secret's entry gives: undefined where the entry is no digest. */
+export function hashOfDigest(entry: string): string | undefined {
+  return /^sha256:([0-9a-f]{64})$/i.exec(entry)?.[1]?.toLowerCase();
+}
+
+type KeyProblem = 'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | 'key_guessable';
+
+/** Why `key` cannot be used, or undefined. A digest that is not well-formed is no key, or it would become one by itself. */
+export function apiKeyProblem(key: string): KeyProblem | undefined {
   if (key === '') return 'empty_key';
   if (!/^[\x21-\x7e]+$/.test(key)) return 'key_not_printable';
   if (key.length < KEY_MIN_LENGTH) return 'key_too_short';
   if (key.length > KEY_MAX_LENGTH) return 'key_too_long';
-  return undefined;
+  return isGuessable(key) || /^sha256:/i.test(key) ? 'key_guessable' : undefined;
 }

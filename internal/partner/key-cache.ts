@@ -1,4 +1,4 @@
-/** All keys in memory, for the door: a look-up is one hash and one map access, and never waits for anything. */
+/** All keys in memory, for ingest: a look-up is one hash and one map access, and never waits for anything. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';

@@ -1,5 +1,6 @@
-/** A partner's keys as the Secret manifest that asks for them: the other way round from key-secret.ts. Pure. */
+/** The digests of a partner's keys as the Secret manifest that asks for them: the other way round from key-secret.ts. Pure. */
 import { stringify } from 'yaml';
+import { keyDigest } from './api-key.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
 
 export interface KeyManifest {
@@ -22,7 +23,7 @@ export function partnerSecretManifest(wanted: KeyManifest): { readonly yaml: str
       labels: { [PARTNER_LABEL]: partner },
       ...(status === undefined ? {} : { annotations: { [STATUS_ANNOTATION]: status } }),
     },
-    stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, key])),
+    stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, keyDigest(key)])),
   };
   return { yaml: stringify(object), object };
 }

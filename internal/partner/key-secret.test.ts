@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { hashApiKey, newApiKey } from './api-key.ts';
+import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { wantedKeys, type PartnerSecret } from './key-secret.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
@@ -46,6 +46,17 @@ test.each([
   const { keys, problems } = wantedKeys([secret('acme', [key + end])]);
   expect(keys.has(hashApiKey(key))).toBe(usable);
   expect(problems.map(({ code }) => code)).toEqual(usable ? [] : ['key_not_printable']);
+});
+
+test('an entry may be the digest of a key, in either case of letters: then no key stands in the Secret', () => {
+  const [one, two] = [newApiKey(), newApiKey()];
+  const { keys, problems } = wantedKeys([
+    secret('acme', [keyDigest(one), keyDigest(two).toUpperCase().replace('SHA256', 'sha256')]),
+  ]);
+  expect(problems).toEqual([]);
+  expect([...keys.keys()]).toEqual([hashApiKey(one), hashApiKey(two)]);
+  // What is no whole digest must not become a key itself.
+  expect(problemsOf(secret('acme', [keyDigest(one).slice(0, -1)]))).toEqual(['key_guessable']);
 });
 
 describe('problems cost only what they are about', () => {

@@ -1,5 +1,5 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
-import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey } from './api-key.ts';
+import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, hashOfDigest } from './api-key.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
@@ -36,9 +36,11 @@ export type ProblemCode =
   | 'key_too_long'
   | 'key_not_printable'
   | 'key_not_base64'
+  | 'key_guessable'
   | 'same_key_two_partners'
   | 'unknown_status'
   | 'other_installation'
+  | 'removal_held'
   | 'unreadable_namespace'
   | 'unreadable_file';
 
@@ -83,12 +85,13 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
     for (const [name, value] of Object.entries(secret.data)) {
       const entry = printable(name);
       const key = decode(value);
-      const problem = key === undefined ? 'key_not_base64' : apiKeyProblem(key);
+      const digest = key === undefined ? undefined : hashOfDigest(key);
+      const problem = key === undefined ? 'key_not_base64' : digest === undefined ? apiKeyProblem(key) : undefined;
       if (key === undefined || problem !== undefined) {
         report(problem ?? 'key_not_base64', `${entry} is not usable as an API key`);
         continue;
       }
-      const hash = hashApiKey(key);
+      const hash = digest ?? hashApiKey(key);
       const other = keys.get(hash);
       if (other !== undefined && other.partnerId !== secret.partnerId) {
         report('same_key_two_partners', `${entry} is already a key of another partner and was ignored here`);

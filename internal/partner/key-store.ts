@@ -1,19 +1,24 @@
 /** The keys in force, as MongoDB holds them: hashes only, each with its partner, status and origin. */
-import type { Db } from 'mongodb';
-import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, type IndexDefinition } from '../platform/mongo.ts';
+import type { Collection, Db, Document } from 'mongodb';
+import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { bounded } from '../platform/mongo-read.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
+import { type IndexDefinition } from '../platform/mongo-indexes.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
 
 export const PARTNER_KEYS = 'partner_keys';
-/** Holds the `synced` marker and the terms of controllers. */
+/** Holds the `synced` marker, the terms of controllers, and removals that wait. */
 const PARTNER_KEY_SYNC = 'partner_key_sync';
+export const keySyncOf = <T extends Document>(db: Db): Collection<T> => db.collection<T>(PARTNER_KEY_SYNC);
 const SYNCED = 'synced';
 
 /** Redis channel that tells every ingest to read the keys again. */
 export const KEYS_CHANGED_CHANNEL = 'partner-ingest:keys-changed';
 
 /** A removed key's document is kept this long, so that a late writer cannot bring it back unnoticed. */
-const TOMBSTONE_MS = 86_400_000;
+const TOMBSTONE_MS = DAY_MS;
+/** Keys in one list for an operator. */
+const LISTED_MAX = 10_000;
 
 /** One document of `partner_keys`. */
 export interface PartnerKey {
@@ -63,7 +68,7 @@ export class KeyStore {
   }
 
   get #sync() {
-    return this.#db.collection<SyncDocument>(PARTNER_KEY_SYNC);
+    return keySyncOf<SyncDocument>(this.#db);
   }
 
   /** All keys but tombstones, and whether a controller has ever finished a complete reconcile. */
@@ -79,6 +84,12 @@ export class KeyStore {
   /** Every document of `owner`, tombstones included. */
   async ofOwner(owner: string): Promise<readonly PartnerKey[]> {
     return this.#keys.find({ 'source.owner': owner }).toArray();
+  }
+
+  /** For an operator: all keys, or those of one partner, tombstones included. */
+  async list(partnerId: string | undefined): Promise<readonly PartnerKey[]> {
+    const filter = partnerId === undefined ? {} : { partnerId };
+    return this.#keys.find(filter, bounded).sort({ partnerId: 1, _id: 1 }).limit(LISTED_MAX).toArray();
   }
 
   /** The newest term of `owner` that anybody has claimed; 0 before the first. */
@@ -177,12 +188,16 @@ export class KeyStore {
   async adopt(former: string): Promise<{ readonly owner: string; readonly adopted: number } | undefined> {
     const owner = (await this.#sync.findOne({ _id: SYNCED }))?.owner;
     if (owner === undefined || owner === former) return undefined;
-    const term = await this.currentTerm(owner);
+    return { owner, adopted: await this.takeOver(former, { owner, term: await this.currentTerm(owner) }) };
+  }
+
+  /** Makes all documents of `former` the writer's, active as they are; gives how many. */
+  async takeOver(former: string, { owner, term }: Writer): Promise<number> {
     const result = await this.#keys.updateMany(
       { 'source.owner': former },
       { $set: { 'source.owner': owner, term, updatedAt: this.#clock.now() } },
     );
-    return { owner, adopted: result.matchedCount };
+    return result.matchedCount;
   }
 
   /** Deletes own tombstones that are old enough. */

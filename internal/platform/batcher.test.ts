@@ -4,10 +4,10 @@ import { Batcher, type Outcome } from './batcher.ts';
 /** Batches that stay under way until they are told how to end. */
 function controlled(limits: { maxItems: number; maxInFlight: number }) {
   const batches: { items: readonly number[]; end(outcomes: Outcome<string>[]): void; fail(error: Error): void }[] = [];
-  const batcher = new Batcher<number, string>({
-    ...limits,
-    run: (items) => new Promise((end, fail) => batches.push({ items, end, fail })),
-  });
+  const batcher = new Batcher<number, string>(
+    (items) => new Promise((end, fail) => batches.push({ items, end, fail })),
+    limits,
+  );
   return { batcher, batches, turn: () => new Promise(setImmediate) };
 }
 const said = (items: readonly number[]): Outcome<string>[] => items.map((item) => ({ result: `did ${item}` }));

@@ -1,48 +1,33 @@
-/**
- * Natural batching: a lone call goes at once, and the calls that come while the slots are busy form the next batch by
- * themselves. No timer; the busier it gets, the larger the batches and the smaller the cost of each call.
- */
+/** Calls that are made at the same time share one run, and each gets an outcome of its own. */
+import { newDispatcher, type Dispatcher } from './dispatcher.ts';
+
+/** Calls in one run, and runs at once: two keep both the database and the process busy. */
+const LIMITS = { maxItems: 100, maxInFlight: 2 } as const;
+
 export class Batcher<Item, Result> {
   readonly #run: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>;
-  readonly #maxItems: number;
-  readonly #maxInFlight: number;
-  #waiting: Call<Item, Result>[] = [];
-  #inFlight = 0;
-  #planned = false;
+  readonly #waiting: Call<Item, Result>[] = [];
+  readonly #dispatcher: Dispatcher<Call<Item, Result>>;
 
   /** `run` gives one outcome for each item, in order; when it rejects, every call of the batch does. It must end in time. */
-  constructor(options: {
-    readonly run: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>;
-    readonly maxItems: number;
-    readonly maxInFlight: number;
-  }) {
-    this.#run = options.run;
-    this.#maxItems = options.maxItems;
-    this.#maxInFlight = options.maxInFlight;
+  constructor(
+    run: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>,
+    { maxItems, maxInFlight }: { readonly maxItems: number; readonly maxInFlight: number } = LIMITS,
+  ) {
+    this.#run = run;
+    const take = (): Call<Item, Result>[] => this.#waiting.splice(0, maxItems);
+    this.#dispatcher = newDispatcher(maxInFlight, take, (calls) => this.#send(calls));
   }
 
   /** Callers are bounded by what they do at once, so the waiting calls are, too. */
   call(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
-      if (this.#planned || this.#inFlight >= this.#maxInFlight) return;
-      this.#planned = true;
-      // Calls of this turn of the event loop share a batch.
-      setImmediate(() => {
-        this.#planned = false;
-        this.#dispatch();
-      });
+      this.#dispatcher.plan();
     });
   }
 
-  #dispatch(): void {
-    while (this.#waiting.length > 0 && this.#inFlight < this.#maxInFlight) {
-      void this.#send(this.#waiting.splice(0, this.#maxItems));
-    }
-  }
-
   async #send(calls: readonly Call<Item, Result>[]): Promise<void> {
-    this.#inFlight += 1;
     try {
       const outcomes = await this.#run(calls.map(({ item }) => item));
       for (const [index, { resolve, reject }] of calls.entries()) {
@@ -53,9 +38,6 @@ export class Batcher<Item, Result> {
       }
     } catch (error) {
       for (const { reject } of calls) reject(error);
-    } finally {
-      this.#inFlight -= 1;
-      this.#dispatch();
     }
   }
 }

@@ -1,5 +1,7 @@
 /** Time as the rest of the code is given it, so that a test can hold the clock. */
 
+export const DAY_MS = 86_400_000;
+
 export interface Clock {
   /** Wall-clock time, for what is stored. */
   now(): Date;

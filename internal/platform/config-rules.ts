@@ -1,6 +1,7 @@
 /** What a setting may look like: the rules that the table of settings is written in. */
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { RedisUrlError, parseRedisUrl } from './redis-url.ts';
 
 export const wholeNumber = (min: number, max: number) =>
   z
@@ -16,6 +17,15 @@ export const url = (schemes: readonly string[]) =>
       (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
       `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
     );
+
+export const redisUrl = z.string().superRefine((value, context) => {
+  try {
+    parseRedisUrl(value);
+  } catch (error) {
+    if (!(error instanceof RedisUrlError)) throw error;
+    context.addIssue({ code: 'custom', message: error.message });
+  }
+});
 
 export const mongodbUri = z
   .string()

@@ -31,14 +31,19 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   });
 }
 
-/** Exponential growth from `firstMs`, capped at `capMs`, with ±`jitter` (0-1) so that pods do not retry in step. */
+/** The pause after so many failures: doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods do not retry in step. */
 export function backoffMs(
-  attempt: number,
+  failures: number,
   shape: { readonly firstMs: number; readonly capMs: number; readonly jitter: number },
   random: () => number = Math.random,
 ): number {
-  const base = Math.min(shape.capMs, shape.firstMs * 2 ** Math.max(0, attempt - 1));
-  return Math.round(base * (1 + shape.jitter * (2 * random() - 1)));
+  const base = Math.min(shape.capMs, shape.firstMs * 2 ** Math.max(0, failures - 1));
+  return jittered(base, shape.jitter, random);
+}
+
+/** `milliseconds` ± its share `jitter` (0-1). */
+export function jittered(milliseconds: number, jitter: number, random: () => number = Math.random): number {
+  return Math.round(milliseconds * (1 + jitter * (2 * random() - 1)));
 }
 
 /** Runs `task` until it succeeds, pausing in between; resolves `undefined` when `signal` aborts first. */
@@ -48,15 +53,15 @@ export async function retryUntilDone<T>(
     readonly signal: AbortSignal;
     readonly firstMs: number;
     readonly capMs: number;
-    onFailure(error: unknown, attempt: number): void;
+    onFailure(error: unknown, failures: number): void;
   },
 ): Promise<T | undefined> {
-  for (let attempt = 1; !options.signal.aborted; attempt += 1) {
+  for (let failures = 1; !options.signal.aborted; failures += 1) {
     try {
       return await task();
     } catch (error) {
-      options.onFailure(error, attempt);
-      await pause(backoffMs(attempt, { firstMs: options.firstMs, capMs: options.capMs, jitter: 0.2 }), options.signal);
+      options.onFailure(error, failures);
+      await pause(backoffMs(failures, { firstMs: options.firstMs, capMs: options.capMs, jitter: 0.2 }), options.signal);
     }
   }
   return undefined;

@@ -15,6 +15,12 @@ export function firstIdAt(prefix: string, date: Date): string {
   return fromUUIDBytes(prefix, bytes);
 }
 
+/** What a person can read out of an id: its first 16 letters in groups of four. They hold its time and 26 random bits. */
+export function referenceOf(id: string): string {
+  const letters = id.slice(id.indexOf('_') + 1, id.indexOf('_') + 17).toUpperCase();
+  return letters.replace(/.{4}(?=.)/g, '$&-');
+}
+
 /** When an id was made, to the millisecond; undefined when it is none of ours. */
 export function timeOfId(id: string): Date | undefined {
   try {

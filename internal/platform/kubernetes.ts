@@ -56,7 +56,7 @@ export class Kubernetes {
   }
 
   /**
-   * A client whose every call ends within `timeoutMs`, whatever the server does (the library itself waits for ever).
+   * A client whose every call ends within `timeoutMs`, whatever the server does (the library has no time-out).
    * The library opens a connection for each call, so none is left over from a server that has gone.
    */
   client<Api extends ApiType>(
@@ -112,13 +112,13 @@ export class Kubernetes {
         if (error === null || error === undefined) resolve();
         else reject(error);
       });
-      // The library gives the means to end a watch only once the server has answered.
+      // The library can end a watch only after the server has answered.
       opening.then((open) => {
         if (signal.aborted) open.abort();
         else signal.addEventListener('abort', () => open.abort(), { once: true });
       }, reject);
     });
-    // Whoever loses the race below is not waited for.
+    // The loser of the race below is not awaited.
     ended.catch(() => {});
     const deadline = async (): Promise<void> => {
       await pause(options.seconds * 1_000 + options.graceMs, signal);

@@ -15,7 +15,7 @@ export function createLogger(service: string, level: string): Logger {
   });
 }
 
-/** What may be told of an error without telling what it was about: class, code and our own stack, never the message. */
+/** The safe part of an error: class, code and our own stack, never the message. */
 export function describeError(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error };
   const code = (error as { code?: unknown }).code;

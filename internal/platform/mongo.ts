@@ -1,7 +1,6 @@
-/** MongoDB clients that write durably, and indexes that every process ensures and verifies for itself. */
+/** MongoDB clients, and writes of several items that are durable, or say so in time. */
 import './closed-sockets.ts';
-import { retryUntilDone, withDeadline } from './deadline.ts';
-import type { Logger } from './log.ts';
+import { withDeadline } from './deadline.ts';
 import type { SpanOptions } from './tracing.ts';
 import {
   MongoClient,
@@ -10,7 +9,6 @@ import {
   type Collection,
   type Db,
   type Document,
-  type IndexSpecification,
   type MongoClientOptions,
 } from 'mongodb';
 
@@ -20,19 +18,27 @@ const CONNECT_TIMEOUT_MS = 2_000;
 /** An answer that takes longer than this counts as lost and its connection is destroyed. */
 const SOCKET_TIMEOUT_MS = 10_000;
 const MAX_POOL_SIZE = 32;
+/** A write without an answer after this time counts as lost, and its caller tries again. */
+const WRITE_DEADLINE_MS = 10_000;
+/**
+ * A write waits for its majority this share of its deadline. A stall then ends with an answer on a connection that stays
+ * open, and not with a new connection for each write and an abandoned one at the server.
+ */
+const MAJORITY_SHARE = 0.9;
 
 /**
  * A client whose every write is majority-committed and journaled and whose reads go to the primary.
  * Connects on first use and again by itself.
  */
 export function createMongo(uri: string, appName: string, options: MongoClientOptions = {}): MongoClient {
+  const socketTimeoutMS = options.socketTimeoutMS ?? SOCKET_TIMEOUT_MS;
   return new MongoClient(uri, {
     appName,
     serverSelectionTimeoutMS: SERVER_SELECTION_TIMEOUT_MS,
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
-    socketTimeoutMS: SOCKET_TIMEOUT_MS,
+    socketTimeoutMS,
     maxPoolSize: MAX_POOL_SIZE,
-    writeConcern: { w: 'majority', journal: true },
+    writeConcern: { w: 'majority', journal: true, wtimeoutMS: Math.round(socketTimeoutMS * MAJORITY_SHARE) },
     readPreference: 'primary',
     ignoreUndefined: true,
     ...options,
@@ -41,9 +47,6 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
 
 /** Why a write's connection is destroyed; made once, because an error of its own for each write costs. */
 const WRITE_OVER = new Error('the write took too long');
-/** What a durable write waits for, in the words of a command. */
-const WRITE_CONCERN = { w: 'majority', j: true } as const;
-
 /** One item of an `update` command: the query, the update, whether it may insert, and whether it is for all that match. */
 export interface UpdateItem {
   readonly q: Document;
@@ -65,18 +68,20 @@ export interface WriteReply {
 export function insertTogether<T extends Document>(
   collection: Collection<T>,
   documents: readonly T[],
-  deadlineMs: number,
+  deadlineMs = WRITE_DEADLINE_MS,
 ): Promise<WriteReply> {
   return writeTogether(collection.db, { insert: collection.collectionName, documents, ordered: false }, deadlineMs);
 }
 
-/** Applies all updates in one unordered, durable command; see `writeTogether`. */
+/** Applies all updates in one unordered, durable command; `majorityMs` bounds its wait for the majority. See `writeTogether`. */
 export function updateTogether<T extends Document>(
   collection: Collection<T>,
   updates: readonly UpdateItem[],
-  deadlineMs: number,
+  deadlineMs = WRITE_DEADLINE_MS,
+  majorityMs?: number,
 ): Promise<WriteReply> {
-  return writeTogether(collection.db, { update: collection.collectionName, updates, ordered: false }, deadlineMs);
+  const command = { update: collection.collectionName, updates, ordered: false };
+  return writeTogether(collection.db, command, deadlineMs, majorityMs);
 }
 
 /** The same update of several documents that meet the rest of its query. */
@@ -87,13 +92,12 @@ export interface UpdateOfMany {
 }
 
 /**
- * Applies the updates in one command, a statement each, which costs the server a fraction of one for each document. In
- * the order of ids, as everybody does who writes several: so two writes never wait for each other crosswise.
+ * Applies the updates in one command, with one statement for all records of an update, which is cheaper for the server.
+ * Every write of several documents is in the order of ids, which prevents deadlocks.
  */
 export function updateInOrder<T extends Document>(
   collection: Collection<T>,
   updates: readonly UpdateOfMany[],
-  deadlineMs: number,
 ): Promise<WriteReply> {
   const items = updates
     .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
@@ -101,7 +105,7 @@ export function updateInOrder<T extends Document>(
     .map(({ ids, q, u }): UpdateItem =>
       ids.length === 1 ? { q: { _id: ids[0], ...q }, u } : { q: { _id: { $in: ids }, ...q }, u, multi: true },
     );
-  return updateTogether(collection, items, deadlineMs);
+  return updateTogether(collection, items);
 }
 
 /**
@@ -112,11 +116,18 @@ export function updateInOrder<T extends Document>(
  * meets a hung server ends with its connection only (closed-sockets.ts), not in time, and a lost connection comes as a
  * bulk write error that looks like success. `command` takes a signal that ends the wait, and tells errors plainly.
  */
-async function writeTogether(db: Db, command: Document, deadlineMs: number): Promise<WriteReply> {
+async function writeTogether(
+  db: Db,
+  command: Document,
+  deadlineMs: number,
+  majorityMs = deadlineMs * MAJORITY_SHARE,
+): Promise<WriteReply> {
   const over = new AbortController();
+  // What a durable write waits for, in the words of a command, and how long.
+  const writeConcern = { w: 'majority', j: true, wtimeout: Math.round(majorityMs) };
   try {
     const reply = await withDeadline(
-      db.command({ ...command, writeConcern: WRITE_CONCERN }, { signal: over.signal, ignoreUndefined: true }),
+      db.command({ ...command, writeConcern }, { signal: over.signal, ignoreUndefined: true }),
       deadlineMs,
       'write',
     );
@@ -128,6 +139,19 @@ async function writeTogether(db: Db, command: Document, deadlineMs: number): Pro
   } finally {
     over.abort(WRITE_OVER);
   }
+}
+
+/** The writes were applied, or some of them, but no majority acknowledged them in time: nobody may build on them yet. */
+export class NotDurableError extends Error {
+  override readonly name = 'NotDurableError';
+}
+
+/** `reply` where every item was written durably; otherwise throws why not, so that its code tells whose fault it is. */
+export function requireDurable(reply: WriteReply): WriteReply {
+  const [failed] = reply.writeErrors;
+  if (failed !== undefined) throw new MongoServerError({ message: 'a write failed', code: failed.code });
+  if (!reply.durable) throw new NotDurableError('no majority acknowledged the write in time');
+  return reply;
 }
 
 const WRITE_CONFLICT = 112;
@@ -150,46 +174,6 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
       if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
     }
   }
-}
-
-/** An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is unique. */
-export interface IndexDefinition {
-  readonly collection: string;
-  readonly name: string;
-  readonly key: Record<string, 1 | -1>;
-  readonly unique?: true;
-  readonly sparse?: true;
-  readonly partialFilterExpression?: Record<string, unknown>;
-  readonly expireAfterSeconds?: number;
-}
-
-/** Creates the indexes that are missing and checks that all are there as defined. Safe to run from many processes at once. */
-export async function ensureIndexes(db: Db, definitions: readonly IndexDefinition[]): Promise<void> {
-  for (const collection of new Set(definitions.map((definition) => definition.collection))) {
-    const wanted = definitions.filter((definition) => definition.collection === collection);
-    await db.collection(collection).createIndexes(
-      wanted.map(({ collection: _collection, key, ...options }) => ({
-        key: key as Exclude<IndexSpecification, string>,
-        ...options,
-      })) as Parameters<ReturnType<Db['collection']>['createIndexes']>[0],
-    );
-    const present = await db.collection(collection).listIndexes().toArray();
-    for (const index of wanted) verify(index, present);
-  }
-}
-
-function verify(wanted: IndexDefinition, present: readonly Record<string, unknown>[]): void {
-  const found = present.find((index) => index['name'] === wanted.name);
-  if (found === undefined) throw new IndexError(`${wanted.collection}: index ${wanted.name} is missing`);
-  const same =
-    JSON.stringify(found['key']) === JSON.stringify(wanted.key) &&
-    (found['unique'] === true) === (wanted.unique === true) &&
-    Number(found['expireAfterSeconds'] ?? -1) === (wanted.expireAfterSeconds ?? -1);
-  if (!same) throw new IndexError(`${wanted.collection}: index ${wanted.name} is not as this version defines it`);
-}
-
-export class IndexError extends Error {
-  override readonly name = 'IndexError';
 }
 
 const DUPLICATE_KEY = 11_000;
@@ -216,51 +200,4 @@ export function databaseSpan(
       ...attributes,
     },
   };
-}
-
-const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
-
-/** Something that goes on in the background until it has succeeded once. */
-export interface UntilDone {
-  readonly whenDone: Promise<void>;
-  /** What is still missing, for a readiness probe; empty once done. */
-  readonly faults: () => readonly string[];
-  readonly stop: () => void;
-}
-
-/** Ensures the indexes in the background, again and again until MongoDB is there and they are as defined. */
-export function ensureIndexesUntilDone(db: Db, definitions: readonly IndexDefinition[], log: Logger): UntilDone {
-  return untilDone('indexes could not be verified', db.client, log, () => ensureIndexes(db, definitions));
-}
-
-/** Connects in the background, again and again until it has worked once; from then on the driver reconnects by itself. */
-export function connectUntilDone(client: MongoClient, log: Logger): UntilDone {
-  return untilDone('not connected to MongoDB', client, log, () => Promise.resolve());
-}
-
-function untilDone(what: string, client: MongoClient, log: Logger, task: () => Promise<void>): UntilDone {
-  const stop = new AbortController();
-  const where = client.options.hosts.join(', ');
-  let faults = [`${what} yet`];
-  const attempt = async (): Promise<void> => {
-    // A client whose first connection failed stays closed until it is told to connect again.
-    await client.connect();
-    await task();
-  };
-  const whenDone = retryUntilDone(attempt, {
-    ...FIRST_CONTACT_RETRY,
-    signal: stop.signal,
-    onFailure: (error, failures) => {
-      // An index that differs is told in words, because only an operator can mend it. The rest is an outage.
-      const reason =
-        error instanceof IndexError
-          ? error.message
-          : `MongoDB does not answer at ${where}: check that it runs there, that it lets us in, and MONGODB_URI`;
-      faults = [reason];
-      if (failures === 1 || error instanceof IndexError) log.warn({ err: error, reason }, `${what}; trying again`);
-    },
-  }).then(() => {
-    faults = [];
-  });
-  return { whenDone, faults: () => faults, stop: () => stop.abort() };
 }

@@ -1,40 +1,40 @@
-/** Redis clients for the three uses we have, each bounded in the way its use needs. */
-import { Redis } from 'ioredis';
+/** Redis clients for the two uses we have, each bounded in the way its use needs: one server, Sentinel or Cluster. */
+import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import type { Logger } from './log.ts';
+import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
-/** Reconnects quickly and for ever: 50 ms, 100 ms, … 500 ms, jittered so that pods do not come back in step. */
+/** Reconnects quickly and without end: 50 ms, 100 ms, … 500 ms, jittered so that pods do not come back in step. */
 const RETRY_STEP_MS = 50;
 const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
+/** A connection that owes an answer for this long is closed: the kernel would take a quarter of an hour. */
+const SILENT_MS = 2_000;
+/** A subscriber asks for an answer this often, because else it owes none. */
+const PING_EVERY_MS = 5_000;
+/** A Cluster's slots are read anew this often, each time on a new connection; errors and redirections lead to it at once. */
+const SLOTS_REFRESH_MS = 5_000;
+/** A command follows at most this many redirections, as while a slot moves; beyond it the command fails. */
+const MAX_REDIRECTIONS = 4;
 
 /**
  * What the connection is for:
- * - `commands`: fails at once while Redis is away and gives up on an answer after `commandTimeoutMs`;
+ * - `commands`: fails at once while Redis is away and gives up on an answer after `commandTimeoutMs`, in a Cluster after
+ *   a second;
  *   with `autoPipeline`, commands of one turn of the event loop share a round trip (not for BullMQ's own scripts);
- * - `worker`: waits for ever, as BullMQ's blocking reads need;
- * - `subscriber`: waits for ever and subscribes again after a reconnect.
+ * - `subscriber`: waits without end and subscribes again after a reconnect.
  */
 export type RedisUse =
   | { readonly for: 'commands'; readonly commandTimeoutMs: number; readonly autoPipeline?: true }
-  | { readonly for: 'worker' | 'subscriber' };
+  | { readonly for: 'subscriber' };
 
-export function createRedis(url: string, use: RedisUse, log: Logger): Redis {
-  const shared = {
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    retryStrategy: (times: number) => Math.min(times * RETRY_STEP_MS, RETRY_CAP_MS) * (0.8 + 0.4 * Math.random()),
-  };
-  const redis =
-    use.for === 'commands'
-      ? new Redis(url, {
-          ...shared,
-          enableOfflineQueue: false,
-          enableAutoPipelining: use.autoPipeline === true,
-          commandTimeout: use.commandTimeoutMs,
-          maxRetriesPerRequest: 0,
-        })
-      : new Redis(url, { ...shared, maxRetriesPerRequest: null });
-  const { hostname, port } = new URL(url);
-  const reason = `Redis does not answer at ${hostname}:${port === '' ? '6379' : port}: check that it runs there, and REDIS_URL`;
+export type RedisClient = Redis | Cluster;
+
+/** `url` as `parseRedisUrl` takes it. Connects by itself, whenever it has to. */
+export function createRedis(url: string, use: RedisUse, log: Logger): RedisClient {
+  const address = parseRedisUrl(url);
+  const redis = connect(address, use);
+  const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
+  const reason = `Redis does not answer at ${where}: check that it runs there, and REDIS_URL`;
   let away = false;
   // Without a listener an outage would be an uncaught exception; it is told once, not for every attempt.
   redis.on('error', (error) => {
@@ -45,5 +45,88 @@ export function createRedis(url: string, use: RedisUse, log: Logger): Redis {
     if (away) log.info({ use: use.for }, 'redis is back');
     away = false;
   });
+  if (use.for === 'subscriber') {
+    const timer = setInterval(() => {
+      if (isReady(redis)) redis.ping().catch(() => {});
+    }, PING_EVERY_MS);
+    redis.once('end', () => clearInterval(timer));
+  }
   return redis;
+}
+
+/** Whether the client would send a command at once. */
+export function isReady(redis: RedisClient): boolean {
+  return redis.status === 'ready';
+}
+
+/** What ioredis does where a use says nothing else. */
+const NO_COMMANDS = { enableOfflineQueue: true, enableAutoPipelining: false };
+
+type Options = ReturnType<typeof connectionOptions> & ReturnType<typeof useOptions>;
+
+function connect(address: RedisAddress, use: RedisUse): RedisClient {
+  const options: Options = { ...connectionOptions(address), ...useOptions(use) };
+  switch (address.kind) {
+    case 'single':
+      return new Redis({ ...options, ...address.hosts[0], db: address.db });
+    case 'sentinel':
+      return new Redis({
+        ...options,
+        ...(address.tls ? { sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
+        sentinels: [...address.hosts],
+        name: address.name,
+        db: address.db,
+        ...(address.sentinelLogin.username === undefined ? {} : { sentinelUsername: address.sentinelLogin.username }),
+        ...(address.sentinelLogin.password === undefined ? {} : { sentinelPassword: address.sentinelLogin.password }),
+        sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
+      });
+    case 'cluster':
+      return new Cluster([...address.hosts], clusterOptions(options, use));
+  }
+}
+
+function connectionOptions({ tls, username, password }: RedisAddress) {
+  // A primary that became a replica may keep its connections: it refuses writes until the client looks for the new one.
+  let demoted = false;
+  return {
+    ...(tls ? { tls: {} } : {}),
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: SILENT_MS,
+    reconnectOnError: (error: Error) => (demoted = error.message.includes('READONLY')),
+    retryStrategy: (times: number) => {
+      const waitMs = demoted ? RETRY_CAP_MS : Math.min(times * RETRY_STEP_MS, RETRY_CAP_MS);
+      demoted = false;
+      return waitMs * (0.8 + 0.4 * Math.random());
+    },
+  } satisfies RedisOptions;
+}
+
+function useOptions(use: RedisUse) {
+  if (use.for === 'subscriber') return { maxRetriesPerRequest: null } satisfies RedisOptions;
+  return {
+    enableOfflineQueue: false,
+    enableAutoPipelining: use.autoPipeline === true,
+    commandTimeout: use.commandTimeoutMs,
+    maxRetriesPerRequest: 0,
+  } satisfies RedisOptions;
+}
+
+function clusterOptions(options: Options, use: RedisUse) {
+  const { retryStrategy, enableOfflineQueue, enableAutoPipelining, ...redisOptions } = { ...NO_COMMANDS, ...options };
+  const commands = use.for === 'commands';
+  return {
+    // The pool connects to a node anew when a slot needs it, and a command's time includes that: the caller bounds it.
+    redisOptions: { ...redisOptions, ...(commands ? { commandTimeout: CONNECT_TIMEOUT_MS } : {}) },
+    clusterRetryStrategy: retryStrategy,
+    enableOfflineQueue,
+    enableAutoPipelining,
+    maxRedirections: MAX_REDIRECTIONS,
+    slotsRefreshInterval: SLOTS_REFRESH_MS,
+    slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+    ...(commands ? { retryDelayOnFailover: 0, retryDelayOnClusterDown: 0 } : {}),
+    // Certificates are for names: a name is not looked up before the connection is made.
+    dnsLookup: (address: string, found: (error: null, address: string) => void) => found(null, address),
+  } satisfies ClusterOptions;
 }

@@ -6,12 +6,14 @@ import { createLogger, describeError, type Logger } from './log.ts';
 /** Exit codes: 0 after a drain, 1 for a failed start or a crash, 130 when a second signal cut the drain short. */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
 
-/** A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL with work half told. */
+/** A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL, unless a process says otherwise. */
 export const DRAIN_DEADLINE_MS = 60_000;
 
 /** What `run` needs to know of a process. */
 export interface Program<Config extends { readonly LOG_LEVEL: string }> {
   readonly name: string;
+  /** A drain that takes longer is cut off; without it, `DRAIN_DEADLINE_MS`. After a crash that one holds in any case. */
+  readonly drainDeadlineMs?: number;
   load(): Config;
   /** Opens everything, registering each closing step; resolves once the process serves. */
   start(config: Config, tools: { log: Logger; closers: Closers }): Promise<unknown>;
@@ -25,10 +27,11 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(program
 
   let signalled = false;
   const finish = async (exitCode: number): Promise<never> => {
+    const deadlineMs = exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
     const timer = setTimeout(() => {
       log.error('drain deadline passed; leaving');
       process.exit(EXIT.failed);
-    }, DRAIN_DEADLINE_MS);
+    }, deadlineMs);
     await closers.closeAll();
     clearTimeout(timer);
     log.info({ exitCode }, 'stopped');
@@ -55,7 +58,7 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(program
   try {
     await program.start(config, { log, closers });
   } catch (error) {
-    // Failing to start is about our own set-up (a port in use, a missing folder), not about anybody's data.
+    // A failed start is about our set-up (a port in use, a missing folder), so its message holds no personal data.
     log.fatal({ err: error, reason: error instanceof Error ? error.message : String(error) }, 'could not start');
     if (!signalled) await finish(EXIT.failed);
   }

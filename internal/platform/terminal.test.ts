@@ -1,6 +1,6 @@
 /** Words for durations, tables that stay aligned, and text from outside that cannot steer a terminal. */
 import { expect, test } from '@jest/globals';
-import { duration, printable, table } from './terminal.ts';
+import { duration, printableJson, printable, table } from './terminal.ts';
 
 test.each([
   [-5, '0 ms'],
@@ -29,4 +29,12 @@ test('a table is aligned by what is seen, colours or not', () => {
 
 test('control characters, line breaks and bidi marks lose their power', () => {
   expect(printable('a\u001b[2J\nb\u0085\u2028\u202ec\ud800')).toBe('a�[2J�b���c�');
+});
+
+test('JSON keeps its value and holds no control that a terminal obeys', () => {
+  const value = { name: 'a\u009b2J\u202eb\u2028\u007f\u0001', list: [1] };
+  for (const text of [printableJson(value), printableJson(value, 2)]) {
+    expect(JSON.parse(text)).toEqual(value);
+    expect(text.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
+  }
 });

@@ -1,4 +1,4 @@
-/** Output for people: coloured on a terminal, plain elsewhere, aligned in both, and harmless whatever it quotes. */
+/** Output for people: coloured on a terminal, plain elsewhere, aligned in both, and safe for any quoted text. */
 import { stripVTControlCharacters } from 'node:util';
 import { readTerminalEnvironment } from './config.ts';
 
@@ -31,6 +31,14 @@ export function table(rows: readonly (readonly string[])[], indent = '  '): stri
 /** Text from outside on one line: what would move the cursor, change colours or turn the writing round becomes "�". */
 export function printable(text: string): string {
   return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
+}
+
+/** JSON that a terminal can show: C1 and bidirectional controls, which JSON leaves as they are, become escapes. */
+export function printableJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, undefined, indent).replace(
+    /[\u007f-\u009f\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
+    (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 const DURATION_UNITS = [

@@ -1,8 +1,8 @@
 /**
  * Spans around what the service does. Off, each function here is one branch, and OpenTelemetry's SDK is not even loaded.
  *
- * The tracer belongs to the process, as OpenTelemetry's own does, so that nobody has to hand it on. A span holds what is
- * said here and nothing else: no library is patched, so no library can put its arguments into one.
+ * The tracer belongs to the process, as OpenTelemetry's own does, so that no function has to pass it on. A span holds only
+ * what is given here: no library is patched, so no library can put its arguments into one.
  */
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
@@ -23,7 +23,7 @@ export interface SpanOptions {
 }
 
 export interface Span {
-  /** What is stored and handed on, so that others can go on from this span. */
+  /** Stored and passed on, so that other processes continue from this span. */
   readonly traceparent: string;
   set(attributes: Attributes): void;
   /** Marks it as failed with a class or a code. A message could quote data, so there is none. */
@@ -73,7 +73,7 @@ export function startSpans(options: SpanOptions, parents: readonly (string | und
   };
 }
 
-/** Runs `work` in a span, so that the spans made meanwhile are its children; an error marks it and goes on its way. */
+/** Runs `work` in a span, so that the spans made meanwhile are its children; an error marks it and is thrown on. */
 export function inSpan<T>(options: SpanOptions, work: (span?: Span) => Promise<T>): Promise<T> {
   return otel === undefined ? work() : workInSpan(otel, options, work);
 }
@@ -136,12 +136,12 @@ export function errorTypeOf(error: unknown): string {
 const TRACEPARENT = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 const SAMPLED = 1;
 
-/** Whether `value` is a traceparent that can be gone on from. */
+/** Whether `value` is a valid traceparent to continue from. */
 export function isTraceparent(value: unknown): value is string {
   return typeof value === 'string' && TRACEPARENT.test(value);
 }
 
-/** The decision made at the door, of which most requests under load are not: so this comes before everything else. */
+/** The decision made at ingest, of which most requests under load are not: so this comes before everything else. */
 function isSampled(traceparent: string | undefined): boolean {
   return traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED;
 }
@@ -190,7 +190,7 @@ export async function startTracing(options: {
 /** A collector that is away fails every export; one line in this time is enough. */
 const COMPLAINT_EVERY_MS = 60_000;
 
-/** Tells the SDK's complaints, the first at once, then at most one a minute. */
+/** Logs the SDK's warnings, the first at once, then at most one a minute. */
 function complaints(log: Logger): (message: string) => void {
   let toldAt = -Infinity;
   let untold = 0;
@@ -199,7 +199,7 @@ function complaints(log: Logger): (message: string) => void {
       untold += 1;
       return;
     }
-    // A failed export comes as the JSON of its error, which may quote the collector's answer: only the code is told.
+    // A failed export comes as the JSON of its error, which may quote the collector's answer: only the code is logged.
     const reason = message.startsWith('{')
       ? `spans could not be sent (${/"code":"?(\w+)/.exec(message)?.[1] ?? 'no answer'})`
       : message;

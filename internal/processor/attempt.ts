@@ -1,16 +1,18 @@
-/** One attempt at a record's next step: claim it, work, settle what went wrong. The same for every queue. */
-import type { Clock } from '../platform/clock.ts';
+/** One attempt at a record's next step: claim it, work, settle a failure. The same for every queue. */
 import { inSpan, type Span } from '../platform/tracing.ts';
 import { queueSpan, type Hint, type QueueName } from '../queue/job.ts';
 import type { OpenState } from '../submission/states.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
+import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { discardedReason } from '../application/reasons.ts';
 import { Claim, ClaimLostError } from './claim.ts';
 import { classOfError, type FailureClass } from './failures.ts';
+import type { Holds } from './follow-holds.ts';
 import { settleFailure, type FailureTools } from './settle-failure.ts';
 
 export interface AttemptTools extends FailureTools {
-  readonly clock: Clock;
-  readonly attempts: { inc(labels: { queue: string; result: string }): void };
+  readonly attempts: ProcessorMetrics['attempts'];
+  readonly holds: Holds;
 }
 
 /** What a queue does with a record in its state. */
@@ -27,26 +29,33 @@ export interface Step {
 export class AttemptFailure extends Error {
   override readonly name = 'AttemptFailure';
   readonly failure: FailureClass;
-  constructor(failure: FailureClass, words: string) {
+  /** Mails that may be out, where the account's ledger was counted. */
+  readonly possibleMails: number | undefined;
+  constructor(failure: FailureClass, words: string, possibleMails?: number) {
     super(words);
     this.failure = failure;
+    this.possibleMails = possibleMails;
   }
 }
 
-/** Works on the hinted record unless someone else does or did. The promise fails only when not even the claim could be asked for. */
-export async function attempt(hint: Hint, step: Step, tools: AttemptTools): Promise<void> {
+/** Works on the hinted record unless someone else does or did. Rejects only if the claim request fails. */
+export async function runAttempt(hint: Hint, step: Step, tools: AttemptTools): Promise<void> {
   const { queue, state } = step;
   const [confirmedAt, startedAt] = [tools.clock.monotonicMs(), tools.clock.now()];
-  const record = await tools.store.claim(hint.requestId, hint.version);
+  const record = await tools.store.claim(hint.requestId, hint.version).catch((error: unknown) => {
+    tools.failures.inc({ queue, class: classOfError(error) });
+    throw error;
+  });
   if (record?.state !== state) {
     tools.attempts.inc({ queue, result: 'repeat' });
     return;
   }
   const position = { requestId: record._id, state, version: record.version };
-  const claim = new Claim({ position, store: tools.store, clock: tools.clock, confirmedAt });
+  const stopped = (): boolean => tools.holds.over(record) !== undefined;
+  const claim = new Claim({ position, store: tools.store, clock: tools.clock, confirmedAt, stopped });
   const span = queueSpan('process', queue, {
     'partner_ingest.request_id': record._id,
-    'partner_ingest.attempt': record.attempts + (record.ambiguous ?? 0) + 1,
+    'partner_ingest.attempt': attemptOf(record),
   });
   try {
     // The record says whose trace this is, because a job may be lost and made again by reconcile.
@@ -67,12 +76,15 @@ async function workAndSettle(
 ): Promise<void> {
   const { queue } = step;
   try {
+    if (await obeyHold(record, claim, queue, tools)) return;
     await step.work(record, claim);
     tools.attempts.inc({ queue, result: 'done' });
   } catch (error) {
     if (error instanceof ClaimLostError) {
       tools.attempts.inc({ queue, result: 'claim_lost' });
       span?.fail('claim_lost');
+      // Where this fails, the claim runs out, and the next one finds the hold.
+      await obeyHold(record, claim, queue, tools).catch(() => {});
       return;
     }
     tools.attempts.inc({ queue, result: 'failed' });
@@ -81,8 +93,38 @@ async function workAndSettle(
     span?.fail(failure);
     const unknownWords = `${step.goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
     await settleFailure(
-      { record, position: claim.position, queue, failure, lastError: known ? error.message : unknownWords },
+      {
+        record,
+        position: claim.position,
+        queue,
+        failure,
+        lastError: known ? error.message : unknownWords,
+        possibleMails: known ? error.possibleMails : undefined,
+      },
       tools,
     );
   }
+}
+
+/** Does what an operator's hold says instead of the work: sets the record aside, or ends it. False without a hold. */
+async function obeyHold(
+  record: SubmissionRecord,
+  { position }: Claim,
+  queue: QueueName,
+  tools: AttemptTools,
+): Promise<boolean> {
+  const hold = tools.holds.over(record);
+  if (hold === undefined) return false;
+  if (hold.state === 'held') {
+    await tools.store.setAside(position, hold._id);
+    tools.attempts.inc({ queue, result: 'held' });
+    return true;
+  }
+  const state = await tools.store.move(position, 'discard', attemptOf(record), {
+    reasons: [discardedReason],
+    reason: `discarded by ${hold.endedBy ?? 'an operator'}`,
+  });
+  tools.attempts.inc({ queue, result: 'discarded' });
+  if (state !== undefined) tools.outcomes.inc({ state, reason: discardedReason.code });
+  return true;
 }

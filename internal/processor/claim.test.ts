@@ -1,6 +1,6 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
-import type { SubmissionStore } from '../submission/submission-store.ts';
-import { CLAIM_MS } from '../submission/submission-store.ts';
+import type { WorkerMoves } from '../submission/worker-moves.ts';
+import { CLAIM_MS } from '../submission/limits.ts';
 import { Claim, ClaimLostError } from './claim.ts';
 import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 
@@ -8,13 +8,14 @@ const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
 const claims: Claim[] = [];
 
 /** A claim on a clock that the test moves, and a store whose answers it gives. */
-function newClaim(renew: () => Promise<boolean>) {
+function newClaim(renew: () => Promise<boolean>, stopped = (): boolean => false) {
   const time = { ms: 1_000 };
   const claim = new Claim({
     position,
-    store: { renew } as unknown as SubmissionStore,
+    store: { renew } as unknown as WorkerMoves,
     clock: { now: () => new Date(time.ms), monotonicMs: () => time.ms },
     confirmedAt: time.ms,
+    stopped,
   });
   claims.push(claim);
   return { claim, time };
@@ -36,6 +37,18 @@ test('a worker that was frozen past its trust acts on nothing, even before the s
   expect(() => claim.assertHeld()).not.toThrow();
   time.ms += 1;
   expect(() => claim.assertHeld()).toThrow(ClaimLostError);
+});
+
+test('work that an operator stops meanwhile has no further effect, though the claim is ours', async () => {
+  let stopped = false;
+  const { claim } = newClaim(
+    () => Promise.resolve(true),
+    () => stopped,
+  );
+  expect(claim.held).toBe(true);
+  stopped = true;
+  expect(claim.held).toBe(false);
+  await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
 });
 
 test('confirm asks the store; a lost claim stops the work and what is under way', async () => {

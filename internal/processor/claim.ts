@@ -1,6 +1,6 @@
 /** A worker's hold on a record: renewed while it works, checked before each effect, given up when it is lost. */
 import type { Clock } from '../platform/clock.ts';
-import type { Position, SubmissionStore } from '../submission/submission-store.ts';
+import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 
 /** The record is someone else's now; the work stops without a trace. */
@@ -10,8 +10,9 @@ export class ClaimLostError extends Error {
 
 export class Claim {
   readonly position: Position;
-  readonly #store: SubmissionStore;
+  readonly #store: WorkerMoves;
   readonly #clock: Clock;
+  readonly #stopped: () => boolean;
   readonly #lost = new AbortController();
   readonly #timer: NodeJS.Timeout;
   #confirmedAt: number;
@@ -19,14 +20,17 @@ export class Claim {
   /** `confirmedAt` is the monotonic time just before the claim was asked for. */
   constructor(options: {
     readonly position: Position;
-    readonly store: SubmissionStore;
+    readonly store: WorkerMoves;
     readonly clock: Clock;
     readonly confirmedAt: number;
+    /** Whether an operator wants the work to end, asked before each effect. */
+    readonly stopped: () => boolean;
   }) {
     this.position = options.position;
     this.#store = options.store;
     this.#clock = options.clock;
     this.#confirmedAt = options.confirmedAt;
+    this.#stopped = options.stopped;
     this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
   }
 
@@ -45,7 +49,7 @@ export class Claim {
   get held(): boolean {
     // A process that was frozen wakes up with an old confirmation and must not act on it.
     const age = this.#clock.monotonicMs() - this.#confirmedAt;
-    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS;
+    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS && !this.#stopped();
   }
 
   assertHeld(): void {

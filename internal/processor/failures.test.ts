@@ -2,8 +2,17 @@ import { describe, expect, test } from '@jest/globals';
 import { MongoError, MongoNetworkError, MongoServerError, MongoServerSelectionError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError } from '../platform/deadline.ts';
+import { NotDurableError } from '../platform/mongo.ts';
 import { classOfError, classOfHandOver, verdict } from './failures.ts';
-import { ATTEMPT_BACKOFF, MAX_AMBIGUOUS, MAX_ATTEMPTS, OURS_RETRY_MS, PARKED_RETRY_MS } from './limits.ts';
+import {
+  ATTEMPT_BACKOFF,
+  BUSY_RETRY,
+  MAX_AMBIGUOUS,
+  MAX_ATTEMPTS,
+  OURS_RETRY_MS,
+  PARKED_AT_MOST_MS,
+  PARKED_RETRY_MS,
+} from './limits.ts';
 
 const HOUR_MS = 3_600_000;
 /** `backoffMs` without jitter: its middle. */
@@ -11,7 +20,7 @@ const middle = (): number => 0.5;
 
 describe('verdict', () => {
   const everyCount = Array.from({ length: MAX_ATTEMPTS + 3 }, (_, attempts) => attempts).flatMap((attempts) =>
-    Array.from({ length: MAX_AMBIGUOUS + 2 }, (_, ambiguous) => ({ attempts, ambiguous })),
+    Array.from({ length: MAX_AMBIGUOUS + 2 }, (_, ambiguous) => ({ attempts, ambiguous, waitedMs: 0 })),
   );
 
   test('a permanent failure is undeliverable, whatever went before', () => {
@@ -20,7 +29,7 @@ describe('verdict', () => {
     }
   });
 
-  test('an outage parks the record and pauses the worker, for ever if need be', () => {
+  test('an outage parks the record and pauses the worker', () => {
     for (const counts of everyCount) {
       expect(verdict('infrastructure', counts)).toEqual({ do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true });
     }
@@ -32,11 +41,25 @@ describe('verdict', () => {
     }
   });
 
+  test('a busy relay is asked again the later the longer it has been, within bounds', () => {
+    const delayAfter = (waitedMs: number) => verdict('busy', { attempts: 0, ambiguous: 0, waitedMs }, middle);
+    const park = (delayMs: number) => ({ do: 'park', delayMs, pauseWorker: false });
+    expect(delayAfter(0)).toEqual(park(BUSY_RETRY.firstMs));
+    expect(delayAfter(2 * HOUR_MS)).toEqual(park(0.1 * HOUR_MS));
+    expect(delayAfter(60 * HOUR_MS)).toEqual(park(BUSY_RETRY.capMs));
+  });
+
+  test.each(['infrastructure', 'ours', 'busy'] as const)('nothing is parked for ever: %s', (failure) => {
+    const after = (waitedMs: number) => verdict(failure, { attempts: 0, ambiguous: 0, waitedMs });
+    expect(after(PARKED_AT_MOST_MS - 1).do).toBe('park');
+    expect(after(PARKED_AT_MOST_MS)).toEqual({ do: 'finish', event: 'give_up' });
+  });
+
   test(`a transient failure is tried again until attempt ${MAX_ATTEMPTS}, then dead-lettered`, () => {
     for (const counts of everyCount) {
       expect(verdict('transient', counts).do).toBe(counts.attempts < MAX_ATTEMPTS ? 'retry' : 'finish');
     }
-    const last = verdict('transient', { attempts: MAX_ATTEMPTS, ambiguous: 0 });
+    const last = verdict('transient', { attempts: MAX_ATTEMPTS, ambiguous: 0, waitedMs: 0 });
     expect(last).toEqual({ do: 'finish', event: 'give_up' });
   });
 
@@ -44,11 +67,14 @@ describe('verdict', () => {
     for (const counts of everyCount) {
       expect(verdict('ambiguous', counts).do).toBe(counts.ambiguous < 3 ? 'retry' : 'finish');
     }
-    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3 })).toEqual({ do: 'finish', event: 'give_up' });
+    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3, waitedMs: 0 })).toEqual({
+      do: 'finish',
+      event: 'give_up',
+    });
   });
 
   const delay = (attempts: number, random = middle): number => {
-    const what = verdict('transient', { attempts, ambiguous: 0 }, random);
+    const what = verdict('transient', { attempts, ambiguous: 0, waitedMs: 0 }, random);
     if (what.do !== 'retry') throw new Error('no retry');
     return what.delayMs;
   };
@@ -71,7 +97,7 @@ describe('verdict', () => {
   });
 
   test('an ambiguous mail waits as a first or second attempt does', () => {
-    const waits = [1, 2].map((ambiguous) => verdict('ambiguous', { attempts: 20, ambiguous }, middle));
+    const waits = [1, 2].map((ambiguous) => verdict('ambiguous', { attempts: 20, ambiguous, waitedMs: 0 }, middle));
     expect(waits).toEqual([
       { do: 'retry', delayMs: 30_000 },
       { do: 'retry', delayMs: 60_000 },
@@ -97,31 +123,23 @@ describe('class of a hand-over', () => {
     [unreachable(true), true, 'transient'],
     [ambiguous, false, 'ambiguous'],
     [ambiguous, true, 'ambiguous'],
-    [refused('mail', 451), true, 'ours'],
+    [refused('mail', 451), true, 'busy'],
     [refused('mail', 550), true, 'ours'],
     [refused('mail', 550, '5.1.8'), true, 'ours'],
     [refused('mail', 451), false, 'infrastructure'],
     [refused('mail', 550), false, 'infrastructure'],
-    [refused('rcpt', 450), false, 'transient'],
-    [refused('rcpt', 451, '4.7.1'), false, 'transient'],
-    [refused('rcpt', 550), false, 'permanent'],
-    [refused('rcpt', 550, '5.1.1'), false, 'permanent'],
-    [refused('rcpt', 552, '5.2.2'), false, 'permanent'],
-    [refused('rcpt', 550, '5.3.2'), false, 'ours'],
-    [refused('rcpt', 550, '5.4.1'), false, 'ours'],
-    [refused('rcpt', 550, '5.5.1'), false, 'ours'],
-    [refused('rcpt', 550, '5.7.1'), false, 'ours'],
-    [refused('rcpt', 550, '5.6.0'), false, 'permanent'],
-    [refused('data', 451), false, 'transient'],
-    [refused('data', 550, '5.1.1'), false, 'permanent'],
-    [refused('data', 554), false, 'permanent'],
-    [refused('data', 554, '5.7.1'), false, 'ours'],
+    [refused('rcpt', 450), true, 'busy'],
+    [refused('rcpt', 550), true, 'ours'],
+    [refused('rcpt', 550, '5.1.1'), true, 'permanent'],
+    [refused('data', 550, '5.1.1'), true, 'permanent'],
+    [refused('data', 554), true, 'ours'],
   ])('%j, relay answers %s: %s', (handOver, relayAnswers, expected) => {
     expect(classOfHandOver(handOver, relayAnswers)).toBe(expected);
   });
 });
 
 describe('class of an error', () => {
+  const answered = (code: number): MongoServerError => new MongoServerError({ message: 'x', code });
   const retryable = new MongoServerError({ message: 'not primary' });
   retryable.addErrorLabel('RetryableWriteError');
   class PoolClearedError extends MongoError {
@@ -135,6 +153,13 @@ describe('class of an error', () => {
     [Object.create(MongoServerSelectionError.prototype) as Error, 'infrastructure'],
     [retryable, 'infrastructure'],
     [new PoolClearedError('x'), 'infrastructure'],
+    [new NotDurableError('x'), 'infrastructure'],
+    ...[64, 89, 91, 189, 10_107, 11_602, 13_435].map((code) => [answered(code), 'infrastructure'] as const),
+    // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
+    ...[11, 13, 18, 79, 100, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
+    [{ code: 13 }, 'ours'],
+    // A document that is too large is this record's own fault.
+    [answered(10_334), 'transient'],
     [new MongoServerError({ message: 'x' }), 'transient'],
     [new TypeError('x'), 'transient'],
     ['x', 'transient'],

@@ -2,39 +2,44 @@
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account } from '../account/account.ts';
 import { activationLink } from '../mail/activation.ts';
-import { newSecondMails, type Intent, type SecondMailCause } from '../mail/ledger.ts';
+import type { LedgerStore } from '../mail/ledger-store.ts';
+import { newSecondMails, possibleMails, type Intent } from '../mail/ledger.ts';
 import { loginInstructions, type Message } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
 import type { Templates } from '../mail/templates.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
+import { referenceOf } from '../platform/ids.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Hint } from '../queue/job.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
-import { AttemptFailure, attempt, type AttemptTools } from './attempt.ts';
+import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { AttemptFailure, runAttempt, type AttemptTools } from './attempt.ts';
 import { ClaimLostError, type Claim } from './claim.ts';
 import { classOfHandOver } from './failures.ts';
-import { ACTIVATION_MS, COMPLETE_RETRY } from './limits.ts';
+import type { Sending } from './sending.ts';
+import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
-export interface NotifyTools extends AttemptTools {
+export interface NotifyTools
+  extends AttemptTools, Pick<ProcessorMetrics, 'mails' | 'possibleSecondMails' | 'completionSeconds'> {
   readonly accounts: AccountStore;
+  readonly ledger: LedgerStore;
   readonly mailer: Mailer;
+  readonly sending: Sending;
   readonly mailSettings: {
     readonly from: string;
     readonly loginUrl: string;
     readonly linkSecret: string;
+    readonly supportContact?: string | undefined;
     readonly templates: Templates;
   };
   /** For the mail ledger: where this process runs. */
   readonly host: string;
-  readonly mails: { inc(labels: { result: string }): void };
-  readonly possibleSecondMails: { inc(labels: { cause: SecondMailCause }): void };
-  readonly completionSeconds: { observe(value: number): void };
 }
 
-/** Mails the hinted record's applicant and completes it. The promise fails only when not even the claim could be asked for. */
+/** Mails the hinted record's applicant and completes it. Rejects only if the claim request fails. */
 export function notifyApplicant(hint: Hint, tools: NotifyTools): Promise<void> {
-  return attempt(
+  return runAttempt(
     hint,
     {
       queue: 'notifications',
@@ -53,8 +58,10 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   if (account.releasedAt !== undefined)
     throw new AttemptFailure('permanent', 'the account was released by an operator');
 
-  if (account.notifiedAt === undefined) await mailOnce(record, account, claim, tools);
-  const state = await tools.store.move(claim.position, 'complete', attemptNumber(record));
+  // A used link proves that the e-mail arrived.
+  const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
+  if (!arrived) await mailOnce(record, account, claim, tools);
+  const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: 'none' });
   const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
@@ -62,45 +69,54 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');
 }
 
-function attemptNumber(record: SubmissionRecord): number {
-  return record.attempts + (record.ambiguous ?? 0) + 1;
-}
-
 /** Hands the mail over and notes it in the account, from where a later attempt knows that it is out. */
 async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim, tools: NotifyTools): Promise<void> {
-  const intent = {
-    claim: claim.position.version,
-    startedAt: tools.clock.now(),
-    attempt: attemptNumber(record),
-    host: tools.host,
-  };
-  const message = await announce(account, intent, claim, tools);
-  const handOver = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
-  tools.mails.inc({ result: handOver.result });
-  await noteResult(account, intent, handOver, claim, tools);
+  // One without a result may have mailed as well: its worker was killed, or could not write down how it ended.
+  const before = Math.max(record.ambiguous ?? 0, possibleMails(account.mail, record.mailsSince ?? -1));
+  if (before >= MAX_AMBIGUOUS) {
+    throw new AttemptFailure('ambiguous', `nobody knows what became of the mail (handed over ${before} times)`, before);
+  }
+  const attempt = attemptOf(record);
+  const mail = { accountId: account._id, email: account.email, signal: claim.signal };
+  const handOver = await tools.sending.inTurn(mail, async () => {
+    const intent = { claim: claim.position.version, startedAt: tools.clock.now(), attempt, host: tools.host };
+    const message = await announce(account, intent, claim, tools);
+    const result = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
+    tools.mails.inc({ result: result.result });
+    await noteResult(account, intent, result, claim, tools);
+    return result;
+  });
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
   if (handOver.result !== 'accepted') {
     const needsProbe =
       (handOver.result === 'unreachable' && handOver.connected) ||
       (handOver.result === 'refused' && handOver.phase === 'mail');
-    const relayAnswers = needsProbe && (await tools.mailer.probe());
-    throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver));
+    const relayAnswers = !needsProbe || (await tools.mailer.probe());
+    const possible = before + (handOver.result === 'ambiguous' ? 1 : 0);
+    throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver), possible);
   }
 }
 
 /** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
 async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
-  const { from, loginUrl, linkSecret, templates } = tools.mailSettings;
-  const link = activationLink(account._id, { loginUrl, linkSecret, version: account.linkVersion ?? 0 });
+  const { from, loginUrl, linkSecret, supportContact, templates } = tools.mailSettings;
+  const { url, ...link } = activationLink(account._id, {
+    loginUrl,
+    linkSecret,
+    version: account.linkVersion ?? 0,
+    madeWith: account.activation,
+  });
   const expiresAt = later(intent.startedAt, ACTIVATION_MS);
   const message = loginInstructions(
     {
       accountId: account._id,
       ...(account.mailVersion === undefined ? {} : { mailVersion: account.mailVersion }),
+      reference: referenceOf(account.requestId),
+      ...(supportContact === undefined ? {} : { supportContact }),
       businessName: account.businessName,
       email: account.email,
       loginUrl,
-      activationUrl: link.url,
+      activationUrl: url,
       activationExpiresAt: expiresAt,
       writtenAt: intent.startedAt,
     },
@@ -108,13 +124,14 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: N
     templates,
   );
   try {
-    await tools.accounts.beginHandOver(account, intent, { tokenHash: link.tokenHash, expiresAt });
+    const begun = await tools.ledger.beginHandOver(account, intent, { ...link, expiresAt });
     // The last look at the claim comes right before the mail, which cannot be taken back.
     await claim.confirm();
+    if (!begun) throw new AttemptFailure('transient', 'the account changed or its link was used: it is read again');
   } catch (error) {
     // Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out.
     const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
-    await tools.accounts.endHandOver(account, intent, handOver).catch(() => {});
+    await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
     throw error;
   }
   return message;
@@ -128,7 +145,7 @@ async function noteResult(
   tools: NotifyTools,
 ): Promise<void> {
   const note = async (): Promise<boolean> => {
-    const ledger = await tools.accounts.endHandOver(account, intent, handOver);
+    const ledger = await tools.ledger.endHandOver(account, intent, handOver);
     const second = ledger === undefined ? [] : newSecondMails(ledger, intent.claim);
     for (const { cause } of second) tools.possibleSecondMails.inc({ cause });
     return true;
@@ -162,7 +179,7 @@ function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>
         data: 'the mail',
         content: 'the mail',
       }[handOver.phase];
-      return `the mail server refused ${what} (${code})`;
+      return `the mail server did not accept ${what} (${code})`;
     }
   }
 }

@@ -1,28 +1,30 @@
 /** Waits out an outage: pauses a worker in this process, probes what was away, and resumes by itself. */
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { QueueName } from '../queue/job.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
 
 export interface Pausable {
-  readonly queue: string;
-  pause(): Promise<void>;
+  readonly queue: QueueName;
+  pause(): void;
   resume(): void;
 }
 
 export class OutageGate {
-  readonly #worker: () => Pausable;
+  readonly #worker: Pausable;
   readonly #probe: () => Promise<boolean>;
   readonly #log: Logger;
-  readonly #paused: { set(labels: { queue: string }, value: number): void };
+  readonly #paused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
   readonly #stop = new AbortController();
   #waiting: Promise<void> | undefined;
 
   /** `probe` answers whether everything the worker needs is there; one that hangs or throws counts as "no". */
   constructor(options: {
-    readonly worker: () => Pausable;
+    readonly worker: Pausable;
     readonly probe: () => Promise<boolean>;
     readonly log: Logger;
-    readonly paused: { set(labels: { queue: string }, value: number): void };
+    readonly paused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
   }) {
     this.#worker = options.worker;
     this.#probe = options.probe;
@@ -43,21 +45,20 @@ export class OutageGate {
   }
 
   async #waitOut(): Promise<void> {
-    const worker = this.#worker();
+    const worker = this.#worker;
     const { queue } = worker;
     this.#log.warn({ queue }, 'worker paused: something it needs is away');
     this.#paused.set({ queue }, 1);
-    // The pause takes effect at once; waiting for it could hang while Redis is away too.
-    worker.pause().catch((error: unknown) => this.#log.debug({ err: error, queue }, 'pausing failed'));
-    for (let attempt = 1; !this.#stop.signal.aborted; attempt += 1) {
+    worker.pause();
+    for (let probes = 1; !this.#stop.signal.aborted; probes += 1) {
       const ok = await withDeadline(this.#probe(), PROBE_DEADLINE_MS, 'probe').catch(() => false);
       if (ok) {
         worker.resume();
         this.#paused.set({ queue }, 0);
-        this.#log.info({ queue, probes: attempt }, 'worker resumed');
+        this.#log.info({ queue, probes }, 'worker resumed');
         return;
       }
-      await pause(backoffMs(attempt, PROBE_BACKOFF), this.#stop.signal);
+      await pause(backoffMs(probes, PROBE_BACKOFF), this.#stop.signal);
     }
   }
 }

@@ -1,25 +1,29 @@
 /** What happens to a recorded application: claim, read, create the account or reject, then queue the e-mail. */
 import { decideOnCreation, decideOnFields } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { legible } from '../application/legible.ts';
 import { claimedIn, parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
+import { later } from '../platform/clock.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
-import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
-import { attempt, type AttemptTools } from './attempt.ts';
+import { UNSEARCHABLE_BODY_MS } from '../submission/limits.ts';
+import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { runAttempt, type AttemptTools } from './attempt.ts';
 import type { Claim } from './claim.ts';
 
 export interface ProcessTools extends AttemptTools {
   readonly accounts: AccountStore;
-  readonly duplicateKeys: { inc(labels: { found: string }): void };
+  readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
   /** Wakes the next queue's workers. A hint that gets lost is no fault: the record is due, and reconcile finds it. */
   hint(queue: QueueName, hint: Hint): void;
 }
 
-/** Creates the account of the hinted record, or rejects it. The promise fails only when not even the claim could be asked for. */
+/** Creates the account of the hinted record, or rejects it. Rejects only if the claim request fails. */
 export function processSubmission(hint: Hint, tools: ProcessTools): Promise<void> {
-  return attempt(
+  return runAttempt(
     hint,
     {
       queue: 'applications',
@@ -48,9 +52,10 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   const outcome = decideOnCreation(creation);
   if (outcome.verdict === 'reject') return reject(record, claim, outcome.reasons, tools, applicant);
   const { accountId } = outcome;
-  const state = await tools.store.move(claim.position, 'create_account', record.attempts + 1, {
+  const state = await tools.store.move(claim.position, 'create_account', attemptOf(record), {
     applicant,
     accountId,
+    ...bodyUntil(record, tools),
   });
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: 'none' });
@@ -66,14 +71,21 @@ async function reject(
   applicant: Applicant,
 ): Promise<void> {
   const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
-  const state = await tools.store.move(claim.position, 'reject', record.attempts + 1, {
+  const state = await tools.store.move(claim.position, 'reject', attemptOf(record), {
     reasons,
     reason,
     applicant,
+    ...bodyUntil(record, tools),
   });
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
+}
+
+/** Nobody can find a person in a body that cannot be searched, so it does not stay. */
+function bodyUntil({ body }: SubmissionRecord, { clock }: ProcessTools): { readonly bodyUntil?: Date } {
+  const searchable = body === undefined || legible(body.buffer).unreadable === undefined;
+  return searchable ? {} : { bodyUntil: later(clock.now(), UNSEARCHABLE_BODY_MS) };
 }
 
 /** Who the record is about, as it is looked for. */

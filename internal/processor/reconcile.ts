@@ -1,69 +1,127 @@
-/** Finds the records nobody works on and queues them: what heals lost hints, an emptied Redis and killed workers. */
+/**
+ * Finds the records nobody works on and queues them: what heals lost hints, an emptied Redis and killed workers. While
+ * Redis is away they go straight to the workers of this process.
+ */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { HintsInHand } from '../queue/hints-in-hand.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
+import type { DueRecord } from '../submission/due-records.ts';
 import { openStates, type OpenState } from '../submission/states.ts';
-import type { DueRecord, SubmissionStore } from '../submission/submission-store.ts';
+import type { WorkerMoves } from '../submission/worker-moves.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import {
   FIRST_SIGHT_GRACE_MS,
   RECONCILE_EVERY_MS,
   RECONCILE_MAX_WAITING,
   RECONCILE_PAGE,
   REQUEUED_AGAIN_MS,
+  UNKNOWN_EVERY_MS,
 } from './limits.ts';
 
 export interface ReconcileTools {
-  readonly store: SubmissionStore;
+  readonly store: WorkerMoves;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly requeued: { inc(labels: { state: string }, value: number): void };
-  readonly unknown: { set(value: number): void };
+  readonly requeued: ProcessorMetrics['reconcileRequeued'];
+  readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
   /** Jobs waiting in `queue`; rejects while Redis is away. */
   waiting(queue: QueueName): Promise<number>;
-  /** Whether this process's worker of `queue` waits out an outage: more jobs would only pile up. */
-  paused(queue: QueueName): boolean;
+  /** The workers of this process: one that waits out an outage gets nothing, because jobs would only pile up. */
+  readonly workers: Readonly<Record<QueueName, Pick<HintsInHand, 'paused' | 'room' | 'take'>>>;
+  /** Why this process's clock may not judge what is due; empty when it may. */
+  clockFaults(): readonly string[];
+  /** Rejects while Redis is away. */
   sendHints(queue: QueueName, hints: readonly Hint[]): Promise<void>;
 }
 
 /** Which queue works on a state. */
 const queueOf: Readonly<Record<OpenState, QueueName>> = { recorded: 'applications', account_created: 'notifications' };
 
+/** Whether `queue` takes more: not while its worker waits out an outage, nor while it has enough. */
+async function isWanted(queue: QueueName, tools: ReconcileTools): Promise<boolean> {
+  const worker = tools.workers[queue];
+  if (worker.paused) return false;
+  return tools.waiting(queue).then(
+    (jobs) => jobs < RECONCILE_MAX_WAITING,
+    // Without Redis the workers of this process take what they have room for.
+    () => worker.room > 0,
+  );
+}
+
 /**
  * One round for one state. A record that nobody ever claimed is only marked at first sight, so that a withdrawal that is
- * under way comes first; everything else is queued. Rejects when a store is away; the next round starts afresh.
- * True when it did a full page, so that more may be due.
+ * under way comes first; everything else is queued. Rejects when the database is away; the next round starts afresh.
+ * True when it handed out what it found and more may be due.
  */
 async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<boolean> {
-  const due = await tools.store.findDue(state, RECONCILE_PAGE);
+  const queue = queueOf[state];
+  const wanted = await isWanted(queue, tools);
+  // Only the first state has marks to set; records of others are not even read while their queue takes none.
+  if (!wanted && state !== 'recorded') return false;
+  const { records: due, more } = await tools.store.findDue(state, RECONCILE_PAGE);
   const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
   await tools.store.lookAgain(due.filter(isNew), FIRST_SIGHT_GRACE_MS, { firstSeen: true });
 
   const ready = due.filter((record) => !isNew(record));
-  const queue = queueOf[state];
-  const wanted = ready.length > 0 && !tools.paused(queue) && (await tools.waiting(queue)) < RECONCILE_MAX_WAITING;
-  if (wanted) {
-    await tools.sendHints(queue, ready.map(hintFor));
-    await tools.store.lookAgain(ready, REQUEUED_AGAIN_MS, { firstSeen: false });
-    tools.requeued.inc({ state }, ready.length);
-    tools.log.info({ queue, count: ready.length }, 'queued records nobody was working on');
+  const handed = wanted ? await handOut(queue, ready, tools) : [];
+  if (handed.length > 0) {
+    await tools.store.lookAgain(handed, REQUEUED_AGAIN_MS, { firstSeen: false });
+    tools.requeued.inc({ state }, handed.length);
+    tools.log.info({ queue, count: handed.length }, 'queued records nobody was working on');
   }
-  return due.length === RECONCILE_PAGE && (wanted || ready.length < due.length);
+  return more && handed.length === ready.length;
+}
+
+/** Queues the records, or gives some to the workers of this process where Redis cannot take them; those it found work for. */
+async function handOut(
+  queue: QueueName,
+  ready: readonly DueRecord[],
+  tools: ReconcileTools,
+): Promise<readonly DueRecord[]> {
+  if (ready.length === 0) return ready;
+  try {
+    await tools.sendHints(queue, ready.map(hintFor));
+    return ready;
+  } catch (error) {
+    tools.log.debug({ err: error, queue }, 'reconcile works without Redis');
+    const worker = tools.workers[queue];
+    // All processors see the same page: each takes another part of it.
+    const count = Math.min(worker.room, ready.length);
+    const from = Math.floor(Math.random() * (ready.length - count + 1));
+    const mine = ready.slice(from, from + count);
+    worker.take(mine.map(hintFor));
+    return mine;
+  }
 }
 
 /** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
+  if (tools.clockFaults().length > 0) return false;
   const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
   const failed = rounds.find((round) => round.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  tools.unknown.set(await tools.store.countUnknownDue(RECONCILE_PAGE));
   return rounds.some((round) => round.status === 'fulfilled' && round.value);
+}
+
+/** Shows how many due records this version does not understand. */
+export async function countUnknown({ store, unknown }: Pick<ReconcileTools, 'store' | 'unknown'>): Promise<void> {
+  unknown.set(await store.countUnknownDue(RECONCILE_PAGE));
 }
 
 /** Runs rounds until `signal` aborts. */
 export async function reconcileForever(tools: ReconcileTools, signal: AbortSignal): Promise<void> {
+  let countAt = 0;
+  const round = async (): Promise<boolean> => {
+    const more = await reconcileOnce(tools);
+    if (tools.clock.monotonicMs() < countAt) return more;
+    await countUnknown(tools);
+    countAt = tools.clock.monotonicMs() + UNKNOWN_EVERY_MS;
+    return more;
+  };
   while (!signal.aborted) {
-    const more = await reconcileOnce(tools).catch((error: unknown) => {
+    const more = await round().catch((error: unknown) => {
       tools.log.debug({ err: error }, 'reconcile round failed');
       return false;
     });

@@ -1,5 +1,6 @@
-/** Sends a queue's hints together and never in anybody's way: a lost hint is found by reconcile. */
+/** Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost hint. */
 import { pause } from '../platform/deadline.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hint } from './job.ts';
 
 /** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
@@ -11,16 +12,19 @@ const HINTS_PER_SEND = 500;
 
 export class HintOutbox {
   readonly #send: (hints: readonly Hint[]) => Promise<void>;
-  readonly #results: { inc(labels: { result: string }, value: number): void };
+  readonly #otherwise: (hints: readonly Hint[]) => Promise<void> | void;
+  readonly #results: IngestMetrics['hints'];
   #waiting: Hint[] = [];
   #sending: Promise<void> | undefined;
 
-  /** `send` may reject; it must not hang for ever. */
+  /** What `send` rejects goes to `otherwise`, which may reject too. Both must end within a bounded time. */
   constructor(options: {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
-    readonly results: { inc(labels: { result: string }, value: number): void };
+    readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
+    readonly results: IngestMetrics['hints'];
   }) {
     this.#send = options.send;
+    this.#otherwise = options.otherwise;
     this.#results = options.results;
   }
 
@@ -42,11 +46,13 @@ export class HintOutbox {
     await pause(LINGER_MS);
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, HINTS_PER_SEND);
-      const result = await this.#send(batch).then(
-        () => 'sent',
-        () => 'failed',
-      );
-      this.#results.inc({ result }, batch.length);
+      try {
+        await this.#send(batch);
+        this.#results.inc({ result: 'sent' }, batch.length);
+      } catch {
+        this.#results.inc({ result: 'failed' }, batch.length);
+        await Promise.resolve(this.#otherwise(batch)).catch(() => {});
+      }
     }
     this.#sending = undefined;
   }

@@ -5,6 +5,10 @@ import type { SpanOptions } from '../platform/tracing.ts';
 export const queueNames = ['applications', 'notifications'] as const;
 export type QueueName = (typeof queueNames)[number];
 
+/** The states of a job that are counted. */
+export const jobStates = ['waiting', 'active', 'delayed', 'prioritized'] as const;
+export type JobState = (typeof jobStates)[number];
+
 /** The braces keep all keys of a queue in one slot of a Redis Cluster. */
 export const QUEUE_PREFIX = '{partner-ingest}';
 
@@ -13,6 +17,8 @@ export const hintSchema = z.object({
   requestId: z.string(),
   version: z.number().int().nonnegative(),
   traceparent: z.string().optional(),
+  /** Whose work it is: hints of a partner that sends much wait behind those of others. */
+  partnerId: z.string().optional(),
 });
 export type Hint = z.output<typeof hintSchema>;
 
@@ -21,9 +27,15 @@ export function hintFor(record: {
   readonly _id: string;
   readonly version: number;
   readonly traceparent?: string;
+  readonly partnerId?: string;
 }): Hint {
-  const { _id: requestId, version, traceparent } = record;
-  return traceparent === undefined ? { requestId, version } : { requestId, version, traceparent };
+  const { _id: requestId, version, traceparent, partnerId } = record;
+  return {
+    requestId,
+    version,
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(partnerId === undefined ? {} : { partnerId }),
+  };
 }
 
 /**
@@ -34,41 +46,27 @@ export const HINTS_PER_JOB = 50;
 /** A burst is spread over this many jobs before any is shared, so that all processors get their part of it. */
 export const SPREAD = 16;
 
-const jobSchema = z.union([hintSchema, z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) })]);
+/** What a job holds. It has no id of ours: claims keep work single, however often a hint comes. */
+const jobSchema = z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) });
+export type JobData = z.output<typeof jobSchema>;
 
 /** The hints of a job; undefined when its data are of another shape. */
 export function hintsOf(data: unknown): readonly Hint[] | undefined {
-  const job = jobSchema.safeParse(data);
-  if (!job.success) return undefined;
-  return 'hints' in job.data ? job.data.hints : [job.data];
+  return jobSchema.safeParse(data).data?.hints;
 }
 
-/**
- * Packs hints into `SPREAD` jobs, or as many more as their bound asks for, each with its data and, where it has one, its id. Those that are sent
- * `again` have none: where Redis lost a job but not its id (eviction), that id would block the record for ever.
- */
-export function jobsFor(hints: readonly Hint[], again = false): { readonly data: object; readonly jobId?: string }[] {
-  const jobs = [];
+/** Packs hints into `SPREAD` jobs, or as many more as their bound asks for. */
+export function jobsFor(hints: readonly Hint[]): JobData[] {
   const size = Math.min(HINTS_PER_JOB, Math.ceil(hints.length / SPREAD));
-  for (let start = 0; start < hints.length; start += size) {
-    const share = hints.slice(start, start + size);
-    const [first] = share;
-    const alone = share.length === 1 && first !== undefined;
-    jobs.push(alone ? { data: first, ...(again ? {} : { jobId: jobId(first) }) } : { data: { hints: share } });
-  }
+  const jobs = [];
+  for (let start = 0; start < hints.length; start += size) jobs.push({ hints: hints.slice(start, start + size) });
   return jobs;
-}
-
-/**
- * A lone hint's job has one id for each version of its record: adding it twice does nothing while the first exists in
- * any set, and a finished one never blocks the next version. Shared jobs need none: claims keep work single.
- */
-export function jobId(hint: Hint): string {
-  return `${hint.requestId}-${hint.version}`;
 }
 
 /** BullMQ never retries: a retry is a new job for the next version, with the record's `dueAt` as its truth. */
 export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
+/** Of hints of a partner that sends much: BullMQ takes jobs with a priority after all that have none. */
+export const BEHIND = { priority: 1 } as const;
 
 /** A span of sending or working on a job, named by OpenTelemetry's conventions. */
 export function queueSpan(

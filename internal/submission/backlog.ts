@@ -1,28 +1,38 @@
-/** How much work waits in the database, and since when: asked of small indexes, whatever the collection's size. */
-import type { Collection } from 'mongodb';
-import { BACKLOG_COUNTED, BACKLOG_LOOKED_AT, BACKLOG_TIMEOUT_MS } from './limits.ts';
+/** How much work waits in the database, and since when. Reads small indexes only, whatever the collection's size. */
+import type { Collection, Db } from 'mongodb';
+import { later, systemClock } from '../platform/clock.ts';
+import { BACKLOG_COUNTED, BACKLOG_LOOKED_AT, BACKLOG_TIMEOUT_MS, BOUNCED_WINDOW_MS } from './limits.ts';
 import { openStates, type OpenState } from './states.ts';
-import type { SubmissionRecord } from './submission.ts';
+import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** States that somebody has to do something about. */
-export const backlogStates = [...openStates, 'dead_lettered'] as const;
+/** States with work ahead: for a worker, or for an operator; `held` is open, but set aside. */
+export const backlogStates = [...openStates, 'dead_lettered', 'held'] as const;
 
 export interface Backlog {
   /** Records by state, counted up to `BACKLOG_COUNTED`. */
   readonly records: Readonly<Record<(typeof backlogStates)[number], number>>;
-  /** When the one that has waited longest was received; undefined where none waits. */
+  /** Bounces reported in the last `BOUNCED_WINDOW_MS`. */
+  readonly bounced: number;
+  /** When the oldest record was received; undefined if there is none. */
   readonly oldestReceivedAt: Readonly<Record<OpenState, Date | undefined>>;
 }
 
 /** Rejects when the database is away or takes longer than `BACKLOG_TIMEOUT_MS` for one question. */
-export async function readBacklog(requests: Collection<SubmissionRecord>): Promise<Backlog> {
+export async function readBacklog(db: Db, now = systemClock.now()): Promise<Backlog> {
+  const requests = submissionCollection(db);
   const counts = backlogStates.map(
     async (state) => [state, await requests.countDocuments(indexed(state), options)] as const,
   );
   const ages = openStates.map(async (state) => [state, await oldest(requests, state)] as const);
-  // Waited for together: a promise left behind by the failure of another would end the process.
-  const [records, oldestReceivedAt] = await Promise.all([Promise.all(counts), Promise.all(ages)]);
+  // Awaited together: an unhandled rejection would end the process.
+  const bouncedSince = { bouncedAt: { $gt: later(now, -BOUNCED_WINDOW_MS) } };
+  const [records, oldestReceivedAt, bounced] = await Promise.all([
+    Promise.all(counts),
+    Promise.all(ages),
+    requests.countDocuments(bouncedSince, options),
+  ]);
   return {
+    bounced,
     records: Object.fromEntries(records) as Backlog['records'],
     oldestReceivedAt: Object.fromEntries(oldestReceivedAt) as Backlog['oldestReceivedAt'],
   };
@@ -32,13 +42,13 @@ const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
 
 /** What the partial indexes hold: open records have a `dueAt`, dead letters an index of their own. */
 function indexed(state: (typeof backlogStates)[number]) {
+  if (state === 'held') return { holdId: { $exists: true } };
   return state === 'dead_lettered' ? { state } : { state, dueAt: { $exists: true } };
 }
 
 /**
- * No index is in order of `receivedAt`: one more on every insert costs the door a seventh of its speed. But whoever has
- * waited longest stands at an end of the order of `dueAt`: in front when nobody has come to it yet, at the back when it
- * has failed most often and waits longest for its next attempt. Exact while no more wait than are looked at.
+ * No index is in order of `receivedAt`: one more index on every insert costs ingest a seventh of its speed. The oldest
+ * record is first by `dueAt` if never tried, last if its back-off is longest. Exact while both ends reach all records.
  */
 async function oldest(requests: Collection<SubmissionRecord>, state: OpenState): Promise<Date | undefined> {
   const ends = await Promise.all(

@@ -1,8 +1,7 @@
 /** Indexes of `requests` and `rate_limited`. */
-import type { IndexDefinition } from '../platform/mongo.ts';
+import type { IndexDefinition } from '../platform/mongo-indexes.ts';
+import { RATE_LIMITED } from './over-limit.ts';
 import { SUBMISSIONS } from './submission.ts';
-
-export const RATE_LIMITED = 'rate_limited';
 
 export const submissionIndexes: readonly IndexDefinition[] = [
   // Only open records have a dueAt, so the index stays as small as the backlog.
@@ -20,19 +19,47 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     partialFilterExpression: { expiresAt: { $exists: true } },
     expireAfterSeconds: 0,
   },
-  // For support and erasure. The door writes no applicant, so accepting a request costs nothing more.
+  // A processor removes bodies by this date. Ingest writes none with what it accepts.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_body_expiry',
+    key: { bodyUntil: 1 },
+    partialFilterExpression: { bodyUntil: { $exists: true } },
+  },
+  // For support and erasure. Ingest writes no applicant, so accepting a request costs nothing more.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
     name: `requests_applicant_${key}`,
     key: { [`applicant.${key}`]: 1 as const },
     partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
   })),
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_hold',
+    key: { holdId: 1 },
+    partialFilterExpression: { holdId: { $exists: true } },
+  },
   // Dead letters are kept for ever, so they may be old and few; anything else is found near the end of `_id`.
   {
     collection: SUBMISSIONS,
     name: 'requests_dead_lettered',
     key: { state: 1, _id: 1 },
     partialFilterExpression: { state: 'dead_lettered' },
+  },
+  // Requests without the header have no digest, and no entry here.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_idempotency',
+    key: { idempotencyDigest: 1 },
+    unique: true,
+    partialFilterExpression: { idempotencyDigest: { $exists: true } },
+  },
+  // Few, and never on what ingest inserts.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_bounced',
+    key: { bouncedAt: 1 },
+    partialFilterExpression: { bouncedAt: { $exists: true } },
   },
   { collection: RATE_LIMITED, name: 'rate_limited_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
 ];

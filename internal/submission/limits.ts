@@ -3,18 +3,23 @@
 export interface GroupCommitLimits {
   /** Batches under way at once: one being committed while the next is being sent and parsed. */
   readonly maxInFlight: number;
-  /** Documents in one batch: enough that the fixed cost of a write no longer counts. */
+  /** Documents in one batch: enough to make the fixed cost of a write small. */
   readonly maxBatchDocuments: number;
   /** Bytes in one batch: a sixth of the 48 MB MongoDB takes in one message. */
   readonly maxBatchBytes: number;
-  /** Documents waiting: at the measured 10,000 a second, one second of work; beyond it a 500 at once is kinder. */
+  /** Documents waiting: at the measured 10,000 a second, one second of work; beyond it the answer is a 500 at once. */
   readonly maxWaitingDocuments: number;
   /** Bytes waiting: with the batches in flight this bounds the memory a flood of large bodies can take. */
   readonly maxWaitingBytes: number;
   /** Below this share of the waiting bound, records of refused requests may use the spare room. */
   readonly spareShare: number;
-  /** A document that has less time left than this is not sent any more: its 500 is then a plain one, not in doubt. */
+  /** A document with less time left than this is not sent: its 500 is then certain, not in doubt. */
   readonly minSendBudgetMs: number;
+  /**
+   * While as many withdrawals are pending, nothing is sent: one write settles so many, and with what is in flight then
+   * all of them are applied before reconcile looks. A database that acknowledges nothing would only make more of them.
+   */
+  readonly maxPendingWithdrawals: number;
 }
 
 export const groupCommitLimits: GroupCommitLimits = {
@@ -25,19 +30,61 @@ export const groupCommitLimits: GroupCommitLimits = {
   maxWaitingBytes: 32 * 1024 * 1024,
   spareShare: 0.25,
   minSendBudgetMs: 100,
+  maxPendingWithdrawals: 500,
 };
 
-/** Withdrawals remembered at once; each is an id and a date, and only an outage fills this. */
-export const MAX_PENDING_WITHDRAWALS = 50_000;
+/** User-Agent and Content-Type are kept for support, up to this many characters. */
+export const KEPT_HEADER_CHARACTERS = 256;
+
+/** Addresses over their limit that a flush counts separately; further ones share one count. */
+export const OVER_LIMIT_ADDRESSES = 10_000;
+/** First ids kept of an address and window. */
+export const OVER_LIMIT_IDS = 20;
+/** Refused requests beyond the bound of single records are counted by this much time. */
+export const REFUSED_WINDOW_MS = 60_000;
+/** How often the counts are written. */
+export const OVER_LIMIT_FLUSH_MS = 5_000;
+
 /** Withdrawals sent in one write. */
 export const WITHDRAWAL_BATCH = 500;
 /** A write of withdrawals that is not answered by then is tried again. */
 export const WITHDRAWAL_DEADLINE_MS = 5_000;
+/**
+ * It waits this long for the majority. An applied withdrawal keeps reconcile and workers away already, so the next ones are
+ * applied before this one is acknowledged: all that may be pending take three writes, long before the 15 s of reconcile.
+ */
+export const WITHDRAWAL_MAJORITY_MS = 1_000;
 export const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
 
-/** Records of a state that are counted at most: beyond it the exact number tells an operator nothing more. */
+/** A claim holds this long unless renewed; the record of a killed worker waits this long for reconcile. */
+export const CLAIM_MS = 45_000;
+
+/** Reported bounces of this time are shown as a metric: a day, because they come in hours after the mail. */
+export const BOUNCED_WINDOW_MS = 86_400_000;
+
+/** Records of a state that are counted at most; a larger exact number does not help an operator. */
 export const BACKLOG_COUNTED = 100_000;
-/** Records looked at from each end to find the one that has waited longest. */
+/** Records read from each end to find the oldest. */
 export const BACKLOG_LOOKED_AT = 500;
+/** A search for due records begins here: what is older is little, or was left by an outage of a week. */
+export const DUE_START_MS = 7 * 86_400_000;
+/** The first step of a search, and the only one while nothing piles up: twice the time between two rounds. */
+export const DUE_STEP_MS = 5_000;
+/** No step is a larger share of the time still to be searched: the first one that meets a backlog reads this part of it. */
+export const DUE_SHARE = 1 / 8;
+/** Steps of one search; a week takes about 90. */
+export const DUE_LOOKS = 120;
+/** Longest a search for due records may keep the database busy: just under the socket's time-out, which ends it for us. */
+export const DUE_TIMEOUT_MS = 9_000;
 /** Longest one question about the backlog may keep the database busy. */
 export const BACKLOG_TIMEOUT_MS = 5_000;
+
+/** A malformed body is looked at after this; one that cannot be searched for a person is removed then. */
+export const BODY_FIRST_LOOK_MS = 3_600_000;
+/** Any other body that cannot be searched goes this long after it was understood: with the sweep, within a day. */
+export const UNSEARCHABLE_BODY_MS = 23 * 3_600_000;
+/** Bodies removed in one update. */
+export const BODY_EXPIRY_PAGE = 500;
+
+/** Records with bodies in one page of a walk over all of them: at most 65,000 bytes each, 6.5 MB together. */
+export const BODY_PAGE = 100;

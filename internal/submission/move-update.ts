@@ -1,14 +1,13 @@
-/** What a move writes: the same update whoever moves the record, so that no state can lack its dates. */
+/** What every move writes, so that no state lacks its dates. */
 import type { UpdateFilter } from 'mongodb';
-import { later } from '../platform/clock.ts';
+import { DAY_MS, later } from '../platform/clock.ts';
 import { isOpen, type RetentionDays, type State } from './states.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-const DAY_MS = 86_400_000;
-
 /**
  * The update that puts a record into `to`. An open state gets a `dueAt` and fresh counts; a final one loses its `dueAt`
- * and gets an `expiresAt` if its state is ever deleted. Either way the dates of the state before are gone.
+ * and gets an `expiresAt` if its state is ever deleted. Both remove the dates of the state before. The raw body goes at
+ * `bodyUntil`, or before the record if a final state keeps it longer than a body is kept; an earlier date holds.
  */
 export function moveUpdate(
   to: State,
@@ -19,11 +18,16 @@ export function moveUpdate(
     /** Until work on an open state is looked for, in milliseconds. */
     readonly dueInMs: number;
     readonly retention: RetentionDays;
+    /** When the body must be gone, whatever the state. */
+    readonly bodyUntil?: Date | undefined;
   },
 ) {
   const { now, attempt, reason, retention } = options;
   const history = { state: to, at: now, attempt, ...(reason === undefined ? {} : { reason }) };
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
+  const bodyDays = days === undefined ? undefined : retention.body;
+  const kept = bodyDays === undefined ? undefined : later(now, bodyDays * DAY_MS);
+  const [bodyUntil] = [kept, options.bodyUntil].filter((date) => date !== undefined).toSorted((a, b) => +a - +b);
   const dates = {
     ...(isOpen(to) ? { dueAt: later(now, options.dueInMs), attempts: 0, ambiguous: 0 } : {}),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
@@ -33,9 +37,11 @@ export function moveUpdate(
     $unset: {
       firstSeenAt: true,
       heldUntil: true,
+      holdId: true,
       ...(isOpen(to) ? {} : { dueAt: true }),
       ...(days === undefined ? { expiresAt: true } : {}),
     },
     $push: { history },
+    ...(bodyUntil === undefined ? {} : { $min: { bodyUntil } }),
   } satisfies UpdateFilter<SubmissionRecord>;
 }

@@ -1,65 +1,156 @@
-/** What an operator may do to a record besides reopening it: hold it, hurry it, correct it, remove what is personal. */
-import type { Collection } from 'mongodb';
+/** What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is personal. */
+import type { Collection, Db, Filter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
+import { isDuplicateKey, pastLockConflicts, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
-import { nextState, type RetentionDays } from './states.ts';
-import { CLAIM_MS } from './submission-store.ts';
-import type { SubmissionRecord } from './submission.ts';
+import { CLAIM_MS } from './limits.ts';
+import { isOpen, nextState, type OpenState, type ReopeningEvent, type RetentionDays, type State } from './states.ts';
+import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** A record as an operator saw it: whoever changed it since, wins. */
+/** A record as an operator saw it. A move of one that has changed since does nothing. */
 export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version'>;
+
+/** A move of many, as an operator's query found its record. */
+export interface PlannedMove {
+  readonly seen: Seen;
+  readonly to: State;
+  readonly accountId: string | undefined;
+}
 
 export class OperatorMoves {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
 
-  constructor(options: {
-    readonly collection: Collection<SubmissionRecord>;
-    readonly retention: RetentionDays;
-    readonly clock: Clock;
-  }) {
-    this.#collection = options.collection;
+  constructor(options: { readonly db: Db; readonly retention: RetentionDays; readonly clock: Clock }) {
+    this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
   }
 
-  /** Takes an open record from the workers for the time of a claim; undefined when it is no longer as it was seen. */
+  /**
+   * Reopens an unchanged record; returns the new state, `no_such_move` or `changed`. `accountId` is that of the account
+   * this request made, if there is one. The new version ends the claim of any worker, whose late writes then miss. The
+   * record is due at once: reconcile queues it within seconds, with or without Redis.
+   */
+  async reopen(
+    record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
+    event: ReopeningEvent,
+    options: { readonly accountId: string | undefined; readonly reason: string },
+  ): Promise<OpenState | 'no_such_move' | 'changed'> {
+    const { _id, state, version } = record;
+    const { accountId, reason } = options;
+    const facts = { account: accountId !== undefined, claimed: version > 0, erased: record.erasedAt !== undefined };
+    const to = nextState(state, event, facts);
+    if (to === undefined || !isOpen(to)) return 'no_such_move';
+    const update = this.#moveTo(to, this.#clock.now(), reason);
+    const account = to === 'account_created' && accountId !== undefined ? { accountId } : {};
+    const { matchedCount } = await this.#collection.updateOne(
+      { _id, state, version, erasedAt: { $exists: false }, schema: { $lte: RECORD_SCHEMA } },
+      { ...update, $set: { ...update.$set, ...account, version: version + 1, mailsSince: version + 1 } },
+    );
+    return matchedCount === 1 ? to : 'changed';
+  }
+
+  /**
+   * Makes the record of an account anew whose own record is past its retention, due at once, so that a worker mails it.
+   * `changed` if there is one meanwhile. Its age counts from now; the id still has the time of the request.
+   */
+  async remake(record: SubmissionRecord, reason: string): Promise<'account_created' | 'changed'> {
+    const now = this.#clock.now();
+    const state = 'account_created';
+    const history = [{ state, at: now, attempt: 0, reason }] as const;
+    try {
+      const made = { receivedAt: now, state, stateAt: now, dueAt: now, history, mailsSince: record.version } as const;
+      await this.#collection.insertOne({ ...record, ...made });
+      return state;
+    } catch (error) {
+      if (isDuplicateKey(error)) return 'changed';
+      throw error;
+    }
+  }
+
+  /** Moves a completed record whose e-mail bounced later to `undeliverable`; false if it has changed. */
+  async reportBounce(record: Seen & Pick<SubmissionRecord, 'erasedAt'>, reason: string): Promise<boolean> {
+    const facts = { account: true, claimed: true, erased: record.erasedAt !== undefined };
+    const to = nextState(record.state, 'report_bounce', facts);
+    if (to === undefined) return false;
+    const now = this.#clock.now();
+    const move = this.#moveTo(to, now, reason);
+    const result = await this.#collection.updateOne(asSeen(record), {
+      ...move,
+      $set: { ...move.$set, bouncedAt: now, lastError: reason, version: record.version + 1 },
+    });
+    return result.matchedCount === 1;
+  }
+
+  /**
+   * Moves unchanged records together, and returns how many were moved. A record that a worker holds counts as changed: the
+   * worker may be creating its account. `accountId` is set where the record does not know its account yet.
+   */
+  async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
+    const now = this.#clock.now();
+    const alike = Map.groupBy(items, ({ seen: { state, version }, to, accountId = '' }) =>
+      [state, version, to, accountId].join(' '),
+    );
+    const updates = [...alike.values()].map((group) => {
+      const [{ seen, to, accountId }] = group as [PlannedMove, ...PlannedMove[]];
+      const move = this.#moveTo(to, now, reason);
+      const account = accountId === undefined ? {} : { accountId };
+      const free = { $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }] };
+      return {
+        ids: group.map((item) => item.seen._id),
+        q: {
+          state: seen.state,
+          version: seen.version,
+          erasedAt: { $exists: false },
+          schema: { $lte: RECORD_SCHEMA },
+          ...(isOpen(seen.state) ? free : {}),
+        },
+        u: { ...move, $set: { ...move.$set, ...account, version: seen.version + 1 } },
+      };
+    });
+    const reply = await pastLockConflicts(() => updateInOrder(this.#collection, updates));
+    if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
+    return reply.n;
+  }
+
+  /** Takes an open record from the workers for the time of a claim; undefined if it has changed. */
   async hold(seen: Seen): Promise<Seen | undefined> {
     return this.#takeOver(seen, CLAIM_MS);
   }
 
   /**
-   * Makes an open record due at once, as a retry of what only waits; false when it is no longer as it was seen. The new
-   * version lets the hint of now be added beside the delayed one, and takes the record from whoever holds a claim.
+   * Makes a waiting record due at once; false if it has changed or a worker holds it, who may be mailing at this moment.
+   * The new version lets a new hint be added beside the delayed one.
    */
   async hurry(seen: Seen): Promise<boolean> {
-    return (await this.#takeOver(seen, 0)) !== undefined;
+    const free = [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: this.#clock.now() } }];
+    return (await this.#takeOver(seen, 0, { $or: free })) !== undefined;
   }
 
   /**
-   * Removes what is personal: the body with its digest (guessable: nine digits and a known address), the applicant, what
-   * the caller said of itself. A record with work ahead ends `rejected`, because there is nothing left to work on. False
-   * when it is no longer as it was seen.
+   * Removes what is personal: the body with its digest (which could be guessed from a known address), the applicant, the
+   * User-Agent. An open record ends `rejected`, because there is nothing left to work on. False if it has changed.
    */
   async erase(seen: Seen, reason: string): Promise<boolean> {
     const now = this.#clock.now();
     const to = nextState(seen.state, 'erase', { account: false, claimed: seen.version > 0, erased: false });
-    const move =
-      to === undefined || to === seen.state
-        ? { $set: {}, $unset: {} }
-        : moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const stays = to === undefined || to === seen.state;
+    const move = stays ? undefined : this.#moveTo(to, now, reason);
     const result = await this.#collection.updateOne(asSeen(seen), {
-      ...move,
-      $set: { ...move.$set, erasedAt: now, version: seen.version + 1 },
-      $unset: { ...move.$unset, body: true, bodySha256: true, userAgent: true, applicant: true },
+      $set: { ...move?.$set, erasedAt: now, version: seen.version + 1 },
+      $unset: { ...move?.$unset, body: true, bodyUntil: true, bodySha256: true, userAgent: true, applicant: true },
+      ...(move === undefined ? {} : { $push: move.$push }),
     });
     return result.matchedCount === 1;
   }
 
-  /** Removes the body and its digest of a settled record that is about someone else; false as above. */
+  /** Removes the body and its digest of a settled record of another applicant; false if it has changed. */
   async eraseBody(seen: Seen): Promise<boolean> {
-    const result = await this.#collection.updateOne(asSeen(seen), { $unset: { body: true, bodySha256: true } });
+    const result = await this.#collection.updateOne(asSeen(seen), {
+      $unset: { body: true, bodyUntil: true, bodySha256: true },
+    });
     return result.matchedCount === 1;
   }
 
@@ -71,13 +162,20 @@ export class OperatorMoves {
     );
   }
 
-  async #takeOver(seen: Seen, dueInMs: number): Promise<Seen | undefined> {
+  #moveTo(to: State, now: Date, reason: string) {
+    return moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+  }
+
+  async #takeOver(seen: Seen, dueInMs: number, only: Filter<SubmissionRecord> = {}): Promise<Seen | undefined> {
     const version = seen.version + 1;
     const dueAt = later(this.#clock.now(), dueInMs);
-    const result = await this.#collection.updateOne(asSeen(seen), {
-      $set: { dueAt, heldUntil: dueAt, version },
-      $unset: { firstSeenAt: true },
-    });
+    const result = await this.#collection.updateOne(
+      { ...asSeen(seen), ...only },
+      {
+        $set: { dueAt, heldUntil: dueAt, version },
+        $unset: { firstSeenAt: true },
+      },
+    );
     return result.matchedCount === 1 ? { ...seen, version } : undefined;
   }
 }

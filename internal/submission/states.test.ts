@@ -20,22 +20,31 @@ const reopened = ({ account, erased }: Facts): State | undefined =>
   account && !erased ? 'account_created' : undefined;
 
 /** All moves as "state event → state", written down once more; whatever is not here must not exist. */
+const closed = ({ account, erased }: Facts): State | undefined =>
+  erased ? undefined : account ? 'undeliverable' : 'rejected';
+
 const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = {
-  'recorded withdraw': ({ claimed }) => (claimed ? undefined : 'withdrawn'),
-  'malformed withdraw': ({ claimed }) => (claimed ? undefined : 'withdrawn'),
+  'recorded withdraw': ({ claimed, adopted }) => (claimed || adopted ? undefined : 'withdrawn'),
+  'malformed withdraw': ({ claimed, adopted }) => (claimed || adopted ? undefined : 'withdrawn'),
   'recorded create_account': () => 'account_created',
   'recorded reject': () => 'rejected',
   'recorded give_up': () => 'dead_lettered',
+  'recorded discard': () => 'rejected',
+  'account_created discard': () => 'rejected',
   'account_created complete': () => 'completed',
   'account_created bounce': () => 'undeliverable',
   'account_created give_up': () => 'dead_lettered',
   'account_created correct_address': reopened,
   'completed correct_address': reopened,
   'completed resend': reopened,
+  'completed report_bounce': ({ account, erased }) => (account && !erased ? 'undeliverable' : undefined),
   'undeliverable retry': reopened,
   'undeliverable correct_address': reopened,
   'dead_lettered retry': ({ account, erased }) => (erased ? undefined : account ? 'account_created' : 'recorded'),
   'dead_lettered correct_address': reopened,
+  'recorded close': closed,
+  'account_created close': closed,
+  'dead_lettered close': closed,
   'recorded erase': () => 'rejected',
   'account_created erase': () => 'rejected',
   'dead_lettered erase': () => 'rejected',
@@ -49,12 +58,12 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
 
 const both = [true, false];
 const everyFact: readonly Facts[] = both.flatMap((account) =>
-  both.flatMap((claimed) => both.map((erased) => ({ account, claimed, erased }))),
+  both.flatMap((claimed) => both.flatMap((adopted) => both.map((erased) => ({ account, claimed, adopted, erased })))),
 );
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
-test('nine states and ten events make ninety cells, and each expected one is among them', () => {
-  expect(cells).toHaveLength(90);
+test('nine states and thirteen events make 117 cells, and each expected one is among them', () => {
+  expect(cells).toHaveLength(117);
   const keys = cells.map(([state, event]) => `${state} ${event}`);
   expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
 });
@@ -77,10 +86,10 @@ test('for each state, event and facts there is at most one arrow', () => {
   }
 });
 
-test('only an operator leads out of a final state, but for the door taking back what it never answered', () => {
+test('only an operator leads out of a final state, but for ingest taking back what it never answered', () => {
   const byOperator: readonly Event[] = eventsOf.operator;
   const others = moves.filter(({ from, event }) => !isOpen(from) && !byOperator.includes(event));
-  expect(others).toEqual([{ event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed' }]);
+  expect(others).toEqual([{ event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' }]);
 });
 
 test('no event brings work back to what is erased', () => {

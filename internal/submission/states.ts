@@ -26,8 +26,8 @@ export const meanings: Readonly<Record<State, string>> = {
   recorded: 'answered 202; the application is checked next',
   account_created: 'the account exists; the e-mail goes out next',
   completed: 'the e-mail was handed to the mail server',
-  rejected: 'invalid fields or a duplicate, with every reason',
-  undeliverable: "the applicant's mail server said no for good",
+  rejected: 'invalid fields, a duplicate, or discarded by an operator, with every reason',
+  undeliverable: "the applicant's mail server said no for good, at once or by a later bounce",
   dead_lettered: 'retries used up: an operator decides; never deleted',
   malformed: 'answered 400',
   refused: 'answered 401 or 403',
@@ -39,17 +39,17 @@ export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused'
 
 /** Everything that can move a record, and whose business it is. */
 export const eventsOf = {
-  door: ['withdraw'],
-  processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
-  operator: ['retry', 'correct_address', 'resend', 'erase'],
+  ingest: ['withdraw'],
+  processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up', 'discard'],
+  operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'erase'],
 } as const;
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
 export type OperatorEvent = (typeof eventsOf)['operator'][number];
 /** Events that make work again of what is finished. */
-export type ReopeningEvent = Exclude<OperatorEvent, 'erase'>;
+export type ReopeningEvent = Exclude<OperatorEvent, 'report_bounce' | 'close' | 'erase'>;
 export type Event = (typeof eventsOf)[Actor][number];
-export const events: readonly Event[] = [...eventsOf.door, ...eventsOf.processor, ...eventsOf.operator];
+export const events: readonly Event[] = [...eventsOf.ingest, ...eventsOf.processor, ...eventsOf.operator];
 
 /** What a move may depend on besides the state. */
 export interface Facts {
@@ -57,6 +57,8 @@ export interface Facts {
   readonly account: boolean;
   /** A worker has had the record in hand at least once (its `version` is above 0). */
   readonly claimed: boolean;
+  /** A later request with the same idempotency key was told of it. */
+  readonly adopted?: boolean;
   /** Everything personal was removed, so there is nothing left to work on. */
   readonly erased: boolean;
 }
@@ -66,13 +68,13 @@ export interface Move {
   readonly event: Event;
   readonly from: State;
   readonly to: State;
-  readonly when?: 'never claimed' | 'account, not erased' | 'no account, not erased';
+  readonly when?: 'never claimed or adopted' | 'account, not erased' | 'no account, not erased';
 }
 
 export const moves: readonly Move[] = [
-  // The door: what was answered 500 is taken back, unless a worker was faster.
-  { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed' },
-  { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed' },
+  // Ingest: what was answered 500 is taken back, unless a worker was faster.
+  { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed or adopted' },
+  { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' },
 
   { event: 'create_account', from: 'recorded', to: 'account_created' },
   { event: 'reject', from: 'recorded', to: 'rejected' },
@@ -80,6 +82,10 @@ export const moves: readonly Move[] = [
   { event: 'bounce', from: 'account_created', to: 'undeliverable' },
   { event: 'give_up', from: 'recorded', to: 'dead_lettered' },
   { event: 'give_up', from: 'account_created', to: 'dead_lettered' },
+
+  // An operator ends what a partner sent; a worker carries it out.
+  { event: 'discard', from: 'recorded', to: 'rejected' },
+  { event: 'discard', from: 'account_created', to: 'rejected' },
 
   // Work that failed is done again.
   { event: 'retry', from: 'dead_lettered', to: 'recorded', when: 'no account, not erased' },
@@ -94,6 +100,15 @@ export const moves: readonly Move[] = [
 
   // An applicant who lost the e-mail gets it once more.
   { event: 'resend', from: 'completed', to: 'account_created', when: 'account, not erased' },
+
+  // Most mail servers accept first and bounce later.
+  { event: 'report_bounce', from: 'completed', to: 'undeliverable', when: 'account, not erased' },
+
+  // An operator ends what nobody shall work on any more; an account that was made stays.
+  ...(['recorded', 'account_created', 'dead_lettered'] as const).flatMap((from): Move[] => [
+    { event: 'close', from, to: 'rejected', when: 'no account, not erased' },
+    { event: 'close', from, to: 'undeliverable', when: 'account, not erased' },
+  ]),
 
   // What is erased while work is ahead ends here, a dead letter too: nobody can retry it, so it must not ring for ever.
   { event: 'erase', from: 'recorded', to: 'rejected' },
@@ -117,8 +132,8 @@ function holds(when: Move['when'], facts: Facts): boolean {
   switch (when) {
     case undefined:
       return true;
-    case 'never claimed':
-      return !facts.claimed;
+    case 'never claimed or adopted':
+      return !facts.claimed && facts.adopted !== true;
     case 'account, not erased':
       return facts.account && !facts.erased;
     case 'no account, not erased':
@@ -135,5 +150,5 @@ export function isOpen(state: State): state is OpenState {
   return (openStates as readonly State[]).includes(state);
 }
 
-/** Days each state is kept before the TTL index deletes it. Open states and dead letters are never deleted. */
-export type RetentionDays = Readonly<Partial<Record<Exclude<FinalState, 'dead_lettered'>, number>>>;
+/** Days each state is kept before the TTL index deletes it, and days its `body` is. Open states and dead letters keep both. */
+export type RetentionDays = Readonly<Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>>;

@@ -1,7 +1,7 @@
 /** Reads what a partner may know of one of its own requests, within a time and a number of reads at once. */
-import type { Collection } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
-import type { SubmissionRecord } from './submission.ts';
+import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export type StatusRecord = Pick<SubmissionRecord, '_id' | 'receivedAt' | 'state' | 'stateAt' | 'reasons'>;
 
@@ -11,13 +11,9 @@ export class StatusReader {
   readonly #maxUnderWay: number;
   #underWay = 0;
 
-  /** `collection` should belong to a client of its own, so that hanging reads hold no connection that others need. */
-  constructor(options: {
-    readonly collection: Collection<SubmissionRecord>;
-    readonly timeoutMs: number;
-    readonly maxUnderWay: number;
-  }) {
-    this.#collection = options.collection;
+  /** `db` should belong to a client of its own, so that hanging reads hold no connection that others need. */
+  constructor(options: { readonly db: Db; readonly timeoutMs: number; readonly maxUnderWay: number }) {
+    this.#collection = submissionCollection(options.db);
     this.#timeoutMs = options.timeoutMs;
     this.#maxUnderWay = options.maxUnderWay;
   }

@@ -5,15 +5,12 @@ import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';
 import type { SubmissionRecord } from './submission.ts';
 
 /** Runs `insert` for `batch`; without tracing it does nothing else. */
-export function traceInsert<T>(
+export async function traceInsert<T>(
   collection: Collection<SubmissionRecord>,
   batch: readonly { readonly record: SubmissionRecord }[],
   insert: () => Promise<T>,
 ): Promise<T> {
-  return tracing() ? insertInSpans(collection, batch, insert) : insert();
-}
-
-async function insertInSpans<T>(...[collection, batch, insert]: Parameters<typeof traceInsert<T>>): Promise<T> {
+  if (!tracing()) return insert();
   const spans = startSpans(
     databaseSpan('insert', collection, { 'db.operation.batch.size': batch.length }),
     batch.map(({ record }) => record.traceparent),

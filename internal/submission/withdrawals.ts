@@ -2,23 +2,37 @@
  * Makes a 500 true: a record whose insert is in doubt is moved to `withdrawn`, landed or not, until MongoDB confirms it.
  *
  * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it lands later, it meets
- * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted.
+ * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted. One that
+ * a later request with its idempotency key has adopted stays: that one may be answered 202. Else the key becomes free.
+ *
+ * Applying comes before the acknowledgement: while MongoDB applies writes but has no majority, reconcile's marks and the
+ * workers' claims apply as well. So what was tried goes to the back, and what was never tried does not wait.
  */
-import type { Collection } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { updateTogether } from '../platform/mongo.ts';
+import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
-import { MAX_PENDING_WITHDRAWALS, WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_RETRY } from './limits.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import { WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS, WITHDRAWAL_RETRY } from './limits.ts';
 import { moveUpdate } from './move-update.ts';
 import { statesBefore } from './states.ts';
-import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
+import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-export interface WithdrawalMetrics {
-  readonly withdrawals: { inc(labels: { result: string }, value?: number): void };
-  readonly withdrawalsPending: { set(value: number): void };
+export interface WithdrawalMetrics extends Pick<IngestMetrics, 'withdrawals'> {
+  readonly withdrawalsPending: Pick<IngestMetrics['withdrawalsPending'], 'set'>;
 }
+
+/** All that a withdrawal keeps of a record: a few hundred bytes, never the body. */
+type Doubtful = Pick<
+  SubmissionRecord,
+  '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'traceparent'
+> & {
+  tried: boolean;
+  /** MongoDB has applied it, but no majority has acknowledged it: a rollback may still take it back. */
+  applied: boolean;
+};
 
 export class Withdrawals {
   readonly #collection: Collection<SubmissionRecord>;
@@ -26,32 +40,43 @@ export class Withdrawals {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #metrics: WithdrawalMetrics;
-  readonly #pending = new Map<string, SubmissionRecord>();
+  /** The least recently tried first. */
+  readonly #pending = new Map<string, Doubtful>();
   readonly #stop = new AbortController();
   #working: Promise<void> | undefined;
 
   constructor(options: {
-    readonly collection: Collection<SubmissionRecord>;
+    readonly db: Db;
     readonly retentionDays: number;
     readonly clock: Clock;
     readonly log: Logger;
     readonly metrics: WithdrawalMetrics;
   }) {
-    this.#collection = options.collection;
+    this.#collection = submissionCollection(options.db);
     this.#retentionDays = options.retentionDays;
     this.#clock = options.clock;
     this.#log = options.log;
     this.#metrics = options.metrics;
   }
 
-  /** Remembers the record and works on it until it is settled. Beyond the bound the newest is dropped and counted. */
+  /** How many are not settled yet; group commit sends nothing beyond its bound. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** Remembers the record and works on it until it is settled. */
   add(record: SubmissionRecord): void {
-    if (this.#pending.size >= MAX_PENDING_WITHDRAWALS) {
-      this.#metrics.withdrawals.inc({ result: 'dropped' });
-      this.#log.error(logFields(record), 'too many withdrawals pending; one was dropped');
-      return;
-    }
-    this.#pending.set(record._id, record);
+    const { _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent } = record;
+    this.#pending.set(_id, {
+      _id,
+      receivedAt,
+      remoteIp,
+      bodyBytes,
+      tried: false,
+      applied: false,
+      ...(partnerId === undefined ? {} : { partnerId }),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    });
     this.#metrics.withdrawalsPending.set(this.#pending.size);
     this.#working ??= this.#work();
   }
@@ -63,33 +88,69 @@ export class Withdrawals {
 
   /** Gives up on what is still pending; each is told in the log, because its record may now be processed after a 500. */
   stop(): void {
+    if (this.#stop.signal.aborted) return;
     this.#stop.abort();
-    for (const record of this.#pending.values()) this.#log.error(logFields(record), 'withdrawal abandoned');
+    for (const record of this.#pending.values()) {
+      this.#metrics.withdrawals.inc({ result: 'abandoned' });
+      this.#log.error(logFields(record), 'withdrawal abandoned');
+    }
   }
 
   async #work(): Promise<void> {
     let failures = 0;
     while (this.#pending.size > 0 && !this.#stop.signal.aborted) {
       const before = this.#pending.size;
+      const batch = this.#next();
       try {
-        await this.#settleSome(this.#next());
+        await this.#settleSome(batch);
       } catch (error) {
         this.#log.debug({ err: error }, 'withdrawal failed; trying again');
       }
+      for (const record of batch) this.#moveToBack(record);
       failures = this.#pending.size < before ? 0 : failures + 1;
       this.#metrics.withdrawalsPending.set(this.#pending.size);
-      if (failures > 0) await pause(backoffMs(failures, { ...WITHDRAWAL_RETRY, jitter: 0.2 }), this.#stop.signal);
+      const [first] = this.#pending.values();
+      if (failures > 0 && first?.tried !== false) {
+        await pause(backoffMs(failures, { ...WITHDRAWAL_RETRY, jitter: 0.2 }), this.#stop.signal);
+      }
     }
     this.#working = undefined;
   }
 
-  /** The oldest, in the order of ids, as everybody writes who writes several. */
-  #next(): SubmissionRecord[] {
-    const oldest = [...this.#pending.values()].slice(0, WITHDRAWAL_BATCH);
-    return oldest.toSorted((one, other) => (one._id < other._id ? -1 : 1));
+  #moveToBack(record: Doubtful): void {
+    if (!this.#pending.delete(record._id)) return;
+    record.tried = true;
+    this.#pending.set(record._id, record);
   }
 
-  async #settleSome(records: readonly SubmissionRecord[]): Promise<void> {
+  /** The least recently tried, all of them applied or none, in the order of ids, as everybody writes who writes several. */
+  #next(): Doubtful[] {
+    const [first] = this.#pending.values();
+    const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
+    return alike.slice(0, WITHDRAWAL_BATCH).toSorted((one, other) => (one._id < other._id ? -1 : 1));
+  }
+
+  async #settleSome(records: readonly Doubtful[]): Promise<void> {
+    const applied = records[0]?.applied === true;
+    const { n, writeErrors, durable } = await this.#withdraw(records, { upsert: !applied });
+    if (!applied && n + writeErrors.length !== records.length) return;
+    if (!durable) {
+      for (const record of records) record.applied = true;
+      return;
+    }
+    if (applied) {
+      await this.#settleExisting(records);
+      // What is neither withdrawn nor claimed now was rolled back.
+      for (const record of records) record.applied = false;
+      return;
+    }
+    const failed = new Set(writeErrors.map((writeError) => writeError.index));
+    for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
+    await this.#settleExisting(records.filter((_, index) => failed.has(index)));
+  }
+
+  /** Without `upsert` it changes nothing where the withdrawal is applied already, and waits for its majority all the same. */
+  #withdraw(records: readonly Doubtful[], { upsert }: { readonly upsert: boolean }): Promise<WriteReply> {
     const update = moveUpdate('withdrawn', {
       now: this.#clock.now(),
       attempt: 0,
@@ -97,31 +158,25 @@ export class Withdrawals {
       dueInMs: 0,
       retention: { withdrawn: this.#retentionDays },
     });
-    const { n, writeErrors, durable } = await updateTogether(
-      this.#collection,
-      records.map((record) => ({
-        q: { _id: record._id, version: 0, state: { $in: statesBefore('withdraw') } },
-        u: {
-          ...update,
-          $set: { ...update.$set, httpStatus: 500 },
-          $setOnInsert: {
-            receivedAt: record.receivedAt,
-            remoteIp: record.remoteIp,
-            bodyBytes: record.bodyBytes,
-            attempts: 0,
-            schema: RECORD_SCHEMA,
-            ...(record.partnerId === undefined ? {} : { partnerId: record.partnerId }),
-            ...(record.traceparent === undefined ? {} : { traceparent: record.traceparent }),
-          },
+    const items = records.map(({ _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent }) => ({
+      q: { _id, version: 0, adopted: { $exists: false }, state: { $in: statesBefore('withdraw') } },
+      u: {
+        ...update,
+        $set: { ...update.$set, httpStatus: 500 },
+        $unset: { ...update.$unset, idempotencyDigest: true },
+        $setOnInsert: {
+          receivedAt,
+          remoteIp,
+          bodyBytes,
+          attempts: 0,
+          schema: RECORD_SCHEMA,
+          ...(partnerId === undefined ? {} : { partnerId }),
+          ...(traceparent === undefined ? {} : { traceparent }),
         },
-        upsert: true,
-      })),
-      WITHDRAWAL_DEADLINE_MS,
-    );
-    if (!durable || n + writeErrors.length !== records.length) return;
-    const failed = new Set(writeErrors.map((writeError) => writeError.index));
-    for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
-    await this.#settleExisting(records.filter((_, index) => failed.has(index)));
+      },
+      upsert,
+    }));
+    return updateTogether(this.#collection, items, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS);
   }
 
   /**
@@ -129,33 +184,34 @@ export class Withdrawals {
    * by a worker that was faster, which the margins of `dueAt` make very rare. Found as neither, the insert landed between
    * the look and the insert of the upsert, and the next round withdraws it.
    */
-  async #settleExisting(records: readonly SubmissionRecord[]): Promise<void> {
+  async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;
     const found = await this.#collection
       .find(
         {
           _id: { $in: records.map((record) => record._id) },
-          $or: [{ version: { $gt: 0 } }, { state: 'withdrawn' }],
+          $or: [{ version: { $gt: 0 } }, { state: 'withdrawn' }, { adopted: true }],
         },
-        { projection: { state: 1 }, readConcern: 'majority' },
+        { projection: { state: 1, adopted: 1 }, readConcern: 'majority' },
       )
       .toArray();
-    for (const { _id, state } of found) {
+    for (const { _id, state, adopted } of found) {
       const record = this.#pending.get(_id);
       if (record === undefined) continue;
-      if (state !== 'withdrawn') {
+      const result = state === 'withdrawn' ? 'withdrawn' : adopted === true ? 'adopted' : 'too_late';
+      if (result === 'too_late') {
         this.#log.error(logFields(record), 'answered 500, but the record was already being processed');
       }
-      this.#settled(record, state === 'withdrawn' ? 'withdrawn' : 'too_late');
+      this.#settled(record, result);
     }
   }
 
-  #settled(record: SubmissionRecord, result: string): void {
+  #settled(record: Doubtful, result: 'withdrawn' | 'adopted' | 'too_late'): void {
     this.#pending.delete(record._id);
     this.#metrics.withdrawals.inc({ result });
   }
 }
 
-function logFields(record: SubmissionRecord) {
+function logFields(record: Doubtful) {
   return { request_id: record._id, ...traceFields(record.traceparent) };
 }

@@ -3,53 +3,75 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 export const PREFIX = 'partner_ingest_';
 
-type LabelValues<Label extends string> = Readonly<Record<Label, readonly string[]>>;
+/** Label names, each with all its values. */
+type LabelValues = Readonly<Record<string, readonly string[]>>;
+type NoLabels = { readonly [Name in never]: readonly string[] };
 
 /** What is known of a metric before it is made. */
-export interface Definition<Kind extends string = 'counter' | 'gauge' | 'histogram', Label extends string = string> {
+export interface Definition<
+  Kind extends string = 'counter' | 'gauge' | 'histogram',
+  Labels extends LabelValues = LabelValues,
+> {
   readonly kind: Kind;
   readonly name: string;
   readonly help: string;
-  readonly labels: LabelValues<Label>;
+  readonly labels: Labels;
   /** The combinations of label values that occur, where these are not all. */
-  readonly series?: readonly Readonly<Record<Label, string>>[];
+  readonly series?: readonly Readonly<Record<string, string>>[];
   readonly buckets?: readonly number[];
 }
 
-export function counter<Label extends string = never>(
+export function counter<const Labels extends LabelValues = NoLabels>(
   name: string,
   help: string,
-  labels = {} as LabelValues<Label>,
-  series?: readonly Readonly<Record<Label, string>>[],
-): Definition<'counter', Label> {
+  labels = {} as Labels,
+  series?: readonly OneSeries<Labels>[],
+): Definition<'counter', Labels> {
   return { kind: 'counter', name: `${PREFIX}${name}_total`, help, labels, ...(series === undefined ? {} : { series }) };
 }
 
-export function gauge<Label extends string = never>(
+export function gauge<const Labels extends LabelValues = NoLabels>(
   name: string,
   help: string,
-  labels = {} as LabelValues<Label>,
-): Definition<'gauge', Label> {
+  labels = {} as Labels,
+): Definition<'gauge', Labels> {
   return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
 }
 
-export function histogram(name: string, help: string, buckets: readonly number[]): Definition<'histogram', never> {
+export function histogram(name: string, help: string, buckets: readonly number[]): Definition<'histogram', NoLabels> {
   return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels: {}, buckets };
 }
 
-type Made<D> =
-  D extends Definition<'counter', infer Label>
-    ? Counter<Label>
-    : D extends Definition<'gauge', infer Label>
-      ? Gauge<Label>
-      : Histogram;
+/** One value of each label. */
+type OneSeries<Labels extends LabelValues> = { readonly [Name in keyof Labels]: Labels[Name][number] };
 
-export function make<Table extends Readonly<Record<string, Definition<string, never>>>>(
+/** The parameters that choose a series: its labels, or none where there are none. */
+type Chosen<Labels extends LabelValues> = keyof Labels extends never ? [] : [labels: OneSeries<Labels>];
+
+/**
+ * What a metric can do, as the compiler knows it: a label value that is not in its definition does not compile. Functions as
+ * properties, because TypeScript compares the parameters of methods in both directions.
+ */
+type Made<D> =
+  D extends Definition<'counter', infer Labels>
+    ? { readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void }
+    : D extends Definition<'gauge', infer Labels>
+      ? {
+          readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void;
+          readonly set: (...values: [...Chosen<Labels>, value: number]) => void;
+          readonly reset: () => void;
+        }
+      : { readonly observe: (value: number) => void };
+
+/** The metrics of a table, made. */
+export type MadeFrom<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };
+
+export function make<Table extends Readonly<Record<string, Definition>>>(
   table: Table,
   registry: Registry,
-): { readonly [Name in keyof Table]: Made<Table[Name]> } {
-  const made = Object.entries(table).map(([key, definition]) => [key, makeOne(definition as Definition, registry)]);
-  return Object.fromEntries(made) as { readonly [Name in keyof Table]: Made<Table[Name]> };
+): MadeFrom<Table> {
+  const made = Object.entries(table).map(([key, definition]) => [key, makeOne(definition, registry)]);
+  return Object.fromEntries(made) as MadeFrom<Table>;
 }
 
 function makeOne(definition: Definition, registry: Registry): Counter | Gauge | Histogram {
@@ -72,6 +94,9 @@ export function seriesOf({ labels, series }: Definition): readonly Readonly<Reco
   );
 }
 
-export function valuesOf<Key extends string>(series: readonly Readonly<Record<Key, string>>[], key: Key): string[] {
+export function valuesOf<Key extends string, Value extends string>(
+  series: readonly Readonly<Record<Key, Value>>[],
+  key: Key,
+): Value[] {
   return [...new Set(series.map((one) => one[key]))];
 }

@@ -6,9 +6,10 @@
  */
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
-import { queueNames } from '../queue/job.ts';
+import { jobStates, queueNames } from '../queue/job.ts';
+import { backlogStates } from '../submission/backlog.ts';
 import { openStates } from '../submission/states.ts';
-import { counter, gauge, histogram, make, valuesOf } from './definition.ts';
+import { counter, gauge, histogram, make, valuesOf, type MadeFrom } from './definition.ts';
 
 /** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
@@ -20,17 +21,26 @@ const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
   result: ['sent', 'failed', 'dropped'],
 });
 
-/** What the door counts. */
+const clockOffset = gauge(
+  'clock_offset_seconds',
+  "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
+);
+
+/** What ingest counts. */
 export const ingestMetrics = {
   requests: counter('requests', 'Answers given on the partner port, by status code.', {
-    status: ['202', '400', '401', '403', '404', '405', '429', '500'],
+    status: ['200', '202', '400', '401', '403', '404', '405', '422', '429', '500', '503'],
   }),
   acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
   brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
     kind: [
       'too_many_connections',
+      'too_many_from_address',
       'too_many_pipelined',
+      'bad_version',
       'no_host',
+      'bad_host',
+      'bad_transfer_encoding',
       'not_http',
       'connection',
       'too_slow',
@@ -51,7 +61,9 @@ export const ingestMetrics = {
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
   notAccepted: counter('not_accepted', 'Records that could not be made durable, by reason.', {
     reason: [
+      'keys_not_loaded',
       'no_room',
+      'withdrawals_pending',
       'timed_out_waiting',
       'timed_out_sent',
       'database_away',
@@ -62,12 +74,18 @@ export const ingestMetrics = {
       'id_taken',
     ],
   }),
+  idempotencyKeys: counter(
+    'idempotency_keys',
+    'Requests whose Idempotency-Key was bound already, by what it is bound to: this body, another, or an erased one.',
+    { result: ['replayed', 'mismatched', 'erased'] },
+  ),
   refusedDropped: counter('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
-    result: ['withdrawn', 'too_late', 'dropped'],
+    result: ['withdrawn', 'adopted', 'too_late', 'abandoned'],
   }),
   withdrawalsPending: gauge('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
   hints,
+  clockOffset,
   limiterDecisions: counter('limiter_decisions', 'Rate-limit decisions, by where they were made and what they were.', {
     store: ['redis', 'local'],
     decision: ['served', 'refused'],
@@ -92,7 +110,7 @@ const outcomes = [
   { state: 'undeliverable', reason: 'permanent' },
   { state: 'dead_lettered', reason: 'transient' },
   { state: 'dead_lettered', reason: 'ambiguous' },
-];
+] as const;
 
 /** What the background work counts. */
 export const processorMetrics = {
@@ -102,16 +120,20 @@ export const processorMetrics = {
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     outcomes,
   ),
-  attempts: counter('attempts', 'Jobs worked on, by queue and result.', {
-    ...byQueue,
-    result: ['done', 'failed', 'repeat', 'claim_lost'],
-  }),
-  failures: counter(
-    'failures',
-    'Failed attempts, by queue and class; `ours` is our sender, settings or relay policy.',
+  attempts: counter(
+    'attempts',
+    'Attempts of workers, by queue and result; `repeat` found the record claimed or done.',
     {
       ...byQueue,
-      class: ['permanent', 'transient', 'infrastructure', 'ours', 'ambiguous'],
+      result: ['done', 'failed', 'repeat', 'claim_lost', 'held', 'discarded'],
+    },
+  ),
+  failures: counter(
+    'failures',
+    'Failed attempts, by queue and class; `ours` is our sender, settings, rights or disk.',
+    {
+      ...byQueue,
+      class: ['permanent', 'transient', 'infrastructure', 'ours', 'busy', 'ambiguous'],
     },
   ),
   mails: counter('mails', 'Hand-overs to the mail server, by result.', {
@@ -131,12 +153,15 @@ export const processorMetrics = {
     COMPLETION_SECONDS,
   ),
   hints,
+  clockOffset,
   reconcileRequeued: counter(
     'reconcile_requeued',
     'Records queued again because nobody worked on them in time, by state.',
     { state: openStates },
   ),
   reconcileUnknown: gauge('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),
+  senderRefused: gauge('sender_refused', '1 while the mail relay refuses our sender, so that all mails wait.'),
+  partnersHeld: gauge('partners_held', 'Holds of operators on the work of partners.'),
   workerPaused: gauge('worker_paused', '1 while a worker waits for an outage to end, by queue.', byQueue),
 };
 
@@ -148,9 +173,18 @@ const WATCHED: readonly string[] = [];
 
 /** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
 export const controllerMetrics = {
-  records: gauge('records', 'Records with work ahead or given up, by state; counted up to 100,000 each.', {
-    state: [...openStates, 'dead_lettered'],
-  }),
+  clockOffset,
+  records: gauge(
+    'records',
+    'Records with work ahead, given up or held by an operator, by state; counted up to 100,000 each.',
+    {
+      state: backlogStates,
+    },
+  ),
+  bouncedMails: gauge(
+    'bounced_mails',
+    'E-mails that the mail server took and that bounced later, as reported in the last 24 hours.',
+  ),
   oldestWaitingSeconds: gauge(
     'oldest_waiting_seconds',
     'How long the application that has waited longest in a state has been waiting since it was received, in seconds.',
@@ -158,13 +192,17 @@ export const controllerMetrics = {
   ),
   queueJobs: gauge('queue_jobs', 'Jobs in Redis, by queue and state; none while Redis is away.', {
     ...byQueue,
-    state: ['waiting', 'active', 'delayed', 'prioritized'],
+    state: jobStates,
   }),
   backlogReadAt: gauge(
     'backlog_read_timestamp_seconds',
     'When records and ages were last read from the database, as Unix time; 0 while not leading.',
   ),
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
+  keysRemovalHeld: gauge(
+    'keys_removal_held',
+    'Keys that are gone from their Secrets and stay active for now, because most would be removed at once.',
+  ),
   secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
     problem: [
       'invalid_partner_id',
@@ -174,9 +212,11 @@ export const controllerMetrics = {
       'key_too_long',
       'key_not_printable',
       'key_not_base64',
+      'key_guessable',
       'same_key_two_partners',
       'unknown_status',
       'other_installation',
+      'removal_held',
       'unreadable_namespace',
       'unreadable_file',
     ],
@@ -201,7 +241,7 @@ export const controllerMetrics = {
     result: ['ended', 'expired', 'failed'],
   }),
   secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {
-    result: ['created', 'repeated', 'failed'],
+    result: ['created', 'repeated', 'failed', 'held_back'],
   }),
 };
 
@@ -220,6 +260,10 @@ export function createRegistry(component: keyof typeof definitions): Registry {
   return registry;
 }
 
-export const createIngestMetrics = (registry: Registry) => make(ingestMetrics, registry);
-export const createProcessorMetrics = (registry: Registry) => make(processorMetrics, registry);
-export const createControllerMetrics = (registry: Registry) => make(controllerMetrics, registry);
+export type IngestMetrics = MadeFrom<typeof ingestMetrics>;
+export type ProcessorMetrics = MadeFrom<typeof processorMetrics>;
+export type ControllerMetrics = MadeFrom<typeof controllerMetrics>;
+
+export const createIngestMetrics = (registry: Registry): IngestMetrics => make(ingestMetrics, registry);
+export const createProcessorMetrics = (registry: Registry): ProcessorMetrics => make(processorMetrics, registry);
+export const createControllerMetrics = (registry: Registry): ControllerMetrics => make(controllerMetrics, registry);

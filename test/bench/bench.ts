@@ -1,18 +1,18 @@
 /**
- * `make bench`: how fast we accept and how fast we work off, against doors and workers as one would write them first.
+ * `make bench`: how fast we accept and how fast we work off, against straightforward implementations.
  *
- * Only the ratios of one run mean anything: the machine's speed drifts, and load generator, database and server share it.
+ * Only the ratios of one run mean anything: the machine's speed varies, and load generator, database and server share it.
  */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { paint } from '../../internal/platform/terminal.ts';
-import { loadDoors } from './doors.ts';
+import { loadContenders } from './contenders.ts';
 import { drain, workers, type DrainRound } from './drain.ts';
 import { checkLoadGenerator } from './load.ts';
 import { plot } from './plot.ts';
-import { doorTable, drainTable, summarise } from './report.ts';
+import { contenderTable, drainTable, summarise } from './report.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -26,7 +26,7 @@ const { values: flags } = parseArgs({
   },
 });
 const HELP = `usage: make bench [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE --plot FILE.svg"]
-  --connections ''  leaves the doors out; --drain 0 leaves the workers out`;
+  --connections ''  leaves the contenders out; --drain 0 leaves the workers out`;
 
 const log = (line: string): void => console.error(paint('dim', line));
 
@@ -45,9 +45,9 @@ async function main(): Promise<number> {
     opened.push(() => client.close());
     const stores = { mongo: { url: mongo.url, client }, redisUrl: redis.url };
 
-    const doors = await loadDoors(stores, { connections, rounds, seconds }, (round) =>
+    const contenders = await loadContenders(stores, { connections, rounds, seconds }, (round) =>
       log(
-        `${round.connections} connections, round ${round.round}, ${round.door}: ${Math.round(round.requests / round.seconds)}/s`,
+        `${round.connections} connections, round ${round.round}, ${round.contender}: ${Math.round(round.requests / round.seconds)}/s`,
       ),
     );
     const drains: DrainRound[] = [];
@@ -59,19 +59,19 @@ async function main(): Promise<number> {
       }
     }
 
-    const summary = summarise(doors.rounds, drains);
-    if (connections.length > 0) console.log(doorTable(summary));
+    const summary = summarise(contenders.rounds, drains);
+    if (connections.length > 0) console.log(contenderTable(summary));
     if (size > 0) console.log(`\n${drainTable(summary)}`);
-    const { accepted, stored, badStatus } = doors.agreement;
+    const { accepted, stored, badStatus } = contenders.agreement;
     const drained = drains.every((round) => round.completed === size && round.mails === size);
-    const agrees = doors.agreement.agrees && drained;
+    const agrees = contenders.agreement.agrees && drained;
     console.log(
       `\nours: ${accepted} answers 202, ${stored} records stored, ${badStatus} answers other than 2xx; ` +
         `every drained application completed and mailed once: ${drained ? 'yes' : 'NO'}: ` +
         (agrees ? paint('green', 'they agree') : paint('red', 'THEY DO NOT AGREE')),
     );
     if (flags.json !== undefined) {
-      const everything = { summary, rounds: doors.rounds, agreement: doors.agreement, drains };
+      const everything = { summary, rounds: contenders.rounds, agreement: contenders.agreement, drains };
       await writeFile(flags.json, `${JSON.stringify(everything, null, 2)}\n`);
     }
     if (flags.plot !== undefined) await writeFile(flags.plot, plot(summary));

@@ -2,12 +2,12 @@
 import type { MongoClient } from 'mongodb';
 import { startMongo } from '../../deploy/local/stores.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
-import { createMongo, ensureIndexes } from '../../internal/platform/mongo.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { paint, table } from '../../internal/platform/terminal.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 
 const IN_FLIGHT = [1, 2, 3, 4];
@@ -26,7 +26,8 @@ interface Setting {
 async function recordsPerSecond(setting: Setting, callers: number, client: MongoClient): Promise<number> {
   const nothing = { observe: () => {}, set: () => {}, inc: () => {} };
   const commits = new GroupCommit({
-    collection: client.db('bench').collection<SubmissionRecord>(SUBMISSIONS),
+    pendingWithdrawals: () => 0,
+    db: client.db('bench'),
     limits: { ...groupCommitLimits, ...setting },
     timeoutMs: TIMEOUT_MS,
     clock: systemClock,

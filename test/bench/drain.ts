@@ -4,8 +4,9 @@ import { Redis } from 'ioredis';
 import { Binary, type Db, type MongoClient } from 'mongodb';
 import { SMTPServer } from 'smtp-server';
 import { accountIndexes } from '../../internal/account/account.ts';
+import { systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { ensureIndexes } from '../../internal/platform/mongo.ts';
+import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -109,7 +110,7 @@ async function fill(db: Db, size: number): Promise<string[]> {
       business_name: `Drain Test ${index} Ltd`,
       ein: String(index).padStart(9, '0'),
     });
-    // Due when nobody may be late: reconcile has no part in this.
+    // Due far ahead, so that reconcile takes no part.
     return newRecord({ dueAt: new Date(Date.now() + DEADLINE_MS), body: new Binary(Buffer.from(body)) }, body);
   });
   const PER_INSERT = 500;
@@ -122,7 +123,7 @@ async function fill(db: Db, size: number): Promise<string[]> {
 const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis, redisUrl: string) => Promise<void>>> =
   {
     async ours(ids, _redis, redisUrl) {
-      const sender = new HintSender({ redisUrl, log: createLogger('bench', 'silent') });
+      const sender = new HintSender({ redisUrl, clock: systemClock, log: createLogger('bench', 'silent') });
       while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       const PER_SEND = 500;
       for (let start = 0; start < ids.length; start += PER_SEND) {

@@ -1,5 +1,5 @@
 /**
- * The baseline for background work, written as one would first and fairly: the same queue, stores, indexes, concurrency
+ * The baseline for background work, a straightforward implementation: the same queue, stores, indexes, concurrency
  * and mail; one job for each record, which reads it, validates, creates the account, mails and completes. It has no
  * claims, no history, no mail ledger and no retry of its own.
  */

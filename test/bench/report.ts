@@ -1,11 +1,11 @@
 /** What the rounds of a bench come to: medians and ratios, and the tables for people. */
 import { table } from '../../internal/platform/terminal.ts';
-import { doors, type Door, type DoorRound } from './doors.ts';
+import { contenders, type Contender, type ContenderRound } from './contenders.ts';
 import { workers, type DrainRound, type WorkerName } from './drain.ts';
 
-export interface DoorSummary {
+export interface ContenderSummary {
   readonly connections: number;
-  readonly door: Door;
+  readonly contender: Contender;
   readonly perSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -25,27 +25,29 @@ export interface DrainSummary {
 }
 
 export interface Summary {
-  readonly doors: readonly DoorSummary[];
+  readonly contenders: readonly ContenderSummary[];
   readonly drains: readonly DrainSummary[];
 }
 
-export function summarise(doorRounds: readonly DoorRound[], drainRounds: readonly DrainRound[]): Summary {
-  const connectionCounts = [...new Set(doorRounds.map(({ connections }) => connections))];
-  const rate = (round: DoorRound): number => round.requests / round.seconds;
+export function summarise(contenderRounds: readonly ContenderRound[], drainRounds: readonly DrainRound[]): Summary {
+  const connectionCounts = [...new Set(contenderRounds.map(({ connections }) => connections))];
+  const rate = (round: ContenderRound): number => round.requests / round.seconds;
   return {
-    doors: connectionCounts.flatMap((connections) => {
-      const of = (door: Door): DoorRound[] =>
-        doorRounds.filter((round) => round.door === door && round.connections === connections);
-      return doors.map((door) => ({
+    contenders: connectionCounts.flatMap((connections) => {
+      const of = (contender: Contender): ContenderRound[] =>
+        contenderRounds.filter((round) => round.contender === contender && round.connections === connections);
+      return contenders.map((contender) => ({
         connections,
-        door,
-        perSecond: median(of(door).map(rate)),
-        p50Ms: median(of(door).map(({ p50Ms }) => p50Ms)),
-        p99Ms: median(of(door).map(({ p99Ms }) => p99Ms)),
-        cpu: median(of(door).map(({ cpu }) => cpu)),
-        rssMib: Math.max(...of(door).map(({ rssMib }) => rssMib)),
-        ...(door === 'ours' ? { perWrite: median(of(door).map(({ perWrite = Number.NaN }) => perWrite)) } : {}),
-        oursRatio: ratio(of('ours').map(rate), of(door).map(rate)),
+        contender,
+        perSecond: median(of(contender).map(rate)),
+        p50Ms: median(of(contender).map(({ p50Ms }) => p50Ms)),
+        p99Ms: median(of(contender).map(({ p99Ms }) => p99Ms)),
+        cpu: median(of(contender).map(({ cpu }) => cpu)),
+        rssMib: Math.max(...of(contender).map(({ rssMib }) => rssMib)),
+        ...(contender === 'ours'
+          ? { perWrite: median(of(contender).map(({ perWrite = Number.NaN }) => perWrite)) }
+          : {}),
+        oursRatio: ratio(of('ours').map(rate), of(contender).map(rate)),
       }));
     }),
     drains: (drainRounds.length === 0 ? [] : workers).map((worker) => {
@@ -61,19 +63,19 @@ export function summarise(doorRounds: readonly DoorRound[], drainRounds: readonl
   };
 }
 
-export function doorTable(summary: Summary): string {
-  const rows = summary.doors.map((row) => [
+export function contenderTable(summary: Summary): string {
+  const rows = summary.contenders.map((row) => [
     String(row.connections),
-    row.door,
+    row.contender,
     `${Math.round(row.perSecond)}/s`,
     `${row.p50Ms.toFixed(1)} ms`,
     `${row.p99Ms.toFixed(1)} ms`,
     `${Math.round(row.cpu * 100)} %`,
     `${Math.round(row.rssMib)} MiB`,
     row.perWrite === undefined ? '' : row.perWrite.toFixed(1),
-    row.door === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
+    row.contender === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
   ]);
-  return table([['connections', 'door', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]);
+  return table([['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]);
 }
 
 export function drainTable(summary: Summary): string {

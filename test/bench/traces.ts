@@ -1,5 +1,5 @@
 /**
- * `make bench-traces`: what tracing costs the door: off, with one trace in a hundred, and with all, in alternating rounds
+ * `make bench OF=traces`: what tracing costs the contender: off, with one trace in a hundred, and with all, in alternating rounds
  * on the same stores. The processor time of a request is told as well, because a busy machine moves it far less.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -64,7 +64,7 @@ async function main(): Promise<void> {
     return { url: service.url, pid: service.child.pid ?? 0 };
   };
   await start('controller');
-  const doors = {
+  const contenders = {
     off: await start('ingest'),
     '1 %': await start('ingest', { OTEL_EXPORTER_OTLP_ENDPOINT, ...sampled }),
     all: await start('ingest', { OTEL_EXPORTER_OTLP_ENDPOINT }),
@@ -73,8 +73,8 @@ async function main(): Promise<void> {
   const rounds: Record<string, LoadResult[]> = {};
   // The first round of each warms its code up and does not count.
   for (let number = 0; number <= Number(flags.rounds); number += 1) {
-    for (const [traces, door] of Object.entries(doors)) {
-      const plan = { ...door, key, connections: Number(flags.connections), seconds: Number(flags.seconds) };
+    for (const [traces, contender] of Object.entries(contenders)) {
+      const plan = { ...contender, key, connections: Number(flags.connections), seconds: Number(flags.seconds) };
       const result = await load(plan);
       if (number > 0) (rounds[traces] ??= []).push(result);
       log(`round ${number}, traces ${traces}: ${Math.round(result.requests / result.seconds)}/s`);

@@ -1,5 +1,6 @@
 /** The part of the audit about outcomes: every record final, every applicant with exactly one account, every refusal true. */
 import type { Account } from '../../internal/account/account.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { openStates } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
@@ -55,12 +56,11 @@ function isDuplicate({ code }: { readonly code: string }): boolean {
 
 /** Without a fault that explains it, every mail arrives. */
 function checkExcuse(record: SubmissionRecord, entry: LedgerEntry | undefined, view: AuditView): void {
-  const { refused, ambiguous } = view.facts;
+  const { refused, ambiguous, processorStops } = view.facts;
   const email = entry?.applicant?.email ?? '';
-  if (
-    (record.state === 'undeliverable' && !refused.has(email)) ||
-    (record.state === 'dead_lettered' && !ambiguous.has(email))
-  ) {
+  const mails = view.accounts.find(({ requestId }) => requestId === record._id)?.mail?.possible ?? 0;
+  const givenUp = ambiguous.has(email) || (processorStops.length > 0 && mails >= MAX_AMBIGUOUS);
+  if ((record.state === 'undeliverable' && !refused.has(email)) || (record.state === 'dead_lettered' && !givenUp)) {
     const words = `${record.state}, which no fault explains: ${record.lastError ?? 'no error'}`;
     view.violation('unexplained_failure', view.phaseOf(record._id), record._id, words);
   }

@@ -1,6 +1,7 @@
 /** The part of the audit about mails: one for each completed account, a second one only where the ledger names an open window. */
 import type { Account } from '../../internal/account/account.ts';
 import { handOversOf, mayHaveArrived, secondMails, type SecondMail } from '../../internal/mail/ledger.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
 
@@ -8,8 +9,6 @@ import type { SentMail } from './facts.ts';
 const CLOCK_SLACK_MS = 1_500;
 /** A processor that died this long after a mail had other reasons not to write it down than its death; MongoDB is back sooner. */
 const STOP_WITHIN_MS = 15_000;
-/** Sent again at most twice (docs/decisions/0002), whatever happens. */
-const MOST_MAILS = 3;
 
 export function checkMails(view: AuditView): void {
   const byRecipient = new Map<string, SentMail[]>();
@@ -24,9 +23,6 @@ export function checkMails(view: AuditView): void {
     const phase = view.phaseOf(account.requestId);
     if (state === 'completed' && mails.length === 0) {
       view.violation('missing_mail', phase, account.requestId, `completed, but no mail came to ${account.email}`);
-    }
-    if (mails.length > MOST_MAILS) {
-      view.violation('doubled_mail', phase, account.requestId, `${mails.length} mails went to ${account.email}`);
     }
     if (new Set(mails.map(({ messageId }) => messageId)).size > 1) {
       view.violation('doubled_mail', phase, account.requestId, 'mailed again with another Message-ID');
@@ -54,6 +50,10 @@ function checkSecondMails(account: Account, mails: readonly SentMail[], phase: s
   const came = Math.max(0, mails.length - 1);
   view.counts(phase).possibleSecondMails += listed.length;
   view.counts(phase).secondMails += came;
+  // Whatever happens to relays and processors (docs/decisions/0002).
+  if (mails.length > MAX_AMBIGUOUS) {
+    view.violation('doubled_mail', phase, account.requestId, `${mails.length} mails came`);
+  }
   if (came === 0) return;
   const explained = listed.filter((second) => isExplained(account, second, mails, view));
   for (const { cause } of explained.slice(0, came))

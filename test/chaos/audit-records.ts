@@ -4,7 +4,7 @@ import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import type { Answer, LedgerEntry } from './ledger.ts';
 
-/** SPEC §2.1; the first so many bytes of a larger body are kept. */
+/** The contract's limit; the first so many bytes of a larger body are kept. */
 const KEPT_BYTES = 65_000;
 
 export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
@@ -89,8 +89,9 @@ function checkBytes(entry: LedgerEntry, record: SubmissionRecord, view: AuditVie
 function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   const record = view.recordOf(entry);
   const account = view.accountByRequest.get(record?._id ?? id);
-  const gone = record === undefined || record.state === 'withdrawn';
-  if (gone && account === undefined) return;
+  // Adopted: its partner sent it again with the key, and was told of this record.
+  const gone = record === undefined || record.state === 'withdrawn' || isAdopted(entry, record);
+  if (gone && (account === undefined || isAdopted(entry, record))) return;
   const words = `answered 500, but the record is ${record?.state ?? 'absent'} and ${account === undefined ? 'no account' : account._id} was made`;
   if (!gone && view.facts.killedIngest.has(entry.instance)) {
     view.counts(entry.phase).windowProcessed += 1;
@@ -100,7 +101,11 @@ function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   }
 }
 
-/** Turned away at the door: at most a record that says so, without a body. */
+function isAdopted({ idempotencyKey }: LedgerEntry, record: SubmissionRecord | undefined): boolean {
+  return idempotencyKey !== undefined && record?.adopted === true;
+}
+
+/** Turned away at ingest: at most a record that says so, without a body. */
 function checkRefused(entry: LedgerEntry, id: string, view: AuditView): void {
   const record = view.recordOf(entry);
   if (record !== undefined && (record.state !== 'refused' || record.body !== undefined)) {

@@ -287,7 +287,7 @@ describe('a second mail', () => {
     expect(result.total).toMatchObject({ secondMails: 0, possibleSecondMails: 1 });
   });
 
-  test('with another Message-ID is red, and so is a fourth', () => {
+  test('with another Message-ID is red, and so is a fourth mail, also after a crash', () => {
     const other = { ...mail(40), messageId: '<other@example.com>' };
     expect(twice(cut, ofAda(inTime), [mail(), other]).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
     const often = mailLedger(['ambiguous', 0], ['ambiguous', 1], ['ambiguous', 2], ['accepted', 3]);
@@ -295,6 +295,9 @@ describe('a second mail', () => {
     expect(twice(often, ofAda(...mails.map(({ at }) => at)), mails).violations.map(({ kind }) => kind)).toEqual([
       'doubled_mail',
     ]);
+    const crashed = mailLedger(['ambiguous', 0], ['ambiguous', 1], [undefined, 2], ['accepted', 3]);
+    const facts = { ...ofAda(...mails.map(({ at }) => at)), processorStops: [mails[2]!.at + 500] };
+    expect(twice(crashed, facts, mails).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
   });
 });
 
@@ -303,4 +306,38 @@ test('undeliverable and dead-lettered ones are allowed only for the recipients a
   expect(kinds({ ...undeliverable, facts: { ...NO_FACTS, refused: new Set([ADA.email]) } })).toEqual([]);
   const dead = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
   expect(kinds({ ...dead, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [AT.getTime()]]]) } })).toEqual([]);
+});
+
+describe('requests with an idempotency key', () => {
+  const keyed = { idempotencyKey: 'a key', body: bodyOf(1) };
+  const first = { at: AT.getTime(), status: 202, requestId: 'req_1', xRequestId: 'req_1' };
+  const completed = record(1, 'completed', { accountId: 'acc_1', adopted: true });
+  const kindsOf = (ledger: readonly LedgerEntry[], ...records: readonly SubmissionRecord[]): string[] =>
+    kinds({ ...cleanWorld(), ledger, records });
+
+  test('may be sent again until one is answered 202, with the id of the first', () => {
+    const ledger = [sent(1, 500, keyed), sent(2, undefined, keyed), sent(3, 202, { ...keyed, answer: first })];
+    expect(kindsOf(ledger, completed)).toEqual([]);
+  });
+
+  test('are processed after a 500 only if they were sent again', () => {
+    const { adopted: _, ...alone } = completed;
+    expect(kindsOf([sent(1, 500, keyed)], alone)).toContain('processed_after_500');
+  });
+
+  test('have one id', () => {
+    const ledger = [sent(1, 202, keyed), sent(2, 202, keyed)];
+    const second = record(2, 'withdrawn', { body: undefined, bodySha256: undefined });
+    expect(kindsOf(ledger, completed, second)).toContain('doubled_key');
+  });
+
+  test('have one live record', () => {
+    const ledger = [sent(1, 202, keyed), sent(2, undefined, keyed)];
+    expect(kindsOf(ledger, completed, record(2, 'rejected'))).toContain('doubled_key');
+  });
+
+  test('are accepted for one body', () => {
+    const other = sent(2, 202, { ...keyed, body: bodyOf(2), answer: first });
+    expect(kindsOf([sent(1, 202, keyed), other], completed)).toContain('doubled_key');
+  });
 });

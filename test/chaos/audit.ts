@@ -2,6 +2,7 @@
 import type { Account } from '../../internal/account/account.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { checkAccounts, checkOutcome } from './audit-accounts.ts';
+import { checkKeys } from './audit-keys.ts';
 import { checkMails } from './audit-mails.ts';
 import { checkAnswer } from './audit-records.ts';
 import type { RunFacts, SentMail } from './facts.ts';
@@ -34,7 +35,8 @@ export type ViolationKind =
   | 'untrue_ledger'
   | 'stuck'
   | 'unexplained_failure'
-  | 'repeated_state';
+  | 'repeated_state'
+  | 'doubled_key';
 
 export interface Violation {
   readonly kind: ViolationKind;
@@ -133,10 +135,11 @@ export function audit(input: AuditInput): AuditResult {
     const id = entry.answer?.xRequestId;
     if (id !== undefined) {
       const other = entryOf.get(id);
-      if (other !== undefined && other !== entry) {
+      const sameKey = other?.idempotencyKey !== undefined && other.idempotencyKey === entry.idempotencyKey;
+      if (other !== undefined && other !== entry && !sameKey) {
         view.violation('doubled_id', entry.phase, id, `given to request ${other.n} and to request ${entry.n}`);
       }
-      entryOf.set(id, entry);
+      if (!sameKey) entryOf.set(id, entry);
     }
     if (stored.length > 1) {
       const ids = stored.map(({ _id }) => _id).join(', ');
@@ -159,6 +162,7 @@ export function audit(input: AuditInput): AuditResult {
   }
   checkAccounts(view);
   checkMails(view);
+  checkKeys(view);
 
   const total = zero();
   for (const phase of phases.values()) {

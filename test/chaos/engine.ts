@@ -82,7 +82,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   const world = await openChaosWorld({ folder, random: delays, signal, log: options.log });
   try {
     const load = startLoad({
-      planner: new Planner(bodies),
+      planner: new Planner(bodies, 0, { keyed: true }),
       random: bodies,
       ledger,
       keys: world.keys,

@@ -11,7 +11,7 @@ export interface SentMail {
   readonly messageId: string;
 }
 
-/** What the audit is told of the run: its only excuses. */
+/** What the run did; only these facts explain a second mail or a late record. */
 export interface RunFacts {
   /** Ingest processes that got a SIGKILL: they may have died between a 500 and its withdrawal. */
   readonly killedIngest: ReadonlySet<string>;

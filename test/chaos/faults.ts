@@ -1,4 +1,4 @@
-/** The named faults: for each part of the system, the ways in which it can be taken away, and how it comes back. */
+/** The named faults: how each part of the system is taken away, and how it comes back. */
 import type { FaultChoice, SmtpFault } from '../../deploy/local/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import type { Random } from './random.ts';
@@ -19,7 +19,7 @@ export interface Fault {
 }
 
 const REDIS_DELAY_MS = [100, 300] as const;
-/** There and back again: around the accept time-out, so that some answers are in time and some are not. */
+/** Each way, so that the sum is around the accept time-out, so that some answers are in time and some are not. */
 const MONGO_DELAY_MS = [ACCEPT_TIMEOUT_MS / 10, (ACCEPT_TIMEOUT_MS * 2) / 3] as const;
 /** Long enough that every write sent before it is answered 500. */
 const MONGO_HUNG_MS = ACCEPT_TIMEOUT_MS * 2;
@@ -27,6 +27,12 @@ const MONGO_HUNG_MS = ACCEPT_TIMEOUT_MS * 2;
 const PROCESSOR_FREEZE_MS = 50_000;
 /** Longer than the 15 s to the first due date and the 15 s of grace: too long for a withdrawal to come first. */
 const INGEST_FREEZE_MS = 35_000;
+/** As an election takes where the old primary does not help. */
+const ELECTION_MS = 12_000;
+/** Longer than the 30 s after which reconcile queues what it does not know. */
+const STALL_MS = 40_000;
+/** Shorter than the 15 s to the first due date: within it a withdrawal still comes first. */
+const PARTITION_MS = 8_000;
 const BETWEEN_MS = 700;
 const KILL_WITHIN_MS = 1_200;
 const SHARE_OF_DOUBLE_KILLS = 0.25;
@@ -192,6 +198,34 @@ export const faults: readonly Fault[] = [
     heal: nothing,
   },
   {
+    name: 'mongodb-election',
+    about: 'the primary steps down with its connections open, and the set has none for 12 s',
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: (world) => world.replicaSet.stepDown(ELECTION_MS),
+    heal: nothing,
+  },
+  {
+    name: 'mongodb-majority-stalled',
+    about: 'writes apply on the primary, but no majority acknowledges them',
+    leastMs: STALL_MS,
+    inject: async (world) => world.replicaSet.stallMajority(),
+    heal: async (world) => world.replicaSet.resumeMajority(),
+  },
+  {
+    name: 'mongodb-rolled-back',
+    about: 'another primary is elected that has nothing of what no majority acknowledged',
+    rhythm: { onMs: MONGO_HUNG_MS * 2, offMs: BETWEEN_MS * 2 },
+    inject: async (world) => world.replicaSet.stallMajority(),
+    heal: (world) => world.replicaSet.rollBack(),
+  },
+  {
+    name: 'mongodb-partitioned',
+    about: 'one ingest alone is cut off from the whole replica set',
+    rhythm: { onMs: PARTITION_MS, offMs: BETWEEN_MS * 2 },
+    inject: async (world, random) => pickSlot(world, 'ingest', random).door.part(),
+    heal: async (world) => world.slots.forEach(({ door }) => door.join()),
+  },
+  {
     name: 'smtp-stopped',
     about: 'the mail server refuses connections',
     inject: async (world) => {
@@ -231,7 +265,7 @@ export const faults: readonly Fault[] = [
 /** SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started again. */
 export function randomKills(times: number): Fault {
   const parts = ['ingest', 'processor', 'controller', ...STORES] as const;
-  // Dealt like cards, so that a run kills every part as often as any other.
+  // A shuffled deck, so that a run kills every part equally often.
   let deck: (typeof parts)[number][] = [];
   const deal = (random: Random): (typeof parts)[number] => {
     if (deck.length === 0) deck = random.shuffled(parts);

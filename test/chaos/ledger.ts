@@ -30,6 +30,8 @@ export interface LedgerEntry {
   /** The fault during which it was sent. */
   readonly phase: string;
   readonly kind: RequestKind;
+  /** The Idempotency-Key it was sent with; whoever uses one asks again until it hears. */
+  readonly idempotencyKey?: string;
   /** Only of `valid` ones. */
   readonly applicant?: ApplicantKeys;
   /** The ingest process it went to, such as `ingest-1.3`: slot 1, third process in it. */

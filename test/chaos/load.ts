@@ -55,6 +55,7 @@ export function startLoad(options: LoadOptions): Load {
       phase: options.phase(),
       kind: planned.kind,
       ...(planned.applicant === undefined ? {} : { applicant: planned.applicant }),
+      ...(planned.idempotencyKey === undefined ? {} : { idempotencyKey: planned.idempotencyKey }),
       instance: target.instance,
       body,
     });
@@ -127,6 +128,7 @@ function post(
           ...options.headers,
           'content-length': String(options.announced),
           'user-agent': userAgentOf(entry.n),
+          ...(entry.idempotencyKey === undefined ? {} : { 'idempotency-key': `"${entry.idempotencyKey}"` }),
           ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
         },
         signal: AbortSignal.timeout(CLIENT_TIMEOUT_MS),

@@ -7,6 +7,7 @@ export interface PlannedRequest {
   readonly applicant?: ApplicantKeys;
   readonly body: Buffer;
   readonly key: 'good' | 'inactive' | 'unknown' | 'none';
+  readonly idempotencyKey?: string;
 }
 
 /** How often each comes, in parts of their sum. */
@@ -33,6 +34,7 @@ const FIRST_EIN = 100_000_000;
 const TOO_LARGE_BYTES = 65_500;
 /** A partner that got a 500 or nothing sends the same again this often. */
 const RETRY_SHARE = 0.5;
+const KEYED_SHARE = 0.5;
 
 const NAMES = [
   'Ada Ltd',
@@ -48,11 +50,16 @@ export class Planner {
   readonly #random: Random;
   readonly #recent: { readonly keys: ApplicantKeys; readonly request: PlannedRequest }[] = [];
   readonly #again: PlannedRequest[] = [];
+  readonly #keyed: boolean;
   #applicants: number;
 
-  /** Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. */
-  constructor(random: Random, before = 0) {
+  /**
+   * Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. `keyed`: half of the new applicants
+   * come with an idempotency key.
+   */
+  constructor(random: Random, before = 0, { keyed = false } = {}) {
     this.#random = random;
+    this.#keyed = keyed;
     this.#applicants = before;
   }
 
@@ -93,7 +100,8 @@ export class Planner {
 
   /** Tells of a request without success; a partner may send it again. */
   failed(request: PlannedRequest): void {
-    if (request.kind === 'valid' && this.#random.next() < RETRY_SHARE) this.#again.push(request);
+    if (request.kind !== 'valid') return;
+    if (request.idempotencyKey !== undefined || this.#random.next() < RETRY_SHARE) this.#again.push(request);
   }
 
   #newKeys(): ApplicantKeys {
@@ -106,7 +114,10 @@ export class Planner {
     const request = application(keys, this.#random.pick(NAMES));
     this.#recent.push({ keys, request });
     if (this.#recent.length > REMEMBERED) this.#recent.shift();
-    return request;
+    // A repeat of it comes without the key, as one of a partner that forgot it.
+    return this.#keyed && this.#random.next() < KEYED_SHARE
+      ? { ...request, idempotencyKey: `chaos-${keys.ein}` }
+      : request;
   }
 
   /** Only for requests that must have no effect, so the applicant is nobody's. */

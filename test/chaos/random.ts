@@ -1,4 +1,4 @@
-/** Randomness that can be had again: a small seeded generator, so that a run's plan follows from its seed. */
+/** A small seeded generator, so that a run's plan follows from its seed. */
 
 export interface Random {
   /** From 0 up to but not including 1. */

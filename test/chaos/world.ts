@@ -1,4 +1,4 @@
-/** What chaos is done to: own stores behind proxies, a mail catcher, and the service as real child processes in slots. */
+/** The world of a chaos run: own stores behind proxies, a mail catcher, and the service as real child processes in slots. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -10,6 +10,7 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
+import { startReplicaSet, type Door, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
 import type { Target } from './load.ts';
@@ -24,7 +25,7 @@ const MAILS_KEPT = 1_000_000;
 /** Reading a process's metrics must not delay its death by much. */
 const SCRAPE_TIMEOUT_MS = 300;
 const WITHDRAWALS = 'partner_ingest_withdrawals_total';
-const WITHDRAWAL_RESULTS = ['withdrawn', 'too_late', 'dropped'] as const;
+const WITHDRAWAL_RESULTS = ['withdrawn', 'too_late', 'abandoned'] as const;
 
 /** A place for one process; the one in it may die and be followed by another. */
 export interface Slot {
@@ -33,6 +34,8 @@ export interface Slot {
   readonly label: string;
   /** Stays, as a pod's does: who scrapes it need not be told of each new process. */
   readonly adminPort: number;
+  /** Its own way to MongoDB, so that it can be cut off alone. */
+  readonly door: Door;
   /** Counts the processes that have been in it. */
   generation: number;
   process: ServiceProcess | undefined;
@@ -45,6 +48,8 @@ export interface ChaosWorld {
   readonly mongo: Store;
   readonly redis: Store;
   readonly mongoProxy: TcpProxy;
+  /** The processes find a replica set, behind it the proxy, and behind that the store. */
+  readonly replicaSet: ReplicaSet;
   readonly redisProxy: TcpProxy;
   readonly mail: MailCatcher;
   readonly db: Db;
@@ -54,7 +59,7 @@ export interface ChaosWorld {
   targets(): Target[];
   slotsOf(name: ServiceName): Slot[];
   /** Starts a process in an empty slot and waits until it is ready. */
-  start(slot: Slot): Promise<void>;
+  start(slot: Slot, more?: Readonly<Record<string, string>>): Promise<void>;
   kill(slot: Slot): Promise<void>;
   /** SIGTERM; the exit code is noted when it is not 0. */
   drain(slot: Slot): Promise<void>;
@@ -73,7 +78,7 @@ export interface ChaosWorldOptions {
   /** Logs of the processes and partner keys. */
   readonly folder: string;
   readonly random: Random;
-  /** Gives the run up. */
+  /** Aborts the run. */
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
 }
@@ -104,6 +109,8 @@ async function open(
   const [mongo, redis] = await openStores(opened, log);
   const mongoProxy = await startTcpProxy(mongo.url, () => random.next());
   opened.push(() => mongoProxy.close());
+  const replicaSet = await startReplicaSet(mongoProxy.url, { directUrl: mongo.url });
+  opened.push(() => replicaSet.close());
   const redisProxy = await startTcpProxy(redis.url, () => random.next());
   opened.push(() => redisProxy.close());
   const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
@@ -119,7 +126,6 @@ async function open(
   await writePartnerSecret(keyFolder, { partner: 'demo', keys: [keys.good] });
   await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [keys.inactive], status: 'inactive' });
   const environment = {
-    MONGODB_URI: mongoProxy.url,
     MONGODB_DATABASE: DATABASE,
     REDIS_URL: redisProxy.url,
     ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
@@ -136,7 +142,8 @@ async function open(
   for (const name of SLOTS) {
     const label = `${name}-${slots.filter((other) => other.name === name).length + 1}`;
     const adminPort = await freePort();
-    slots.push({ name, label, adminPort, generation: 0, process: undefined, ending: false, ready: false });
+    const door = await replicaSet.door();
+    slots.push({ name, label, adminPort, door, generation: 0, process: undefined, ending: false, ready: false });
   }
 
   /** What an ingest counted goes with it; read before its end, as far as it still answers. */
@@ -151,6 +158,7 @@ async function open(
     mongo,
     redis,
     mongoProxy,
+    replicaSet,
     redisProxy,
     mail,
     db: client.db(DATABASE),
@@ -164,11 +172,11 @@ async function open(
           slot.process === undefined || !slot.ready ? [] : [{ instance: instanceOf(slot), url: slot.process.url }],
         ),
     slotsOf: (name) => slots.filter((slot) => slot.name === name),
-    async start(slot) {
+    async start(slot, more = {}) {
       slot.generation += 1;
       slot.ending = false;
       const instance = instanceOf(slot);
-      const ownPort = { ...environment, ADMIN_PORT: String(slot.adminPort) };
+      const ownPort = { ...environment, ...more, MONGODB_URI: slot.door.url, ADMIN_PORT: String(slot.adminPort) };
       const started = await startService(slot.name, ownPort, { logFile: join(folder, `${slot.label}.log`) });
       slot.process = started;
       void started.exited.then(({ code, signal }) => {

@@ -3,14 +3,22 @@
 /** Values of series from minute to minute, in promtool's notation (`0+60x180`: from 0, 60 more each minute). */
 export type SeriesValues = Readonly<Record<string, string>>;
 
-export interface AlertCase {
+export interface AlertCase extends Firing {
   readonly alert: string;
+  readonly quiet: SeriesValues;
+  /** Other ways to fire, by what they are. */
+  readonly alsoFires?: Readonly<Record<string, Firing>>;
+  /** Other things near to it, by what they are. */
+  readonly alsoQuiet?: Readonly<Record<string, SeriesValues>>;
+}
+
+/** The fault begins only just long enough ago, so that a longer `for` is seen. */
+export interface Firing {
   readonly fires: SeriesValues;
   /** Labels of the alert beside its name, severity and namespace. */
   readonly labels?: Readonly<Record<string, string>>;
   /** The description, word for word. */
   readonly says: string;
-  readonly quiet: SeriesValues;
 }
 
 /** A little more than the longest window that a case needs. */
@@ -20,8 +28,6 @@ const always = (value: number): string => `${value}+0x${MINUTES}`;
 const rising = (perMinute: number): string => `0+${perMinute}x${MINUTES}`;
 /** Nothing until minute 30, then so much more each minute. */
 const risingLate = (perMinute: number): string => `0+0x30 ${perMinute}+${perMinute}x${MINUTES - 31}`;
-/** Gone: no sample at all. */
-const none = `_x${MINUTES}`;
 
 const start = (component: string, pod: string): string =>
   `process_start_time_seconds{component="${component}",pod="${pod}"}`;
@@ -55,9 +61,11 @@ export const healthy: SeriesValues = {
   [of('worker_paused', 'queue="applications"')]: always(0),
   [of('worker_paused', 'queue="notifications"')]: always(0),
   [of('reconcile_requeued_total', 'state="recorded"')]: rising(1),
-  [of('failures_total', 'class="ours",queue="notifications"')]: always(0),
+  [of('bounced_mails', '')]: always(2),
+  [of('sender_refused', 'component="processor"')]: always(0),
   [of('outcomes_total', 'state="completed"')]: rising(500),
   [of('outcomes_total', 'state="undeliverable"')]: rising(2),
+  [of('outcomes_total', 'state="dead_lettered"')]: always(0),
 };
 
 export const cases: readonly AlertCase[] = [
@@ -70,6 +78,13 @@ export const cases: readonly AlertCase[] = [
     says: '4.762% of submissions are answered 500 or take longer than 1 s.',
     // One short burst: over the hour it is next to nothing.
     quiet: { [of('requests_total', 'status="500"')]: `0+0x86 40+0x4` },
+    alsoFires: {
+      // 6 in 600: too few for the windows of an hour, too many for those of six.
+      'slow answers for long': {
+        fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(594) },
+        says: '1% of submissions are answered 500 or take longer than 1 s.',
+      },
+    },
   },
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',
@@ -77,6 +92,12 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(598) },
     says: '0.3333% of submissions are answered 500 or take longer than 1 s.',
     quiet: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(599.7) },
+    alsoFires: {
+      'for days': {
+        fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(598.8) },
+        says: '0.2% of submissions are answered 500 or take longer than 1 s.',
+      },
+    },
   },
   {
     alert: 'PartnerIngestWithdrawalsFailed',
@@ -86,8 +107,17 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('withdrawals_total', 'result="withdrawn"')]: rising(5) },
   },
   {
+    alert: 'PartnerIngestWithdrawalsPending',
+    fires: { [of('withdrawals_pending', 'pod="ingest-1"')]: '0+0x88 3+0x2' },
+    labels: { pod: 'ingest-1' },
+    says: '3 of ingest-1 wait for MongoDB; after 30 s some may be processed all the same.',
+    // Settled at once.
+    quiet: { [of('withdrawals_pending', 'pod="ingest-1"')]: '0+0x40 3 0+0x50' },
+  },
+  {
     alert: 'PartnerIngestProcessAbsent',
-    fires: { [start('processor', 'processor-1')]: none },
+    // A sample counts for five minutes.
+    fires: { [start('processor', 'processor-1')]: '1000+0x80 _x10' },
     labels: { component: 'processor' },
     says: 'Prometheus reaches no processor pod.',
     // One of two is gone.
@@ -102,16 +132,37 @@ export const cases: readonly AlertCase[] = [
   },
   {
     alert: 'PartnerIngestEventLoopLag',
-    fires: { [lag('ingest-1')]: always(0.5) },
+    fires: { [lag('ingest-1')]: '0.01+0x75 0.5+0x14' },
     labels: { component: 'ingest', pod: 'ingest-1' },
-    says: 'One in a hundred turns of ingest-1 comes 500ms late.',
+    says: 'One in a hundred turns of the event loop of ingest-1 is 500ms late.',
     // For five minutes only.
     quiet: { [lag('ingest-1')]: '0.01+0x84 0.5+0x5' },
   },
   {
+    alert: 'PartnerIngestClockOff',
+    fires: { [of('clock_offset_seconds', 'pod="processor-1"')]: '0+0x86 -3+0x4' },
+    labels: { pod: 'processor-1' },
+    says: 'processor-1 is 3s off; beyond 5 s a processor takes no work.',
+    quiet: { [of('clock_offset_seconds', 'pod="processor-1"')]: '1.9+0x90' },
+  },
+  {
     alert: 'PartnerIngestLeaderAbsent',
-    fires: { [of('leader', 'pod="controller-1"')]: always(0) },
-    says: 'Changes of partner keys do not take effect, and nobody reads the backlog.',
+    fires: { [of('leader', 'pod="controller-1"')]: '1+0x85 0+0x4' },
+    says: 'Changes of partner keys do not take effect, and the backlog is not read.',
+    alsoFires: {
+      'two lead': {
+        fires: { [of('leader', 'pod="controller-2"')]: '0+0x85 1+0x4' },
+        says: 'Changes of partner keys do not take effect, and the backlog is not read.',
+      },
+      'no controller runs': {
+        fires: {
+          [of('leader', 'pod="controller-1"')]: '1+0x80 _x10',
+          [of('leader', 'pod="controller-2"')]: '0+0x80 _x10',
+        },
+        says: 'Changes of partner keys do not take effect, and the backlog is not read.',
+      },
+    },
+    alsoQuiet: { 'nobody leads for a minute': { [of('leader', 'pod="controller-1"')]: '1+0x88 0+0x1' } },
     // The standby has taken over.
     quiet: {
       [of('leader', 'pod="controller-1"')]: '1+0x10 0+0x80',
@@ -120,15 +171,15 @@ export const cases: readonly AlertCase[] = [
   },
   {
     alert: 'PartnerIngestApplicationsWaiting',
-    fires: { [of('oldest_waiting_seconds', 'state="recorded"')]: always(900) },
+    fires: { [of('oldest_waiting_seconds', 'state="recorded"')]: '3+0x85 900+0x4' },
     says: 'The oldest has waited 15m 0s for its account.',
     quiet: { [of('oldest_waiting_seconds', 'state="recorded"')]: always(500) },
   },
   {
     alert: 'PartnerIngestMailsWaiting',
     fires: {
-      [of('oldest_waiting_seconds', 'state="account_created"')]: always(7_200),
-      [of('records', 'state="account_created"')]: always(400),
+      [of('oldest_waiting_seconds', 'state="account_created"')]: '5+0x85 7200+0x4',
+      [of('records', 'state="account_created"')]: '30+0x85 400+0x4',
     },
     says: 'The oldest has waited 2h 0m 0s.',
     // One applicant's mail server is away for days.
@@ -142,22 +193,47 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('worker_paused', 'queue="notifications"')]: '0+0x86 1+0x4' },
   },
   {
+    alert: 'PartnerIngestDatabaseRefuses',
+    fires: { [of('failures_total', 'class="ours",queue="applications"')]: '0+0x70 5+0x20' },
+    says: '5 writes in 30 minutes met no right, a wrong password or a full disk; no attempt is counted.',
+    quiet: { [of('failures_total', 'class="infrastructure",queue="applications"')]: rising(5) },
+  },
+  {
     alert: 'PartnerIngestDeadLetters',
-    fires: { [of('records', 'state="dead_lettered"')]: always(3) },
-    says: '3 applications wait for a person.',
-    quiet: { [of('records', 'state="dead_lettered"')]: '3+0x10 0+0x80' },
+    fires: { [of('outcomes_total', 'state="dead_lettered"')]: '5+0x85 8+0x4' },
+    says: '3 applications were given up within an hour.',
+    // Many that are known, and no new one.
+    quiet: {
+      [of('records', 'state="dead_lettered"')]: always(1_000),
+      [of('outcomes_total', 'state="dead_lettered"')]: always(1_000),
+    },
   },
   {
     alert: 'PartnerIngestReconcileRescues',
-    fires: { [of('reconcile_requeued_total', 'state="recorded"')]: rising(60) },
-    says: '900 records in 15 minutes were queued again because nobody worked on them.',
+    fires: { [of('reconcile_requeued_total', 'state="recorded"')]: '0+0x50 60+60x39' },
+    says: '900 records in 15 minutes were queued again because no worker had them.',
     // As many at once, after an outage.
     quiet: { [of('reconcile_requeued_total', 'state="recorded"')]: '0+0x75 900+0x15' },
+    // Each of these parts has an alert of its own, or is over by itself.
+    alsoQuiet: {
+      'the workers were paused': {
+        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [of('worker_paused', 'queue="applications"')]: '0+0x79 1+0x7 0+0x4',
+      },
+      'Redis was away': {
+        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [of('limiter_fallback', 'pod="ingest-1"')]: '0+0x79 1+0x7 0+0x4',
+      },
+      'a processor starts again and again': {
+        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [start('processor', 'processor-1')]: '1000+0x70 2000+0x10 3000+0x10',
+      },
+    },
   },
   {
     alert: 'PartnerIngestSenderRefused',
-    fires: { [of('failures_total', 'class="ours",queue="notifications"')]: '0+0x70 5+0x20' },
-    says: '5 hand-overs in 30 minutes failed through a fault of ours; no attempt is counted.',
+    fires: { [of('sender_refused', 'component="processor"')]: '0+0x70 1+0x20' },
+    says: 'The relay blames us for most of the last e-mails. All e-mails wait, and no attempt is counted.',
     quiet: { [of('failures_total', 'class="transient",queue="notifications"')]: rising(5) },
   },
   {
@@ -169,6 +245,12 @@ export const cases: readonly AlertCase[] = [
       [of('outcomes_total', 'state="completed"')]: always(0),
       [of('outcomes_total', 'state="undeliverable"')]: '0+0x80 4+0x10',
     },
+  },
+  {
+    alert: 'PartnerIngestMailsBounced',
+    fires: { [of('bounced_mails', '')]: always(20) },
+    says: '20 e-mails were reported as bounced in the last 24 hours; their applicants have no link.',
+    quiet: { [of('bounced_mails', '')]: always(19) },
   },
   {
     alert: 'PartnerIngestSecondMails',
@@ -191,17 +273,29 @@ export const cases: readonly AlertCase[] = [
     labels: { pod: 'ingest-1' },
     says: 'New keys are refused and revoked ones accepted: last read 20m 0s ago.',
     quiet: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x86 5160+0x4' },
+    alsoFires: {
+      'the controller alone is late': {
+        fires: { [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: '0+60x70 4200+0x20' },
+        says: 'New keys are refused and revoked ones accepted: last read 20m 0s ago.',
+      },
+    },
   },
   {
     alert: 'PartnerIngestSecretProblems',
-    fires: { [of('secret_problems', 'problem="empty_key"')]: always(1) },
+    fires: { [of('secret_problems', 'problem="empty_key"')]: '0+0x82 1+0x8' },
     labels: { problem: 'empty_key' },
     says: '1 with the problem empty_key.',
-    quiet: { [of('secret_problems', 'problem="empty_key"')]: '1+0x80 _x10' },
+    quiet: { [of('secret_problems', 'problem="empty_key"')]: '0+0x86 1+0x4' },
+  },
+  {
+    alert: 'PartnerIngestKeyRemovalHeld',
+    fires: { [of('keys_removal_held', 'pod="controller-1"')]: '0+0x88 7+0x2' },
+    says: '7 keys stay active for 10 minutes; then the controller removes them.',
+    quiet: { [of('keys_removal_held', 'pod="controller-1"')]: always(0) },
   },
   {
     alert: 'PartnerIngestUntrustedProxy',
-    fires: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: rising(590) },
+    fires: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: '0+0x70 590+590x19' },
     says: 'Most requests come through a proxy that is not in trustedProxies.',
     // A few partners send the header themselves.
     quiet: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: rising(100) },

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { dashboardQueries } from '../../deploy/grafana/dashboard.ts';
+import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import { type Definition } from '../../internal/telemetry/definition.ts';
 import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
 import { plan } from '../drill/plan.ts';
@@ -18,7 +18,7 @@ const RUNBOOK_PARTS = [
   'First command',
   'Likely causes',
   'How to confirm',
-  'How to mend',
+  'How to fix',
   'Wake someone',
 ];
 

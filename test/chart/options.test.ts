@@ -1,7 +1,6 @@
 /** What each option of the chart does, seen in the objects. */
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import {
-  describeWithHelm,
   environmentOf,
   evaluation,
   everything,
@@ -21,7 +20,7 @@ const podOf = (objects: readonly Rendered[], component: string): Json =>
 const volume = (spec: Json, name: string): Json =>
   (spec['volumes'] as Json[]).find((each) => each['name'] === name) ?? {};
 
-describeWithHelm('an option', () => {
+describe('an option', () => {
   test('credentials come as files from the Secrets named, and stand in no variable', async () => {
     const objects = await render({ ...production, mongodb: { existingSecret: 'mine', key: 'connection' } });
     expect(kinds(objects)).not.toContain('Secret');
@@ -40,6 +39,47 @@ describeWithHelm('an option', () => {
         { secret: { name: 'redis', items: [{ key: 'url', path: 'REDIS_URL' }] } },
       ],
     });
+  });
+
+  test('a component may have a database user of its own, and the others share one', async () => {
+    const uriOf = async (values: Json, component: string): Promise<Json[]> => {
+      const pods = podsOf(await render(values));
+      const { spec } = pods.find(({ owner }) => owner.endsWith(`-${component}`)) ?? { spec: {} };
+      return (volume(spec, 'secrets')['projected'].sources as Json[]).filter(
+        ({ secret }) => secret.items[0].path === 'MONGODB_URI',
+      );
+    };
+    const own = { ...production, ingest: { mongodb: { existingSecret: 'narrow', key: 'k' } } };
+    expect(await uriOf(own, 'ingest')).toEqual([
+      { secret: { name: 'narrow', items: [{ key: 'k', path: 'MONGODB_URI' }] } },
+    ]);
+    for (const component of ['processor', 'controller', 'test']) {
+      expect((await uriOf(own, component))[0]?.['secret'].name).toBe('mongodb');
+    }
+    // The shared one may be left out where nobody needs it.
+    const each = Object.fromEntries(
+      ['ingest', 'processor', 'controller', 'tests'].map((name) => [name, { mongodb: { existingSecret: name } }]),
+    );
+    const alone = { ...production, mongodb: {}, ...each };
+    expect((await uriOf(alone, 'controller'))[0]?.['secret'].name).toBe('controller');
+    expect((await uriOf(alone, 'test'))[0]?.['secret'].name).toBe('tests');
+    const file = { ...production, processor: { mongodb: { file: '/vault/uri' } } };
+    expect(environmentOf(await render(file), 'processor')['MONGODB_URI_FILE']).toBe('/vault/uri');
+  });
+
+  test('a global registry goes before each image that names none', async () => {
+    const images = async (values: Json): Promise<string[]> =>
+      podsOf(await render(values)).flatMap(({ spec }) => (spec['containers'] as Json[]).map(({ image }) => image));
+    const global = { imageRegistry: 'registry.example.com/mirror/' };
+    for (const image of await images({ ...evaluation, global })) {
+      expect(image).toMatch(/^registry\.example\.com\/mirror\/[a-z]/);
+    }
+    for (const registry of ['other.example.com', 'localhost', 'other:5000']) {
+      const image = { repository: `${registry}/partner-ingest`, tag: '1' };
+      expect(new Set(await images({ ...production, global, image }))).toEqual(
+        new Set([`${registry}/partner-ingest:1`]),
+      );
+    }
   });
 
   test('a file that something else mounts takes the place of a Secret', async () => {
@@ -69,6 +109,8 @@ describeWithHelm('an option', () => {
           readOnly: true,
         });
         const source = volume(spec, 'ca');
+        // Readable by the pod's group only, as every credential.
+        expect(source['secret']?.defaultMode).toBe('existingSecret' in caBundle ? 0o440 : undefined);
         expect((source['configMap'] ?? source['secret']).items).toEqual([{ key: 'root.pem', path: 'ca.crt' }]);
       }
     }
@@ -126,12 +168,18 @@ describeWithHelm('an option', () => {
       type: 'LoadBalancer',
       loadBalancerSourceRanges: ['192.0.2.0/24'],
       annotations: { 'cloud/tls': 'yes' },
+      loadBalancerClass: 'cloud/network',
+      ipFamilyPolicy: 'PreferDualStack',
+      ipFamilies: ['IPv6', 'IPv4'],
     };
     const object = one(await render({ ...production, allowPlainHttp: true, service }), 'Service', '-ingest');
     expect(object['spec']).toMatchObject({
       type: 'LoadBalancer',
       externalTrafficPolicy: 'Local',
       loadBalancerSourceRanges: ['192.0.2.0/24'],
+      loadBalancerClass: 'cloud/network',
+      ipFamilyPolicy: 'PreferDualStack',
+      ipFamilies: ['IPv6', 'IPv4'],
     });
     expect(object.metadata.annotations).toEqual({ 'cloud/tls': 'yes' });
   });
@@ -158,7 +206,9 @@ describeWithHelm('an option', () => {
           type: 'prometheus',
           metadata: {
             serverAddress: 'http://prometheus.monitoring:9090',
-            query: 'sum(max by (queue) (partner_ingest_queue_jobs{namespace="demo",state="waiting"}))',
+            query: 'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
+            // Without a number the number of pods stays what it is.
+            ignoreNullValues: 'false',
             threshold: '500',
           },
         },
@@ -244,6 +294,8 @@ describeWithHelm('an option', () => {
         nodeSelector: { disk: 'ssd' },
         annotations: { mesh: 'on' },
         priorityClassName: 'high',
+        schedulerName: 'binpack',
+        extraPodSpec: { shareProcessNamespace: true },
       },
       ingest: {
         pod: { nodeSelector: { zone: 'a' }, priorityClassName: 'higher', extraEnv: [{ name: 'B', value: '2' }] },
@@ -256,7 +308,12 @@ describeWithHelm('an option', () => {
     expect(environmentOf(objects, 'ingest')).toMatchObject({ B: '2' });
     expect(podOf(objects, 'processor')).toMatchObject({
       metadata: { annotations: { mesh: 'on', owner: 'capital' }, labels: { team: 'capital' } },
-      spec: { nodeSelector: { disk: 'ssd' }, priorityClassName: 'high' },
+      spec: {
+        nodeSelector: { disk: 'ssd' },
+        priorityClassName: 'high',
+        schedulerName: 'binpack',
+        shareProcessNamespace: true,
+      },
     });
     expect(environmentOf(objects, 'processor')).toMatchObject({ A: '1' });
     for (const { metadata } of objects) {
@@ -291,7 +348,7 @@ describeWithHelm('an option', () => {
     }
   });
 
-  test('network policies: partners reach the door, others only what they need', async () => {
+  test('network policies: partners reach ingest, others only what they need', async () => {
     const objects = await render({
       ...everything,
       networkPolicy: {
@@ -299,19 +356,71 @@ describeWithHelm('an option', () => {
         partnersFrom: [{ namespaceSelector: { matchLabels: { name: 'ingress' } } }],
       },
     });
-    const [door, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
-    expect(door?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
+    const release = { 'app.kubernetes.io/name': 'partner-ingest', 'app.kubernetes.io/instance': 'demo' };
+    const [ingest, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
+    expect(ingest?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
     // The release's own pods too: the test sends an application.
-    expect(door?.['from']).toHaveLength(2);
+    expect(ingest?.['from']).toHaveLength(2);
     expect(admin?.['ports']).toEqual([{ port: 'admin', protocol: 'TCP' }]);
-    const reached = (component: string): number[] =>
-      (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>
+    // One namespace and this release.
+    expect(admin?.['from']).toEqual([
+      { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } },
+      { podSelector: { matchLabels: release } },
+    ]);
+    const reached = (component: string, of = objects): number[] =>
+      (one(of, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>
         (rule['ports'] as Json[]).map(({ port }) => port as number),
       );
     expect(reached('ingest')).toEqual([53, 53, 27017, 6379, 4317, 4318]);
     expect(reached('processor')).toEqual([53, 53, 27017, 6379, 4317, 4318, 25, 465, 587]);
     expect(reached('controller')).toEqual([53, 53, 27017, 6379, 443, 6443]);
+    const firstTry = await render({ ...evaluation, networkPolicy: { enabled: true, egress: { enabled: true } } });
+    expect(reached('processor', firstTry)).toContain(1_025);
+    expect(reached('ingest', firstTry)).not.toContain(1_025);
+    expect(reached('processor')).not.toContain(1_025);
+    // The stand-ins ask for no password, so nobody else may reach them.
+    for (const store of ['mongodb', 'redis', 'mail']) {
+      expect(one(firstTry, 'NetworkPolicy', `-${store}`)['spec'].ingress).toEqual([
+        { from: [{ podSelector: { matchLabels: release } }] },
+      ]);
+    }
     expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain('NetworkPolicy');
+  });
+
+  test('what goes out goes to the peers named, and DNS to the cluster alone', async () => {
+    const to = (cidr: string): Json[] => [{ ipBlock: { cidr } }];
+    const egress = {
+      enabled: true,
+      mongodbTo: to('10.0.1.0/24'),
+      redisTo: to('10.0.2.0/24'),
+      smtpTo: to('10.0.3.0/24'),
+      kubernetesTo: to('10.0.4.1/32'),
+      tracingTo: to('10.0.5.0/24'),
+    };
+    const rules = (objects: readonly Rendered[], component: string): Json =>
+      Object.fromEntries(
+        (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map(({ ports, to: peers }) => [
+          (ports as Json[]).map(({ port }) => port as number).join(' '),
+          peers,
+        ]),
+      );
+    const objects = await render({ ...everything, networkPolicy: { egress } });
+    const dns = [
+      {
+        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'kube-system' } },
+        podSelector: { matchLabels: { 'k8s-app': 'kube-dns' } },
+      },
+    ];
+    const stores = { '53 53': dns, '27017': egress.mongodbTo, '6379': egress.redisTo };
+    const traces = { '4317 4318': egress.tracingTo };
+    expect(rules(objects, 'ingest')).toEqual({ ...stores, ...traces });
+    expect(rules(objects, 'processor')).toEqual({ ...stores, ...traces, '25 465 587': egress.smtpTo });
+    expect(rules(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
+    // The stores of a first try are known to the chart.
+    const own = rules(await render({ ...evaluation, networkPolicy: { egress: { enabled: true } } }), 'processor');
+    const componentOf = (ports: string): string =>
+      own[ports][0].podSelector.matchLabels['app.kubernetes.io/component'] as string;
+    expect(['27017', '6379', '25 465 587 1025'].map(componentOf)).toEqual(['mongodb', 'redis', 'mail']);
   });
 
   test('monitors find the admin ports', async () => {

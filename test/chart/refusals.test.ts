@@ -1,15 +1,6 @@
 /** Every contradiction stops an installation with a message that says what to do. */
-import { expect, test } from '@jest/globals';
-import {
-  describeWithHelm,
-  evaluation,
-  everything,
-  production,
-  refusal,
-  render,
-  withValue,
-  type Json,
-} from '../support/chart.ts';
+import { describe, expect, test } from '@jest/globals';
+import { evaluation, everything, production, refusal, render, withValue, type Json } from '../support/chart.ts';
 
 const { ingress, trustedProxies } = everything;
 const httpRoute = { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] };
@@ -95,6 +86,58 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
     { ...production, partnerKeys: { namespaces: ['demo'] } },
     [/partnerKeys\.namespaces holds demo/],
   ],
+  [
+    "keys in the cluster's namespaces",
+    {
+      ...production,
+      partnerKeys: { namespaces: ['kube-system', 'default', 'openshift-config', 'istio-system', 'keys'] },
+    },
+    [
+      /partnerKeys\.namespaces holds kube-system, a namespace of the cluster/,
+      /holds default/,
+      /holds openshift-config/,
+      /holds istio-system/,
+      /^(?!.*holds keys)/s,
+    ],
+  ],
+  [
+    'a first try that others reach',
+    { ...evaluation, trustedProxies, ingress, httpRoute, service: { type: 'LoadBalancer' } },
+    [
+      /evaluation\.enabled and ingress\.enabled are both true/,
+      /evaluation\.enabled and httpRoute\.enabled are both true/,
+      /evaluation\.enabled with service\.type LoadBalancer/,
+    ],
+  ],
+  [
+    "evaluation beside a component's store of yours",
+    { ...evaluation, ingest: { mongodb: { existingSecret: 'mine' } } },
+    [/leave ingest\.mongodb\.existingSecret/],
+  ],
+  [
+    'a component without a database',
+    { ...production, mongodb: {}, ingest: { mongodb: { existingSecret: 'a' } } },
+    [/mongodb\.existingSecret is empty, which processor, controller, tests would use/],
+  ],
+  [
+    "a component's Secret and file",
+    { ...production, processor: { mongodb: { existingSecret: 'a', file: '/b' } } },
+    [/processor\.mongodb\.existingSecret and processor\.mongodb\.file/],
+  ],
+  [
+    'fields of pods that the chart sets itself',
+    {
+      ...production,
+      pods: { extraPodSpec: { containers: [] } },
+      ingest: { pod: { extraPodSpec: { schedulerName: 'x', shareProcessNamespace: true } } },
+    },
+    [/pods\.extraPodSpec holds containers/, /ingest\.pod\.extraPodSpec holds schedulerName/, /^(?!.*shareProcess)/s],
+  ],
+  [
+    'a class of load balancer without one',
+    { ...production, service: { loadBalancerClass: 'x' } },
+    [/service\.loadBalancerClass is set/],
+  ],
   ['both bounds of a budget', { ...production, ingest: budget(1, 1) }, [/ingest\.podDisruptionBudget: set one/]],
   [
     'no bound of a budget',
@@ -154,13 +197,14 @@ const misfits: readonly [string, unknown, RegExp][] = [
   ['ingest.annotations', { on: true }, /ingest\/annotations.*string/],
   ['retention.completedDays', 0, /retention\/completedDays/],
   ['logLevel', 'verbose', /logLevel/],
+  ['networkPolicy.egress.dnsTo', [], /dnsTo/],
   ['smtp.tls', 'maybe', /smtp\/tls/],
   ['tracing.sampleRatio', 2, /tracing\/sampleRatio/],
   ['processor.autoscaling.by', 'hope', /processor\/autoscaling\/by/],
   ['evaluation.linkSecret', 'short', /evaluation\/linkSecret/],
 ];
 
-describeWithHelm('refused', () => {
+describe('refused', () => {
   test.each(contradictions)('%s', async (_, values, messages) => {
     const message = await refusal(values);
     expect(message).toContain('partner-ingest cannot be installed like this');

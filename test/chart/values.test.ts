@@ -1,13 +1,12 @@
 /** Values ↔ templates ↔ the processes' settings, compared in both directions: nothing is dead, nothing is misspelt. */
-import { expect, test } from '@jest/globals';
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { chartValues, type ChartValue } from '../../deploy/local/chart-docs.ts';
-import { describeSettings, loadConfig, type ProcessName } from '../../internal/platform/config.ts';
+import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
+import { describeSettings, loadConfig, type ProcessName } from '../../internal/settings/settings.ts';
 import {
   CHART,
-  describeWithHelm,
   environmentOf,
   evaluation,
   everything,
@@ -31,12 +30,16 @@ const note = (value: ChartValue): void => {
 };
 values.forEach(note);
 
+const OWN = { mongodb: { existingSecret: 'own' } };
+
 /** Renders in which every value has an effect somewhere. */
 const bases: readonly Json[] = [
   everything,
   evaluation,
   { ...everything, ingress: {}, httpRoute: { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] } },
   { ...production, allowPlainHttp: true, service: { type: 'NodePort' } },
+  { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } },
+  { ...production, ingest: OWN, processor: OWN, controller: OWN, tests: OWN },
   {
     ...production,
     metrics: { serviceMonitor: { enabled: true } },
@@ -73,6 +76,7 @@ const examples: Record<string, unknown> = {
   maxUnavailable: 2,
   updateStrategy: { type: 'Recreate' },
   pod: { nodeSelector: { disk: 'ssd' } },
+  'service.ipFamilies': ['IPv6'],
   loadBalancerSourceRanges: ['192.0.2.0/24'],
   extraVolumeMounts: [{ name: 'x', mountPath: '/x' }],
   tolerations: [{ key: 'x' }],
@@ -124,7 +128,7 @@ function another({ path, schema, fallback }: ChartValue): unknown {
   return path.at(-1) === 'resources' ? { requests: { cpu: '42m' } } : { ...(fallback as object), another: 'one' };
 }
 
-describeWithHelm('values', () => {
+describe('values', () => {
   const texts = new Map<Json, Promise<string>>();
   const plain = (base: Json): Promise<string> => {
     const text = texts.get(base) ?? renderText(base);
@@ -162,7 +166,7 @@ describeWithHelm('values', () => {
     };
     await Promise.all([worker(), worker(), worker()]);
     expect(dead).toEqual([]);
-  }, 300_000);
+  });
 
   test('every value a template asks for is there', () => {
     const asked = readdirSync(`${CHART}/templates`, { recursive: true, encoding: 'utf8' })
@@ -221,6 +225,8 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MAIL_FROM: ['smtp.from', 'other@example.com'],
   LOGIN_URL: ['links.loginUrl', 'https://other.example.com'],
   LINK_SECRET: ['links.file', '/other'],
+  MAIL_PER_SECOND: ['smtp.perSecond', 14],
+  MAIL_CONNECTIONS: ['smtp.connections', 3],
   PROCESSOR_CONCURRENCY: ['processor.concurrency', 7],
   RETENTION_COMPLETED_DAYS: ['retention.completedDays', 1],
   RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 2],
@@ -228,16 +234,24 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 4],
   RETENTION_REFUSED_DAYS: ['retention.refusedDays', 5],
   RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 6],
+  RETENTION_BODY_DAYS: ['retention.bodyDays', 7],
   LOG_LEVEL: ['logLevel', 'warn'],
   SMTP_TLS: ['smtp.tls', 'required'],
   MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
   MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
+  MAIL_SUPPORT_CONTACT: ['smtp.supportContact', 'help@example.com'],
   POD_NAME: ['nameOverride', 'other', '(filled in)'],
   POD_NAMESPACE: ['nameOverride', 'other', '(filled in)'],
   LEASE_NAME: ['fullnameOverride', 'other', 'other-controller'],
 };
 
-describeWithHelm('settings', () => {
+describe('settings', () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'chart-'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
   const settings = describeSettings();
   const usedBy = (process: ProcessName): string[] =>
     settings
@@ -254,7 +268,8 @@ describeWithHelm('settings', () => {
       name.replace(/_FILE$/, ''),
     );
     expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
-      usedBy(process)
+      // The operator's command runs in a pod of the processor.
+      [...usedBy(process), ...(process === 'processor' ? ['WATCH_NAMESPACES'] : [])]
         .filter((name) => !NOT_BY_VALUE.includes(name))
         .toSorted(),
     );
@@ -276,12 +291,11 @@ describeWithHelm('settings', () => {
   });
 
   test.each(PROCESSES)('the defaults of the chart are those of %s', async (process) => {
-    const folder = mkdtempSync(join(tmpdir(), 'chart-'));
     const secrets = {
       MONGODB_URI: 'mongodb://db/',
       REDIS_URL: 'redis://cache',
       SMTP_URL: 'smtp://relay',
-      LINK_SECRET: 'x'.repeat(32),
+      LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
     };
     const required = { MAIL_FROM: production.smtp.from, LOGIN_URL: production.links.loginUrl };
     for (const [name, value] of Object.entries(secrets)) writeFileSync(join(folder, name), value);

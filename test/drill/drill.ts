@@ -11,11 +11,11 @@ const POLL_MS = 250;
 /** Long enough for a claim that runs out and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;
-/** A fault that nobody is to be called for lasts this long, unless it says so itself. */
+/** A fault without a planned alert lasts this long, unless it sets its own time. */
 const QUIET_MS = 15_000;
 /** Without any alert for this long the system counts as healthy. */
 const CALM_MS = 5_000;
-/** Longest wait for alerts that are about to fire and never do: on a busy machine some always are. */
+/** Longest wait for pending alerts that do not fire; on a busy machine some are always pending. */
 const PENDING_TIMEOUT_MS = 20_000;
 
 export interface Row {
@@ -68,7 +68,7 @@ export async function drill(options: DrillOptions): Promise<Row[]> {
   }
 }
 
-/** The rules with seconds for minutes; an unknown duration is a fault of ours. */
+/** The rules with seconds for minutes; an unknown duration is a bug here. */
 export function shorten(rules: Rules): Rules {
   const short = (duration: string): string => {
     const found = SHORT[duration];

@@ -1,27 +1,31 @@
-/** Which alert each fault is to raise: the chaos set, and faults of its own for the alerts that no chaos raises. */
+/** Which alert each fault must raise: the chaos faults, and more for the alerts that those do not raise. */
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
+import { wrongClock } from '../support/wrong-clock.ts';
 import type { ChaosWorld } from '../chaos/world.ts';
 
 export interface Exercise {
   readonly fault: Fault;
-  /** Fire, all of them, and no other; none for what the system heals without anybody being called. */
+  /** All of these must fire, and no other; none for what the system heals by itself. */
   readonly raises: readonly string[];
-  /** May fire as well, because the same fault touches it as chance will have it. */
+  /** May fire as well, because the same fault sometimes causes it. */
   readonly may?: readonly string[];
-  /** What a person does afterwards, as the runbook says. */
+  /** What an operator does afterwards, as the runbook says. */
   readonly mend?: (world: ChaosWorld) => Promise<void>;
 }
 
 /** Everything but the name of the alert stays; windows and waits become seconds. */
 export const SHORT: Readonly<Record<string, string>> = {
+  '10s': '2s',
   '1m': '2s',
   '2m': '5s',
   '5m': '10s',
@@ -48,6 +52,7 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
 
 const name = (short: string): string => `PartnerIngest${short}`;
 const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
+const PENDING = name('WithdrawalsPending');
 const [PAUSED, LIMITER, RESCUES, LOOP] = ['WorkerPaused', 'LimiterFallback', 'ReconcileRescues', 'CrashLoop'].map(
   name,
 ) as [string, string, string, string];
@@ -78,7 +83,7 @@ async function withQueue(world: ChaosWorld, use: (queue: Queue) => Promise<unkno
   }
 }
 
-/** After each loss others get through, so that what is rescued is not lost for ever. */
+/** Jobs in between get through, so that reconcile can rescue the lost ones. */
 const LOSE_EVERY_MS = 25;
 const LOSE_WAIT_SECONDS = 1;
 
@@ -103,14 +108,14 @@ async function loseWaiting(world: ChaosWorld, signal: AbortSignal): Promise<void
   const redis = new Redis(world.redis.url);
   const lists = queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:wait`);
   while (!signal.aborted) {
-    // Who waits for a list is served before the workers, who look only when they are told.
+    // A client that blocks on a list gets its entries before the workers, which look only after a notification.
     await redis.blpop(...lists, LOSE_WAIT_SECONDS);
     await pause(LOSE_EVERY_MS, signal);
   }
   redis.disconnect();
 }
 
-/** Requests a second with the header, each on the way of a proxy nobody told us of. */
+/** Requests with the header, as an unknown proxy sends them. */
 const FORWARDED_AT_ONCE = 10;
 const FORWARDED_EVERY_MS = 50;
 
@@ -134,7 +139,39 @@ function untrustedProxy(): Fault {
   };
 }
 
-/** Faults that no chaos run needs, because they lose nothing and double nothing. */
+/** More than the alert's threshold. */
+const BOUNCED = 50;
+/** More partners than all others, so that their removal is that of most keys. */
+const EMPTIED_PARTNERS = Array.from({ length: 12 }, (_none, index) => ({
+  partner: `emptied-${index}`,
+  keys: [newApiKey()],
+}));
+/** The controller has stored a new key long before this. */
+const STORED_WITHIN_MS = 5_000;
+
+function emptiedKeys(keyFolder: string): Fault {
+  const write = async (): Promise<void> => {
+    await Promise.all(EMPTIED_PARTNERS.map((partner) => writePartnerSecret(keyFolder, partner)));
+  };
+  return {
+    name: 'keys-emptied',
+    about: 'the Secrets of most partners are deleted at once',
+    inject: async () => {
+      await write();
+      await pause(STORED_WITHIN_MS);
+      await Promise.all(EMPTIED_PARTNERS.map(({ partner }) => rm(join(keyFolder, `${partner}.yaml`))));
+    },
+    heal: write,
+  };
+}
+
+async function replaceProcessor(world: ChaosWorld, environment: Readonly<Record<string, string>>): Promise<void> {
+  const [slot] = world.slotsOf('processor');
+  await world.drain(slot!);
+  await world.start(slot!, environment);
+}
+
+/** Faults of the drill alone: they lose nothing and double nothing. */
 function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
   const refillSlots = async (world: ChaosWorld): Promise<void> => {
     await Promise.all(world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)));
@@ -173,12 +210,41 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       inject: async () => void (await writePartnerSecret(keyFolder, { partner: 'careless', keys: [''] })),
       heal: () => rm(join(keyFolder, 'careless.yaml')),
     },
+    clockOff: {
+      name: 'clock-off',
+      about: 'the clock of one processor is 3 s behind',
+      inject: (world) => replaceProcessor(world, wrongClock(-3)),
+      heal: (world) => replaceProcessor(world, {}),
+    },
+    keysEmptied: emptiedKeys(keyFolder),
     choked: {
       name: 'ingest-choked',
       about: 'one ingest gets the CPU for 300 of every 700 ms',
       rhythm: { onMs: 400, offMs: 300 },
       inject: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGSTOP'),
       heal: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGCONT'),
+    },
+    roleLost: {
+      name: 'mongodb-role-lost',
+      about: 'the user of MONGODB_URI may not write accounts',
+      inject: async (world) => world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
+      heal: async (world) => world.replicaSet.refuse('insert'),
+    },
+    mailsBounced: {
+      name: 'mails-bounced',
+      about: 'bounces of fifty e-mails are reported; healed when they are older than a day',
+      inject: async (world) => {
+        const requests = world.db.collection<SubmissionRecord>(SUBMISSIONS);
+        const mailed = await requests
+          .find({ state: 'completed' }, { projection: { _id: 1 } })
+          .limit(BOUNCED)
+          .toArray();
+        await requests.updateMany({ _id: { $in: mailed.map(({ _id }) => _id) } }, { $set: { bouncedAt: new Date() } });
+      },
+      heal: async (world) =>
+        void (await world.db
+          .collection<SubmissionRecord>(SUBMISSIONS)
+          .updateMany({ bouncedAt: { $exists: true } }, { $unset: { bouncedAt: true } })),
     },
     senderRefused: {
       name: 'smtp-sender-refused',
@@ -200,13 +266,17 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('redis-emptied'), raises: [], may: [RESCUES] },
     { fault: losingQueue(), raises: [RESCUES], may: [name('ApplicationsWaiting')] },
     { fault: own['queuePaused']!, raises: [name('ApplicationsWaiting')], may: [RESCUES, name('MailsWaiting')] },
-    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED], may: [SLOWLY] },
-    { fault: chaos('mongodb-hung'), raises: [FAST], may: [SLOWLY, PAUSED] },
-    { fault: chaos('mongodb-slow'), raises: [FAST], may: [SLOWLY, PAUSED] },
-    // What was under way is answered 500, and the next request has a new connection: too few to call anybody for.
+    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED], may: [PENDING, SLOWLY] },
+    { fault: chaos('mongodb-hung'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-slow'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED] },
+    // What was under way is answered 500, and the next request has a new connection: too few for an alert.
     { fault: chaos('mongodb-cut'), raises: [], may: [SLOWLY, FAST, PAUSED] },
+    { fault: chaos('mongodb-election'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING] },
+    { fault: chaos('mongodb-majority-stalled'), raises: [FAST, PENDING, PAUSED], may: [SLOWLY, RESCUES] },
+    { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING] },
+    { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY] },
     { fault: own['hiccups']!, raises: [SLOWLY] },
-    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [PENDING, SLOWLY, PAUSED] },
     { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
     { fault: chaos('processor-killed'), raises: [LOOP] },
     { fault: chaos('controller-killed'), raises: [LOOP] },
@@ -215,13 +285,16 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['processorsGone']!, raises: [name('ProcessAbsent')] },
     { fault: own['controllersGone']!, raises: [name('LeaderAbsent')] },
     { fault: own['choked']!, raises: [name('EventLoopLag')] },
-    { fault: chaos('ingest-frozen'), raises: [name('WithdrawalsFailed')], may: [SLOWLY, FAST] },
+    { fault: chaos('ingest-frozen'), raises: [name('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
     { fault: chaos('processor-frozen'), raises: [] },
     { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
+    { fault: own['keysEmptied']!, raises: [name('KeyRemovalHeld')] },
+    { fault: own['clockOff']!, raises: [name('ClockOff')] },
     { fault: untrustedProxy(), raises: [name('UntrustedProxy')] },
     { fault: chaos('smtp-stopped'), raises: [PAUSED] },
     { fault: chaos('smtp-550'), raises: [name('MailsUndeliverable')] },
+    { fault: own['mailsBounced']!, raises: [name('MailsBounced')] },
     { fault: chaos('smtp-451'), raises: [name('MailsWaiting')] },
     { fault: chaos('smtp-hanging'), raises: [name('MailsWaiting')], may: [PAUSED] },
     { fault: chaos('smtp-cut-after-store'), raises: [name('SecondMails')], may: [name('MailsWaiting')] },
@@ -231,6 +304,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
       may: [name('MailsWaiting')],
       mend: retryDeadLetters,
     },
+    { fault: own['roleLost']!, raises: [name('DatabaseRefuses')] },
     { fault: own['senderRefused']!, raises: [name('SenderRefused')] },
   ];
 }

@@ -7,7 +7,7 @@ import { note, quantile, spread } from './measured.ts';
 import { openWorld, step, type World } from './world.ts';
 
 const CHANGES = 55;
-/** What the design promises from a change to its effect (DESIGN.md §6), and what a busy machine may once take. */
+/** What the design promises from a change to its effect, and what a busy machine may once take. */
 const PROMISED_MS = 2_000;
 const AT_MOST_MS = 15_000;
 const LOAD_MS = 4_000;

@@ -11,7 +11,7 @@ import { openWorld, step, type World } from './world.ts';
 
 const MARGIN_MS = 2_000;
 const TIMEOUT_MS = 180_000;
-/** What the design promises after a leader died (DESIGN.md §6). */
+/** What the design promises after a leader died. */
 const TAKE_OVER_MS = 20_000;
 /** Long after its deletion a pod may still be at work: its node has to hear of it, and gives it time. */
 const STOPS_FOR_MS = 10_000;

@@ -58,7 +58,6 @@ export async function openCluster(log: (line: string) => void): Promise<ClusterT
   return { ...rest, ...(await openKind(log)) };
 }
 
-/** The path for kind is short on purpose: it was never run where this was written (docs/e2e.md). */
 async function openKind(log: (line: string) => void) {
   await mkdir(FOLDER, { recursive: true });
   const kubeconfig = join(FOLDER, 'kind.kubeconfig');

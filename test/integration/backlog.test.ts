@@ -25,8 +25,9 @@ beforeEach(async () => void (await collection.deleteMany({})));
 const ago = (ms: number): Date => new Date(clock.now().getTime() - ms);
 
 test('an empty store has no backlog', async () => {
-  expect(await readBacklog(collection)).toEqual({
-    records: { recorded: 0, account_created: 0, dead_lettered: 0 },
+  expect(await readBacklog(stores.db)).toEqual({
+    bounced: 0,
+    records: { recorded: 0, account_created: 0, dead_lettered: 0, held: 0 },
     oldestReceivedAt: { recorded: undefined, account_created: undefined },
   });
 });
@@ -39,12 +40,15 @@ test('records are counted by state, and final ones are left out', async () => {
       recordOf({}, ago(2 * HOUR_MS)),
       recordOf({}, ago(3 * HOUR_MS), { state: 'account_created' }),
       recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'completed' }),
+      recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'undeliverable', bouncedAt: ago(23 * HOUR_MS) }),
+      recordOf({}, ago(99 * HOUR_MS), { ...final, state: 'undeliverable', bouncedAt: ago(25 * HOUR_MS) }),
       recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'dead_lettered' }),
     ],
     { ignoreUndefined: true },
   );
-  expect(await readBacklog(collection)).toEqual({
-    records: { recorded: 2, account_created: 1, dead_lettered: 1 },
+  expect(await readBacklog(stores.db)).toEqual({
+    bounced: 1,
+    records: { recorded: 2, account_created: 1, dead_lettered: 1, held: 0 },
     oldestReceivedAt: { recorded: ago(2 * HOUR_MS), account_created: ago(3 * HOUR_MS) },
   });
 });
@@ -54,9 +58,9 @@ test('the oldest is found in a large backlog, whether nobody came to it or its n
   const untouched = recordOf({}, ago(2 * HOUR_MS));
   const failing = recordOf({}, ago(3 * HOUR_MS), { dueAt: new Date(clock.now().getTime() + HOUR_MS) });
   await collection.insertMany([...crowd, untouched]);
-  expect((await readBacklog(collection)).oldestReceivedAt.recorded).toEqual(untouched.receivedAt);
+  expect((await readBacklog(stores.db)).oldestReceivedAt.recorded).toEqual(untouched.receivedAt);
   await collection.insertOne(failing);
-  expect((await readBacklog(collection)).oldestReceivedAt.recorded).toEqual(failing.receivedAt);
+  expect((await readBacklog(stores.db)).oldestReceivedAt.recorded).toEqual(failing.receivedAt);
 });
 
 test('only the leader shows it, and an age grows on while the database is away', async () => {
@@ -67,8 +71,8 @@ test('only the leader shows it, and an age grows on while the database is away',
     clock,
     log: createLogger('test', 'silent'),
     leads: () => leads,
-    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(collection)),
-    jobs: async (queue) => ({ waiting: queue === 'applications' ? 2 : 3 }),
+    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db)),
+    jobs: async (queue) => ({ waiting: queue === 'applications' ? 2 : 3, active: 0, delayed: 0, prioritized: 0 }),
     metrics: createControllerMetrics(registry),
   };
   const shown = async (): Promise<string[]> =>
@@ -80,10 +84,13 @@ test('only the leader shows it, and an age grows on while the database is away',
     'records{state="recorded"} 1',
     'records{state="account_created"} 0',
     'records{state="dead_lettered"} 0',
+    'records{state="held"} 0',
     `oldest_waiting_seconds{state="recorded"} ${age}`,
     'oldest_waiting_seconds{state="account_created"} 0',
-    'queue_jobs{queue="applications",state="waiting"} 2',
-    'queue_jobs{queue="notifications",state="waiting"} 3',
+    ...['applications', 'notifications'].flatMap((queue, index) => [
+      `queue_jobs{queue="${queue}",state="waiting"} ${2 + index}`,
+      ...['active', 'delayed', 'prioritized'].map((state) => `queue_jobs{queue="${queue}",state="${state}"} 0`),
+    ]),
   ];
 
   const first = await showBacklog(undefined, tools);

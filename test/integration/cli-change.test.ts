@@ -1,15 +1,18 @@
 /** What operators change: retry, resend, a corrected address, a released account; by the real command, done by the real processor. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
-import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operator/trail.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/audit/trail.ts';
+import { CLAIM_MS } from '../../internal/submission/limits.ts';
+import { PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
@@ -19,6 +22,7 @@ let cli: (...words: string[]) => Promise<Ran>;
 beforeAll(async () => {
   ({ world, ingest, cli } = await openOperatorWorld());
 });
+afterEach(() => world.mail.setFault(undefined));
 afterAll(() => world.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
@@ -46,12 +50,12 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   const application = newApplication();
   world.mail.setFault(busy);
   const id = await submit(world, ingest, application);
-  await eventually('the first attempt to fail', async () => (await world.record(id))?.attempts === 1);
+  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
   // The next attempt is its last, and comes by our hand instead of in 30 s.
-  await requests().updateOne({ _id: id }, { $set: { attempts: 26 } });
+  await requests().updateOne({ _id: id }, { $set: { stateAt: new Date(Date.now() - PARKED_AT_MOST_MS) } });
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await world.recordIn('dead_lettered', id);
-  expect((await cli('show', id)).stdout).toMatch(/given up at attempt 27: the mail server refused/);
+  expect((await cli('show', id)).stdout).toMatch(/given up: the mail server did not accept/);
   expect((await cli('find', '--state', 'dead_lettered', '--json')).json()).toMatchObject([{ request_id: id }]);
 
   world.mail.setFault(undefined);
@@ -78,6 +82,21 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   expect(refused.stderr).toMatch(/is completed .*nothing to retry\n$/);
 });
 
+test('retry is refused while a worker has the request in hand, with the time when it is free', async () => {
+  const application = newApplication();
+  world.mail.setFault(busy);
+  const id = await submit(world, ingest, application);
+  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  const heldUntil = new Date(Date.now() + CLAIM_MS);
+  const version = (await world.record(id))?.version;
+  await requests().updateOne({ _id: id }, { $set: { heldUntil, dueAt: heldUntil } });
+  const refused = await cli('retry', id);
+  expect(refused).toMatchObject({ code: 1, stdout: '' });
+  expect(refused.stderr).toContain(`is being worked on: it is free at ${heldUntil.toISOString()}`);
+  expect(await world.record(id)).toMatchObject({ version, heldUntil });
+  expect(await trailOf(id)).toEqual([]);
+});
+
 test('retry of many: a list without --yes, done with it, and only what can be retried', async () => {
   const ids: string[] = [];
   world.mail.setFault(unknownUser);
@@ -97,9 +116,16 @@ test('retry of many: a list without --yes, done with it, and only what can be re
   expect(await cli('retry', '--state', 'dead_lettered', '--since', '1s')).toMatchObject({ code: 1 });
 });
 
-test('resend: the same link once more, in a mail of its own, noted as resent and not as a fault', async () => {
+test('resend: nothing without --yes; then the same link once more, in a mail of its own, noted as resent and not as a fault', async () => {
   const { id, application } = await completed();
-  expect(await cli('resend', id)).toMatchObject({ code: 0 });
+  const dry = await cli('resend', id);
+  expect(dry).toMatchObject({ code: 0 });
+  expect(dry.stdout).toContain('nothing was changed; add --yes');
+  expect(dry.stdout).not.toContain(application.email);
+  expect((await world.record(id))?.state).toBe('completed');
+  expect(await trailOf(id)).toEqual([]);
+
+  expect(await cli('resend', id, '--yes')).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
   const [first, second] = world.mail.mailsTo(application.email);
@@ -110,7 +136,7 @@ test('resend: the same link once more, in a mail of its own, noted as resent and
 
   // A used link is not made to work again.
   await world.stores.db.collection(ACCOUNTS).updateOne({ requestId: id }, { $unset: { activation: true } });
-  const refused = await cli('resend', id);
+  const refused = await cli('resend', id, '--yes');
   expect(refused).toMatchObject({ code: 1 });
   expect(refused.stderr).toContain('has been used');
 });
@@ -126,7 +152,7 @@ test('correct-email: nothing without --yes; then a new link to the new address, 
   expect(await trailOf(id)).toEqual([]);
 
   expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
-  const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), 20_000);
+  const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
   await world.recordIn('completed', id);
   const account = await accountOf(id);
   expect(account).toMatchObject({ email: address, emailNormalized: address, ein: application.ein });
@@ -163,7 +189,7 @@ test('correct-email of an undeliverable and of a still failing request; another 
 });
 
 test('correct-email given again finishes what was cut off: after the account, and after the e-mail of its own accord', async () => {
-  const corrections = new AccountCorrections({ collection: world.stores.db.collection<Account>(ACCOUNTS), clock });
+  const corrections = new AccountCorrections({ db: world.stores.db, clock });
   const { id, application } = await completed();
   const address = `right-${application.email}`;
   // Cut off after its first write: nobody mails the new address, and the request is found by the old one.
@@ -172,7 +198,7 @@ test('correct-email given again finishes what was cut off: after the account, an
   const dry = await cli('account', 'correct-email', id, address);
   expect(dry.stdout).toContain('was cut off: it is finished and a new link is mailed');
   expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
-  const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), 20_000);
+  const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
   await world.recordIn('completed', id);
   expect((await accountOf(id))?.activation?.tokenHash).toBe(tokenHashOf(mail));
   expect(await accountOf(id)).toMatchObject({ linkVersion: 1, mailVersion: 1 });
@@ -185,7 +211,7 @@ test('correct-email given again finishes what was cut off: after the account, an
   const other = newApplication();
   world.mail.setFault(busy);
   const waiting = await submit(world, ingest, other);
-  await eventually('a failed attempt', async () => (await world.record(waiting))?.attempts === 1);
+  await eventually('a failed attempt', async () => (await world.record(waiting))?.lastError !== undefined);
   await corrections.correctEmail((await accountOf(waiting))!, `right-${other.email}`);
   world.mail.setFault(undefined);
   expect(await cli('retry', waiting)).toMatchObject({ code: 0 });
@@ -224,7 +250,7 @@ test('release: the EIN and the address may be applied with again; the account st
   expect((await cli('show', id)).stdout).toContain('operator test-operator: account release (EIN of another business)');
   for (const words of [
     ['account', 'release', id, '--yes'],
-    ['resend', id],
+    ['resend', id, '--yes'],
     ['account', 'correct-email', id, 'new@example.com', '--yes'],
   ]) {
     const refused = await cli(...words);
@@ -238,13 +264,13 @@ test('a mail to the old address that is in hand during the correction does not c
   const application = newApplication();
   world.mail.setFault(busy);
   const id = await submit(world, ingest, application);
-  await eventually('a failed attempt', async () => (await world.record(id))?.attempts === 1);
+  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
   const before = await accountOf(id);
   const address = `right-${application.email}`;
   expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
   // A worker that was frozen with the old address in hand wakes up and notes that its mail is out.
   const intent = { claim: 0, startedAt: new Date(), attempt: 1, host: 'frozen' };
-  const late = new AccountStore({ collection: world.stores.db.collection<Account>(ACCOUNTS), clock });
+  const late = new LedgerStore({ db: world.stores.db, clock });
   await late.beginHandOver(before!, intent, { tokenHash: 'old', expiresAt: new Date() });
   await late.endHandOver(before!, intent, { result: 'accepted', answer: '250 ok' });
   const account = await accountOf(id);
@@ -252,8 +278,112 @@ test('a mail to the old address that is in hand during the correction does not c
   expect(account?.activation?.tokenHash).not.toBe('old');
   expect(account?.mail?.handOvers['0']).toMatchObject({ result: 'accepted', host: 'frozen' });
 
-  await eventually('a failed attempt at the new address', async () => (await world.record(id))?.attempts === 1);
+  await eventually(
+    'a failed attempt at the new address',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   world.mail.setFault(undefined);
-  expect(await cli('retry', id)).toMatchObject({ code: 0 });
-  await world.mail.waitForMail((caught) => caught.to.includes(address), 20_000);
+  // The worker may have it in hand, which refuses the retry, or may mail it by itself first.
+  await eventually('the mail to the new address', async () => {
+    await cli('retry', id);
+    return world.mail.mailsTo(address).length > 0;
+  });
+});
+
+/** Records in any state, as if they had come a while ago; each of an applicant of its own. */
+async function plant(count: number, change: Partial<SubmissionRecord>): Promise<string[]> {
+  const { id } = await completed();
+  const { expiresAt: _e, dueAt: _d, accountId: _a, bodyUntil: _b, ...like } = (await world.record(id))!;
+  const records = Array.from({ length: count }, () => ({ ...like, ...change, _id: newId('req'), applicant: {} }));
+  const history = [{ state: change.state ?? like.state, at: new Date(), attempt: 1 }];
+  await requests().insertMany(records.map((record) => ({ ...record, history })));
+  return records.map(({ _id }) => _id);
+}
+
+test('close: an open request and a dead letter end for good, with a reason; what a worker holds is left alone', async () => {
+  const later = new Date(Date.now() + 3_600_000);
+  const [waiting] = await plant(1, { state: 'recorded', dueAt: later, version: 1 });
+  const [held] = await plant(1, { state: 'recorded', dueAt: later, heldUntil: later, version: 1 });
+  expect(await cli('close', waiting!, '--yes')).toMatchObject({ code: 2, stderr: expect.stringContaining('--why') });
+  expect((await cli('close', waiting!)).stdout).toContain('recorded → rejected; nothing was changed');
+  expect(await cli('close', waiting!, '--yes', '--why', 'ticket 4711')).toMatchObject({ code: 0 });
+  const record = await world.record(waiting!);
+  expect(record).toMatchObject({
+    state: 'rejected',
+    version: 2,
+    expiresAt: expect.any(Date),
+    bodyUntil: expect.any(Date),
+  });
+  expect(record).not.toHaveProperty('dueAt');
+  expect(record?.history.at(-1)?.reason).toBe('operator closed it: ticket 4711, by test-operator');
+  expect(await cli('close', held!, '--yes', '--why', 'x')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('worked on'),
+  });
+  expect(await world.record(held!)).toMatchObject({ state: 'recorded', version: 1 });
+  expect(await cli('close', waiting!)).toMatchObject({ code: 1, stderr: expect.stringContaining('nothing to close') });
+  await requests().deleteOne({ _id: held! });
+
+  world.mail.setFault(busy);
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  expect(await cli('close', id, '--yes', '--why', 'wrong business')).toMatchObject({ code: 0 });
+  expect(await world.record(id)).toMatchObject({ state: 'undeliverable', accountId: (await accountOf(id))?._id });
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+});
+
+test('close and retry by query: dry run first, only what matches, page after page, and on behind an id', async () => {
+  const dead = { state: 'dead_lettered', version: 3, partnerId: 'acme' } as const;
+  const ids = (await plant(1_203, { ...dead, lastError: 'the mail server answered 451' })).toSorted();
+  const others = await plant(2, { ...dead, lastError: 'a bug' });
+  const query = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--reason', 'answered 451', '--why', 'old'];
+  const dry = await cli(...query);
+  expect(dry.stdout).toMatch(/1203 would be closed; add --yes to do it/);
+  expect(await requests().countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(1_205);
+  const first = await cli(...query, '--yes', '--limit', '600', '--json');
+  expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
+  const rest = await cli(...query, '--yes', '--after', ids[600]!);
+  expect(rest.stdout).toContain('602 closed');
+  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'rejected' })).toBe(1_202);
+  expect(await world.record(ids[600]!)).toMatchObject({ state: 'dead_lettered' });
+  const trail = await world.stores.db
+    .collection<TrailEntry>(OPERATOR_AUDIT)
+    .find({ action: 'close', why: 'old' })
+    .toArray();
+  expect(trail.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(1_202);
+  expect(await cli('close', '--state', 'completed')).toMatchObject({ code: 2 });
+
+  await requests().updateMany({ _id: { $in: others } }, { $set: { lastError: 'a bug (fixed)' } });
+  const retried = await cli(
+    'retry',
+    '--state',
+    'dead_lettered',
+    '--reason',
+    'BUG (fixed',
+    '--rate',
+    '1',
+    '--yes',
+    '--json',
+  );
+  expect(retried.json()).toMatchObject({ looked_at: 2, retried: 2 });
+  for (const id of others)
+    await eventually('worked on again', async () => (await world.record(id))?.state !== 'dead_lettered');
+  await requests().deleteMany({ _id: { $in: [...ids, ...others] } });
+});
+
+test('resend by query: a mail of its own for each that has a link', async () => {
+  const since = new Date(Date.now() - 1).toISOString();
+  const { id, application } = await completed();
+  expect((await cli('resend', '--state', 'completed', '--since', since)).stdout).toContain('1 would be resent');
+  expect((await cli('resend', '--state', 'completed', '--since', since, '--yes')).stdout).toContain('1 resent');
+  await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
+  await world.recordIn('completed', id);
+});
+
+test('find by business name, in any case and in part', async () => {
+  const { id, application } = await completed();
+  const found = await cli('find', '--name', application.business_name.toUpperCase().slice(2), '--json');
+  expect(found.json()).toMatchObject([{ request_id: id }]);
+  expect(await cli('find', '--name', '.*')).toMatchObject({ code: 1 });
 });

@@ -1,9 +1,10 @@
 /** Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched, and audit agrees. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
+import { gzipSync } from 'node:zlib';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/ids.ts';
-import { OPERATOR_AUDIT } from '../../internal/operator/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { send } from '../support/http.ts';
@@ -18,6 +19,7 @@ let cli: (...words: string[]) => Promise<Ran>;
 beforeAll(async () => {
   ({ world, ingest, cli } = await openOperatorWorld());
 });
+afterEach(() => world.mail.setFault(undefined));
 afterAll(() => world.close());
 
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
@@ -60,7 +62,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     await submit(world, ingest, { ...newApplication(), email: `mrs-${email}` }),
   ];
   const mentioning = await submit(world, ingest, { ...newApplication(), contact: email });
-  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0, 30_000);
+  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0);
   const untouched = await world.records({ _id: { $in: others } });
 
   const dry = await cli('erase', '--email', person.email.toUpperCase());
@@ -106,7 +108,7 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   const application = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
   const id = await submit(world, ingest, application);
-  await eventually('a failed attempt', async () => (await world.record(id))?.attempts === 1);
+  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
   expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
   world.mail.setFault(undefined);
   const record = await world.record(id);
@@ -130,6 +132,48 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   expect(again.stderr).toContain('was erased before');
 });
 
+test('what the caller said of itself goes, too', async () => {
+  const application = newApplication();
+  const headers = { 'user-agent': `curl of ${application.email}` };
+  const id = requestIdOf(await send(ingest.url, { key: world.key, body: JSON.stringify(application), headers }));
+  expect(await world.recordIn('completed', id)).toMatchObject({ userAgent: headers['user-agent'] });
+  expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await world.record(id)).not.toHaveProperty('userAgent');
+  expect(await everythingStored()).not.toContain(application.email);
+});
+
+test('another applicant’s request that mentions them keeps its body until it is settled', async () => {
+  const person = newApplication().email;
+  const application = { ...newApplication(), contact: person };
+  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
+  const id = await submit(world, ingest, application);
+  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
+  const early = await cli('erase', '--email', person, '--yes');
+  expect(early).toMatchObject({ code: 1, stdout: expect.stringContaining('still open') });
+  expect(early.stderr).toContain('run it again');
+  expect((await world.record(id))?.body).toBeDefined();
+  expect(await everythingStored()).toContain(person);
+
+  world.mail.setFault(undefined);
+  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', id);
+  expect(world.mail.mailsTo(application.email)).toHaveLength(1);
+  expect(await cli('erase', '--email', person, '--yes')).toMatchObject({ code: 0 });
+  expect(await everythingStored()).not.toContain(person);
+  expect(await world.record(id)).toMatchObject({ state: 'completed', applicant: { email: application.email } });
+});
+
+test('by address: an account that was released, too', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  expect(await cli('account', 'release', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await everythingStored()).toContain(application.email);
+  expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
+  expect(await accounts().findOne({ requestId: id })).toBeNull();
+  expect(await everythingStored()).not.toContain(application.email);
+});
+
 test('by EIN: with a hyphen in a body, and the account', async () => {
   const application = { ...newApplication(), ein: '112233445' };
   const id = await submit(world, ingest, application);
@@ -143,4 +187,37 @@ test('by EIN: with a hyphen in a body, and the account', async () => {
   expect(
     (await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: longer }))?.body,
   ).toBeDefined();
+});
+
+test('bodies that hide a person, and bodies that cannot be searched, stop nothing', async () => {
+  const { email } = newApplication();
+  const deep = await malformed(`${'['.repeat(5_000)}"${email}"${']'.repeat(5_000)}`);
+  const hidden = [
+    await malformed(gzipSync(`{"email":"${email}"}`)),
+    await malformed(Buffer.from(`["${email}"]`).toString('base64')),
+    await submit(world, ingest, { ...newApplication(), ein: 'none', data: JSON.stringify(JSON.stringify({ email })) }),
+  ];
+  const bomb = await malformed(gzipSync(Buffer.alloc(20_000_000)));
+  const later = await malformed(`email=${encodeURIComponent(email)}`);
+  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0);
+  const erased = await cli('erase', '--email', email, '--yes', '--json');
+  expect(erased).toMatchObject({ code: 1, stderr: expect.stringContaining('cannot be searched') });
+  const told = erased.json<{ listed: { id: string }[]; not_searchable: { request_ids: string[] } }>();
+  expect(told.listed.map(({ id }) => id).toSorted()).toEqual([deep, ...hidden, later].toSorted());
+  expect(told.not_searchable.request_ids).toEqual([bomb]);
+  for (const id of [deep, ...hidden, later]) expect(await world.record(id)).not.toHaveProperty('body');
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).deleteOne({ _id: bomb });
+});
+
+test('a released account is found when no request of it is left, and goes on behind an id', async () => {
+  const application = { ...newApplication(), email: `Released.${newApplication().email}` };
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  expect(await cli('account', 'release', id, '--yes')).toMatchObject({ code: 0 });
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).deleteOne({ _id: id });
+  const words = ['erase', '--email', application.email, '--after', id];
+  expect((await cli(...words)).stdout).toMatch(/account .* released .*would be erased/);
+  expect(await cli(...words, '--yes')).toMatchObject({ code: 0 });
+  expect(await everythingStored()).not.toContain(application.email.toLowerCase());
+  expect(await cli('erase', '--email', application.email, '--after', 'nonsense')).toMatchObject({ code: 2 });
 });

@@ -1,7 +1,8 @@
 /** `show` and `find` from outside: the real command on the records of a real run. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operator/trail.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/audit/trail.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
+import { firstIdAt } from '../../internal/platform/ids.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { newRecord } from '../support/records.ts';
@@ -67,6 +68,7 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
       _id: expect.stringMatching(/^opr_/),
       at: expect.any(Date),
       by: 'jane',
+      unproven: true,
       why: 'ticket 4711',
       action: 'show --reveal',
       requestId: id,
@@ -189,4 +191,30 @@ test('export: every match on a line, masked; revealed only with a note', async (
     by: 'test-operator',
     why: 'request for access',
   });
+});
+
+test('audit --since reads what came since then, and nothing older', async () => {
+  const old = new Date(Date.now() - 2 * 86_400_000);
+  const record = newRecord({ state: 'unheard of' as SubmissionRecord['state'], receivedAt: old });
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne({ ...record, _id: firstIdAt('req', old) });
+  const everything = await cli('audit');
+  expect(everything.stdout).toContain(firstIdAt('req', old));
+  const bounded = await cli('audit', '--since', '1d');
+  expect(bounded).toMatchObject({ code: 0 });
+  expect(bounded.stdout).not.toContain('unheard of');
+});
+
+test('a search by what is personal is audited without it, copied to standard error, and the digest stays masked', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const found = await cli('find', '--email', application.email, '--json', '--as', 'jane', '--why', 'ticket 12');
+  expect(found.json()).toMatchObject([{ request_id: id }]);
+  expect(found.stdout).not.toContain('body_sha256');
+  const entry = await trail().findOne({ why: 'ticket 12' });
+  expect(entry).toMatchObject({ action: 'find --email', requestId: id, by: 'jane', unproven: true });
+  expect(JSON.stringify(entry)).not.toContain(application.email);
+  expect(JSON.parse(found.stderr)).toMatchObject({ operator_audit: { _id: entry?._id, action: 'find --email' } });
+  const revealed = await cli('show', id, '--reveal', '--json');
+  expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
 });

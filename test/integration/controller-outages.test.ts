@@ -1,11 +1,11 @@
 /** Partner keys while a store is away, and an ingest that is there before the controller. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { send } from '../support/http.ts';
-import { openOwnWorld, type OwnWorld } from '../support/processing.ts';
+import { heal, openOwnWorld, type OwnWorld } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type World } from '../support/world.ts';
 
@@ -14,7 +14,7 @@ const READ_EVERY_S = 10;
 
 let own: OwnWorld;
 let world: World;
-let door: ServiceProcess;
+let ingest: ServiceProcess;
 let beforeSync: { readonly ready: number; readonly live: number; readonly faults: readonly string[] };
 
 beforeAll(async () => {
@@ -23,24 +23,25 @@ beforeAll(async () => {
   // The test's own connection loses its server, too, which is nothing to report.
   world.stores.redis.on('error', () => {});
 
-  door = await startService('ingest', { ...world.environment, LOG_LEVEL: 'info' });
-  beforeSync = await eventually('the door to lack nothing but keys', async () => {
-    const readyz = await fetch(`${door.adminUrl}/readyz`);
+  ingest = await startService('ingest', { ...world.environment, LOG_LEVEL: 'info' });
+  beforeSync = await eventually('ingest to lack nothing but keys', async () => {
+    const readyz = await fetch(`${ingest.adminUrl}/readyz`);
     const { faults } = (await readyz.json()) as { faults: string[] };
     return (
-      faults.length === 1 && { ready: readyz.status, live: (await fetch(`${door.adminUrl}/livez`)).status, faults }
+      faults.length === 1 && { ready: readyz.status, live: (await fetch(`${ingest.adminUrl}/livez`)).status, faults }
     );
   });
   await world.start('controller');
-  await door.ready();
-}, 120_000);
+  await ingest.ready();
+});
+afterEach(() => Promise.all([heal(own.redis), heal(own.mongo)]));
 afterAll(async () => {
-  await door.stop();
+  await ingest.stop();
   await own.close();
-}, 120_000);
+});
 
 const status = async (key: string): Promise<number> =>
-  (await send(door.url, { key, body: JSON.stringify(newApplication()) })).status;
+  (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
 
 test('an ingest that starts before the first sync is not ready, and says why, until a controller has finished one', async () => {
   expect(beforeSync).toEqual({
@@ -49,18 +50,18 @@ test('an ingest that starts before the first sync is not ready, and says why, un
     faults: ['partner keys are not loaded yet: has the controller finished its first sync?'],
   });
   expect(await status(world.key)).toBe(202);
-}, 90_000);
+});
 
 test('Redis away: keys still come into force and go, within the 15 s of the refresh', async () => {
   await own.redis.signal('SIGKILL');
   const key = newApiKey();
   await world.writePartner({ partner: 'late', keys: [key] });
-  await eventually('the key to work', async () => (await status(key)) === 202, 25_000);
+  await eventually('the key to work', async () => (await status(key)) === 202);
   await rm(join(world.keyFolder, 'late.yaml'));
   await own.redis.restart();
   // Back again, it is told at once; what was missed is read on reconnecting.
-  await eventually('the key to be gone', async () => (await status(key)) === 401, 25_000);
-}, 90_000);
+  await eventually('the key to be gone', async () => (await status(key)) === 401);
+});
 
 test('MongoDB away: keys last seen stay in force, so that partners get the 500 and not a 401', async () => {
   await own.mongo.signal('SIGKILL');
@@ -68,9 +69,9 @@ test('MongoDB away: keys last seen stay in force, so that partners get the 500 a
   expect(await status(world.inactiveKey)).toBe(403);
   expect(await status(newApiKey())).toBe(401);
   await own.mongo.restart();
-  await eventually('the door to accept again', async () => (await status(world.key)) === 202, 30_000);
-  expect((await fetch(`${door.adminUrl}/readyz`)).status).toBe(200);
-}, 90_000);
+  await eventually('ingest to accept again', async () => (await status(world.key)) === 202);
+  expect((await fetch(`${ingest.adminUrl}/readyz`)).status).toBe(200);
+});
 
 test('MongoDB away: a controller that cannot read the backlog lives on, and its ages do', async () => {
   const controller = await world.spawn('controller');
@@ -78,8 +79,8 @@ test('MongoDB away: a controller that cannot read the backlog lives on, and its 
     Date.now() / 1_000 - (await world.metric(controller, 'partner_ingest_backlog_read_timestamp_seconds'));
   await eventually('the backlog to be read', async () => (await unread()) < READ_EVERY_S);
   await own.mongo.signal('SIGKILL');
-  await eventually('a reading to be missed', async () => (await unread()) > READ_EVERY_S + 2, 30_000);
+  await eventually('a reading to be missed', async () => (await unread()) > READ_EVERY_S + 2);
   await own.mongo.restart();
-  await eventually('the backlog to be read again', async () => (await unread()) < READ_EVERY_S, 30_000);
+  await eventually('the backlog to be read again', async () => (await unread()) < READ_EVERY_S);
   expect(await controller.stop()).toBe(0);
-}, 90_000);
+});

@@ -10,8 +10,8 @@ beforeAll(async () => {
   world = await openWorld();
   ingest = await world.start('ingest');
   await world.start('processor');
-}, 60_000);
-afterAll(() => world.close(), 60_000);
+});
+afterAll(() => world.close());
 
 test.each([
   ['a header', 'Acme\r\nBcc: victim@example.org\r\nSubject: injected'],

@@ -89,13 +89,13 @@ beforeAll(async () => {
   execFileSync('openssl', ['req', ...kind, ...made], { stdio: 'ignore' });
   world = await openWorld();
   ingest = await world.start('ingest');
-}, 60_000);
+});
 afterAll(async () => {
   for (const mailer of mailers) mailer.close();
   await world.close();
   await Promise.all(relays.map((relay) => relay.close()));
   rmSync(folder, { recursive: true });
-}, 60_000);
+});
 
 /** From this process, which does not know the certificate. */
 async function handOver(url: string, tls: TlsMode): Promise<HandOver> {
@@ -146,23 +146,19 @@ describe('a processor told of the CA by NODE_EXTRA_CA_CERTS', () => {
     ['smtps', 'at once', 'auto'],
     ['smtp', 'STARTTLS', 'required'],
     ['smtp', 'STARTTLS', 'auto'],
-  ] as const)(
-    'mails by %s with TLS %s (%s), logged in and encrypted',
-    async (scheme, tls, mode) => {
-      const relay = await startRelay(tls);
-      const processor = await world.spawn('processor', {
-        SMTP_URL: `${scheme}://${LOGIN}@localhost:${relay.port}`,
-        SMTP_TLS: mode,
-        NODE_EXTRA_CA_CERTS: certificateFile,
-      });
-      const application = newApplication();
-      await world.recordIn('completed', await submit(world, ingest, application), 20_000);
-      expect(relay.seen).toEqual(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]);
-      expect(await processor.stop()).toBe(0);
-      expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
-    },
-    60_000,
-  );
+  ] as const)('mails by %s with TLS %s (%s), logged in and encrypted', async (scheme, tls, mode) => {
+    const relay = await startRelay(tls);
+    const processor = await world.spawn('processor', {
+      SMTP_URL: `${scheme}://${LOGIN}@localhost:${relay.port}`,
+      SMTP_TLS: mode,
+      NODE_EXTRA_CA_CERTS: certificateFile,
+    });
+    const application = newApplication();
+    await world.recordIn('completed', await submit(world, ingest, application));
+    expect(relay.seen).toEqual(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]);
+    expect(await processor.stop()).toBe(0);
+    expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
+  });
 
   test('does not mail to a relay whose certificate is for another name', async () => {
     const relay = await startRelay('at once');
@@ -179,7 +175,7 @@ describe('a processor told of the CA by NODE_EXTRA_CA_CERTS', () => {
     expect(failed.lastError).toContain('the mail server could not be used');
     expect(relay.seen).toEqual([]);
     await processor.stop();
-  }, 60_000);
+  });
 });
 
 describe('a processor whose mail settings are wrong does not start', () => {

@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { connectUntilDone, createMongo, ensureIndexesUntilDone } from '../../internal/platform/mongo.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');

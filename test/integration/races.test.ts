@@ -3,15 +3,12 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { submit } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
+import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const SUBMISSIONS = 50;
-/** Usually half a second; a hint that a busy machine makes too slow is healed by reconcile within a minute. */
-const FINISHED_WITHIN_MS = 75_000;
-
 let world: World;
-let doors: ServiceProcess[];
+let ingests: ServiceProcess[];
 let processors: ServiceProcess[];
 
 beforeAll(async () => {
@@ -19,14 +16,14 @@ beforeAll(async () => {
   const started = await Promise.all(
     (['ingest', 'ingest', 'processor', 'processor'] as const).map((name) => world.spawn(name)),
   );
-  [doors, processors] = [started.slice(0, 2), started.slice(2)];
-}, 60_000);
-afterAll(() => world.close(), 60_000);
+  [ingests, processors] = [started.slice(0, 2), started.slice(2)];
+});
+afterAll(() => world.close());
 
-/** Submits all at once over both doors, and gives the records once none of them is open. */
+/** Submits all at once over both ingests, and gives the records once none of them is open. */
 async function race(applications: readonly object[]): Promise<SubmissionRecord[]> {
   const ids = await Promise.all(
-    applications.map((fields, index) => submit(world, doors[index % doors.length]!, fields)),
+    applications.map((fields, index) => submit(world, ingests[index % ingests.length]!, fields)),
   );
   expect(new Set(ids).size).toBe(applications.length);
   return eventually(
@@ -35,7 +32,7 @@ async function race(applications: readonly object[]): Promise<SubmissionRecord[]
       const records = await world.records({ _id: { $in: ids } });
       return records.every(({ state }) => state === 'completed' || state === 'rejected') ? records : undefined;
     },
-    FINISHED_WITHIN_MS,
+    HEAL_HANG_MS,
   );
 }
 
@@ -58,8 +55,14 @@ test(`${SUBMISSIONS} identical applications at once: one account, one e-mail, th
     expect(duplicates(loser)).toEqual({ duplicate_email: winner?._id, duplicate_ein: winner?._id });
     expect(loser.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
   }
-  await expectDuplicateKeysMet(SUBMISSIONS - 1);
-}, 90_000);
+  expect((await duplicateKeysMet()).reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(SUBMISSIONS - 1);
+  // Both take part, or it is no race between processes; on a busy machine one may be too late for a single race.
+  await eventually('both processors to meet duplicates', async () => {
+    if (Math.min(...(await duplicateKeysMet())) > 0) return true;
+    await race(Array.from({ length: SUBMISSIONS }, () => application));
+    return false;
+  });
+});
 
 test(`${SUBMISSIONS} applications of mixed e-mails and EINs: each loser names the accounts it lost to`, async () => {
   const people = Array.from({ length: 5 }, newApplication);
@@ -94,13 +97,8 @@ test(`${SUBMISSIONS} applications of mixed e-mails and EINs: each loser names th
   const [late] = await race([{ email: ` ${one?.email.toUpperCase()} `, business_name: 'Late', ein: two?.ein }]);
   expect(late?.state).toBe('rejected');
   expect(duplicates(late!)).toEqual({ duplicate_email: one?.requestId, duplicate_ein: two?.requestId });
-}, 90_000);
+});
 
-async function expectDuplicateKeysMet(atLeast: number): Promise<void> {
-  const met = await Promise.all(
-    processors.map((processor) => world.metric(processor, 'partner_ingest_duplicate_keys_total')),
-  );
-  expect(met.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(atLeast);
-  // Both took part, or it was no race between processes.
-  expect(Math.min(...met)).toBeGreaterThan(0);
-}
+/** How many each processor met. */
+const duplicateKeysMet = (): Promise<number[]> =>
+  Promise.all(processors.map((processor) => world.metric(processor, 'partner_ingest_duplicate_keys_total')));

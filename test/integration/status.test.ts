@@ -1,11 +1,13 @@
 /** Status look-ups: whose request it is, what is told of it, and what happens when the look-up itself cannot be served. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
+import { duplicateReason } from '../../internal/application/reasons.ts';
+import { STATUS_LOOKUPS } from '../../internal/ingest/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { finalStates, openStates } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { bodies, expectAnswer, head, idOf, rawAnswer } from '../support/door.ts';
+import { bodies, expectAnswer, head, idOf, rawAnswer } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
@@ -96,9 +98,18 @@ describe('what is told', () => {
     ] as const;
     const record = await insert({
       state: 'rejected',
-      reasons: reasons.map((reason) => ({ ...reason, duplicateOf: newId('req') })),
+      reasons: reasons.map((reason) => ({ ...reason, duplicateOf: newId('req'), samePartner: true })),
     });
     expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [...reasons]));
+  });
+
+  test('of accounts of other partners: one generic duplicate, which does not say of what', async () => {
+    const reasons = [duplicateReason('email', newId('req'), false), duplicateReason('ein', newId('req'), false)];
+    const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
+    for (const stored of [reasons, reasons.slice(0, 1), reasons.slice(1)]) {
+      const record = await insert({ state: 'rejected', reasons: stored });
+      expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [generic]));
+    }
   });
 
   test('of what was just answered 202 or 400', async () => {
@@ -179,7 +190,7 @@ describe('how it is asked', () => {
     const expected = shown(record, ...PROCESSING);
     expectAnswer(await lookUp(record._id, { body: 'x'.repeat(70_000) }), 200, expected);
     expectAnswer(await lookUp(`${record._id}?request_id=other`), 200, expected);
-    const line = `GET http://door.test${INGEST_PATH}/${record._id} HTTP/1.1`;
+    const line = `GET http://ingest.test${INGEST_PATH}/${record._id} HTTP/1.1`;
     expectAnswer(await rawAnswer(ingest.url, head([`Authorization: Bearer ${world.key}`], line)), 200, expected);
   });
 
@@ -234,23 +245,30 @@ describe('while MongoDB hangs', () => {
   });
   afterAll(() => store.stop());
 
-  test('look-ups are answered 503 in time, beyond their number at once, and come back by themselves', async () => {
+  test('look-ups are answered 503 while it still hangs, beyond their number at once, and come back by themselves', async () => {
     const own = await openWorld({ environment: { STATUS_ENDPOINT: 'true', MONGODB_URI: store.url } });
     try {
       const { url } = await own.start('ingest');
       const ask = (): Promise<Answer> => lookUp(newId('req'), { url, key: own.key });
       expect((await ask()).status).toBe(404);
       await store.signal('SIGSTOP');
-      const startedAt = performance.now();
-      const waiting = Array.from({ length: 256 }, ask);
-      const beyond = await eventually('a look-up that is one too many', async () => {
-        const askedAt = performance.now();
-        const answer = await ask();
-        return performance.now() - askedAt < 500 && answer;
+      // On a busy machine the first may be given up before the last has come; then it is tried with others.
+      const beyond = await eventually('a look-up that is answered before all those that wait', async () => {
+        const answered: Answer[] = [];
+        const waiting = Array.from({ length: STATUS_LOOKUPS }, async () => {
+          const answer = await ask();
+          answered.push(answer);
+          return answer;
+        });
+        let first: Answer | undefined;
+        while (answered.length === 0) {
+          const answer = await ask();
+          if (answered.length === 0) first ??= answer;
+        }
+        for (const answer of await Promise.all(waiting)) expectAnswer(answer, 503, UNAVAILABLE);
+        return first;
       });
       expectAnswer(beyond, 503, UNAVAILABLE);
-      for (const answer of await Promise.all(waiting)) expectAnswer(answer, 503, UNAVAILABLE);
-      expect(performance.now() - startedAt).toBeLessThan(5_000);
       await store.signal('SIGCONT');
       await eventually('a look-up that is served', async () => (await ask()).status === 404);
     } finally {

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { send } from '../support/http.ts';
+import { HANG_MS } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
@@ -23,7 +24,7 @@ test('a valid application ends completed, with one account and one e-mail that h
   expect(requestId).toMatch(/^req_[0-9a-z]{26}$/);
   expect(answer.headers['x-request-id']).toBe(requestId);
 
-  const mail = await world.mail.waitForMail((caught) => caught.to.includes(application.email), 10_000);
+  const mail = await world.mail.waitForMail((caught) => caught.to.includes(application.email), HANG_MS);
   const record = await world.recordIn('completed', requestId);
   const [account, ...others] = await world.accounts({ requestId });
   expect(others).toEqual([]);

@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection, MongoClient } from 'mongodb';
 import { newRecord } from '../support/records.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
@@ -19,6 +20,8 @@ let proxy: TcpProxy;
 let client: MongoClient;
 let stored: Collection<SubmissionRecord>;
 let withdrawals: Withdrawals;
+/** How often the number of pending ones was told: at each `add` and after each try. */
+let told = 0;
 let counted: { results: Record<string, number>; pending: number };
 
 beforeAll(async () => {
@@ -30,12 +33,18 @@ afterAll(() => stores.close());
 
 beforeEach(async () => {
   proxy = await startTcpProxy(stores.mongodbUri);
-  client = createMongo(proxy.url, 'withdrawals test', { socketTimeoutMS: 200, serverSelectionTimeoutMS: 200 });
-  const collection = client.db(stores.database).collection<SubmissionRecord>(SUBMISSIONS);
-  await collection.findOne({});
+  client = createMongo(proxy.url, 'withdrawals test', { socketTimeoutMS: 1_000, serverSelectionTimeoutMS: 1_000 });
+  await collectionOf(client).findOne({});
+  withdrawals = withdrawalsBy(client);
+});
+
+const collectionOf = (by: MongoClient): Collection<SubmissionRecord> =>
+  by.db(stores.database).collection<SubmissionRecord>(SUBMISSIONS);
+
+function withdrawalsBy(by: MongoClient): Withdrawals {
   counted = { results: {}, pending: 0 };
-  withdrawals = new Withdrawals({
-    collection,
+  return new Withdrawals({
+    db: by.db(stores.database),
     retentionDays: 7,
     clock: systemClock,
     log: createLogger('test', 'silent'),
@@ -45,10 +54,15 @@ beforeEach(async () => {
           counted.results[result] = (counted.results[result] ?? 0) + value;
         },
       },
-      withdrawalsPending: { set: (value) => (counted.pending = value) },
+      withdrawalsPending: {
+        set: (value) => {
+          counted.pending = value;
+          told += 1;
+        },
+      },
     },
   });
-});
+}
 afterEach(async () => {
   withdrawals.stop();
   await client.close();
@@ -139,9 +153,8 @@ test.each([
   withdrawals.add(missing);
   let settled = false;
   const whenSettled = withdrawals.whenSettled().then(() => (settled = true));
-  // Longer than a try and the first pause after it.
-  const from = performance.now();
-  await eventually('a few tries to have failed', () => performance.now() - from > 900);
+  const before = told;
+  await eventually('a few tries to have failed', () => told >= before + 2);
   expect({ settled, ...counted }).toEqual({ settled: false, results: {}, pending: 2 });
   proxy.pass();
   proxy.cut();
@@ -155,5 +168,54 @@ test('stop gives up on what is pending', async () => {
   withdrawals.add(newRecord());
   withdrawals.stop();
   await withdrawals.whenSettled();
-  expect(counted).toEqual({ results: {}, pending: 1 });
+  expect(counted).toEqual({ results: { abandoned: 1 }, pending: 1 });
 });
+
+test('in a stall of the majority all are applied long before reconcile, and settled once it is over', async () => {
+  const set = await startReplicaSet(stores.mongodbUri);
+  const stalled = createMongo((await set.door()).url, 'withdrawals in a stall');
+  try {
+    withdrawals = withdrawalsBy(stalled);
+    const records = Array.from({ length: 1_000 }, () => newRecord());
+    await stored.insertMany(records);
+    set.stallMajority();
+    for (const record of records) withdrawals.add(record);
+    const applied = (): Promise<number> =>
+      stored.countDocuments({ _id: { $in: records.map(({ _id }) => _id) }, state: 'withdrawn' });
+    // Reconcile marks after 15 s and queues after 30 s.
+    await eventually('all to be applied', async () => (await applied()) === 1_000, 12_000);
+    expect(counted).toEqual({ results: {}, pending: 1_000 });
+    const opened = set.opened();
+    // Further rounds need no new connections.
+    const from = set.commands.get('update') ?? 0;
+    await eventually('more rounds', () => (set.commands.get('update') ?? 0) > from + 2, 20_000);
+    expect(set.opened()).toBe(opened);
+    set.resumeMajority();
+    await withdrawals.whenSettled();
+    expect(counted).toEqual({ results: { withdrawn: 1_000 }, pending: 0 });
+  } finally {
+    await stalled.close();
+    await set.close();
+  }
+}, 60_000);
+
+test('withdrawals that a rollback took back are made again', async () => {
+  const set = await startReplicaSet(stores.mongodbUri);
+  const stalled = createMongo((await set.door()).url, 'withdrawals rolled back');
+  try {
+    withdrawals = withdrawalsBy(stalled);
+    const record = newRecord();
+    await stored.insertOne(record);
+    await collectionOf(stalled).findOne({});
+    set.stallMajority();
+    withdrawals.add(record);
+    await eventually('the withdrawal to apply', async () => (await find(record))?.state === 'withdrawn');
+    await set.rollBack();
+    await withdrawals.whenSettled();
+    expect((await find(record))?.state).toBe('withdrawn');
+    expect(counted).toEqual({ results: { withdrawn: 1 }, pending: 0 });
+  } finally {
+    await stalled.close();
+    await set.close();
+  }
+}, 60_000);

@@ -1,27 +1,31 @@
 /** One controller leads, another takes over: after a clean end, a kill and a freeze, and with the Lease deleted. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { describeWithApi } from '../support/cluster.ts';
 import { openKeysWorld, type KeysWorld } from '../support/keys-world.ts';
-import { eventually } from '../support/wait.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 
-/** What the design promises after a leader died. */
-const TAKE_OVER_MS = 20_000;
-/** After a clean end nobody waits for the Lease to expire. */
-const AT_ONCE_MS = 5_000;
-
-describeWithApi('leadership', () => {
+describe('leadership', () => {
   let own: KeysWorld;
 
   beforeAll(async () => {
     own = await openKeysWorld();
-  }, 120_000);
-  afterAll(() => own.close(), 60_000);
+  });
+  afterAll(() => own.close());
+  const started: ServiceProcess[] = [];
+  afterEach(async () => {
+    for (const one of started.splice(0)) {
+      one.child.kill('SIGCONT');
+      await one.stop();
+    }
+  });
 
-  const start = async (name: string): Promise<ServiceProcess> =>
-    own.world.spawn('controller', { ...(await own.settings()), POD_NAME: name });
+  const start = async (name: string): Promise<ServiceProcess> => {
+    const one = await own.world.spawn('controller', { ...(await own.settings()), POD_NAME: name });
+    started.push(one);
+    return one;
+  };
   const leads = async (process: ServiceProcess): Promise<boolean> =>
     (await own.world.metric(process, 'partner_ingest_leader')) === 1;
   /** Writes one more key and waits until somebody has brought it into force; gives how long that took. */
@@ -29,7 +33,7 @@ describeWithApi('leadership', () => {
     const key = newApiKey();
     const name = `p-${key.slice(-6).toLowerCase()}`;
     await own.apply(name, { partner: name, keys: [key] });
-    return own.becomes(key, 202, TAKE_OVER_MS);
+    return own.becomes(key, 202, HANG_MS);
   };
   const allKeys = (): Promise<PartnerKey[]> =>
     own.world.stores.db
@@ -37,7 +41,7 @@ describeWithApi('leadership', () => {
       .find({}, { sort: { _id: 1 } })
       .toArray();
 
-  test('of two, one leads and both are ready; after a SIGTERM the other leads at once', async () => {
+  test('of two, one leads and both are ready; after a SIGTERM the other leads', async () => {
     const one = await start('one');
     const other = await start('other');
     expect([await leads(one), await leads(other)]).toEqual([true, false]);
@@ -47,7 +51,9 @@ describeWithApi('leadership', () => {
 
     const stopped = performance.now();
     expect(await one.stop()).toBe(0);
-    await eventually('the other to lead', () => leads(other), AT_ONCE_MS);
+    // It gave the Lease back, so that nobody waits for it to expire.
+    expect((await own.lease()).holder).not.toMatch(/^one_/);
+    await eventually('the other to lead', () => leads(other));
     await newKeyWorks();
     console.log(`take-over after SIGTERM: first new key in force after ${Math.round(performance.now() - stopped)} ms`);
     const after = await own.lease();
@@ -56,9 +62,9 @@ describeWithApi('leadership', () => {
     expect(new Set((await allKeys()).map(({ term }) => term))).toEqual(new Set([after.transitions]));
     await other.stop();
     expect((await own.lease()).holder).toBe('');
-  }, 90_000);
+  });
 
-  test('a leader killed: the standby brings keys into force within 20 s', async () => {
+  test('a leader killed: the standby brings keys into force', async () => {
     const one = await start('one');
     const other = await start('other');
     one.child.kill('SIGKILL');
@@ -66,7 +72,7 @@ describeWithApi('leadership', () => {
     console.log(`take-over after SIGKILL: first new key in force after ${Math.round(took)} ms`);
     expect(await leads(other)).toBe(true);
     await other.stop();
-  }, 90_000);
+  });
 
   test('a leader frozen and thawed changes nothing, and stands by from then on', async () => {
     const [revoked, turnedOff] = [newApiKey(), newApiKey()];
@@ -80,7 +86,7 @@ describeWithApi('leadership', () => {
     one.child.kill('SIGSTOP');
     await own.remove('revoked');
     await own.apply('turned-off', { partner: 'turned-off', keys: [turnedOff], status: 'inactive' });
-    await own.becomes(revoked, 401, TAKE_OVER_MS);
+    await own.becomes(revoked, 401, HANG_MS);
     await own.becomes(turnedOff, 403);
     expect(await leads(other)).toBe(true);
     const before = await allKeys();
@@ -101,15 +107,79 @@ describeWithApi('leadership', () => {
     await newKeyWorks();
     expect(await leads(one)).toBe(true);
     await one.stop();
-  }, 120_000);
+  });
 
   test('a Lease that somebody deleted: terms go on where they were', async () => {
     const one = await start('one');
     const before = await own.lease();
     await own.cluster.leases.deleteNamespacedLease({ namespace: own.home, name: 'partner-ingest-controller' });
-    await eventually('a new Lease', async () => (await own.lease()).transitions > before.transitions, TAKE_OVER_MS);
+    await eventually('a new Lease', async () => (await own.lease()).transitions > before.transitions);
     await newKeyWorks();
     expect(new Set((await allKeys()).map(({ term }) => term))).toEqual(new Set([(await own.lease()).transitions]));
     await one.stop();
-  }, 60_000);
+  });
+
+  const LEASE = 'partner-ingest-controller';
+  const owners = async (): Promise<string[]> => [...new Set((await allKeys()).map(({ source }) => source.owner))];
+  const threeKeys = async (): Promise<string[]> => {
+    const keys = [newApiKey(), newApiKey(), newApiKey()];
+    await own.apply('three', { partner: 'three', keys });
+    for (const key of keys) await own.becomes(key, 202, HANG_MS);
+    return keys;
+  };
+
+  test('the same release in a second cluster on the same database takes no key away', async () => {
+    const one = await start('one');
+    const keys = await threeKeys();
+    await one.stop();
+    // What a second cluster is for the database: the same namespace and Lease name, another Lease, none of these Secrets.
+    const body = await own.cluster.leases.readNamespacedLease({ namespace: own.home, name: LEASE });
+    await own.cluster.leases.deleteNamespacedLease({ namespace: own.home, name: LEASE });
+    const elsewhere = await own.cluster.namespace('elsewhere');
+    await own.cluster.grant(own.home, [elsewhere]);
+    const second = await own.world.spawn('controller', { ...(await own.settings()), WATCH_NAMESPACES: elsewhere });
+    started.push(second);
+    await eventually('it to have synced', async () => (await fetch(`${second.adminUrl}/readyz`)).ok);
+    const key = newApiKey();
+    await own.apply('second', { partner: 'second', keys: [key] }, elsewhere);
+    await own.becomes(key, 202, HANG_MS);
+    for (const kept of keys) expect(await own.status(kept)).toBe(202);
+    expect(await owners()).toHaveLength(2);
+    await second.stop();
+    // Back in the first cluster, with its Lease.
+    await own.cluster.leases.deleteNamespacedLease({ namespace: own.home, name: LEASE });
+    delete body.metadata?.resourceVersion;
+    await own.cluster.leases.createNamespacedLease({ namespace: own.home, body });
+    const again = await start('again');
+    await own.remove('three');
+    await own.becomes(keys[0]!, 401, HANG_MS);
+    expect(await own.status(key)).toBe(202);
+    await own.remove('second', elsewhere);
+    await again.stop();
+  });
+
+  test('keys of a version without ids become those of the installation whose Lease they came by, once', async () => {
+    const one = await start('one');
+    const keys = await threeKeys();
+    await one.stop();
+    const former = `kubernetes:${own.home}/${LEASE}`;
+    const body = await own.cluster.leases.readNamespacedLease({ namespace: own.home, name: LEASE });
+    const [ours] = (await allKeys()).filter(({ status }) => status === 'active').map(({ source }) => source.owner);
+    delete body.metadata?.annotations;
+    await own.cluster.leases.replaceNamespacedLease({ namespace: own.home, name: LEASE, body });
+    const documents = own.world.stores.db.collection<PartnerKey>(PARTNER_KEYS);
+    await documents.updateMany({ 'source.owner': ours! }, { $set: { 'source.owner': former } });
+
+    const upgraded = await start('upgraded');
+    await newKeyWorks();
+    expect(await documents.countDocuments({ 'source.owner': former })).toBe(0);
+    for (const kept of keys) expect(await own.status(kept)).toBe(202);
+    await own.remove('three');
+    await own.becomes(keys[0]!, 401, HANG_MS);
+    await eventually('the take-over to be over', async () => {
+      const { metadata } = await own.cluster.leases.readNamespacedLease({ namespace: own.home, name: LEASE });
+      return Object.keys(metadata?.annotations ?? {}).join() === 'partner-ingest.io/installation';
+    });
+    await upgraded.stop();
+  });
 });

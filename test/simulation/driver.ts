@@ -1,7 +1,14 @@
 /** What the mongodb driver makes of a collection: the calls our stores use, each of which may get lost on its way. */
-import { MongoServerError, type Collection } from 'mongodb';
-import type { UpdateItem } from '../../internal/platform/mongo.ts';
-import type { Document, FindOptions, MemoryCollection, Stored, UpdateOutcome } from './memory-collection.ts';
+import { MongoServerError, MongoWriteConcernError, type Collection, type Db } from 'mongodb';
+import { createMongo, type UpdateItem } from '../../internal/platform/mongo.ts';
+import type {
+  Document,
+  FindOptions,
+  MemoryCollection,
+  Stored,
+  UpdateOptions,
+  UpdateOutcome,
+} from './memory-collection.ts';
 
 /** Carries a call to the database and its answer back. */
 export type Wire = <T>(execute: () => T) => Promise<T>;
@@ -12,37 +19,69 @@ export type Tamper = (sent: { readonly filter: Document; readonly update: Docume
   readonly update: Document;
 };
 
+/** What a write waits for, as a command or the driver words it. */
+export interface WriteConcern {
+  readonly w?: unknown;
+  readonly j?: boolean;
+  readonly journal?: boolean;
+}
+
+/** What the service's clients ask for where a call does not say. The client is never connected. */
+const clientConcern: WriteConcern = createMongo('mongodb://simulated.invalid', 'simulation').db().writeConcern ?? {};
+
+const isDurable = ({ w, j, journal }: WriteConcern): boolean => w === 'majority' && (j ?? journal) === true;
+
+export interface DriverOptions {
+  readonly tamper?: Tamper;
+  /** The write concern of every write, in place of the service's own. */
+  readonly concern?: WriteConcern | undefined;
+  /** Whether the next write reaches a majority in time. */
+  readonly replicates?: () => boolean;
+}
+
+const WRITE_CONCERN_TIMED_OUT = 64;
+
 /** `documents` as a driver's collection whose every call goes over `wire`. */
 export function driverOf<T extends { _id: string }>(
   documents: MemoryCollection,
   wire: Wire,
-  tamper: Tamper = (sent) => sent,
+  { tamper = (sent) => sent, concern, replicates = () => true }: DriverOptions = {},
 ): Collection<T> {
-  const update = (filter: Document, changes: Document, upsert?: boolean): UpdateOutcome => {
+  const update = (filter: Document, changes: Document, options: UpdateOptions): UpdateOutcome => {
     const sent = tamper({ filter, update: changes });
-    return documents.update(sent.filter, sent.update, { upsert });
+    return documents.update(sent.filter, sent.update, options);
   };
+  /** A write as durable as it asks to be; one that asks for more than it gets is applied and ends with an error. */
+  const write = <R>(apply: (durable: boolean) => R, asked: WriteConcern = clientConcern): Promise<R> =>
+    wire(() => {
+      const wanted = isDurable(concern ?? asked);
+      const durable = wanted && replicates();
+      const result = apply(durable);
+      if (wanted === durable) return result;
+      const writeConcernError = { code: WRITE_CONCERN_TIMED_OUT, errmsg: 'waiting for replication timed out' };
+      throw new MongoWriteConcernError({ ok: 1, ...result, writeConcernError });
+    });
   /** An unordered write of several items: each on its own, and the server's account of them all. */
-  const writeTogether = (command: WriteCommand): Document => {
+  const writeTogether = (command: WriteCommand, durable: boolean): Document => {
     const items: readonly (() => number)[] = [
       ...(command.documents ?? []).map((document) => () => {
-        documents.insert(document);
+        documents.insert(document, { durable });
         return 1;
       }),
       ...(command.updates ?? []).map(({ q, u, upsert, multi }) => () => {
         if (multi === true) {
           const ids = new Set((q['_id'] as { readonly $in: readonly string[] }).$in);
-          return [...ids].reduce((n, _id) => n + update({ ...q, _id }, u).matchedCount, 0);
+          return [...ids].reduce((n, _id) => n + update({ ...q, _id }, u, { durable }).matchedCount, 0);
         }
-        const { matchedCount, upsertedCount } = update(q, u, upsert);
+        const { matchedCount, upsertedCount } = update(q, u, { upsert, durable });
         return matchedCount + upsertedCount;
       }),
     ];
     let n = 0;
     const writeErrors: { readonly index: number; readonly code: unknown }[] = [];
-    for (const [index, write] of items.entries()) {
+    for (const [index, item] of items.entries()) {
       try {
-        n += write();
+        n += item();
       } catch (error) {
         if (!(error instanceof MongoServerError)) throw error;
         writeErrors.push({ index, code: error.code });
@@ -61,24 +100,32 @@ export function driverOf<T extends { _id: string }>(
   const collection = {
     collectionName: 'simulated',
     dbName: 'simulated',
-    db: { command: (command: WriteCommand) => wire(() => writeTogether(command)) },
+    db: {
+      command: (command: WriteCommand) => write((durable) => writeTogether(command, durable), command.writeConcern),
+    },
     find,
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
-    insertOne: (document: Stored) => wire(() => documents.insert(document)),
-    updateOne: (filter: Document, changes: Document) => wire(() => update(filter, changes)),
+    insertOne: (document: Stored) => write((durable) => documents.insert(document, { durable })),
+    updateOne: (filter: Document, changes: Document) => write((durable) => update(filter, changes, { durable })),
     findOneAndUpdate: (filter: Document, changes: Document, options: FindOptions) =>
-      wire(() => {
-        const { after } = update(filter, changes);
+      write((durable) => {
+        const { after } = update(filter, changes, { durable });
         if (after === undefined) return null;
         return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
       }),
     countDocuments: (filter: Document, options: FindOptions = {}) => wire(() => documents.find(filter, options).length),
-    deleteOne: (filter: Document) => wire(() => documents.delete(filter)),
+    deleteOne: (filter: Document) => write((durable) => documents.delete(filter, { durable })),
   };
   return collection as unknown as Collection<T>;
+}
+
+/** A driver's database of these collections. */
+export function databaseOf(collections: Readonly<Record<string, Collection<never>>>): Db {
+  return { collection: (name: string) => collections[name] } as unknown as Db;
 }
 
 interface WriteCommand {
   readonly documents?: readonly Stored[];
   readonly updates?: readonly UpdateItem[];
+  readonly writeConcern?: WriteConcern;
 }

@@ -1,8 +1,9 @@
 /** Plays one plan from the first request to the last record at rest, and judges it. */
 import { isOpen } from '../../internal/submission/states.ts';
-import { startDoor, type Door } from './door.ts';
+import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
 import { PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
+import { startPartner, type Partner } from './partner.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
 import { Violation, judge, watch, type Windows } from './rules.ts';
@@ -38,11 +39,13 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
   const { violations } = watch(world);
   const { scheduler } = world;
 
-  const restUntil = async (withinMs: number, operator: Operator): Promise<void> => {
-    const atRest = (): boolean => operator.atRest() && world.records().every((record) => !isOpen(record.state));
+  const restUntil = async (withinMs: number, others: Pick<Operator, 'atRest'>): Promise<void> => {
+    const atRest = (): boolean => others.atRest() && world.records().every((record) => !isOpen(record.state));
     if (!(await scheduler.run(scheduler.now + withinMs, () => violations.length > 0 || atRest()))) {
       const open = world.records().filter((record) => isOpen(record.state));
-      throw new Violation(open.map(({ _id, state }) => `${_id} is still ${state}`).join(', '));
+      throw new Violation(
+        open.map(({ _id, state }) => `${_id} is still ${state}`).join(', ') || 'a partner still asks',
+      );
     }
     if (violations[0] !== undefined) throw violations[0];
   };
@@ -80,11 +83,11 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
   });
 }
 
-/** Opens the doors and processors and puts everything planned on the clock. */
-function start(world: World, plan: Plan): Operator {
+/** Opens the ingests and processors and puts everything planned on the clock. */
+function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
   const { scheduler } = world;
   const skew = (index: number): number => plan.skewsMs[index] ?? 0;
-  const doors: Door[] = [startDoor(world, world.newProcess('door 0', skew(0)))];
+  const ingests: Ingest[] = [startIngestProcess(world, world.newProcess('ingest 0', skew(0)))];
   const processors: SimProcess[] = [];
   const newProcessor = (index: number): void => {
     const process = world.newProcess(`processor ${index}`, skew(index + 1));
@@ -94,11 +97,15 @@ function start(world: World, plan: Plan): Operator {
   for (let index = 0; index < PROCESSORS; index += 1) newProcessor(index);
   const operator = startOperator(world, skew(PROCESSORS + 1));
 
-  for (const { atMs, email, ein, valid } of plan.submissions) {
+  const partner: Partner = startPartner(world, () => ingests[0]!);
+  for (const { atMs, email, ein, valid, key } of plan.submissions) {
     scheduler.after(atMs, () => {
-      const door = doors[0]!;
-      if (!door.process.alive || door.process.frozenUntil > scheduler.now) return;
-      door.submit({ email: `Person${email}@Example.com`, ein: `10000000${ein}`, valid });
+      partner.submit({
+        email: `Person${email}@Example.com`,
+        ein: `10000000${ein}`,
+        valid,
+        key: key === null ? null : `key ${key}`,
+      });
     });
   }
   for (const { atMs, submission, event } of plan.orders) {
@@ -108,16 +115,16 @@ function start(world: World, plan: Plan): Operator {
     });
   }
   for (const fault of plan.faults) {
-    scheduler.after(startOf(fault, plan), () => strike(fault, world, { doors, processors, newProcessor, skew }));
+    scheduler.after(startOf(fault, plan), () => strike(fault, world, { ingests, processors, newProcessor, skew }));
   }
-  return operator;
+  return { atRest: () => operator.atRest() && partner.atRest() };
 }
 
 function strike(
   { kind, forMs, target }: Fault,
   world: World,
   service: {
-    readonly doors: Door[];
+    readonly ingests: Ingest[];
     readonly processors: SimProcess[];
     newProcessor(index: number): void;
     skew(index: number): number;
@@ -144,16 +151,19 @@ function strike(
       return kill(service.processors[target]!, () => service.newProcessor(target));
     case 'freeze_processor':
       return freeze(service.processors[target]!);
-    case 'kill_door':
-      return kill(service.doors[0]!.process, () => {
-        service.doors[0] = startDoor(world, world.newProcess('door 0', service.skew(0)));
+    case 'kill_ingest':
+      return kill(service.ingests[0]!.process, () => {
+        service.ingests[0] = startIngestProcess(world, world.newProcess('ingest 0', service.skew(0)));
       });
-    case 'freeze_door':
-      return freeze(service.doors[0]!.process);
+    case 'freeze_ingest':
+      return freeze(service.ingests[0]!.process);
     case 'mongo_away':
       world.disturb('cutOff', undefined, forMs);
       return forAWhile(
-        () => (mongo.away = true),
+        () => {
+          mongo.away = true;
+          world.crashMongo();
+        },
         () => (mongo.away = false),
       );
     case 'mongo_shaky':

@@ -15,6 +15,12 @@ export interface FindOptions {
   readonly limit?: number | undefined;
 }
 
+export interface UpdateOptions {
+  readonly upsert?: boolean | undefined;
+  /** Whether a crash of the server spares the write; see `rollBack`. */
+  readonly durable?: boolean;
+}
+
 export interface UpdateOutcome {
   readonly matchedCount: number;
   readonly upsertedCount: number;
@@ -25,7 +31,9 @@ const DUPLICATE_KEY = 11_000;
 
 export class MemoryCollection {
   readonly #documents = new Map<string, Stored>();
-  /** Paths that no two documents may share a value of. */
+  /** What the documents written since the last durable write were before. */
+  readonly #rollBackTo = new Map<string, Stored | undefined>();
+  /** Paths that no two documents that have them may share a value of. */
   unique: readonly string[];
   /** Called after each write with what the document is now and was before. */
   onWrite: ((after: Stored, before: Stored | undefined) => void) | undefined;
@@ -42,9 +50,9 @@ export class MemoryCollection {
     return this.#documents.get(id);
   }
 
-  insert(document: Stored): void {
+  insert(document: Stored, { durable = true }: UpdateOptions = {}): void {
     if (this.#documents.has(document._id)) throw duplicateKey('_id');
-    this.#write(copy(document), undefined);
+    this.#write(copy(document), undefined, durable);
   }
 
   find(filter: Document, options: FindOptions = {}): Stored[] {
@@ -55,32 +63,54 @@ export class MemoryCollection {
     return found.slice(0, options.limit ?? found.length).map((document) => project(document, options.projection));
   }
 
-  update(filter: Document, update: Document, options: { readonly upsert?: boolean | undefined } = {}): UpdateOutcome {
+  update(filter: Document, update: Document, options: UpdateOptions = {}): UpdateOutcome {
+    const { durable = true } = options;
     const before = this.all().find((document) => matches(document, filter));
     if (before !== undefined) {
       const after = updated(before, update, { inserting: false });
-      this.#write(after, before);
+      this.#write(after, before, durable);
       return { matchedCount: 1, upsertedCount: 0, after: copy(after) };
     }
     if (options.upsert !== true) return { matchedCount: 0, upsertedCount: 0, after: undefined };
     const equalities = Object.entries(filter).filter(([path, value]) => !path.startsWith('$') && !isOperators(value));
     const made = updated(Object.fromEntries(equalities) as Stored, update, { inserting: true });
-    this.insert(made);
+    this.insert(made, options);
     return { matchedCount: 0, upsertedCount: 1, after: copy(made) };
   }
 
-  delete(filter: Document): number {
+  delete(filter: Document, { durable = true }: UpdateOptions = {}): number {
     const found = this.all().find((document) => matches(document, filter));
-    if (found !== undefined) this.#documents.delete(found._id);
-    return found === undefined ? 0 : 1;
+    if (found === undefined) return 0;
+    this.#noteDurability(found._id, found, durable);
+    this.#documents.delete(found._id);
+    return 1;
   }
 
-  #write(after: Stored, before: Stored | undefined): void {
+  /** A crash: the server that takes over lacks what was written after the last write that asked for majority and journal. */
+  rollBack(): void {
+    for (const [id, before] of this.#rollBackTo) {
+      if (before === undefined) this.#documents.delete(id);
+      else this.#documents.set(id, before);
+    }
+    this.#rollBackTo.clear();
+  }
+
+  /** Servers keep writes in order: one that is durable makes all before it durable. */
+  #noteDurability(id: string, before: Stored | undefined, durable: boolean): void {
+    if (durable) this.#rollBackTo.clear();
+    else if (!this.#rollBackTo.has(id)) this.#rollBackTo.set(id, before);
+  }
+
+  #write(after: Stored, before: Stored | undefined, durable: boolean): void {
     for (const other of this.#documents.values()) {
       if (other._id === after._id) continue;
-      const taken = this.unique.find((path) => equal(get(other, path), get(after, path)));
+      const taken = this.unique.find((path) => {
+        const value = get(after, path);
+        return value !== undefined && equal(get(other, path), value);
+      });
       if (taken !== undefined) throw duplicateKey(taken);
     }
+    this.#noteDurability(after._id, before, durable);
     this.#documents.set(after._id, after);
     this.onWrite?.(after, before);
   }
@@ -114,13 +144,13 @@ function holds(value: unknown, operator: string, operand: unknown): boolean {
       return (value !== undefined) === operand;
     // Values of another type, or none, are neither above nor below.
     case '$lte':
-      return comparable(value, operand) && number(value) <= number(operand);
+      return comparable(value, operand) && ordered(value) <= ordered(operand);
     case '$lt':
-      return comparable(value, operand) && number(value) < number(operand);
+      return comparable(value, operand) && ordered(value) < ordered(operand);
     case '$gte':
-      return comparable(value, operand) && number(value) >= number(operand);
+      return comparable(value, operand) && ordered(value) >= ordered(operand);
     case '$gt':
-      return comparable(value, operand) && number(value) > number(operand);
+      return comparable(value, operand) && ordered(value) > ordered(operand);
     default:
       throw new Error(`the model knows no ${operator}`);
   }
@@ -143,6 +173,11 @@ function updated(before: Stored, update: Document, options: { readonly inserting
         case '$inc':
           set(after, path, number(get(after, path) ?? 0) + number(value));
           break;
+        case '$min': {
+          const present = get(after, path);
+          if (present === undefined || number(value) < number(present)) set(after, path, copy(value));
+          break;
+        }
         case '$push':
           set(after, path, [...((get(after, path) as unknown[] | undefined) ?? []), copy(value)]);
           break;
@@ -192,7 +227,12 @@ function equal(one: unknown, other: unknown): boolean {
 }
 
 function comparable(one: unknown, other: unknown): boolean {
-  return one instanceof Date ? other instanceof Date : typeof one === 'number' && typeof other === 'number';
+  if (one instanceof Date) return other instanceof Date;
+  return typeof one === typeof other && ['number', 'string'].includes(typeof one);
+}
+
+function ordered(value: unknown): number | string {
+  return typeof value === 'string' ? value : number(value);
 }
 
 function number(value: unknown): number {

@@ -1,7 +1,9 @@
-/** A simulated operator: the steps of the command line (internal/operator), on the same stores. */
+/** A simulated operator: the steps of the command line (internal/cli), on the same stores. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
 import { isOpen, nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { retention, type World } from './world.ts';
 
 const AGAIN_MS = 3_000;
@@ -15,27 +17,28 @@ export interface Operator {
 
 export function startOperator(world: World, skewMs: number): Operator {
   const process = world.newProcess('operator', skewMs);
-  const { store, requests, accountCollection, clock } = world.connect(process, 'operator');
-  const moves = new OperatorMoves({ collection: requests, retention, clock });
-  const corrections = new AccountCorrections({ collection: accountCollection, clock });
+  const { db, clock } = world.connect(process, 'operator');
+  const moves = new OperatorMoves({ db, retention, clock });
+  const corrections = new AccountCorrections({ db, clock });
+  const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
   /** True when there is nothing more to do. */
   const order = async (requestId: string, event: ReopeningEvent): Promise<boolean> => {
-    const record = await store.read(requestId);
+    const record = await submissions.byId(requestId);
     if (record === undefined) return true;
-    const account = await accountCollection.findOne({ requestId });
-    const facts = { account: account !== null, claimed: record.version > 0, erased: false };
+    const account = await accounts.find('requestId', requestId);
+    const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
     if (nextState(record.state, event, facts) === undefined) return true;
     const reason = `operator: ${event}`;
     let seen: Seen | undefined = record;
-    if (account !== null && event === 'resend' && !(await corrections.mailAgain(account))) return false;
-    if (account !== null && event === 'correct_address') {
+    if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account))) return false;
+    if (account !== undefined && event === 'correct_address') {
       // Whoever is about to mail the old address loses its claim before the address changes.
       if (isOpen(record.state)) seen = await moves.hold(record);
       if (seen === undefined) return false;
       if ((await corrections.correctEmail(account, `Corrected.${requestId}@example.com`)) !== 'done') return false;
     }
-    return (await store.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
+    return (await moves.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
   };
   let open = 0;
   const persist = async (requestId: string, event: ReopeningEvent): Promise<void> => {

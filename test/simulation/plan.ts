@@ -1,4 +1,5 @@
 /** What happens in one history, as fast-check makes it up and cuts it down to the smallest that still fails. */
+import { CLOCK_OFFSET_MAX_MS } from '../../internal/processor/limits.ts';
 import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
@@ -6,8 +7,8 @@ import type { Temper } from './relay.ts';
 export const faultKinds = [
   'kill_processor',
   'freeze_processor',
-  'kill_door',
-  'freeze_door',
+  'kill_ingest',
+  'freeze_ingest',
   'mongo_away',
   'mongo_shaky',
   'redis_away',
@@ -24,7 +25,7 @@ export interface Fault {
   /** The submission that `atMs` counts from, where it shall hit one on its way; null: from the start. */
   readonly near: number | null;
   readonly forMs: number;
-  /** Which processor or door, where that matters. */
+  /** Which processor or ingest, where that matters. */
   readonly target: number;
 }
 
@@ -37,6 +38,8 @@ export interface Plan {
     readonly email: number;
     readonly ein: number;
     readonly valid: boolean;
+    /** Which of few idempotency keys, so that submissions collide; null: none, as is sent once. */
+    readonly key: number | null;
   }[];
   /** By e-mail. */
   readonly tempers: readonly Temper[];
@@ -59,6 +62,9 @@ const MINUTE_MS = 60_000;
 /** Everything planned starts within this time, and no fault outlasts it by more than its own length. */
 const PLANNED_MS = 4 * MINUTE_MS;
 
+const workingSkew = fc.integer({ min: -CLOCK_OFFSET_MAX_MS, max: CLOCK_OFFSET_MAX_MS });
+const wildSkew = fc.integer({ min: -60_000, max: 60_000 });
+
 const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
 const person = fc.nat(PEOPLE - 1);
 
@@ -70,13 +76,14 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
       email: person,
       ein: person,
       valid: fc.oneof({ arbitrary: fc.constant(true), weight: 9 }, { arbitrary: fc.constant(false), weight: 1 }),
+      key: fc.option(fc.nat(1)),
     }),
     { minLength: 1, maxLength: 5 },
   ),
   tempers: fc.array(
     fc.oneof(
-      { arbitrary: fc.constant('takes' as const), weight: 6 },
-      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 4 },
+      { arbitrary: fc.constant('takes' as const), weight: 24 },
+      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 16 },
       { arbitrary: fc.constant('always_busy' as const), weight: 1 },
     ),
     { minLength: PEOPLE, maxLength: PEOPLE },
@@ -99,5 +106,11 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     }),
     { maxLength: 3 },
   ),
-  skewsMs: fc.array(fc.integer({ min: -2_000, max: 2_000 }), { minLength: PROCESSORS + 2, maxLength: PROCESSORS + 2 }),
+  // The last processor's clock is one to work by: with none nothing would ever be done.
+  skewsMs: fc.tuple(
+    wildSkew,
+    ...Array.from({ length: PROCESSORS - 1 }, () => fc.oneof(workingSkew, wildSkew)),
+    workingSkew,
+    wildSkew,
+  ),
 });

@@ -1,31 +1,24 @@
 /** A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this world. */
-import { notifyApplicant } from '../../internal/processor/notify-applicant.ts';
+import { clockFaults } from '../../internal/processor/clock-guard.ts';
 import { RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
-import { OutageGate } from '../../internal/processor/outage.ts';
-import { processSubmission } from '../../internal/processor/process-submission.ts';
+import { Sending } from '../../internal/processor/sending.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
+import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
-import type { SubmissionStore } from '../../internal/submission/submission-store.ts';
-import type { SimWorker } from './queue.ts';
+import type { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, silent, type World } from './world.ts';
 
 const CONCURRENCY = 2;
+const slots = { applications: CONCURRENCY, notifications: CONCURRENCY } as const;
 const templates = await loadTemplates();
 
 export function startProcessor(world: World, process: SimProcess): void {
   const { scheduler, queue } = world;
-  const { store, accounts, clock, ping } = world.connect(process, 'processor');
+  const { store, accounts, ledger, clock, ping } = world.connect(process, 'processor');
   const mailer = world.relay.mailer();
-  const workers = new Map<QueueName, SimWorker>();
-  const gate = (name: QueueName, probe: () => Promise<boolean>): OutageGate =>
-    new OutageGate({ worker: () => workers.get(name)!, probe, log: silent, paused: { set: () => {} } });
-  const gates = {
-    applications: gate('applications', ping),
-    notifications: gate('notifications', async () => (await ping()) && mailer.probe()),
-  };
   const tools = {
     outcomes: noMetric,
     attempts: noMetric,
@@ -35,11 +28,13 @@ export function startProcessor(world: World, process: SimProcess): void {
     completionSeconds: noMetric,
     possibleSecondMails: noMetric,
     store,
+    holds: { over: () => undefined },
     accounts,
+    ledger,
     clock,
     log: silent,
-    gates,
     mailer,
+    sending: new Sending({ slots: CONCURRENCY, perSecond: 0, clock, refused: noMetric }),
     host: process.name,
     mailSettings: {
       from: 'service@partner.example',
@@ -47,14 +42,20 @@ export function startProcessor(world: World, process: SimProcess): void {
       linkSecret: 'a-secret-for-simulations-of-32-characters',
       templates,
     },
-    hint: (name: QueueName, hint: Hint) => void queue.send(name, [hint]).catch(() => {}),
+    hint: (name: QueueName, hint: Hint) =>
+      void queue.send(name, [hint]).catch(() => workers[name].room > 0 && workers[name].take([hint])),
     hintLater: (name: QueueName, hint: Hint, delayMs: number) => queue.send(name, [hint], delayMs),
   };
-  const handlers = { applications: processSubmission, notifications: notifyApplicant };
-  for (const name of queueNames) {
-    const handle = (hint: Hint): Promise<void> => handlers[name](hint, tools).catch(() => gates[name].wait());
-    workers.set(name, queue.startWorker(name, { process, concurrency: CONCURRENCY, handle }));
-  }
+  const { workers } = createWorkers({
+    slots,
+    tools,
+    databaseAnswers: ping,
+    clockFaults: () => [],
+    paused: noMetric,
+  });
+  // The service's gates would look again and again: a simulated clock stays as it is.
+  if (clockFaults(process.skewMs).length > 0) for (const name of queueNames) workers[name].pause();
+  for (const name of queueNames) queue.startWorker(process, workers[name]);
   if (world.parts.reconciles) scheduler.as(process, () => reconcileWhenDue(world, process, { store, clock, workers }));
 }
 
@@ -66,9 +67,9 @@ function reconcileWhenDue(
   world: World,
   process: SimProcess,
   parts: {
-    readonly store: SubmissionStore;
+    readonly store: WorkerMoves;
     readonly clock: Clock;
-    readonly workers: ReadonlyMap<QueueName, SimWorker>;
+    readonly workers: Workers;
   },
 ): void {
   const { scheduler, queue } = world;
@@ -76,12 +77,12 @@ function reconcileWhenDue(
   const tools = {
     requeued: noMetric,
     unknown: noMetric,
-    oldestDueSeconds: noMetric,
     store,
     clock,
     log: silent,
     waiting: (name: QueueName) => queue.waiting(name),
-    paused: (name: QueueName) => workers.get(name)!.paused,
+    clockFaults: () => clockFaults(process.skewMs),
+    workers,
     sendHints: (name: QueueName, hints: readonly Hint[]) => queue.send(name, hints),
   };
   let notBefore = 0;

@@ -16,6 +16,8 @@ export interface SentMail {
   readonly accountId: string;
   readonly to: string;
   readonly at: number;
+  /** When its hand-over began. */
+  readonly startedAt: number;
   readonly process: SimProcess;
   /** What the worker was told, if it lived to hear it. */
   told: HandOver['result'] | undefined;
@@ -36,18 +38,12 @@ export class SimRelay {
   readonly #scheduler: Scheduler;
   readonly #weather: RelayWeather;
   readonly #temperOf: (email: string) => Temper;
-  readonly #looksOnceMore: boolean;
   readonly #busyLeft = new Map<string, number>();
 
-  constructor(
-    scheduler: Scheduler,
-    weather: RelayWeather,
-    options: { temperOf(email: string): Temper; readonly looksOnceMore: boolean },
-  ) {
+  constructor(scheduler: Scheduler, weather: RelayWeather, options: { temperOf(email: string): Temper }) {
     this.#scheduler = scheduler;
     this.#weather = weather;
     this.#temperOf = (email) => options.temperOf(email);
-    this.#looksOnceMore = options.looksOnceMore;
   }
 
   /** A mailer as one process has it. */
@@ -82,12 +78,12 @@ export class SimRelay {
     );
 
     // The last moment at which the hand-over can be given up.
-    const lapsed = this.#looksOnceMore && !mayGoOn();
+    const lapsed = !mayGoOn();
     if (signal.aborted || lapsed || this.#scheduler.now - startedAt > BEFORE_CONTENT_MS) {
       return { result: 'aborted', cause: 'claim lost or closing' };
     }
     const taken = !cut || random.chance(0.5);
-    const mail: SentMail = { accountId, to, at: this.#scheduler.now, process, told: undefined };
+    const mail: SentMail = { accountId, to, at: this.#scheduler.now, startedAt, process, told: undefined };
     if (taken) this.mails.push(mail);
     const slow = this.#temperOf(to) === 'slow';
     await this.#scheduler.pause(slow ? random.between(10_000, LONGEST_ANSWER_MS) : random.between(1, 200));

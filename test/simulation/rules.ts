@@ -1,6 +1,7 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import type { Account } from '../../internal/account/account.ts';
 import { eventsOf, firstStates, isOpen, moves, type Actor } from '../../internal/submission/states.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { Stored } from './memory-collection.ts';
 import type { SentMail } from './relay.ts';
@@ -21,7 +22,7 @@ export interface Windows {
   frozen: number;
   /** … could not reach MongoDB until its claim had run out. */
   cutOff: number;
-  /** Processed although answered 500: the door died or was cut off before it could withdraw. */
+  /** Processed although answered 500: ingest died or was cut off before it could withdraw. */
   processedAfter500: number;
 }
 
@@ -37,6 +38,9 @@ export function watch(world: World): { readonly violations: Violation[] } {
     checkDates(after, check);
     if (before === undefined) check(firstStates.includes(after.state), `${after._id} began as ${after.state}`);
     else checkStep(before, after, world.mongo.caller, check);
+    if (world.mongo.caller === 'operator' && before !== undefined && after.history.length > before.history.length) {
+      world.reopenings.set(after._id, [...(world.reopenings.get(after._id) ?? []), world.scheduler.now]);
+    }
     for (const tell of world.onDue) tell();
   };
   world.accounts.onWrite = (stored, before) => {
@@ -74,7 +78,8 @@ function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Act
   check(after.body === before.body, `the body of ${_id} changed`);
   if (grown === 0) {
     check(from === to, `${_id} went from ${from} to ${to} without a trace`);
-    check(isOpen(from), `${_id} was written to although it is ${from}`);
+    const adopted = actor === 'ingest' && after.adopted === true && from !== 'withdrawn';
+    check(isOpen(from) || adopted, `${_id} was written to although it is ${from}`);
     return;
   }
   check(grown === 1, `${_id} got ${grown} entries of history at once`);
@@ -95,6 +100,7 @@ export function judge(world: World): Windows {
     if (twice !== undefined) throw new Violation(`two accounts share the ${key} ${twice}`);
   }
   judgeAnswers(world, byId, windows);
+  judgeKeys(world, byId);
   for (const record of byId.values()) judgeRecord(record, byId, accounts);
   for (const account of accounts) judgeMails(world, account, byId.get(account.requestId), windows);
   return windows;
@@ -102,24 +108,47 @@ export function judge(world: World): Windows {
 
 function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
   for (const sent of world.sent) {
-    const { requestId, answer, sha256 } = sent;
-    const record = byId.get(requestId);
+    const { requestId, answer, answeredAt, answeredId = requestId, body } = sent;
+    const record = byId.get(answeredId);
     if (answer === 202) {
       if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
       if (record.state === 'withdrawn') throw new Violation(`${requestId} was answered 202 and then withdrawn`);
-      if (record.bodySha256 !== sha256) throw new Violation(`${requestId} is not what was sent`);
+      if (!body.equals(record.body?.buffer ?? Buffer.alloc(0)))
+        throw new Violation(`${requestId} is not what was sent`);
     }
-    if (answer === 500 && record !== undefined && record.state !== 'withdrawn') {
+    if (answer === 422 && (record === undefined || body.equals(record.body?.buffer ?? Buffer.alloc(0)))) {
+      throw new Violation(`${requestId} was answered 422 because of ${answeredId}`);
+    }
+    // Adopted: the same submission was sent again, and what that was answered counts.
+    if (answer === 500 && record !== undefined && record.state !== 'withdrawn' && record.adopted !== true) {
+      // So late that reconcile had the record already: only no answer is true then.
+      if (answeredAt! - sent.at >= FIRST_DUE_MS) throw new Violation(`${requestId} was answered 500 too late`);
       if (!couldNotWithdraw(world, sent)) throw new Violation(`${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
     }
   }
 }
 
-/** Whether the door died, or was cut off for so long that reconcile came first (DESIGN §2). */
-function couldNotWithdraw(world: World, { door, at }: Sent): boolean {
+/** Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own first try. */
+function judgeKeys(world: World, byId: ReadonlyMap<string, SubmissionRecord>): void {
+  const keyed = world.sent.filter(({ key }) => key !== null);
+  for (const [key, tries] of Map.groupBy(keyed, (sent) => sent.key)) {
+    const ids = new Set(tries.map(({ requestId }) => requestId));
+    const records = [...byId.values()].filter(({ _id, state }) => ids.has(_id) && state !== 'withdrawn');
+    if (records.length > 1) throw new Violation(`${key} has ${records.length} live records`);
+    const answers = new Set(tries.filter(({ answer }) => answer === 202).map(({ answeredId }) => answeredId));
+    if (answers.size > 1) throw new Violation(`${key} was answered 202 with ${answers.size} ids`);
+    const bodies = new Set(tries.filter(({ answer }) => answer === 202).map(({ body }) => body.toString()));
+    if (bodies.size > 1) throw new Violation(`${key} was answered 202 for ${bodies.size} bodies`);
+    const own = records.flatMap(({ reasons = [] }) => reasons).find(({ duplicateOf = '' }) => ids.has(duplicateOf));
+    if (own !== undefined) throw new Violation(`${key}: a submission is called a duplicate of itself`);
+  }
+}
+
+/** Whether ingest died, or was cut off for so long that reconcile came first . */
+function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
   return world.disturbances.some(({ kind, process, from, until }) =>
-    kind === 'cutOff' ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS : process === door && until >= at,
+    kind === 'cutOff' ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS : process === ingest && until >= at,
   );
 }
 
@@ -162,6 +191,15 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
     throw new Violation(
       `${account.requestId} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
     );
+  }
+  const periods = [0, ...(world.reopenings.get(account.requestId) ?? []), Infinity];
+  for (const [index, from] of periods.slice(0, -1).entries()) {
+    const within = mails.filter(({ startedAt }) => startedAt >= from && startedAt < periods[index + 1]!);
+    for (const [to, some] of Map.groupBy(within, (mail) => mail.to)) {
+      if (some.length > MAX_AMBIGUOUS) {
+        throw new Violation(`${account.requestId} was mailed ${some.length} times at ${to} without an operator's wish`);
+      }
+    }
   }
   for (const [index, mail] of mails.entries()) {
     const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);

@@ -1,58 +1,66 @@
 /**
- * A whole service in memory: doors, processors, an operator, MongoDB, Redis, the mail server and time.
+ * A whole service in memory: ingests, processors, an operator, MongoDB, Redis, the mail server and time.
  *
  * The decisions are the service's own code: group commit, withdrawals, the stores, claims, attempts, verdicts, outage
  * gates, reconcile. Only what lies beyond the drivers is a model. That is the one exception to "no mocks of our stores":
  * it makes three days of outages and crashes last milliseconds, and the same seed always tells the same story.
  */
 import { AccountStore } from '../../internal/account/account-store.ts';
-import type { Account } from '../../internal/account/account.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
-import { SubmissionStore } from '../../internal/submission/submission-store.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { MemoryCollection } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
 import { newRandom, type Random } from './random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
 import { newWire, type MongoWeather } from './wire.ts';
-import { driverOf, type Tamper, type Wire } from './driver.ts';
+import { databaseOf, driverOf, type Tamper, type Wire, type WriteConcern } from './driver.ts';
 
 /** Parts that a test may replace by broken ones, to see that the simulation notices. */
 export interface Parts {
-  readonly Store: typeof SubmissionStore;
-  readonly Accounts: typeof AccountStore;
+  readonly Store: typeof WorkerMoves;
+  readonly Ledger: typeof LedgerStore;
   readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
   readonly withdraws: boolean;
-  /** Whether the mailer looks at the claim in the instant before the content. */
-  readonly looksOnceMore: boolean;
-  readonly answersDoubtWith: 202 | 500;
+  /** Whether ingest takes a write without a trustworthy answer for stored. */
+  readonly takesDoubtForStored: boolean;
+  /** What every write asks for; undefined: what the service asks for. */
+  readonly concern: WriteConcern | undefined;
 }
 
 export const ourParts: Parts = {
-  Store: SubmissionStore,
-  Accounts: AccountStore,
+  Store: WorkerMoves,
+  Ledger: LedgerStore,
   tamper: (sent) => sent,
   uniqueAccountKeys: ['emailNormalized', 'ein', 'requestId'],
   reconciles: true,
   withdraws: true,
-  looksOnceMore: true,
-  answersDoubtWith: 500,
+  takesDoubtForStored: false,
+  concern: undefined,
 };
 
 /** What a partner was told, and what was sent. */
 export interface Sent {
   readonly requestId: string;
-  readonly sha256: string;
+  readonly body: Buffer;
   readonly email: string;
   readonly ein: string;
   readonly valid: boolean;
-  readonly door: SimProcess;
+  /** Its idempotency key. */
+  readonly key: string | null;
+  readonly ingest: SimProcess;
   readonly at: number;
-  answer: 202 | 500 | undefined;
+  /** Undefined as long as the partner has no answer. */
+  answer: number | undefined;
+  answeredAt: number | undefined;
+  /** The request_id in the answer. */
+  answeredId: string | undefined;
 }
 
 /** A stretch of time in which a process, or its way to MongoDB, was not well; it is well again at `until`. */
@@ -64,7 +72,16 @@ export interface Disturbance {
   until: number;
 }
 
-export const retention = { completed: 400, rejected: 90, undeliverable: 400 } as const;
+export const retention = {
+  completed: 400,
+  rejected: 90,
+  undeliverable: 400,
+  body: 30,
+  malformedDays: 30,
+  refusedDays: 7,
+} as const;
+/** Share of the calls that go wrong that are writes no majority confirms. */
+const NOT_REPLICATED = 0.25;
 export const silent = createLogger('simulation', 'silent');
 /** Counts nothing. */
 export const noMetric = { inc: () => {}, set: () => {}, observe: () => {} };
@@ -74,7 +91,7 @@ export const noMetrics = new Proxy<Record<string, typeof noMetric>>({}, { get: (
 export class World {
   readonly random: Random;
   readonly scheduler: Scheduler;
-  readonly requests = new MemoryCollection();
+  readonly requests = new MemoryCollection(['idempotencyDigest']);
   readonly accounts: MemoryCollection;
   readonly mongo: MongoWeather = { away: false, shaky: 0, caller: undefined };
   readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
@@ -86,6 +103,8 @@ export class World {
   readonly disturbances: Disturbance[] = [];
   /** When an operator's wish for another mail reached the account, by account id. */
   readonly mailWishes = new Map<string, number[]>();
+  /** When an operator's move made work of a request, by request id. */
+  readonly reopenings = new Map<string, number[]>();
   /** Told whenever a record's `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
 
@@ -95,7 +114,7 @@ export class World {
     this.parts = parts;
     this.accounts = new MemoryCollection(parts.uniqueAccountKeys);
     this.queue = new SimQueue(this.scheduler, this.redis);
-    this.relay = new SimRelay(this.scheduler, this.smtp, { temperOf, looksOnceMore: parts.looksOnceMore });
+    this.relay = new SimRelay(this.scheduler, this.smtp, { temperOf });
   }
 
   newProcess(name: string, skewMs: number): SimProcess {
@@ -104,17 +123,21 @@ export class World {
 
   /** A MongoDB client of `process`: its stores, as its wiring makes them. */
   connect(process: SimProcess, caller: Actor, socketTimeoutMs?: number) {
-    const { Store, Accounts } = this.parts;
+    const { Store, Ledger } = this.parts;
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
     const clock = this.scheduler.clockOf(process);
-    const requests = driverOf<SubmissionRecord>(this.requests, wire, this.parts.tamper);
-    const accounts = driverOf<Account>(this.accounts, wire);
+    const { tamper, concern } = this.parts;
+    const options = { concern, replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED) };
+    const db = databaseOf({
+      [SUBMISSIONS]: driverOf(this.requests, wire, { tamper, ...options }),
+      [ACCOUNTS]: driverOf(this.accounts, wire, options),
+    });
     return {
       clock,
-      requests,
-      accountCollection: accounts,
-      store: new Store({ collection: requests, retention, clock }),
-      accounts: new Accounts({ collection: accounts, clock }),
+      db,
+      store: new Store({ db, retention, clock }),
+      accounts: new AccountStore({ db, clock }),
+      ledger: new Ledger({ db, clock }),
       ping: () => wire(() => true),
     };
   }
@@ -133,6 +156,13 @@ export class World {
       isOpen(record.state) && record.dueAt !== undefined ? [record.dueAt.getTime()] : [],
     );
     return due.length === 0 ? undefined : Math.min(...due);
+  }
+
+  /** MongoDB's server dies, and another one takes over with what a majority has. */
+  crashMongo(): void {
+    this.requests.rollBack();
+    this.accounts.rollBack();
+    for (const tell of this.onDue) tell();
   }
 
   disturb(kind: Disturbance['kind'], process: SimProcess | undefined, forMs: number): void {

@@ -1,7 +1,6 @@
 /** The chart in tests: rendered by Helm, as objects, with the values of a first try and of a production. */
-import { describe } from '@jest/globals';
 import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import { findHelm, type Helm } from './helm.ts';
@@ -12,9 +11,8 @@ export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
 
 const found = await findHelm(3);
-if (typeof found === 'string') console.warn(`the chart's tests are left out: ${found}`);
-/** Skipped, and counted as such, where there is no Helm. */
-export const describeWithHelm = typeof found === 'string' ? describe.skip : describe;
+if (typeof found === 'string') throw new Error(found);
+const helm3 = found;
 
 // oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
@@ -68,7 +66,7 @@ export function withValue(values: Json, path: string, value: unknown): Json {
 export async function helm(
   args: readonly string[],
   values: Json = {},
-  by: Helm = found as Helm,
+  by: Helm = helm3,
 ): Promise<{ code: number | null; out: string; err: string }> {
   const child = spawn(by.program, args, { timeout: HELM_TIMEOUT_MS });
   const [out, err]: [Buffer[], Buffer[]] = [[], []];
@@ -110,6 +108,25 @@ export async function renderText(values: Json, { release = 'demo', namespace = '
 export async function render(values: Json, options: RenderOptions = {}): Promise<Rendered[]> {
   return objectsOf(await renderText(values, options));
 }
+
+const EXAMPLES = `${ROOT}deploy/examples/`;
+/** The example values, by file name. */
+export const examples = readdirSync(EXAMPLES).filter((name) => name.endsWith('.values.yaml'));
+
+/** An example as its first line says: an overlay on top of production, anything else alone. */
+export async function renderExample(name: string, values: Json, namespace: string): Promise<Rendered[]> {
+  const overlay = readFileSync(EXAMPLES + name, 'utf8').startsWith('# Overlay: ');
+  const files = (overlay ? ['production.values.yaml', name] : [name]).flatMap((file) => ['-f', EXAMPLES + file]);
+  const { code, out, err } = await helm(
+    ['template', 'demo', CHART, '--namespace', namespace, ...files, '-f', '-'],
+    values,
+  );
+  if (code !== 0 || err !== '') throw new Error(err);
+  return objectsOf(out);
+}
+
+/** The objects of a file of the repository. */
+export const manifest = (path: string): Rendered[] => objectsOf(readFileSync(ROOT + path, 'utf8'));
 
 export function objectsOf(text: string): Rendered[] {
   return parseAllDocuments(text, { version: '1.1' })

@@ -1,11 +1,10 @@
 /** Runs the operator's real command as a child process, on a world's stores. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { HANG_MS } from './wait.ts';
 import { openWorld, type InProcess, type World } from './world.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
-/** A command that takes longer has hung; it is ended and the test fails. */
-const DEADLINE_MS = 60_000;
 
 export interface Ran {
   readonly code: number | null;
@@ -17,14 +16,30 @@ export interface Ran {
 }
 
 /** Runs `partner-ingest WORDS…`; never rejects because of an exit code. */
-export async function runCli(environment: Readonly<Record<string, string>>, ...words: readonly string[]): Promise<Ran> {
+export function runCli(environment: Readonly<Record<string, string>>, ...words: readonly string[]): Promise<Ran> {
+  return runCliWith(environment, '', ...words);
+}
+
+/** The same, with `input` on standard input. */
+export async function runCliWith(
+  environment: Readonly<Record<string, string>>,
+  input: string,
+  ...words: readonly string[]
+): Promise<Ran> {
   const child = spawn(process.execPath, ['cmd/cli/main.ts', ...words], {
     cwd: PROJECT,
-    env: { PATH: process.env['PATH'], USER: 'test-operator', ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: DEADLINE_MS,
+    env: {
+      PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+      USER: 'test-operator',
+      ...environment,
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    timeout: HANG_MS,
     killSignal: 'SIGKILL',
   });
+  // A command that reads no input, or not all of it, may be gone before it is written.
+  child.stdin.on('error', () => {}).end(input);
   const output = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => (output[name] += text));
@@ -41,7 +56,7 @@ export function cliOf(world: Pick<World, 'environment'>): (...words: readonly st
   return (...words) => runCli(world.environment, ...words);
 }
 
-/** A world with a door and a processor, and the command on its stores. */
+/** A world with an ingest and a processor, and the command on its stores. */
 export async function openOperatorWorld(): Promise<{
   readonly world: World;
   readonly ingest: InProcess;

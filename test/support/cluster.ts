@@ -1,8 +1,8 @@
 /** A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets, Events, the Lease. */
-import { describe } from '@jest/globals';
+import { afterAll } from '@jest/globals';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,21 +14,15 @@ import {
   type KubernetesObject,
 } from '@kubernetes/client-node';
 import { parse, parseAllDocuments, stringify } from 'yaml';
+import { freePort } from '../../deploy/local/stores/wait.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
-import { freePorts } from './api-server.ts';
-import { eventually } from './wait.ts';
+import { HANG_MS, eventually } from './wait.ts';
 
-const KUBECONFIG = process.env['TEST_KUBECONFIG'];
-const COMMAND = JSON.parse(process.env['TEST_API_SERVER_COMMAND'] ?? '[]') as string[];
+const KUBECONFIG = process.env['TEST_KUBECONFIG'] ?? '';
+/** How the API server was started: a second one on the same etcd differs only in its port. */
+const COMMAND = (process.env['TEST_API_SERVER_COMMAND'] ?? '').split(' ').filter((word) => word !== '');
 const RBAC = fileURLToPath(new URL('../../deploy/kubernetes/controller-rbac.yaml', import.meta.url));
-/** Administrators' calls in tests. */
-const CALL_TIMEOUT_MS = 10_000;
-
-/** Skipped, and counted as such, where no API server is to be had. */
-export const describeWithApi = KUBECONFIG === undefined ? describe.skip : describe;
-/** Where we may also start, stop and kill one. */
-export const describeWithOwnApi = COMMAND.length === 0 ? describe.skip : describe;
 
 export interface SecretWish {
   readonly partner: string;
@@ -38,23 +32,31 @@ export interface SecretWish {
   readonly status?: string;
 }
 
+export function kubeconfigOfTests(): string {
+  if (KUBECONFIG === '') throw new Error('TEST_KUBECONFIG is not set: it names the API server of these tests');
+  return KUBECONFIG;
+}
+
+/** The kubeconfigs of a test file. */
+const folder = mkdtempSync(join(tmpdir(), 'cluster-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
 export class Cluster {
   readonly core: CoreV1Api;
   readonly leases: CoordinationV1Api;
   readonly #objects: KubernetesObjectApi;
-  readonly #folder = mkdtempSync(join(tmpdir(), 'cluster-'));
 
   constructor() {
-    const kubernetes = new Kubernetes(KUBECONFIG);
-    this.core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
-    this.leases = kubernetes.client(CoordinationV1Api, CALL_TIMEOUT_MS);
+    const kubernetes = new Kubernetes(kubeconfigOfTests());
+    this.core = kubernetes.client(CoreV1Api, HANG_MS);
+    this.leases = kubernetes.client(CoordinationV1Api, HANG_MS);
     const config = new KubeConfig();
-    config.loadFromFile(KUBECONFIG ?? '');
+    config.loadFromFile(KUBECONFIG);
     this.#objects = KubernetesObjectApi.makeApiClient(config);
   }
 
   get server(): string {
-    return serverOf(readFileSync(KUBECONFIG ?? '', 'utf8'));
+    return serverOf(readFileSync(KUBECONFIG, 'utf8'));
   }
 
   async namespace(about: string): Promise<string> {
@@ -88,7 +90,7 @@ export class Cluster {
   /** Takes the right to read Secrets in `namespace` away, or gives it back. */
   async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
     const name = 'partner-ingest-controller-keys';
-    const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, CALL_TIMEOUT_MS);
+    const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, HANG_MS);
     const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name, namespace } };
     if (allowed) await this.grant(home, [namespace]);
     else await this.#objects.delete(binding);
@@ -103,13 +105,13 @@ export class Cluster {
 
   /** A kubeconfig file like the administrator's, for another address and perhaps another user. */
   kubeconfig(server: string, user?: object): string {
-    const config = parse(readFileSync(KUBECONFIG ?? '', 'utf8')) as {
+    const config = parse(readFileSync(KUBECONFIG, 'utf8')) as {
       clusters: { cluster: { server: string } }[];
       users: { user: object }[];
     };
     config.clusters[0]!.cluster.server = server;
     if (user !== undefined) config.users[0]!.user = user;
-    const file = join(this.#folder, `${randomBytes(4).toString('hex')}.yaml`);
+    const file = join(folder, `${randomBytes(4).toString('hex')}.yaml`);
     writeFileSync(file, stringify(config));
     return file;
   }
@@ -156,6 +158,7 @@ function serverOf(kubeconfig: string): string {
 /** A second kube-apiserver on the etcd of the first, which may be killed and stopped as a test likes. */
 export interface OwnApiServer {
   readonly url: string;
+  running(): boolean;
   signal(signal: NodeJS.Signals): void;
   /** Ends it by SIGKILL. */
   kill(): Promise<void>;
@@ -164,13 +167,16 @@ export interface OwnApiServer {
 }
 
 export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer> {
-  const port = await freePorts(1);
+  const port = await freePort();
   const url = `https://127.0.0.1:${port}`;
+  if (COMMAND.length === 0)
+    throw new Error('TEST_API_SERVER_COMMAND is not set: it starts an API server on the same etcd');
   const [program = '', ...args] = COMMAND.map((word) => word.replace(/^--secure-port=.*/, `--secure-port=${port}`));
-  const admin = new Kubernetes(cluster.kubeconfig(url)).client(CoreV1Api, CALL_TIMEOUT_MS);
+  const admin = new Kubernetes(cluster.kubeconfig(url)).client(CoreV1Api, HANG_MS);
   let child: ChildProcess | undefined;
   const server: OwnApiServer = {
     url,
+    running: () => child !== undefined,
     signal: (signal) => void child?.kill(signal),
     async kill() {
       const dying = child;
@@ -187,7 +193,6 @@ export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer>
       await eventually(
         'the API server to answer',
         async () => (await admin.listNamespacedSecret({ namespace: 'default', limit: 1 })) && true,
-        60_000,
       );
     },
   };

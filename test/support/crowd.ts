@@ -12,6 +12,11 @@ export interface Crowd {
   /** Connections that are open now. */
   readonly open: number;
   readonly ended: ReadonlyMap<string, number>;
+  /** Bytes that the other side, or the kernel for it, has not taken yet. */
+  readonly unsent: number;
+  /** Connections whose first answer begins with `status`, open or ended. */
+  answered(status: string): number;
+  each(act: (socket: Socket) => void): void;
   destroy(): void;
 }
 
@@ -31,6 +36,7 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   const { hostname, port } = new URL(options.url);
   const sockets = new Set<Socket>();
   const ended: Ends = new Map();
+  const firstLines: string[] = [];
   let [begun, open, over] = [0, 0, false];
   const openOne = (index: number): Promise<void> =>
     new Promise((resolve) => {
@@ -45,6 +51,7 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
       });
       socket.once('data', (bytes: Buffer) => {
         status = bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
+        firstLines.push(status);
       });
       // A server that is full or has had enough may reset: that is an end like any other.
       socket.on('error', () => {});
@@ -68,6 +75,11 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
       return open;
     },
     ended,
+    get unsent() {
+      return [...sockets].reduce((sum, socket) => sum + socket.writableLength, 0);
+    },
+    answered: (status) => firstLines.filter((line) => line.startsWith(status)).length,
+    each: (act) => sockets.forEach(act),
     destroy: () => {
       over = true;
       for (const socket of sockets) socket.destroy();

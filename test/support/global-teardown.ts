@@ -1,6 +1,12 @@
-/** Ends the servers that `global-setup.ts` started. */
+/** Ends the servers that `global-setup.ts` started, and fails the run where a test left files behind. */
+import { closeTemporaryFolder } from './temporary-folder.ts';
 
 // oxlint-disable-next-line import/no-default-export -- Jest asks for it
 export default async function globalTeardown(): Promise<void> {
   await Promise.all((globalThis.partnerIngestTestServers ?? []).map((server) => server.stop()));
+  const left = await closeTemporaryFolder();
+  if (left.length === 0) return;
+  console.error(`tests left behind in the temporary folder: ${left.join(', ')}`);
+  // Thrown, it would cost the results of all tests.
+  process.exitCode = 1;
 }

@@ -1,6 +1,5 @@
 /** Helm for the chart's tests: the machine's, else one built from its Go module into the project's cache. */
 import { execFile } from 'node:child_process';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { cacheDir, cached, exists, installLog } from '../../deploy/local/stores/cache.ts';
@@ -30,64 +29,41 @@ export interface Helm {
 }
 
 /**
- * Looks at HELM (for 4: HELM4), on the PATH, in the cache of a local cluster, in ours; then builds it where `build` allows and Go is there.
- * A text says why there is none.
+ * Looks at HELM (for 4: HELM4), on the PATH and in our cache; with `build` then builds it, telling that of its progress. A
+ * text says why there is none. Tests do not build: `make test` did before it started them.
  */
-export async function findHelm(major: HelmMajor, build = major === 3): Promise<Helm | string> {
+export async function findHelm(major: HelmMajor, build?: (line: string) => void): Promise<Helm | string> {
   const variable = major === 3 ? 'HELM' : 'HELM4';
   const given = process.env[variable];
   const { module, version, flags } = BUILDS[major];
   const part = `helm-${version}-kubernetes-1.${KUBERNETES_MINOR}`;
-  const candidates = [
-    given ?? '',
-    (await findProgram('helm')) ?? '',
-    join(clusterCache(), 'bin', 'helm'),
-    join(cacheDir(), part, 'helm'),
-  ];
+  const candidates = [given ?? '', (await findProgram('helm')) ?? '', join(cacheDir(), part, 'helm')];
   for (const program of candidates) {
     const found = program === '' ? undefined : await versionOf(program);
     if (found?.startsWith(`v${major}.`) === true) return { program, version: found };
     if (program === given) return `${variable} is set to ${given}, which is no Helm ${major}`;
   }
-  const none = `no Helm ${major}: ${variable} is not set, and neither the PATH nor a cache has one`;
-  if (!build) return `${none}; \`make helm\` builds it`;
+  const none = `no Helm ${major}: ${variable} is not set, and neither the PATH nor our cache has one`;
+  if (build === undefined) return `${none}; \`make prepare\` builds it`;
   if ((await findProgram('go')) === undefined) return `${none}, nor is there Go to build it`;
   try {
-    const folder = await cached(
-      part,
-      (line) => console.warn(line),
-      async (path) => {
-        await run({
-          command: ['go', 'install', '-trimpath', `-ldflags=-s -w ${flags}`, `${module}/cmd/helm@${version}`],
-          env: { ...process.env, GOBIN: path },
-          logFile: installLog(part),
-          timeoutMs: BUILD_TIMEOUT_MS,
-        });
-      },
-    );
+    const folder = await cached(part, build, async (path) => {
+      build(`building Helm ${version} with Go (once)`);
+      await run({
+        command: ['go', 'install', '-trimpath', `-ldflags=-s -w ${flags}`, `${module}/cmd/helm@${version}`],
+        env: { ...process.env, GOBIN: path },
+        logFile: installLog(part),
+        timeoutMs: BUILD_TIMEOUT_MS,
+      });
+    });
     return { program: join(folder, 'helm'), version };
   } catch (error) {
     return `${none}, and building it failed: ${String((error as Error).cause ?? error)}`;
   }
 }
 
-/** Where tools for a local cluster keep what they built, if there are such tools. */
-function clusterCache(): string {
-  const base = process.env['XDG_CACHE_HOME'] ?? '';
-  return process.env['LOCAL_CLUSTER_CACHE'] ?? join(base === '' ? join(homedir(), '.cache') : base, 'local-cluster');
-}
-
 async function versionOf(program: string): Promise<string | undefined> {
   if (!(await exists(program))) return undefined;
   const { stdout } = await promisify(execFile)(program, ['version', '--short'], { timeout: 20_000 });
   return stdout.trim().split('+')[0];
-}
-
-/** `node test/support/helm.ts`: brings both, and says where they are. */
-if (import.meta.main) {
-  for (const major of [3, 4] as const) {
-    const helm = await findHelm(major, true);
-    console.log(typeof helm === 'string' ? helm : `Helm ${helm.version}: ${helm.program}`);
-    if (typeof helm === 'string') process.exitCode = 1;
-  }
 }

@@ -1,6 +1,6 @@
-/** What hostile and broken clients do with a connection to the door, in the shapes that cost it memory. */
+/** What hostile and broken clients do with a connection to ingest, in the shapes that cost it memory. */
 import type { Socket } from 'node:net';
-import { head } from './door.ts';
+import { head } from './ingest.ts';
 
 export interface HostileShape {
   readonly what: string;
@@ -23,6 +23,7 @@ export function hostileShapes(key: string): readonly HostileShape[] {
       parts.forEach((part) => socket.write(part));
 
   const allButOne = Buffer.alloc(LARGEST_BODY - 1, 'x');
+  const largest = Buffer.alloc(LARGEST_BODY, 'x');
   const tenMegabytes = Buffer.alloc(TEN_MEGABYTES, 'x');
   const singleBytes = Buffer.from('1\r\nx\r\n'.repeat(LARGEST_BODY - 1));
   const small = `${withLength(2, authorized)}{}`;
@@ -34,6 +35,7 @@ export function hostileShapes(key: string): readonly HostileShape[] {
     { what: 'a body without its end', connections: 700, begin: say(withLength(LARGEST_BODY, authorized), allButOne) },
     { what: 'a body in single bytes', connections: 10, begin: say(chunked, singleBytes) },
     { what: 'the same without a key', connections: 10, begin: say(head(['Transfer-Encoding: chunked']), singleBytes) },
+    { what: 'a whole body without a key', connections: 500, begin: say(withLength(LARGEST_BODY), largest) },
     { what: '10 MB', connections: 10, begin: say(withLength(TEN_MEGABYTES, authorized), tenMegabytes) },
     { what: '10 MB without a key', connections: 10, begin: say(withLength(TEN_MEGABYTES), tenMegabytes) },
     {

@@ -1,6 +1,7 @@
 /** HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else. */
 import { connect } from 'node:net';
 import { request, type Agent } from 'node:http';
+import { HANG_MS } from './wait.ts';
 
 export const INGEST_PATH = '/api/v1/capital/ingest';
 
@@ -84,7 +85,7 @@ export function sendRaw(
       socket.write(bytes);
       if (options.end === true) socket.end();
     });
-    socket.setTimeout(options.timeoutMs ?? 20_000, () => {
+    socket.setTimeout(options.timeoutMs ?? HANG_MS, () => {
       socket.destroy();
       reject(new Error(`no close in time; so far: ${Buffer.concat(parts).toString('latin1')}`));
     });

@@ -18,12 +18,17 @@ export async function stateCounts(world: World): Promise<Record<string, number>>
   return counts;
 }
 
+/** Wakes a store that a test stopped, or starts one that it killed: for `afterEach`, so that no test depends on another's end. */
+export async function heal(store: Store): Promise<void> {
+  await store.signal('SIGCONT').catch(() => store.restart());
+}
+
 /** A world with stores of its own, which may then be killed. */
 export interface OwnWorld {
   readonly world: World;
   readonly mongo: Store;
   readonly redis: Store;
-  /** Closes the world, whose stores must run, and ends them. */
+  /** Heals the stores, closes the world, and ends them. */
   close(): Promise<void>;
 }
 
@@ -42,6 +47,7 @@ export async function openOwnWorld(options: Parameters<typeof openWorld>[0] = {}
     mongo,
     redis,
     close: async () => {
+      await Promise.all([heal(mongo), heal(redis)]);
       await world.close();
       await Promise.all([mongo.stop(), redis.stop()]);
     },

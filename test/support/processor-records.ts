@@ -1,9 +1,9 @@
-/** Records put straight into the store, for tests of what happens after the door. */
+/** Records put straight into the store, for tests of what happens after ingest. */
 import type { Collection } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
-import { ensureIndexes } from '../../internal/platform/mongo.ts';
+import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { FIRST_DUE_MS, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from './records.ts';
 import type { TestStores } from './test-stores.ts';
 
@@ -25,16 +25,7 @@ export async function makeIndexes(stores: TestStores): Promise<Collection<Submis
   return stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 }
 
-/** A record as the door writes it, received at `receivedAt` with `fields` as its body. */
+/** A record as ingest writes it, received at `receivedAt` with `fields` as its body. */
 export function recordOf(fields: object, receivedAt: Date, more: Partial<SubmissionRecord> = {}): SubmissionRecord {
-  return newRecord(
-    {
-      receivedAt,
-      stateAt: receivedAt,
-      dueAt: new Date(receivedAt.getTime() + FIRST_DUE_MS),
-      history: [{ state: 'recorded', at: receivedAt, attempt: 0 }],
-      ...more,
-    },
-    JSON.stringify(fields),
-  );
+  return newRecord({ receivedAt, ...more }, JSON.stringify(fields));
 }

@@ -11,25 +11,24 @@ const PART = `schemathesis-${VERSION}`;
 const CONFIG = fileURLToPath(new URL('schemathesis.toml', import.meta.url));
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 
-/** The Python that has schemathesis, made in the cache when it is missing; or, as `obstacle`, why it cannot be had here. */
-export async function findSchemathesis(): Promise<{ readonly python: string } | { readonly obstacle: string }> {
-  if ((await findProgram('python3')) === undefined) return { obstacle: 'there is no python3 on the PATH' };
+/** The Python that has schemathesis, made in the cache when it is missing; or why it cannot be had here. */
+export async function findSchemathesis(
+  log: (line: string) => void = () => undefined,
+): Promise<{ readonly python: string } | string> {
+  if ((await findProgram('python3')) === undefined) return 'there is no python3 on the PATH';
   try {
-    const venv = await cached(
-      PART,
-      () => {},
-      async (path) => {
-        const step = (command: readonly string[]): Promise<void> =>
-          run({ command, logFile: installLog(PART), env: process.env, timeoutMs: INSTALL_TIMEOUT_MS });
-        await step(['python3', '-m', 'venv', path]);
-        const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', `schemathesis==${VERSION}`];
-        await step([join(path, 'bin/python'), ...pip]);
-      },
-    );
+    const venv = await cached(PART, log, async (path) => {
+      log(`installing schemathesis ${VERSION} (once)`);
+      const step = (command: readonly string[]): Promise<void> =>
+        run({ command, logFile: installLog(PART), env: process.env, timeoutMs: INSTALL_TIMEOUT_MS });
+      await step(['python3', '-m', 'venv', path]);
+      const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', `schemathesis==${VERSION}`];
+      await step([join(path, 'bin/python'), ...pip]);
+    });
     return { python: join(venv, 'bin/python') };
   } catch (error) {
     const cause = (error as Error).cause ?? error;
-    return { obstacle: `schemathesis cannot be installed: ${(cause as Error).message.split('\n')[0]}` };
+    return `schemathesis cannot be installed: ${(cause as Error).message.split('\n')[0]}`;
   }
 }
 

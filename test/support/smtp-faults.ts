@@ -3,6 +3,9 @@ import type { SmtpFault, SmtpPhase } from '../../deploy/local/mail-catcher.ts';
 import type { MailHandOver } from '../../internal/mail/ledger.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
+/** Share of a back-off that is random, and the most that a busy machine needs between two writes: the rows differ by more. */
+const [JITTER, BETWEEN_WRITES_S] = [0.2, 15];
+
 export interface FaultRow {
   readonly fault: SmtpFault;
   /** After this one attempt. */
@@ -22,6 +25,7 @@ const again = { state: 'account_created', attempts: 1, nextIn: 30 } as const;
 const ambiguous = { state: 'account_created', attempts: 0, ambiguous: 1, nextIn: 30 } as const;
 const parked = { state: 'account_created', attempts: 0, nextIn: 900 } as const;
 const outage = { state: 'account_created', attempts: 0, nextIn: 5 } as const;
+const later = { state: 'account_created', attempts: 0, nextIn: 30 } as const;
 const undeliverable = { state: 'undeliverable' } as const;
 
 /** The row of an answer that says no; the ledger has its codes. */
@@ -42,7 +46,7 @@ function refusal(
   return {
     ...then,
     fault: { at, answer: { code, message: text } },
-    words: `the mail server refused ${what[at]} (${[code, enhancedCode].filter((part) => part !== undefined).join(' ')})`,
+    words: `the mail server did not accept ${what[at]} (${[code, enhancedCode].filter((part) => part !== undefined).join(' ')})`,
     ledger: { result: 'refused', phase, code, ...(enhancedCode === undefined ? {} : { enhancedCode }) },
   };
 }
@@ -54,16 +58,17 @@ const lost = {
 
 /** Tried against the whole service in test/integration/mail-faults.test.ts. */
 export const faultsOfOneMail: readonly FaultRow[] = [
-  refusal('mail', 451, '4.3.0 try later', parked),
+  refusal('mail', 451, '4.3.0 try later', later),
   refusal('mail', 550, '5.7.1 sender refused', parked),
-  refusal('rcpt', 450, '4.2.1 mailbox busy', again),
-  refusal('rcpt', 451, 'greylisted', again),
+  refusal('rcpt', 450, '4.2.1 mailbox busy', later),
+  refusal('rcpt', 451, 'greylisted', later),
   refusal('rcpt', 550, '5.1.1 unknown user', undeliverable),
   refusal('rcpt', 550, 'unknown user', undeliverable),
   refusal('rcpt', 552, '5.2.2 mailbox full', undeliverable),
   refusal('rcpt', 550, '5.7.1 relaying denied', parked),
-  refusal('data-command', 451, '4.3.0 no room', again),
-  refusal('data', 451, '4.3.0 no room', again),
+  refusal('rcpt', 550, 'refused', parked),
+  refusal('data-command', 451, '4.3.0 no room', later),
+  refusal('data', 451, '4.3.0 no room', later),
   refusal('data', 550, '5.1.1 no', undeliverable),
   refusal('data', 554, '5.7.1 looks like spam', parked),
   { fault: { at: 'data', cut: 'before-store' }, ...ambiguous, ...lost },
@@ -109,6 +114,7 @@ function deed(fault: SmtpFault): string {
 function next(row: FaultRow): string {
   if (row.state === 'undeliverable') return '`undeliverable`';
   if (row.ambiguous === 1) return 'again after 30 s, at most twice more';
+  if (row.nextIn === 30 && row.attempts === 0) return 'again after 30 s, then ever later, uncounted, for three days';
   if (row.attempts === 1) return 'again after 30 s, then ever later, for three days';
   return row.nextIn === 900 ? 'again every 15 min, uncounted: our fault' : 'waits until the server is back, uncounted';
 }
@@ -137,4 +143,16 @@ export function smtpFaultTable(): string {
     '| after its `250` | our process dies before it notes the answer | 1 | again once its claim has run out | no result | yes |',
     '',
   ].join('\n');
+}
+
+/** Seconds from the end of the hand-over to the next attempt, where that is not what `row` says. */
+export function wrongPause(
+  row: FaultRow,
+  record: Pick<SubmissionRecord, 'dueAt'>,
+  handOver: MailHandOver | undefined,
+): number | undefined {
+  const seconds = ((record.dueAt?.getTime() ?? NaN) - (handOver?.endedAt?.getTime() ?? NaN)) / 1_000;
+  const middle = row.nextIn ?? NaN;
+  const right = seconds >= middle * (1 - JITTER) && seconds <= middle * (1 + JITTER) + BETWEEN_WRITES_S;
+  return right ? undefined : seconds;
 }

@@ -1,73 +1,86 @@
-/** The closing lines of `make test`: what passed, what failed, and what this machine could not run and why. */
-import { existsSync, readFileSync } from 'node:fs';
-import { connect } from 'node:net';
-import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import { paint } from '../../internal/platform/terminal.ts';
-import { noCluster } from '../e2e/cluster.ts';
-import { NO_API_SERVER } from './api-server.ts';
-import { findHelm } from './helm.ts';
+/** The closing lines of `make test`: the slowest files, what was left out and why, what passed and what failed. */
+/* oxlint-disable node/no-process-env -- what `make` was told */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { paint, table } from '../../internal/platform/terminal.ts';
+import { foundObstacles, leftOutFiles, needs, ROOT } from './needs.ts';
 
 interface JestResults {
   readonly numPassedTests: number;
   readonly numFailedTests: number;
-  readonly numPendingTests: number;
   readonly numRuntimeErrorTestSuites: number;
   readonly startTime: number;
   readonly testResults: readonly {
     readonly name: string;
+    readonly startTime: number;
+    readonly endTime: number;
     readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
   }[];
 }
 
-const DOCKER_SOCKET = '/var/run/docker.sock';
+const SLOWEST = 10;
+/** Part of the name of a test that has a short form, which runs. */
+const LONG_FORM = 'LONG=1';
 
 /** `e2eFile` holds the results of the tests in a cluster, where they were run. */
-async function main(file: string, e2eFile: string): Promise<number> {
+function main(file: string, e2eFile: string): number {
+  if (!existsSync(file)) {
+    console.log(`${paint('red', '0 passed, 1 failed')}: the tests did not come to an end`);
+    return 1;
+  }
   const results = JSON.parse(readFileSync(file, 'utf8')) as JestResults;
   const e2e = existsSync(e2eFile) ? (JSON.parse(readFileSync(e2eFile, 'utf8')) as JestResults) : undefined;
   const runs = e2e === undefined ? [results] : [results, e2e];
+  const skipped = runs.flatMap(({ testResults }) =>
+    testResults.flatMap(({ assertionResults }) =>
+      assertionResults.filter(({ status }) => status === 'pending').map(({ fullName }) => fullName),
+    ),
+  );
+  const unwanted = (process.env['REQUIRE_ALL'] ?? '') === '' ? [] : skipped.filter((name) => !name.includes(LONG_FORM));
   const passed = runs.reduce((sum, run) => sum + run.numPassedTests, 0);
-  const failed = runs.reduce((sum, run) => sum + run.numFailedTests + run.numRuntimeErrorTestSuites, 0);
+  const failed =
+    runs.reduce((sum, run) => sum + run.numFailedTests + run.numRuntimeErrorTestSuites, 0) + unwanted.length;
   const seconds = Math.round((Date.now() - results.startTime) / 1_000);
-  const skipped = results.testResults.flatMap(({ name, assertionResults }) =>
-    assertionResults
-      .filter(({ status }) => status === 'pending')
-      .map(({ fullName }) => ({ fullName, room: /\/test\/(kubernetes|chart)\//.exec(name)?.[1] })),
-  );
-  const skippedIn = (room: string): number => skipped.filter((each) => each.room === room).length;
-  const leftOut = [
-    ...(skippedIn('kubernetes') > 0 ? [`${skippedIn('kubernetes')} tests with an API server: ${NO_API_SERVER}`] : []),
-    ...(skippedIn('chart') > 0 ? [`${skippedIn('chart')} tests of the chart`] : []),
-    ...skipped.filter(({ room }) => room === undefined).map(({ fullName }) => `skipped: ${fullName}`),
-    ...(e2e === undefined ? [`tests in a Kubernetes cluster (make e2e): ${await whyNoE2e()}`] : []),
-    ...[await findHelm(3, false), await findHelm(4)].filter((helm) => typeof helm === 'string'),
-    ...((await dockerAnswers()) ? [] : ['stores in Docker containers: no Docker engine answers on this machine']),
+
+  console.log(`\nslowest files:\n${table(slowest(runs))}`);
+  const lines = [
+    ...filesLeftOut(),
+    ...skipped.map((name) => `${unwanted.includes(name) ? paint('red', 'skipped') : 'skipped'}: ${name}`),
   ];
-  const noPrometheus = await prometheusPrograms(() => undefined).then(
-    () => [],
-    (error: Error) => [`alert rules and the dashboard's queries: ${error.message}`],
-  );
-  leftOut.push(...noPrometheus);
-  console.log(`\n${paint('yellow', 'left out:')}\n${leftOut.map((reason) => `  - ${reason}`).join('\n')}\n`);
-  if (results.numPendingTests > 0) console.log(paint('yellow', `${results.numPendingTests} skipped`));
+  if (lines.length > 0)
+    console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
+  // For programs.
+  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify({ passed, failed }));
   const line = `${passed} passed, ${failed} failed`;
-  console.log(`${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
+  console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
   return failed === 0 ? 0 : 1;
 }
 
-async function whyNoE2e(): Promise<string> {
-  return (await noCluster()) ?? 'only part of the tests was asked for';
+function slowest(runs: readonly JestResults[]): string[][] {
+  return runs
+    .flatMap(({ testResults }) => testResults)
+    .map(({ name, startTime, endTime }) => ({ name: relative(ROOT, name), seconds: (endTime - startTime) / 1_000 }))
+    .toSorted((one, other) => other.seconds - one.seconds)
+    .slice(0, SLOWEST)
+    .map(({ name, seconds }) => [`${seconds.toFixed(1).padStart(6)} s`, name]);
 }
 
-function dockerAnswers(): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(DOCKER_SOCKET);
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });
+/** A line for each thing that is lacking, with the number of test files left out for it. */
+function filesLeftOut(): string[] {
+  const obstacles = foundObstacles();
+  const files = leftOutFiles(obstacles);
+  const lines = needs
+    .map((need) => ({ need, count: files.filter(({ lacks }) => lacks[0] === need).length }))
+    .filter(({ count }) => count > 0)
+    .map(
+      ({ need, count }) =>
+        `${count} test ${count === 1 ? 'file that needs' : 'files that need'} ${need}: ${oneLine(obstacles[need])}`,
+    );
+  return obstacles.cluster === undefined
+    ? lines
+    : [...lines, `tests in a cluster (make e2e): ${oneLine(obstacles.cluster)}`];
 }
 
-process.exitCode = await main(process.argv[2] ?? '', process.argv[3] ?? '');
+const oneLine = (reason = ''): string => reason.replaceAll(/\s*\n\s*-?\s*/g, '; ');
+
+process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '');

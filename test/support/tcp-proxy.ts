@@ -18,6 +18,8 @@ export interface TcpProxy {
   cut(): void;
   /** Passes on no answer on the connections that are open now, ever; new ones work. */
   deafen(): void;
+  /** New connections go to this store from now on; those that are open stay where they are. */
+  redirect(url: string): void;
   /** Bytes held back by `holdRequests()`. */
   heldBytes(): number;
   close(): Promise<void>;
@@ -25,7 +27,7 @@ export interface TcpProxy {
 
 /** `random` gives the delays, from 0 to 1. */
 export async function startTcpProxy(url: string, random: () => number = Math.random): Promise<TcpProxy> {
-  const target = new URL(url);
+  let target = new URL(url);
   const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[]; deaf: boolean }>();
   const parked: Socket[] = [];
   let [holding, muted, parking] = [false, false, false];
@@ -105,6 +107,9 @@ export async function startTcpProxy(url: string, random: () => number = Math.ran
     },
     deafen() {
       for (const pair of pairs) pair.deaf = true;
+    },
+    redirect(newUrl) {
+      target = new URL(newUrl);
     },
     heldBytes: () => [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
     close: () =>

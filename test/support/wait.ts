@@ -2,11 +2,26 @@
 
 const POLL_MS = 20;
 
+/**
+ * The bound of every wait in tests: about ten times what the longest of them takes on a quiet machine. It only catches
+ * what hangs. No test asserts a duration: it asserts the order of events or a count, and prints the figure.
+ */
+export const HANG_MS = 60_000;
+
+/** The same for what waits for timers of the service: a claim that runs out (45 s), a record nobody came to (30 s). */
+export const HEAL_HANG_MS = 6 * HANG_MS;
+
+/** The same for a key that comes into force, which takes a fraction of a second: sooner than ingest reads all keys on its own. */
+export const IN_FORCE_HANG_MS = HANG_MS / 5;
+
+/** Jest's bound of a test: longer than its waits, because a wait says what it waited for. */
+export const TEST_HANG_MS = 2 * HEAL_HANG_MS;
+
 /** Resolves with the first value of `look` that is not undefined or false; rejects after `timeoutMs`. */
 export async function eventually<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,
-  timeoutMs = 10_000,
+  timeoutMs = HANG_MS,
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs;
   let lastError: unknown;

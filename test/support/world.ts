@@ -9,12 +9,11 @@ import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-ke
 import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
 import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import type { RateLimitedRecord } from '../../internal/ingest/over-limit.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { Closers } from '../../internal/platform/closers.ts';
-import { loadConfig } from '../../internal/platform/config.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { RATE_LIMITED } from '../../internal/submission/indexes.ts';
+import { rateLimitedCollection, type RateLimitedRecord } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
 import { eventually } from './wait.ts';
@@ -112,7 +111,7 @@ export async function openWorld(
           : name === 'processor'
             ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), { log, closers: own })) }
             : { url: '', ...(await startController(loadConfig('controller', wanted), { log, closers: own })) };
-      await eventually(`${name} to be ready`, async () => (await fetch(`${started.adminUrl}/readyz`)).ok, 20_000);
+      await eventually(`${name} to be ready`, async () => (await fetch(`${started.adminUrl}/readyz`)).ok);
       return { ...started, close: () => own.closeAll() };
     },
     async spawn(name, overrides = {}) {
@@ -134,7 +133,7 @@ export async function openWorld(
       ),
     records: (filter = {}) => stores.db.collection<SubmissionRecord>(SUBMISSIONS).find(filter).toArray(),
     accounts: (filter = {}) => stores.db.collection<Account>(ACCOUNTS).find(filter).toArray(),
-    rateLimited: () => stores.db.collection<RateLimitedRecord>(RATE_LIMITED).find().toArray(),
+    rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
     async metric(process, name, labels = {}) {
       const text = await (await fetch(`${process.adminUrl}/metrics`)).text();
       const series = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));

@@ -1,6 +1,6 @@
 {{/*
 The Deployment of a component. Takes (dict "root" $ "component" "ingest"), and what is its own: "credentials" (list), "env"
-(YAML text), "port" (of partners), "preStopSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
+(YAML text), "port" (of partners), "preStopSeconds", "drainSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
 "traced" (true: it sends traces), "volumes" and "volumeMounts" (YAML text).
 */}}
 {{- define "partner-ingest.deployment" -}}
@@ -11,8 +11,8 @@ kind: Deployment
 metadata:
   {{- include "partner-ingest.metadata" (dict "root" .root "component" .component "annotations" $values.annotations) | nindent 2 }}
 spec:
-  {{- if not .autoscaled }}
-  replicas: {{ $values.replicaCount }}
+  {{- with include "partner-ingest.replicas" . }}
+  replicas: {{ . }}
   {{- end }}
   revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit }}
   strategy:
@@ -33,8 +33,8 @@ spec:
       automountServiceAccountToken: {{ .apiToken | default false }}
       # Variables of neighbouring Services would only be noise in the environment that the processes check.
       enableServiceLinks: false
-      # preStop, then the drain, which cuts itself off after 60 s.
-      terminationGracePeriodSeconds: {{ add (.preStopSeconds | default 0) 65 }}
+      # preStop, then the drain, which cuts itself off five seconds before the end.
+      terminationGracePeriodSeconds: {{ add (.preStopSeconds | default 0) (.drainSeconds | default 60) 5 }}
       {{- with .root.Values.image.pullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
@@ -58,6 +58,19 @@ spec:
       {{- with include "partner-ingest.placement" (dict "given" . "pod" $pod) | trim }}
       {{- . | nindent 6 }}
       {{- end }}
+{{- end -}}
+
+{{/*
+The number of pods. With an autoscaler it is what the cluster has now: a field that an upgrade takes away becomes 1, and the
+autoscaler would find one pod left. A render without a cluster, and a first install, leave it to the autoscaler.
+*/}}
+{{- define "partner-ingest.replicas" -}}
+{{- if .autoscaled -}}
+{{- $name := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
+{{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) -}}
+{{- else -}}
+{{- (index .root.Values .component).replicaCount -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A change of the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md. */}}
@@ -115,7 +128,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* What every process is told, then what only this one is, then what you add. */}}
+{{/* Variables of every process, then those of this one, then those you add. */}}
 {{- define "partner-ingest.env" -}}
 {{- $values := .root.Values -}}
 - name: LOG_LEVEL
@@ -126,7 +139,7 @@ volumeMounts:
   value: {{ $values.adminPort | quote }}
 - name: MONGODB_DATABASE
   value: {{ $values.mongodb.database | quote }}
-{{- include "partner-ingest.credentialEnv" (dict "root" .root "credentials" .given.credentials) }}
+{{- include "partner-ingest.credentialEnv" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 {{- with .given.env }}
 {{ . | trim }}
 {{- end }}
@@ -159,7 +172,7 @@ volumeMounts:
 {{- end -}}
 
 {{- define "partner-ingest.volumeMounts" -}}
-{{- if include "partner-ingest.credentialSources" (dict "root" .root "credentials" .given.credentials) }}
+{{- if include "partner-ingest.credentialSources" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 - { name: secrets, mountPath: {{ include "partner-ingest.secretsPath" . }}, readOnly: true }
 {{- end }}
 {{- if or .root.Values.caBundle.existingConfigMap .root.Values.caBundle.existingSecret }}
@@ -174,7 +187,7 @@ volumeMounts:
 {{- end -}}
 
 {{- define "partner-ingest.volumes" -}}
-{{- with include "partner-ingest.credentialSources" (dict "root" .root "credentials" .given.credentials) }}
+{{- with include "partner-ingest.credentialSources" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 - name: secrets
   projected:
     defaultMode: 0440
@@ -200,7 +213,7 @@ volumeMounts:
 
 {{/* Where the pods may run, and how they find names. */}}
 {{- define "partner-ingest.placement" -}}
-{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "hostAliases" "dnsPolicy" "dnsConfig" }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "schedulerName" "runtimeClassName" "hostAliases" "dnsPolicy" "dnsConfig" }}
 {{- with index $.pod $key }}
 {{ $key }}: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -217,5 +230,8 @@ topologySpreadConstraints:
   {{- range . }}
   - {{- merge (deepCopy .) (dict "labelSelector" $selector) | toYaml | nindent 4 }}
   {{- end }}
+{{- end }}
+{{- with .pod.extraPodSpec }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}

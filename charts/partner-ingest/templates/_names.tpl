@@ -11,7 +11,7 @@
 {{- .Values.fullnameOverride | default $released | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What selects a component's pods, for ever. Takes (dict "root" $ "component" "ingest"), as all below do. */}}
+{{/* What selects a component's pods; it must never change. Takes (dict "root" $ "component" "ingest"), as all below do. */}}
 {{- define "partner-ingest.selector" -}}
 app.kubernetes.io/name: {{ include "partner-ingest.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -59,10 +59,17 @@ annotations:
 {{- $account.name | default ($account.create | ternary $made "default") -}}
 {{- end -}}
 
+{{/* An image with the global registry, unless its first part is a registry already. Takes (dict "root" $ "image" "mongo:8"). */}}
+{{- define "partner-ingest.imageName" -}}
+{{- $first := contains "/" .image | ternary (splitList "/" .image | first) "" -}}
+{{- $named := or (eq $first "localhost") (regexMatch "[.:]" $first) -}}
+{{- with .root.Values.global.imageRegistry }}{{ if not $named }}{{ trimSuffix "/" . }}/{{ end }}{{ end }}{{ .image -}}
+{{- end -}}
+
 {{/* The image of ours: digest, else tag, else the chart's appVersion. Takes the root. */}}
 {{- define "partner-ingest.image" -}}
 {{- with .Values.image -}}
-{{- .repository }}{{ .digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion | toString)) (printf "@%s" .digest) -}}
+{{- include "partner-ingest.imageName" (dict "root" $ "image" .repository) }}{{ .digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion | toString)) (printf "@%s" .digest) -}}
 {{- end -}}
 {{- end -}}
 

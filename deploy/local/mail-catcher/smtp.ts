@@ -55,7 +55,7 @@ type Reply = (error?: Error | null) => void;
 type Connection = SMTPServer['connections'] extends Set<infer Item> ? Item : never;
 
 /** A listener on one port; it can go away and come back on the same port. */
-export class SmtpDoor {
+export class SmtpListener {
   readonly counts: SmtpCounts = { connections: 0, accepted: 0, refused: 0, cut: 0 };
   readonly #mailbox: Mailbox;
   readonly #host: string;

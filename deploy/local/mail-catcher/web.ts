@@ -9,7 +9,7 @@ const PAGE = new URL('./page.html', import.meta.url);
 /** Pages that may listen for changes at once; one reader has one or two tabs. */
 const LISTENERS = 32;
 
-/** What every answer carries: mails are untrusted, so nothing is guessed, framed elsewhere, stored or told on. */
+/** Headers of every answer: mails are untrusted, so no sniffing, framing, caching or referrer. */
 const COMMON_HEADERS = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
@@ -18,7 +18,7 @@ const COMMON_HEADERS = {
 
 /**
  * A mail's HTML runs no scripts, loads nothing (not even pictures: a sender would learn of the reading), sends no
- * forms, and may only open its links in a new tab. The sandbox is repeated here for whoever opens the URL directly.
+ * forms, and may only open its links in a new tab. The sandbox is repeated here for a URL that is opened directly.
  */
 const MAIL_POLICY = [
   "default-src 'none'",

@@ -1,17 +1,17 @@
 /* oxlint-disable node/no-process-env -- the place of the cache is a setting of the person, not of the service */
 // The cache of what the stores are made of: where it is, and how a part of it is made whole, once, by one process.
 
-import { spawn } from 'node:child_process';
-import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
-import { tied } from './process.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { alive } from './process.ts';
 import { messageOf } from './wait.ts';
 
-const LOCK_NOTICE_MS = 1_000;
-const LOCK_HELD = 'held';
-const UNFINISHED = '.unfinished';
+const LOCK_POLL_MS = 200;
+const LOCK_TOUCH_MS = 1_000;
+const LOCK_STALE_MS = 15_000;
 
 /** `${XDG_CACHE_HOME:-~/.cache}/partner-ingest/stores`. */
 export function cacheDir(): string {
@@ -39,7 +39,7 @@ export async function exists(path: string): Promise<boolean> {
 
 /**
  * Gives the path of a part of the cache. When it is missing, `make` makes it at another path and it is renamed when whole,
- * under a lock that the kernel lets go of if this process dies: nobody ever sees half a part, and it is made once.
+ * under a lock: nobody ever sees half a part, and others wait for it instead of making it, too.
  */
 export async function cached(
   part: string,
@@ -67,50 +67,56 @@ async function makeOnce(
 ): Promise<string> {
   if (await exists(path)) return path;
   await mkdir(cacheDir(), { recursive: true });
-  const release = await lock(join(cacheDir(), `${part}.lock`), () =>
+  const release = await lock(join(cacheDir(), `${part}.making`), () =>
     log(`waiting for another process that makes ${part} …`),
   );
   try {
     if (await exists(path)) return path;
-    const unfinished = `${path}${UNFINISHED}`;
-    // What a killed installation left; nobody else works on it while we hold the lock.
-    await rm(unfinished, { recursive: true, force: true });
+    // What killed installations left.
+    const folder = join(cacheDir(), 'unfinished');
+    await mkdir(folder, { recursive: true });
+    await sweep(folder, alive);
+    const unfinished = join(folder, `${process.pid}-${part}`);
     try {
       await make(unfinished);
     } catch (error) {
-      throw new Error(
-        `making ${part}, which the stores need here, failed: ${messageOf(error)}\nTry again, or give the stores another ` +
-          'way: MONGODB_URI and REDIS_URL, a Docker engine, or mongod and redis-server on the PATH.',
-        { cause: error },
-      );
+      throw new Error(`making ${part} failed: ${messageOf(error)}`, { cause: error });
     }
-    await rename(unfinished, path);
+    if (!(await exists(path))) await rename(unfinished, path);
     return path;
   } finally {
     await release();
   }
 }
 
-/** Takes the lock with `flock`, which holds it for as long as its standard input is open: until released, or until we die. */
+/**
+ * Takes the lock: a file that only one process can create, and that its holder touches all the time. One that nobody touches
+ * was left by a dead process and is taken away. Two waiters may do that at once; then both make the part, which does no harm.
+ */
 async function lock(file: string, onWaiting: () => void): Promise<() => Promise<void>> {
-  const [program = '', ...args] = await tied(['flock', file, 'sh', '-c', `echo ${LOCK_HELD}; exec cat`]);
-  const holder = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'], detached: true });
-  const ended = new Promise<void>((resolve) => {
-    holder.once('exit', () => resolve());
-    holder.once('error', () => resolve());
-  });
-  const notice = setTimeout(onWaiting, LOCK_NOTICE_MS);
-  const held = await new Promise<boolean>((resolve) => {
-    holder.stdout.once('data', () => resolve(true));
-    void ended.then(() => resolve(false));
-  });
-  clearTimeout(notice);
-  if (!held)
-    throw new Error(`could not take the lock ${file}: is util-linux (flock) installed, and the directory writable?`);
+  let told = false;
+  while (!(await taken(file))) {
+    const touchedAt = await stat(file).then(({ mtimeMs }) => mtimeMs, Date.now);
+    if (Date.now() - touchedAt > LOCK_STALE_MS) await rm(file, { force: true });
+    if (!told) onWaiting();
+    told = true;
+    await sleep(LOCK_POLL_MS);
+  }
+  const touching = setInterval(() => void utimes(file, new Date(), new Date()).catch(() => undefined), LOCK_TOUCH_MS);
   return async () => {
-    holder.stdin.end();
-    await ended;
+    clearInterval(touching);
+    await rm(file, { force: true });
   };
+}
+
+function taken(file: string): Promise<boolean> {
+  return writeFile(file, String(process.pid), { flag: 'wx' }).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EEXIST') return false;
+      throw error;
+    },
+  );
 }
 
 /** Removes temporary data of processes that are gone; the names begin with the number of the process that made them. */

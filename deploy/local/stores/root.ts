@@ -32,7 +32,8 @@ rm -f "$2/postmaster.pid"
 root=$1 user=$3
 shift 3
 cd /
-exec chroot "$root" setpriv --reuid="$user" --regid="$user" --clear-groups --pdeathsig=KILL -- "$@"`;
+# The PATH of this machine means nothing in there.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin exec chroot "$root" setpriv --reuid="$user" --regid="$user" --clear-groups --pdeathsig=KILL -- "$@"`;
 
 /**
  * The command that runs `command` as `user` in the root file system, with the directory `data` at /data. It stays the parent

@@ -1,0 +1,144 @@
+/** A small login page for `make run`: what docs/login.md asks of a login application, and nothing else. */
+import { createHash } from 'node:crypto';
+import fastify, { type FastifyInstance } from 'fastify';
+import { MongoClient, type Collection } from 'mongodb';
+import { portOf } from './mail-catcher/smtp.ts';
+
+export interface LoginPage {
+  /** `http://127.0.0.1:PORT/`, for `LOGIN_URL`. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** What the page knows of an account: the contract, written down as another team's program would. */
+interface Account {
+  readonly _id: string;
+  readonly activation?: { readonly tokenHash: string; readonly expiresAt: Date; readonly usedAt?: Date };
+}
+
+type Outcome = 'activated' | 'used' | 'expired' | 'unknown';
+
+const LOOPBACK = '127.0.0.1';
+/** A form with two short fields. */
+const BODY_MAX_BYTES = 4_096;
+const STORE_TIMEOUT_MS = 5_000;
+
+/** Listens on loopback; `port` 0 picks a free one. */
+export async function startLoginPage(options: {
+  readonly mongodbUri: string;
+  readonly database: string;
+  readonly port?: number;
+}): Promise<LoginPage> {
+  const client = new MongoClient(options.mongodbUri, {
+    serverSelectionTimeoutMS: STORE_TIMEOUT_MS,
+    socketTimeoutMS: STORE_TIMEOUT_MS,
+    w: 'majority',
+  });
+  const app = buildPage(client.db(options.database).collection<Account>('accounts'));
+  try {
+    await app.listen({ port: options.port ?? 0, host: LOOPBACK });
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
+  return {
+    url: `http://${LOOPBACK}:${portOf(app.server)}/`,
+    close: async () => {
+      await app.close();
+      await client.close();
+    },
+  };
+}
+
+function buildPage(accounts: Collection<Account>): FastifyInstance {
+  const app = fastify({ forceCloseConnections: true, bodyLimit: BODY_MAX_BYTES });
+  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
+    done(null, new URLSearchParams(String(body))),
+  );
+  app.addHook('onRequest', async (_request, reply) => {
+    // The address holds the token: no referrer, no cache, no frame.
+    reply.headers({
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy':
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    });
+  });
+
+  // Opening the link changes nothing: scanners of mails open links too.
+  app.get('/', async (request, reply) => {
+    const query = new URLSearchParams(request.url.split('?')[1] ?? '');
+    return reply
+      .type('text/html; charset=utf-8')
+      .send(confirmPage(query.get('account') ?? '', query.get('token') ?? ''));
+  });
+
+  app.post('/', async (request, reply) => {
+    const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams();
+    const outcome = await useLink(accounts, form.get('account') ?? '', form.get('token') ?? '');
+    return reply
+      .code(outcome === 'activated' ? 200 : 410)
+      .type('text/html; charset=utf-8')
+      .send(pageOf(...words[outcome]));
+  });
+  return app;
+}
+
+/** Compares the token, checks the expiry and notes the use in one update: of two clicks at once, one activates. */
+async function useLink(accounts: Collection<Account>, account: string, token: string): Promise<Outcome> {
+  const now = new Date();
+  const mine = { _id: account, 'activation.tokenHash': createHash('sha256').update(token).digest('hex') };
+  const { matchedCount } = await accounts.updateOne(
+    { ...mine, 'activation.expiresAt': { $gt: now }, 'activation.usedAt': { $exists: false } },
+    { $set: { 'activation.usedAt': now } },
+  );
+  if (matchedCount === 1) return 'activated';
+  const found = await accounts.findOne(mine);
+  if (found === null) return 'unknown';
+  return found.activation?.usedAt === undefined ? 'expired' : 'used';
+}
+
+const words: Readonly<Record<Outcome, readonly [title: string, text: string]>> = {
+  activated: ['Your account is activated', 'You can log in now. A real login application asks for a password here.'],
+  used: ['This link has been used', 'The account is activated already: log in with your e-mail address.'],
+  expired: ['This link has expired', 'Ask support for a new one, with the reference number in your e-mail.'],
+  unknown: ['This link is not valid', 'Copy it whole from the newest e-mail you got from us.'],
+};
+
+function confirmPage(account: string, token: string): string {
+  if (account === '' || token === '')
+    return pageOf('Log in', 'Open the link in your e-mail first: it activates your account.');
+  const fields = Object.entries({ account, token }).map(
+    ([name, value]) => `<input type="hidden" name="${name}" value="${escapeHtml(value)}" />`,
+  );
+  const form = `<form method="post" action="/">${fields.join('')}<button>Activate account</button></form>`;
+  return pageOf('Activate your account', 'This can be done once.', form);
+}
+
+function pageOf(title: string, text: string, more = ''): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8" />
+<meta name="viewport" content="width=device-width, initial-scale=1" />
+<title>${title}</title>
+<style>
+  :root { color-scheme: light dark; }
+  body { margin: 0; min-height: 100vh; display: grid; place-items: center; font: 16px/1.5 system-ui, sans-serif;
+    background: light-dark(#f3f4f6, #101218); color: light-dark(#111827, #e8eaf0); }
+  main { box-sizing: border-box; width: min(420px, 100%); padding: 32px; border-radius: 12px; border-top: 6px solid #1d4ed8;
+    background: light-dark(#ffffff, #181b23); }
+  h1 { margin: 0 0 8px; font-size: 22px; }
+  button { margin-top: 16px; padding: 12px 24px; border: 0; border-radius: 8px; font: inherit; font-weight: 600;
+    color: #ffffff; background: #1d4ed8; cursor: pointer; }
+</style>
+</head>
+<body><main><h1>${title}</h1><p>${text}</p>${more}</main></body>
+</html>
+`;
+}
+
+function escapeHtml(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+}

@@ -1,0 +1,66 @@
+/** A part of the cache is made once, by one process, whoever asks for it meanwhile; a dead maker is no obstacle. */
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+
+const CACHE = fileURLToPath(new URL('cache.ts', import.meta.url));
+/** Catches a hang. */
+const TIMEOUT_MS = 60_000;
+/** A process that asks for the part, and says whether it was the one that made it. */
+const ASK = `
+  import { writeFile } from 'node:fs/promises';
+  import { setTimeout } from 'node:timers/promises';
+  const { cached } = await import(process.argv[1]);
+  let made = '';
+  await cached('part', () => {}, async (path) => {
+    made = 'made';
+    await setTimeout(500);
+    await writeFile(path, 'whole');
+  });
+  console.log(made);
+`;
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'cache-'));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+async function ask(): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', ASK, CACHE], {
+    env: { ...process.env, XDG_CACHE_HOME: folder },
+    timeout: TIMEOUT_MS,
+  });
+  return stdout.trim();
+}
+
+test(
+  'processes that ask at once get what one of them makes',
+  async () => {
+    const answers = await Promise.all([ask(), ask(), ask()]);
+    expect(answers.toSorted()).toEqual(['', '', 'made']);
+    const parts = join(folder, 'partner-ingest', 'stores');
+    expect(await readFile(join(parts, 'part'), 'utf8')).toBe('whole');
+    expect((await readdir(parts)).toSorted()).toEqual(['part', 'unfinished']);
+    expect(await readdir(join(parts, 'unfinished'))).toEqual([]);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  'what a dead process left is taken away',
+  async () => {
+    const parts = join(folder, 'partner-ingest', 'stores');
+    await mkdir(parts, { recursive: true });
+    await writeFile(join(parts, 'part.making'), '1');
+    const longAgo = new Date(Date.now() - TIMEOUT_MS);
+    await utimes(join(parts, 'part.making'), longAgo, longAgo);
+    expect(await ask()).toBe('made');
+    expect((await readdir(parts)).toSorted()).toEqual(['part', 'unfinished']);
+  },
+  TIMEOUT_MS,
+);

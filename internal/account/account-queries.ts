@@ -1,0 +1,86 @@
+/** What the operator's commands read of accounts. Each read is bounded in time and in number. */
+import type { Collection, Db, Filter } from 'mongodb';
+import { firstIdAt } from '../platform/ids.ts';
+import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
+import { accountCollection, LINK_NOT_USED, type Account, type Activation } from './account.ts';
+
+/** What `audit` checks. */
+const checkedFields = {
+  requestId: 1,
+  notifiedAt: 1,
+  releasedAt: 1,
+  createdAt: 1,
+  'mail.possible': 1,
+  'activation.usedAt': 1,
+} as const;
+export type CheckedAccount = Pick<Account, '_id' | 'mail' | (keyof typeof checkedFields & keyof Account)> & {
+  readonly activation?: Pick<Activation, 'usedAt'>;
+};
+
+export class AccountQueries {
+  readonly #accounts: Collection<Account>;
+
+  constructor(db: Db) {
+    this.#accounts = accountCollection(db);
+  }
+
+  /** By one of the fields that no two accounts share. */
+  async find(by: '_id' | 'requestId' | 'emailNormalized', value: string): Promise<Account | undefined> {
+    return (await this.#accounts.findOne({ [by]: value }, bounded)) ?? undefined;
+  }
+
+  /** Accounts with this address, with this EIN, or of one of these requests. */
+  async ofPerson(
+    { email, ein }: { readonly email?: string; readonly ein?: string },
+    requestIds: ReadonlySet<string>,
+  ): Promise<Account[]> {
+    const all = [...requestIds];
+    const keys: Filter<Account>[] = [
+      ...(email === undefined ? [] : [{ emailNormalized: email }]),
+      ...(ein === undefined ? [] : [{ ein }]),
+      ...Array.from({ length: Math.ceil(all.length / WALK_PAGE) }, (_, page) => ({
+        requestId: { $in: all.slice(page * WALK_PAGE, (page + 1) * WALK_PAGE) },
+      })),
+    ];
+    const found = new Map<string, Account>();
+    for (const key of keys) {
+      for (const account of await this.#accounts.find(key, bounded).toArray()) found.set(account._id, account);
+    }
+    return [...found.values()];
+  }
+
+  /** Accounts whose former e-mail address and EIN are still kept: few, because an operator releases each by hand. */
+  async released(): Promise<Account[]> {
+    return this.#accounts.find({ released: { $exists: true }, releasedAt: { $gt: new Date(0) } }, bounded).toArray();
+  }
+
+  /** All accounts made at `since` or later, as `audit` checks them, oldest first. */
+  checkedPages(since: Date | undefined): AsyncGenerator<CheckedAccount[]> {
+    const filter = since === undefined ? {} : { _id: { $gte: firstIdAt('acc', since) } };
+    return pagesOf(this.#accounts, filter, { projection: checkedFields });
+  }
+
+  /** At most `limit` ids of requests of accounts that start with `prefix`. */
+  async requestIdsFrom(prefix: string, limit: number): Promise<string[]> {
+    const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` } };
+    const found = await this.#accounts.find(filter, { projection: { requestId: 1 }, limit, ...bounded }).toArray();
+    return found.map(({ requestId }) => requestId);
+  }
+
+  /** All accounts whose link still works at `now` and was made with key `keyId` of `LINK_SECRET`, oldest first. */
+  withOpenLink(keyId: string | undefined, now: Date): AsyncGenerator<Account[]> {
+    return pagesOf(
+      this.#accounts,
+      {
+        'activation.expiresAt': { $gt: now },
+        'activation.keyId': keyId ?? { $exists: false },
+        ...LINK_NOT_USED,
+      },
+      {},
+    );
+  }
+
+  async checked(by: '_id' | 'requestId', ids: readonly string[]): Promise<CheckedAccount[]> {
+    return this.#accounts.find({ [by]: { $in: ids } }, { projection: checkedFields, ...bounded }).toArray();
+  }
+}

@@ -1,0 +1,135 @@
+/** `account correct-email` and `account release`: so that a typing error neither loses a mail nor locks an EIN for ever. */
+import type { Account } from '../account/account.ts';
+import { isEmailAddress } from '../application/parse-application.ts';
+import type { Seen } from '../submission/operator-moves.ts';
+import { isOpen } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { maskApplicant } from './mask.ts';
+import { submissionById } from './find-submission.ts';
+import { accountToMail, changedMeanwhile, dryRun, reopen } from './retry.ts';
+import { normalizeEmail } from '../application/identity.ts';
+
+export const correctEmail: Command = {
+  name: 'account correct-email',
+  positionals: ['REQUEST_ID', 'ADDRESS'],
+  about: 'give an account the right e-mail address and mail it',
+  details:
+    'Links that went to the old address stop working at once and a new one is mailed. Given again after it was cut off, it finishes what is left. Takes an account id as well. Not for an account whose link has been used.',
+  options: ['yes', 'as', 'why'],
+  examples: [
+    'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com',
+    'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com --yes --why "ticket 4711"',
+  ],
+  run: correctAddress,
+};
+
+export const release: Command = {
+  name: 'account release',
+  positionals: ['REQUEST_ID'],
+  about: 'free the e-mail address and the EIN of an account for a new application',
+  details:
+    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone. Takes an account id as well.',
+  options: ['yes', 'as', 'why'],
+  examples: ['account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"'],
+  run: releaseAccount,
+};
+
+async function correctAddress(call: Call): Promise<ExitCode> {
+  const { out, values, clock } = call;
+  const [id = '', given = ''] = call.positionals;
+  const email = given.trim();
+  if (!isEmailAddress(email)) throw new UsageError('account correct-email: ADDRESS is not a valid e-mail address');
+  const { desk } = call;
+  const record = await submissionById(id, desk, clock.now());
+  if (record.accountId === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  const account = await accountToMail(record, desk);
+  const left = leftToDo(record, account, email);
+  if (left === undefined) throw new CommandError(`${account._id} has this address already`);
+  const other = await desk.accounts.find('emailNormalized', normalizeEmail(email));
+  if (other !== undefined && other._id !== account._id) throw taken(other.requestId);
+
+  const [before, after] = [account.email, email].map((address) => maskApplicant({ email: address }, false).email);
+  const change = left === 'everything' ? `${before} → ${after}` : after;
+  const would = {
+    everything: `its address becomes ${change} and a new link is mailed`,
+    record_and_mail: 'a correction to this address was cut off: it is finished and a new link is mailed',
+    record: 'a correction to this address was cut off after its e-mail: its request is brought in step',
+  }[left];
+  if (!values.yes) return dryRun(call, record, account, would);
+  let result = 'changed' as Corrected;
+  await desk.trail.record(
+    { action: 'account correct-email', requestId: record._id, accountId: account._id },
+    async () => {
+      // A worker that is about to mail the old address loses its claim before the address changes.
+      const corrected = { ...record, applicant: { ...record.applicant, email: normalizeEmail(email) } };
+      const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.hold(record) : corrected;
+      if (seen !== undefined) result = await correctAndReopen(call, seen, account, email, left);
+      return result === 'done';
+    },
+  );
+  if (result === 'taken') throw taken('another account');
+  if (result === 'changed') throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
+  else if (left === 'record') out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
+  else out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
+  return EXIT.ok;
+}
+
+type Corrected = 'done' | 'changed' | 'taken';
+type Left = 'everything' | 'record_and_mail' | 'record';
+
+/**
+ * What a correction to `email` still has to do. It writes the account first, so one that was cut off afterwards has left
+ * the address there, but nothing mailed since, or the old address in the record; given again, the command finishes it.
+ */
+function leftToDo(record: SubmissionRecord, account: Account, email: string): Left | undefined {
+  if (account.email !== email) return 'everything';
+  const corrected = account.linkVersion !== undefined;
+  if (corrected && account.activation === undefined && account.notifiedAt === undefined) return 'record_and_mail';
+  const { applicant } = record;
+  return applicant !== undefined && applicant.email !== normalizeEmail(email) ? 'record' : undefined;
+}
+
+async function correctAndReopen(
+  { desk }: Call,
+  seen: Seen,
+  account: Account,
+  email: string,
+  left: Left,
+): Promise<Corrected> {
+  if (left === 'everything') {
+    const result = await desk.corrections.correctEmail(account, email);
+    if (result !== 'done') return result;
+  }
+  await desk.moves.correctEmail(seen._id, normalizeEmail(email));
+  if (left === 'record') return 'done';
+  const reason = `operator corrected the address, by ${desk.trail.by}`;
+  const to = await reopen(desk, seen, 'correct_address', { accountId: account._id, reason });
+  return to === 'account_created' ? 'done' : 'changed';
+}
+
+function taken(holder: string): CommandError {
+  return new CommandError(`the address belongs to another account (${holder}); nothing was changed`);
+}
+
+async function releaseAccount(call: Call): Promise<ExitCode> {
+  const { desk, out, values, clock } = call;
+  const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
+  const account = await desk.accounts.find('requestId', record._id);
+  if (account === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  if (account.releasedAt !== undefined) throw new CommandError(`${account._id} was released before`);
+  if (isOpen(record.state)) {
+    throw new CommandError(`${record._id} is still being worked on (${record.state}): release it once it is settled`);
+  }
+  if (!values.yes) return dryRun(call, record, account, 'its e-mail address and EIN are given free, its link ends');
+  const done = await desk.trail.record(
+    { action: 'account release', requestId: record._id, accountId: account._id },
+    () => desk.corrections.release(account),
+  );
+  if (!done) throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'released' });
+  else out.line(`${account._id}  released: the e-mail address and the EIN may be applied with again`);
+  return EXIT.ok;
+}

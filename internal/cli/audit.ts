@@ -1,0 +1,168 @@
+/** `audit`: every accepted request is in exactly one place, and so is every account; what is not, or late, is listed. */
+import type { CheckedAccount } from '../account/account-queries.ts';
+import { pause } from '../platform/deadline.ts';
+import { paint, printable, table } from '../platform/terminal.ts';
+import { states, type State } from '../submission/states.ts';
+import type { CheckedRecord } from '../submission/support-queries.ts';
+import { checkRecord, kinds, type Kind } from './check-records.ts';
+import { EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
+import { FINDINGS_LISTED, SECOND_LOOK_MS } from './limits.ts';
+
+export const audit: Command = {
+  name: 'audit',
+  positionals: [],
+  about: 'check that every accepted request is in exactly one place; list what is stuck',
+  details:
+    'Reads all requests and accounts, a page at a time, while the service runs; what seems wrong is looked at twice. Exit code 1 when there is a problem; notices alone are 0.',
+  options: ['since'],
+  examples: ['audit', 'audit --since 24h', 'audit --json'],
+  run: runAudit,
+};
+
+interface Finding {
+  readonly kind: Kind;
+  readonly id: string;
+}
+
+class Report {
+  readonly byState: Record<string, number> = {};
+  readonly counts: Partial<Record<Kind, number>> = {};
+  readonly listed: Finding[] = [];
+  accepted = 0;
+  accounts = 0;
+  released = 0;
+  pastRetention = 0;
+
+  add(kind: Kind, id: string): void {
+    const count = (this.counts[kind] ?? 0) + 1;
+    this.counts[kind] = count;
+    if (count <= FINDINGS_LISTED) this.listed.push({ kind, id });
+  }
+
+  get problems(): number {
+    const all = Object.entries(this.counts) as [Kind, number][];
+    return all.filter(([kind]) => kinds[kind][0] === 'problem').reduce((sum, [, count]) => sum + count, 0);
+  }
+}
+
+async function runAudit(call: Call): Promise<ExitCode> {
+  const { desk, values, clock } = call;
+  const report = new Report();
+  for await (const page of desk.submissions.checkedPages(values.since)) {
+    for (const record of page) {
+      report.byState[record.state] = (report.byState[record.state] ?? 0) + 1;
+      if (record.httpStatus === 202) report.accepted += 1;
+    }
+    await checkTwice(
+      page,
+      (some) => checkRecords(some, call),
+      (ids) => desk.submissions.checked(ids),
+      report,
+    );
+  }
+  for await (const page of desk.accounts.checkedPages(values.since)) {
+    report.accounts += page.length;
+    for (const { _id, mail } of page) if ((mail?.possible ?? 0) > 1) report.add('mailed_twice', _id);
+    report.released += page.filter((account) => account.releasedAt !== undefined).length;
+    await checkTwice(
+      page,
+      (some) => checkAccounts(some, call, report),
+      (ids) => desk.accounts.checked('_id', ids),
+      report,
+    );
+  }
+  if (values.json) printJson(call, report);
+  else print(call, report, clock.now());
+  return report.problems === 0 ? EXIT.ok : EXIT.found;
+}
+
+/** The service goes on meanwhile, so what seems wrong is read again after a moment; only what stays is a finding. */
+async function checkTwice<Document extends { readonly _id: string }>(
+  page: readonly Document[],
+  check: (some: readonly Document[]) => Promise<Finding[]>,
+  readAgain: (ids: readonly string[]) => Promise<Document[]>,
+  report: Report,
+): Promise<void> {
+  const suspects = new Set((await check(page)).map((finding) => finding.id));
+  if (suspects.size === 0) return;
+  await pause(SECOND_LOOK_MS);
+  for (const { kind, id } of await check(await readAgain([...suspects]))) report.add(kind, id);
+}
+
+async function checkRecords(records: readonly CheckedRecord[], { desk, clock }: Call): Promise<Finding[]> {
+  const ids = records.map(({ _id }) => _id);
+  const originals = records.flatMap(({ reasons = [] }) => reasons.flatMap((reason) => reason.duplicateOf ?? []));
+  const there = await existing(originals, desk);
+  const found = await desk.accounts.checked('requestId', [...ids, ...originals]);
+  const accounts = new Map(found.map((account) => [account.requestId, account]));
+  const exists = (requestId: string): boolean => there.has(requestId) || accounts.has(requestId);
+  const options = { now: clock.now(), exists };
+  return records.flatMap((record) =>
+    checkRecord(record, accounts.get(record._id), options).map((kind) => ({ kind, id: record._id })),
+  );
+}
+
+/** An account lives on when its request is past its retention; before that, its request must be there. */
+async function checkAccounts(
+  accounts: readonly CheckedAccount[],
+  { desk, clock }: Call,
+  report: Report,
+): Promise<Finding[]> {
+  const requestIds = accounts.map(({ requestId }) => requestId);
+  const there = await existing(requestIds, desk);
+  const orphans = accounts.filter((account) => !there.has(account.requestId));
+  const keptMs = desk.accountRequestsKeptMs;
+  const old = orphans.filter((account) => clock.now().getTime() - account.createdAt.getTime() > keptMs);
+  report.pastRetention += old.length;
+  return orphans
+    .filter((account) => !old.includes(account))
+    .map((account) => ({ kind: 'account_without_request', id: account._id }));
+}
+
+/** Those of the ids that have a record. */
+async function existing(requestIds: readonly string[], { submissions }: Desk): Promise<ReadonlySet<string>> {
+  return new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
+}
+
+function printJson({ out }: Call, report: Report): void {
+  out.json({
+    requests_by_state: report.byState,
+    accepted: report.accepted,
+    accounts: report.accounts,
+    accounts_released: report.released,
+    accounts_whose_request_is_past_retention: report.pastRetention,
+    problems: report.problems,
+    findings: Object.entries(report.counts).map(([kind, count]) => ({
+      kind,
+      weight: kinds[kind as Kind][0],
+      meaning: kinds[kind as Kind][1],
+      count,
+      ids: report.listed.filter((finding) => finding.kind === kind).map((finding) => finding.id),
+    })),
+  });
+}
+
+function print({ out }: Call, report: Report, now: Date): void {
+  const { byState, counts } = report;
+  const known = states.filter((state) => byState[state] !== undefined);
+  const others = Object.keys(byState).filter((state) => !states.includes(state as State));
+  const total = Object.values(byState).reduce((sum, count) => sum + count, 0);
+  out.line(`${paint('bold', 'Requests')} at ${now.toISOString().slice(0, 19)}Z`);
+  const rows = [...known, ...others].map((state) => [printable(state), String(byState[state])]);
+  out.line(table([...rows, ['all', String(total)], ['of these accepted (202)', String(report.accepted)]]));
+  const released = report.released === 0 ? '' : `, ${report.released} of them released`;
+  const past = report.pastRetention === 0 ? '' : `, ${report.pastRetention} whose request is past its retention`;
+  out.line(`${paint('bold', 'Accounts')}  ${report.accounts}${released}${past}`);
+  for (const [kind, count] of Object.entries(counts) as [Kind, number][]) {
+    const [weight, meaning] = kinds[kind];
+    out.line(`\n${paint(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`);
+    const ids = report.listed.filter((finding) => finding.kind === kind).map((finding) => finding.id);
+    for (const id of ids) out.line(`  ${printable(id)}`);
+    if (count > ids.length) out.line(`  … and ${count - ids.length} more`);
+  }
+  out.line(
+    report.problems === 0
+      ? `\n${paint('green', 'All is where it should be:')} every accepted request is in exactly one state, and accounts and requests agree.`
+      : `\n${paint('red', `${report.problems} problem(s).`)} "partner-ingest show ID" tells more of each; docs/operations.md says what to do.`,
+  );
+}

@@ -1,0 +1,114 @@
+/** `bounce`: the e-mail of a completed request came back after the mail server had taken it. */
+import { readDeliveryStatus } from '../mail/delivery-status.ts';
+import { accountOfMessageId } from '../mail/message.ts';
+import type { Account } from '../account/account.ts';
+import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { submissionById, type FoundSubmission } from './find-submission.ts';
+import { UsageError } from './options.ts';
+import { changedMeanwhile } from './retry.ts';
+
+export const bounce: Command = {
+  name: 'bounce',
+  positionals: [],
+  about: 'report that the e-mail of a completed request bounced later',
+  details:
+    'Reads a delivery status notification (RFC 3464) from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0. Not for a request whose link has been used.',
+  options: ['message-id', 'request', 'status', 'as', 'why'],
+  examples: [
+    'bounce --as bounces < notification.eml',
+    'bounce --message-id "<acc_01m7yppxy4e01v3gzvkymsa33d.login-instructions@example.com>" --status 5.1.1',
+    'bounce --request req_01m7yefdj3fantjpk5mzvj8mwh --why "provider\'s webhook"',
+  ],
+  run: reportBounce,
+};
+
+/** Which mail came back; `mailVersion` is unknown where only the request was given. */
+interface Bounced {
+  readonly id: string;
+  readonly mail?: { readonly mailVersion?: number };
+  readonly status: string | undefined;
+}
+
+async function reportBounce(call: Call): Promise<ExitCode> {
+  const bounced = await bouncedMail(call);
+  if (typeof bounced === 'string') return nothingToDo(call, undefined, bounced);
+  const { desk, out, values, clock } = call;
+  const record = await submissionById(bounced.id, desk, clock.now());
+  const account = await desk.accounts.find('requestId', record._id);
+  if (account === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  const done = reportedBefore(record, account, bounced);
+  if (done !== undefined) return nothingToDo(call, record, done);
+  assertReportable(record, account);
+  const code = bounced.status === undefined ? '' : ` (${bounced.status})`;
+  const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
+  const told = await desk.trail.record(
+    { action: 'bounce', requestId: record._id, accountId: account._id },
+    async () => {
+      // The request first: cut off in between, the same command finds it undeliverable and finishes the account.
+      if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason))) return false;
+      // A retry then sends a mail of its own, which this bounce is not about.
+      return desk.corrections.mailAgain(account);
+    },
+  );
+  if (!told) throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: record._id, from: record.state, to: 'undeliverable' });
+  else out.line(`${record._id}  ${record.state} → undeliverable; "show" says what to do next`);
+  return EXIT.ok;
+}
+
+/** From the options or standard input; a sentence where that reports no failure. */
+async function bouncedMail(call: Call): Promise<Bounced | string> {
+  const { request, 'message-id': messageId, status } = call.values;
+  if (request !== undefined && messageId !== undefined) {
+    throw new UsageError('bounce: give one of --request and --message-id');
+  }
+  if (request !== undefined) return { id: request, status };
+  if (messageId !== undefined) return ofMail(messageId, status);
+  if (status !== undefined) throw new UsageError('bounce: --status goes with --request or --message-id');
+  const notification = readDeliveryStatus(await call.input());
+  if (notification === undefined) {
+    throw new CommandError('standard input is no delivery status notification (RFC 3464): nothing was changed');
+  }
+  if (notification.action !== 'failed')
+    return `the notification says ${notification.action || 'nothing'}, which is no failure`;
+  if (notification.messageId === undefined) {
+    throw new CommandError('the notification holds no Message-ID of ours: nothing was changed');
+  }
+  return ofMail(notification.messageId, notification.status);
+}
+
+function ofMail(messageId: string, status: string | undefined): Bounced {
+  const mail = accountOfMessageId(messageId);
+  if (mail === undefined) throw new CommandError('the Message-ID is none of ours: nothing was changed');
+  const { accountId, ...version } = mail;
+  return { id: accountId, mail: version, status };
+}
+
+/** Why the report changes nothing: it was made before, or it is about a mail that another one has followed since. */
+function reportedBefore(record: FoundSubmission, account: Account, { mail }: Bounced): string | undefined {
+  if (mail !== undefined && mail.mailVersion !== account.mailVersion) {
+    return 'it is about an earlier e-mail, which was reported before or followed by another';
+  }
+  return record.state === 'undeliverable' && account.notifiedAt === undefined
+    ? 'it is undeliverable already'
+    : undefined;
+}
+
+function assertReportable(record: FoundSubmission, account: Account): void {
+  const id = record._id;
+  if (account.releasedAt !== undefined) throw new CommandError(`the account of ${id} was released`);
+  if (account.activation?.usedAt !== undefined) {
+    throw new CommandError(`the link of ${id} has been used, so the e-mail arrived: nothing was changed`);
+  }
+  if (record.pastRetention === true) throw new CommandError(`${id} is past its retention: nothing was changed`);
+  if (record.state !== 'completed' && record.state !== 'undeliverable') {
+    throw new CommandError(`${id} is ${record.state}: only the e-mail of a completed request can bounce later`);
+  }
+}
+
+function nothingToDo({ out, values }: Call, record: FoundSubmission | undefined, why: string): ExitCode {
+  const request = record === undefined ? {} : { request_id: record._id };
+  if (values.json) out.json({ ...request, result: 'nothing_to_do', why });
+  else out.line(`${record === undefined ? '' : `${record._id}  `}nothing to do: ${why}`);
+  return EXIT.ok;
+}

@@ -1,0 +1,80 @@
+/** The audit sees every kind of wrong record: each is fed to it once, and a right one of each state finds nothing. */
+import { expect, test } from '@jest/globals';
+import { states, type State } from '../submission/states.ts';
+import type { CheckedAccount } from '../account/account-queries.ts';
+import type { CheckedRecord } from '../submission/support-queries.ts';
+import { checkRecord, type Kind } from './check-records.ts';
+
+const NOW = new Date('2026-11-21T12:00:00Z');
+const ago = (minutes: number): Date => new Date(NOW.getTime() - minutes * 60_000);
+const DAYS = 1_440;
+
+const answers: Partial<Record<State, number>> = { malformed: 400, refused: 401, withdrawn: 500 };
+const withAccount: readonly State[] = ['account_created', 'completed', 'undeliverable'];
+
+function right(state: State, changes: Partial<CheckedRecord> = {}): CheckedRecord {
+  const open = state === 'recorded' || state === 'account_created';
+  return {
+    _id: 'req_1',
+    state,
+    schema: 1,
+    httpStatus: answers[state] ?? 202,
+    receivedAt: ago(10),
+    history: [{ state, at: ago(10), attempt: 0 }],
+    ...(open ? { dueAt: ago(1) } : state === 'dead_lettered' ? {} : { expiresAt: ago(-DAYS) }),
+    ...(withAccount.includes(state) ? { accountId: 'acc_1' } : {}),
+    ...changes,
+  };
+}
+const account: CheckedAccount = { _id: 'acc_1', requestId: 'req_1', createdAt: ago(10), notifiedAt: ago(9) };
+const check = (record: CheckedRecord, made?: CheckedAccount): Kind[] =>
+  checkRecord(record, made, { now: NOW, exists: (id) => id === 'req_there' });
+
+test.each(states)('a right %s record has no finding', (state) => {
+  expect(check(right(state), withAccount.includes(state) ? account : undefined)).toEqual([]);
+});
+
+const { notifiedAt: _, ...notMailed } = account;
+const wrong: [Kind, CheckedRecord, CheckedAccount?][] = [
+  ['unknown_state', right('paused' as State)],
+  ['newer_schema', right('recorded', { schema: 2 })],
+  ['history_disagrees', right('rejected', { history: [{ state: 'recorded', at: NOW, attempt: 0 }] })],
+  ['wrong_answer', right('recorded', { httpStatus: 400 })],
+  ['wrong_answer', right('refused', { httpStatus: 202 })],
+  ['wrong_answer', right('withdrawn', { httpStatus: 202 })],
+  ['overdue', right('recorded', { dueAt: ago(6) })],
+  ['open_too_long', right('account_created', { receivedAt: ago(5 * DAYS) }), account],
+  ['deleted_too_soon', right('dead_lettered', { expiresAt: NOW })],
+  ['deleted_too_soon', right('recorded', { expiresAt: NOW })],
+  ['account_missing', right('completed')],
+  ['account_missing', right('dead_lettered', { accountId: 'acc_1' })],
+  ['account_unexpected', right('rejected'), account],
+  ['account_disagrees', right('undeliverable', { accountId: 'acc_2' }), account],
+  ['mail_not_noted', right('completed'), notMailed],
+  ['erased_but_account', right('completed', { erasedAt: NOW }), account],
+];
+test.each(wrong)('%s', (kind, record, ...made) => {
+  expect(check(record, ...made)).toEqual([kind]);
+});
+
+test('an open record without a time, and a settled one without a last day', () => {
+  const { dueAt: _due, ...neverDue } = right('recorded');
+  const { expiresAt: _expires, ...neverDeleted } = right('rejected');
+  expect(check(neverDue)).toEqual(['never_due']);
+  expect(check(neverDeleted)).toEqual(['never_deleted']);
+});
+
+test('a duplicate points at something that is or was there', () => {
+  const reason = { field: 'ein', code: 'duplicate_ein', message: '' } as const;
+  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_there' }] }))).toEqual([]);
+  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_nowhere' }] }))).toEqual([
+    'duplicate_of_nothing',
+  ]);
+});
+
+test('what a crash leaves is no finding: the next attempt, or a retry, heals it', () => {
+  expect(check(right('recorded'), account)).toEqual([]);
+  expect(check(right('dead_lettered'), account)).toEqual([]);
+  expect(check(right('completed', { erasedAt: NOW }))).toEqual([]);
+  expect(check(right('completed'), { ...notMailed, releasedAt: NOW })).toEqual([]);
+});

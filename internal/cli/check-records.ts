@@ -1,0 +1,113 @@
+/** What must hold of every record and every account, and what is found where it does not. Pure. */
+import type { CheckedAccount } from '../account/account-queries.ts';
+import { isOpen, states } from '../submission/states.ts';
+import { RECORD_SCHEMA } from '../submission/submission.ts';
+import type { CheckedRecord } from '../submission/support-queries.ts';
+import { OPEN_TOO_LONG_MS, OVERDUE_MS } from './limits.ts';
+
+/** `problem`: a promise is broken or will be. `notice`: as it should be, but someone should know. */
+export type Weight = 'problem' | 'notice';
+
+/** Everything that can be found, in plain words. */
+export const kinds = {
+  unknown_state: ['problem', 'is in a state this version does not know, so nobody works on it'],
+  newer_schema: ['notice', 'was written by a newer version and is left alone'],
+  history_disagrees: ['problem', 'has a history that does not end in its state'],
+  wrong_answer: ['problem', 'is in a state that does not go with what the partner was answered'],
+  never_due: ['problem', 'is open, but has no time at which anyone looks at it'],
+  overdue: ['problem', 'should have been looked at by now: does a processor run?'],
+  open_too_long: ['notice', 'is still open after days: is the mail server away?'],
+  never_deleted: ['problem', 'is settled, but has no date until which it is kept'],
+  deleted_too_soon: ['problem', 'would be deleted, though it still has to be looked at'],
+  account_missing: ['problem', 'should have an account, but there is none'],
+  account_unexpected: ['problem', 'has an account, though it should have none'],
+  account_disagrees: ['problem', 'names another account than the one made for it'],
+  mail_not_noted: ['problem', 'is completed, but its account does not say that the mail is out'],
+  duplicate_of_nothing: ['problem', 'is a duplicate of a request that left neither record nor account'],
+  account_without_request: ['problem', 'is an account whose request is not there'],
+  erased_but_account: ['problem', 'was erased, but an account was made meanwhile: erase it again'],
+  mailed_twice: ['notice', 'may have reached its applicant more than once'],
+} as const satisfies Record<string, readonly [Weight, string]>;
+export type Kind = keyof typeof kinds;
+
+/** What is wrong with a record. `account` is the one made for it; `exists` tells of another request's record or account. */
+export function checkRecord(
+  record: CheckedRecord,
+  account: CheckedAccount | undefined,
+  options: { readonly now: Date; exists(requestId: string): boolean },
+): Kind[] {
+  const found: Kind[] = [];
+  if (!states.includes(record.state)) return ['unknown_state'];
+  if (record.schema > RECORD_SCHEMA) found.push('newer_schema');
+  if (record.history.at(-1)?.state !== record.state) found.push('history_disagrees');
+  if (!answers(record)) found.push('wrong_answer');
+  found.push(...checkDates(record, options.now), ...checkAccount(record, account));
+  const originals = (record.reasons ?? []).flatMap(({ duplicateOf }) => duplicateOf ?? []);
+  if (!originals.every((requestId) => options.exists(requestId))) found.push('duplicate_of_nothing');
+  return found;
+}
+
+/** 202 is a promise: such a record is on its way, done, or told about; never among what was turned away. */
+function answers({ state, httpStatus }: CheckedRecord): boolean {
+  switch (state) {
+    case 'malformed':
+      return httpStatus === 400;
+    case 'refused':
+      return httpStatus === 401 || httpStatus === 403;
+    case 'withdrawn':
+      return httpStatus === 500;
+    case 'recorded':
+    case 'account_created':
+    case 'completed':
+    case 'rejected':
+    case 'undeliverable':
+    case 'dead_lettered':
+    default:
+      return httpStatus === 202;
+  }
+}
+
+function checkDates({ state, dueAt, expiresAt, receivedAt, holdId }: CheckedRecord, now: Date): Kind[] {
+  const found: Kind[] = [];
+  const age = (date: Date): number => now.getTime() - date.getTime();
+  // What an operator holds is as old as the operator lets it become.
+  if (isOpen(state) && holdId === undefined) {
+    if (dueAt === undefined) found.push('never_due');
+    else if (age(dueAt) > OVERDUE_MS) found.push('overdue');
+    if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
+  }
+  const kept = isOpen(state) || state === 'dead_lettered';
+  if (kept && expiresAt !== undefined) found.push('deleted_too_soon');
+  if (!kept && expiresAt === undefined) found.push('never_deleted');
+  return found;
+}
+
+function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
+  if (record.erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
+  if (account === undefined) {
+    const promised = ['account_created', 'completed', 'undeliverable'].includes(record.state);
+    return promised || record.accountId !== undefined ? ['account_missing'] : [];
+  }
+  switch (record.state) {
+    case 'recorded':
+    case 'dead_lettered':
+      // The account may have been made by an attempt that could not say so any more; a retry finds it.
+      break;
+    case 'account_created':
+    case 'completed':
+    case 'undeliverable':
+      if (record.accountId !== account._id) return ['account_disagrees'];
+      break;
+    case 'rejected':
+      // What an operator discards may have its account already.
+      return record.reasons?.some(({ code }) => code === 'discarded') === true ? [] : ['account_unexpected'];
+    case 'malformed':
+    case 'refused':
+    case 'withdrawn':
+    default:
+      return ['account_unexpected'];
+  }
+  const { notifiedAt, releasedAt, activation } = account;
+  const noted = [notifiedAt, releasedAt, activation?.usedAt].some((date) => date !== undefined);
+  return record.state === 'completed' && !noted ? ['mail_not_noted'] : [];
+}

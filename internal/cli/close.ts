@@ -1,0 +1,71 @@
+/** `close`: ends an open request or a dead letter that nobody shall work on any more. */
+import type { Account } from '../account/account.ts';
+import { isOpen, meanings, nextState } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { submissionById } from './find-submission.ts';
+import { orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { UsageError } from './options.ts';
+import { changedMeanwhile } from './retry.ts';
+
+export const close: Command = {
+  name: 'close',
+  positionals: ['[REQUEST_ID]'],
+  about: 'end an open request or a dead letter for good, with a reason',
+  details:
+    'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone. With --state, all that match are counted, and closed only with --yes. Ctrl-C stops it between two pages.',
+  options: [...queryOptions, 'yes', 'as', 'why'],
+  examples: [
+    'close req_01m7yefdj3fantjpk5mzvj8mwh --yes --why "sent by mistake, ticket 4711"',
+    'close --state dead_lettered --reason 451 --until 30d --why "ticket 4711"',
+    'close --state dead_lettered --partner acme --yes --why "ticket 4711"',
+  ],
+  run: closeRequests,
+};
+
+const order: Order = {
+  action: 'close',
+  past: 'closed',
+  states: ['recorded', 'account_created', 'dead_lettered'],
+  rate: undefined,
+  plan,
+  act: (planned, { desk, values }) =>
+    desk.moves.moveAll(
+      planned.map(({ record, account, to }) => ({ seen: record, to, accountId: account?._id })),
+      `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`,
+    ),
+};
+
+function plan(record: SubmissionRecord, account: Account | undefined): Plan {
+  const { state, version, erasedAt } = record;
+  const facts = { account: account !== undefined, claimed: version > 0, erased: erasedAt !== undefined };
+  const to = nextState(state, 'close', facts);
+  return to === undefined ? { whyNot: `is ${state} (${meanings[state]}): nothing to close` } : { to };
+}
+
+async function closeRequests(call: Call): Promise<ExitCode> {
+  const { values, out } = call;
+  const [id] = call.positionals;
+  if (values.yes && values.why === undefined) throw new UsageError('close: --why is missing: it is the reason');
+  if (id === undefined) return orderMany(call, order);
+  const surplus = queryOptions.find((name) => values[name] !== undefined);
+  if (surplus !== undefined) throw new UsageError(`close: --${surplus} does not go with a REQUEST_ID`);
+
+  const { desk, clock } = call;
+  const record = await submissionById(id, desk, clock.now());
+  const account = await desk.accounts.find('requestId', record._id);
+  const { to, whyNot } = plan(record, account);
+  if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
+  if (values.yes) {
+    const act = async (): Promise<boolean> => (await order.act([{ record, account, to }], call)) === 1;
+    const done = await desk.trail.record({ action: 'close', requestId: record._id }, act);
+    if (!done && isOpen(record.state)) {
+      throw new CommandError(`${record._id} changed or is being worked on: look at it in a minute and decide again`);
+    }
+    if (!done) throw changedMeanwhile(record);
+  }
+  if (values.json) out.json({ dry_run: !values.yes, request_id: record._id, from: record.state, to });
+  else
+    out.line(`${record._id}  ${record.state} → ${to}${values.yes ? '' : '; nothing was changed; add --yes to do it'}`);
+  return EXIT.ok;
+}

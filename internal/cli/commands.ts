@@ -1,0 +1,37 @@
+/** All commands, in the order of the help. */
+import { bounce } from './bounce.ts';
+import { correctEmail, release } from './account.ts';
+import { audit } from './audit.ts';
+import { close } from './close.ts';
+import type { Command } from './command.ts';
+import { erase } from './erase.ts';
+import { exportRequests, find } from './find.ts';
+import { keysAdopt, keysList, keysNew } from './keys.ts';
+import { voidLinks } from './links.ts';
+import { keysConfirm } from './keys-removal.ts';
+import { partnerDiscard, partnerHold, partnerHolds, partnerRelease } from './partner.ts';
+import { resend, retry } from './retry.ts';
+import { show } from './show.ts';
+
+export const commands: readonly Command[] = [
+  show,
+  find,
+  retry,
+  resend,
+  close,
+  correctEmail,
+  release,
+  bounce,
+  voidLinks,
+  exportRequests,
+  audit,
+  erase,
+  partnerHold,
+  partnerRelease,
+  partnerDiscard,
+  partnerHolds,
+  keysNew,
+  keysList,
+  keysAdopt,
+  keysConfirm,
+];

@@ -1,0 +1,211 @@
+/** `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the trail stays. */
+import { printable, table } from '../platform/terminal.ts';
+import { isOpen } from '../submission/states.ts';
+import type { Account } from '../account/account.ts';
+import type { PersonalRecord } from '../submission/support-queries.ts';
+import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { ERASE_LISTED } from './limits.ts';
+import { applicantOf, isAccountOf, relationOf, type Person } from './person.ts';
+import { submissionById } from './find-submission.ts';
+import { Progress } from './progress.ts';
+
+export const erase: Command = {
+  name: 'erase',
+  positionals: ['[REQUEST_ID]'],
+  about: 'remove everything personal about one applicant, on their request',
+  details:
+    'By address, by EIN, or by a request (which stands for its address). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. A request whose bytes cannot be searched is listed. See docs/privacy.md for what it cannot reach: backups, sent mails.',
+  options: ['email', 'ein', 'after', 'yes', 'as', 'why'],
+  examples: [
+    'erase --email jane@example.com',
+    'erase --email jane@example.com --yes --as jane --why "request of 2026-11-20"',
+    'erase req_01m7yefdj3fantjpk5mzvj8mwh --yes',
+  ],
+  run: eraseApplicant,
+};
+
+/** What is to go: a person, and one request for certain. */
+interface Subject {
+  readonly person: Person;
+  readonly requestId?: string;
+}
+
+interface Found {
+  readonly what: string;
+  readonly id: string;
+  readonly state: string;
+  readonly result: 'erased' | 'would be erased' | 'body erased' | 'body would be erased' | 'changed' | 'still open';
+}
+
+/** What was found; the lists are bounded, the counts are not. */
+class Tally {
+  readonly listed: Found[] = [];
+  readonly unsearchable: string[] = [];
+  /** Requests and accounts that are settled, so that the walk does not count them again. */
+  readonly settled = new Set<string>();
+  count = 0;
+  unsearchableCount = 0;
+  left = false;
+  /** The last request that was looked at by a walk that was stopped. */
+  stoppedAfter: string | undefined;
+
+  note(entry: Found): void {
+    this.count += 1;
+    if (this.listed.length < ERASE_LISTED) this.listed.push(entry);
+    if (entry.result === 'changed' || entry.result === 'still open') this.left = true;
+    else this.settled.add(entry.id);
+  }
+
+  noteUnsearchable(id: string): void {
+    this.unsearchableCount += 1;
+    if (this.unsearchable.length < ERASE_LISTED) this.unsearchable.push(id);
+  }
+}
+
+async function eraseApplicant(call: Call): Promise<ExitCode> {
+  const subject = await subjectOf(call);
+  const { desk, values } = call;
+  const tally = new Tally();
+  const work = async (): Promise<boolean> => {
+    await eraseKnown(subject, call, tally);
+    await walkBodies(subject, call, tally);
+    return tally.count > 0;
+  };
+  if (values.yes) {
+    const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
+    await desk.trail.record({ action: 'erase', ...requestId }, work);
+  } else await work();
+  report(call, tally);
+  if (tally.stoppedAfter !== undefined) return EXIT.stopped;
+  return tally.count === 0 || tally.left || tally.unsearchableCount > 0 ? EXIT.found : EXIT.ok;
+}
+
+function report({ out, values }: Call, tally: Tally): void {
+  const { count, listed, unsearchable, unsearchableCount, stoppedAfter } = tally;
+  if (values.json) {
+    out.json({
+      dry_run: !values.yes,
+      count,
+      listed,
+      not_searchable: { count: unsearchableCount, request_ids: unsearchable },
+      ...(stoppedAfter === undefined ? {} : { stopped_after: stoppedAfter }),
+    });
+  } else {
+    const rows = listed.map(({ what, id, state, result }) => [what, id, state, result].map(printable));
+    if (rows.length > 0) out.line(table(rows, ''));
+    if (count > listed.length) out.line(`… and ${count - listed.length} more`);
+    for (const id of unsearchable) out.line(`request  ${printable(id)}  not searchable`);
+    if (count === 0) out.line('nothing holds this applicant');
+    else if (!values.yes) out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
+    else out.line(`${count} done; backups still hold them until they are past their own retention (docs/privacy.md)`);
+  }
+  if (tally.left) out.note('some changed meanwhile or are being worked on: run it again in a minute');
+  if (unsearchableCount > 0) {
+    out.note(
+      `${unsearchableCount} bodies cannot be searched; such a body is removed within a day after it was understood`,
+    );
+  }
+  if (stoppedAfter !== undefined) {
+    out.note(`stopped: what was done stays done; to go on, give the same command with --after ${stoppedAfter}`);
+  }
+}
+
+async function subjectOf(call: Call): Promise<Subject> {
+  const [id] = call.positionals;
+  const { email, ein } = call.values;
+  if ([id, email, ein].filter((given) => given !== undefined).length !== 1) {
+    throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
+  }
+  if (id === undefined) {
+    return { person: { ...(email === undefined ? {} : { email }), ...(ein === undefined ? {} : { ein }) } };
+  }
+  const record = await submissionById(id, call.desk, call.clock.now());
+  // A worker that had the body in hand may have made the account since; otherwise nothing is left.
+  const late = record.erasedAt === undefined ? undefined : await call.desk.accounts.find('requestId', record._id);
+  if (record.erasedAt !== undefined && late === undefined) throw new CommandError(`${record._id} was erased before`);
+  // Its EIN may be someone else's, mistyped: only the address stands for the person.
+  const own = late?.emailNormalized ?? applicantOf(record).email;
+  return { person: own === undefined ? {} : { email: own }, requestId: record._id };
+}
+
+/** What the indexes know: the person's requests and accounts, at once, however many others there are. */
+async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<void> {
+  const { person, requestId } = subject;
+  const { desk } = call;
+  if (requestId !== undefined) {
+    const record = await desk.submissions.byId(requestId);
+    if (record !== undefined) await eraseOwn([record], subject, call, tally);
+    // The record may be past its retention, and its account is there still.
+    else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([requestId])), call, tally);
+  }
+  for await (const page of desk.submissions.ofApplicant(person)) await eraseOwn(page, subject, call, tally);
+  const accounts = [...(await desk.accounts.ofPerson(person, new Set())), ...(await desk.accounts.released())];
+  await eraseAccounts(
+    accounts.filter((account) => isAccountOf(person, account)),
+    call,
+    tally,
+  );
+}
+
+/** Reads every kept body, a page at a time; the person may stand in one of which no field is known. */
+async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<void> {
+  const { person, requestId } = subject;
+  const { desk, values, out, clock, stop } = call;
+  const progress = new Progress(out, clock, await desk.submissions.about(values.after));
+  for await (const page of desk.submissions.personalPages(values.after)) {
+    const own: PersonalRecord[] = [];
+    for (const record of page.filter(({ _id }) => !tally.settled.has(_id) && _id !== requestId)) {
+      const relation = relationOf(person, record);
+      if (relation === 'applicant') own.push(record);
+      if (relation === 'mentioned') tally.note(await eraseRecord(record, true, desk, values.yes));
+      if (relation === 'unreadable') tally.noteUnsearchable(record._id);
+    }
+    await eraseOwn(own, subject, call, tally);
+    progress.add(page.length);
+    if (stop.aborted) {
+      tally.stoppedAfter = page.at(-1)?._id;
+      return;
+    }
+  }
+}
+
+/** Accounts come after their records: a worker has lost its claim by then, and makes none any more. */
+async function eraseOwn(records: readonly PersonalRecord[], subject: Subject, call: Call, tally: Tally): Promise<void> {
+  if (records.length === 0) return;
+  const { desk, values } = call;
+  for (const record of records) {
+    if (!tally.settled.has(record._id)) tally.note(await eraseRecord(record, false, desk, values.yes));
+  }
+  const ids = new Set(records.map(({ _id }) => _id));
+  const accounts = await desk.accounts.ofPerson({}, ids);
+  await eraseAccounts(
+    accounts.filter((account) => isAccountOf(subject.person, account) || account.requestId === subject.requestId),
+    call,
+    tally,
+  );
+}
+
+async function eraseRecord(record: PersonalRecord, bodyOnly: boolean, desk: Desk, yes: boolean): Promise<Found> {
+  const entry = { what: 'request', id: record._id, state: record.state };
+  // Another applicant's request still needs its body.
+  if (bodyOnly && isOpen(record.state)) return { ...entry, result: 'still open' };
+  if (!yes) return { ...entry, result: bodyOnly ? 'body would be erased' : 'would be erased' };
+  const done = bodyOnly
+    ? await desk.moves.eraseBody(record)
+    : await desk.moves.erase(record, `operator erase by ${desk.trail.by}`);
+  return { ...entry, result: !done ? 'changed' : bodyOnly ? 'body erased' : 'erased' };
+}
+
+async function eraseAccounts(accounts: readonly Account[], { desk, values }: Call, tally: Tally): Promise<void> {
+  for (const account of accounts) {
+    if (tally.settled.has(account._id)) continue;
+    if (values.yes) await desk.corrections.erase(account._id);
+    tally.note({
+      what: 'account',
+      id: account._id,
+      state: account.releasedAt === undefined ? 'in use' : 'released',
+      result: values.yes ? 'erased' : 'would be erased',
+    });
+  }
+}

@@ -1,0 +1,105 @@
+/** `find` and `export`: requests by applicant, partner, state and time, for people and for programs. */
+import { paint, printable, table } from '../platform/terminal.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { FIND_DEFAULT } from './limits.ts';
+import { maskApplicant } from './mask.ts';
+import { utc } from './timeline.ts';
+import { viewOf } from './view.ts';
+
+const filters = ['email', 'ein', 'name', 'partner', 'idempotency-key', 'state', 'reason', 'since', 'until'] as const;
+
+/** Who searches by one of these knows or tries a person. */
+const personalFilters = ['email', 'ein', 'name'] as const;
+
+export const find: Command = {
+  name: 'find',
+  positionals: [],
+  about: 'requests by applicant, partner, state or time, newest first',
+  details: `Prints at most --limit requests (${FIND_DEFAULT} unless told otherwise). What a malformed body holds is not searched; "erase" without --yes lists that as well.`,
+  options: [...filters, 'limit', 'reveal', 'as', 'why'],
+  examples: [
+    'find --email jane@example.com',
+    'find --ein 12-3456789 --json',
+    'find --name "ada ltd" --since 30d',
+    'find --partner acme --state rejected --since 24h',
+    'find --partner acme --idempotency-key 8e03978e-40d5-43dd-bc93-6894a57f9324',
+    'find --state dead_lettered --limit 100',
+  ],
+  run: findRequests,
+};
+
+export const exportRequests: Command = {
+  name: 'export',
+  positionals: [],
+  about: 'all requests that match, oldest first, one JSON object a line',
+  details: 'Masked unless --reveal, which also adds the bodies and is noted in operator_audit. Memory stays small.',
+  options: [...filters, 'reveal', 'as', 'why'],
+  examples: [
+    'export --partner acme --since 30d > acme.ndjson',
+    'export --state rejected --since 2026-11-01 --until 2026-12-01 | wc -l',
+  ],
+  run: exportMatching,
+};
+
+async function findRequests(call: Call): Promise<ExitCode> {
+  const { out, values } = call;
+  if (filters.every((name) => values[name] === undefined)) {
+    throw new UsageError(`find: give at least one of ${filters.map((name) => `--${name}`).join(', ')}`);
+  }
+  const { desk } = call;
+  const limit = values.limit ?? FIND_DEFAULT;
+  const found = await desk.submissions.newest(values, limit + 1);
+  const shown = found.slice(0, limit);
+  const reveal = values.reveal && shown.length > 0;
+  // What was searched for is personal, so the trail names only the kind.
+  const asked = personalFilters.filter((name) => values[name] !== undefined).map((name) => `--${name}`);
+  if (reveal || asked.length > 0) {
+    const action = ['find', ...asked, ...(reveal ? ['--reveal'] : [])].join(' ');
+    await desk.trail.revealed({ action, ...concerning(shown) });
+  }
+  if (values.json) out.json(shown.map((record) => viewOf(record, values.reveal)));
+  else if (shown.length > 0) out.line(table([header, ...shown.map((record) => row(record, values.reveal))], ''));
+  if (shown.length === 0) {
+    out.note('nothing found');
+    return EXIT.found;
+  }
+  if (found.length > limit) out.note(`there are more: raise --limit, or narrow with --since and --until`);
+  return EXIT.ok;
+}
+
+const header = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'].map((name) =>
+  paint('dim', name),
+);
+
+function row(record: SubmissionRecord, reveal: boolean): string[] {
+  const { email = '', ein = '' } = maskApplicant(record.applicant ?? {}, reveal);
+  const why = record.reasons?.map((reason) => reason.code).join(', ') ?? record.lastError ?? '';
+  return [
+    record._id,
+    utc(record.receivedAt).slice(0, -4),
+    record.state,
+    record.partnerId ?? '',
+    record.erasedAt === undefined ? email : 'erased',
+    ein,
+    why,
+  ].map(printable);
+}
+
+async function exportMatching(call: Call): Promise<ExitCode> {
+  const { desk, out, values } = call;
+  const { reveal } = values;
+  if (reveal) await desk.trail.revealed({ action: 'export --reveal' });
+  for await (const page of desk.submissions.pages(values, { bodies: reveal })) {
+    for (const record of page) out.jsonLine(viewOf(record, reveal));
+    await out.drained();
+  }
+  return EXIT.ok;
+}
+
+/** One request is named in the trail; of more only the number. */
+function concerning(records: readonly SubmissionRecord[]): { requestId?: string; count?: number } {
+  const [only] = records;
+  return records.length === 1 && only !== undefined ? { requestId: only._id } : { count: records.length };
+}

@@ -1,0 +1,124 @@
+/** `keys new`, `keys list`, `keys adopt`: a fresh API key as a Secret to apply, which keys are in use, and whose they are. */
+import { newApiKey } from '../partner/api-key.ts';
+import { partnerSecretManifest } from '../partner/key-manifest.ts';
+import { isPartnerId } from '../partner/key-secret.ts';
+import { paint, printable, table } from '../platform/terminal.ts';
+import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { fromNow, utc } from './timeline.ts';
+
+/** Characters of a key's hash that name it in a list: 48 bits, enough for millions of keys. */
+const NAMING_CHARACTERS = 12;
+
+export const keysNew: Command = {
+  name: 'keys new',
+  positionals: ['PARTNER'],
+  about: 'a fresh API key, and the Secret manifest with its digest to apply',
+  details:
+    'Needs no store and changes nothing: the key is active once the Secret is applied. The key is printed to standard error, the manifest to standard output; it holds only the SHA-256 of the key. In the pods of the chart the namespace is the one that the controller watches (WATCH_NAMESPACES). Old keys stay until their Secrets are deleted, so a rotation is: new, apply, hand over, wait for "keys list" to show the old one unused, delete. This is the only time the key is shown.',
+  options: ['namespace'],
+  examples: ['keys new acme | kubectl apply -f -', 'keys new acme --namespace partner-ingest-keys > acme-key.yaml'],
+  run: (call) => Promise.resolve(newKey(call)),
+};
+
+export const keysList: Command = {
+  name: 'keys list',
+  positionals: [],
+  about: 'keys in force, with their Secret and their last use',
+  details: 'Keys are named by the beginning of their SHA-256. The last use is at most 30 s behind.',
+  options: ['partner'],
+  examples: ['keys list', 'keys list --partner acme --json'],
+  run: listKeys,
+};
+
+export const keysAdopt: Command = {
+  name: 'keys adopt',
+  positionals: ['OWNER'],
+  about: 'hand the keys of a former installation to the one that syncs now',
+  details:
+    'A key belongs to the controller that wrote it; "keys list" tells where there are several. Keys of a controller that is gone (another release name, namespace or source) stay in force whatever becomes of their Secrets. Adopted, those the Secrets of now ask for stay in force without a gap, and the others end within about a minute. Not while the former controller still runs.',
+  options: ['yes', 'as', 'why'],
+  examples: ['keys adopt kubernetes:old-namespace/partner-ingest --yes --why "moved to another namespace"'],
+  run: adoptKeys,
+};
+
+function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
+  const [partner = ''] = positionals;
+  if (!isPartnerId(partner)) {
+    throw new UsageError('keys new: PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label');
+  }
+  const namespace = values.namespace ?? keysNamespace;
+  if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) {
+    throw new UsageError('keys new: --namespace must be the name of a Kubernetes namespace');
+  }
+  // A name of its own for each key, so that applying the new one leaves the old one in force.
+  const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  const made = clock.now().toISOString().slice(0, 19).replace(/\D/g, '');
+  const key = newApiKey();
+  const secret = { name: `partner-${slug}-${made}`, namespace, partner, keys: [key] };
+  const { yaml, object } = partnerSecretManifest(secret);
+  if (values.json) out.json({ key, manifest: object });
+  else {
+    out.note(`the key, shown only now: ${key}`);
+    out.line(yaml.trimEnd());
+  }
+  return EXIT.ok;
+}
+
+async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
+  const now = clock.now();
+  const { partner } = values;
+  const keys = await desk.keys.list(partner);
+  if (values.json) {
+    out.json(
+      keys.map((key) => ({
+        key: key._id.slice(0, NAMING_CHARACTERS),
+        partner: key.partnerId,
+        status: key.status,
+        secret: `${key.source.namespace}/${key.source.name}`,
+        owner: key.source.owner,
+        last_used_at: key.lastUsedAt ?? null,
+        changed_at: key.updatedAt,
+      })),
+    );
+  } else if (keys.length > 0) {
+    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', ''];
+    const rows = keys.map(({ _id, partnerId, status, source, lastUsedAt }) =>
+      [
+        partnerId,
+        status,
+        _id.slice(0, NAMING_CHARACTERS),
+        `${source.namespace}/${source.name}`,
+        lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
+        lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
+      ].map(printable),
+    );
+    out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
+  }
+  const owners = new Set(keys.map(({ source }) => source.owner));
+  if (owners.size > 1) out.note(`of ${owners.size} installations: ${[...owners].map(printable).join(', ')}`);
+  if (keys.length > 0) return EXIT.ok;
+  out.note(partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`);
+  return EXIT.found;
+}
+
+async function adoptKeys({ desk, positionals, values, out }: Call): Promise<ExitCode> {
+  const [former = ''] = positionals;
+  const count = (await desk.keys.ofOwner(former)).length;
+  if (count === 0) throw new CommandError(`no key belongs to ${printable(former)}: see "keys list --json"`);
+  if (!values.yes) {
+    if (values.json) out.json({ dry_run: true, owner: former, keys: count });
+    else out.line(`${count} keys of ${printable(former)} would be adopted; nothing was changed; add --yes to do it`);
+    return EXIT.ok;
+  }
+  let result: Awaited<ReturnType<typeof desk.keys.adopt>>;
+  await desk.trail.record({ action: 'keys adopt', count }, async () => {
+    result = await desk.keys.adopt(former);
+    return result !== undefined;
+  });
+  if (result === undefined) throw new CommandError(`${printable(former)} is the installation that syncs now`);
+  const { owner, adopted } = result;
+  if (values.json) out.json({ owner: former, adopted_by: owner, keys: adopted });
+  else out.line(`${adopted} keys of ${printable(former)} now belong to ${printable(owner)}`);
+  return EXIT.ok;
+}

@@ -1,0 +1,43 @@
+/** Every bound of the operator's commands, with the reason for its size. */
+
+/** Lines `find` prints unless told otherwise: one screen. */
+export const FIND_DEFAULT = 20;
+/** Most that `find` prints; beyond it `export` is the right command. */
+export const PAGE_MAX = 1_000;
+/** Ids suggested for one that is not there. */
+export const SUGGESTIONS = 3;
+/** Characters an id must have before what follows is guessed: `req_` and the ten that hold the time. */
+export const SUGGEST_FROM_LENGTH = 14;
+
+/** An open record is late when its time passed this long ago: reconcile looks every 2.5 s and needs 35 s at most. */
+export const OVERDUE_MS = 300_000;
+/** Retries end after three days; what is open for longer than this lives off outages, which someone should know. */
+export const OPEN_TOO_LONG_MS = 4 * 86_400_000;
+/** Findings of one kind that `audit` lists; all are counted. */
+export const FINDINGS_LISTED = 20;
+/** What moved while it was looked at is looked at again after this, before it is called a finding. */
+export const SECOND_LOOK_MS = 1_000;
+
+/** Bytes of a delivery status notification; servers return the headers or the whole mail, which has some 10 kB. */
+export const INPUT_MAX_BYTES = 1_048_576;
+/** Longest that standard input may take to end. */
+export const INPUT_TIMEOUT_MS = 30_000;
+
+/** Lines `erase` lists; all are counted. */
+export const ERASE_LISTED = 200;
+/** Requests that `retry`, `resend` and `close` list; all are counted. */
+export const MANY_LISTED = 200;
+/** Requests a second that `retry` and `resend` set going unless told otherwise: more would only wait for the relay. */
+export const MANY_RATE = 1_000;
+/** Most that `--rate` takes: more than any store does. */
+export const RATE_MAX = 1_000_000;
+
+/** How often a long walk says how far it is. */
+export const PROGRESS_EVERY_MS = 2_000;
+
+/** Requests of one hold that are counted; an exact figure beyond it would read the index for seconds. */
+export const HELD_COUNTED = 100_000;
+
+/** Characters of `--why` and `--as`. */
+export const WHY_MAX = 500;
+export const WHO_MAX = 100;

@@ -1,0 +1,202 @@
+/** `retry` and `resend`: work on a request again, mail its applicant again. The processor does the work, never we. */
+import type { Account } from '../account/account.ts';
+import type { Seen } from '../submission/operator-moves.ts';
+import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
+import { UsageError } from './options.ts';
+import { submissionById, type FoundSubmission } from './find-submission.ts';
+import { MANY_RATE } from './limits.ts';
+import { orderMany, queryOptions, type Order, type Plan } from './many.ts';
+
+export const retry: Command = {
+  name: 'retry',
+  positionals: ['[REQUEST_ID]'],
+  about: 'have a dead-lettered or undeliverable request worked on again',
+  details:
+    'One REQUEST_ID is retried at once. With --state, all that match are counted, and retried only with --yes; Ctrl-C stops it between two pages. A request that waits for its next attempt gets it now. Attempts count from one again; the processor takes it within seconds.',
+  options: [...queryOptions, 'yes', 'as', 'why'],
+  examples: [
+    'retry req_01m7yefdj3fantjpk5mzvj8mwh --why "relay is back"',
+    'retry --state dead_lettered --since 24h',
+    'retry --state dead_lettered --since 24h --yes --as jane',
+  ],
+  run: (call) => (call.positionals[0] === undefined ? orderMany(call, retryOrder) : retryOne(call)),
+};
+
+export const resend: Command = {
+  name: 'resend',
+  positionals: ['[REQUEST_ID]'],
+  about: 'mail the login instructions once more, with the same link',
+  details:
+    'For a completed or undeliverable request whose link has not been used. The link works for seven more days. With --state, all that match are counted, and mailed only with --yes; after Ctrl-C, go on with --after. For a wrong address: "account correct-email".',
+  options: [...queryOptions, 'yes', 'as', 'why'],
+  examples: [
+    'resend --state completed --partner acme --since 24h --rate 10',
+    'resend req_01m7yefdj3fantjpk5mzvj8mwh',
+    'resend req_01m7yefdj3fantjpk5mzvj8mwh --yes --why "applicant lost the mail"',
+  ],
+  run: (call) => (call.positionals[0] === undefined ? orderMany(call, resendOrder) : resendMail(call)),
+};
+
+async function retryOne(call: Call): Promise<ExitCode> {
+  onlyOne(call, 'retry');
+  const { desk, out, values, clock } = call;
+  const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
+  const { to, whyNot } = await tryAgain(record, call);
+  if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
+  if (values.json) out.json({ request_id: record._id, from: record.state, to });
+  else out.line(`${record._id}  ${record.state} → ${to}; the processor takes it within seconds`);
+  return EXIT.ok;
+}
+
+/** `retry` of all that match. */
+const retryOrder: Order = {
+  action: 'retry',
+  past: 'retried',
+  states: ['dead_lettered', 'undeliverable'],
+  rate: MANY_RATE,
+  plan: planRetry,
+  act: (planned, { desk }) =>
+    desk.moves.moveAll(
+      planned.map(({ record, account, to }) => ({ seen: record, to, accountId: account?._id })),
+      `operator retry by ${desk.trail.by}`,
+    ),
+};
+
+/** `resend` of all that match: one after another, because each account gets a new version of its e-mail. */
+const resendOrder: Order = {
+  action: 'resend',
+  past: 'resent',
+  states: ['completed', 'undeliverable'],
+  rate: MANY_RATE,
+  plan: (record, account) => {
+    const whyNot = whyNoMail(record, account);
+    return whyNot === undefined ? { to: 'account_created' } : { whyNot };
+  },
+  act: async (planned, { desk }) => {
+    let done = 0;
+    for (const { record, account } of planned) {
+      if (account !== undefined && (await mailAgain(record, account, desk))) done += 1;
+    }
+    return done;
+  },
+};
+
+function onlyOne({ values }: Call, command: string): void {
+  const surplus = queryOptions.find((name) => values[name] !== undefined);
+  if (surplus !== undefined) throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
+}
+
+async function resendMail(call: Call): Promise<ExitCode> {
+  onlyOne(call, 'resend');
+  const { desk, out, values, clock } = call;
+  const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
+  const { _id: id, state } = record;
+  if (state === 'dead_lettered') throw new CommandError(`${id} is dead_lettered: use "retry ${id}"`);
+  if (state !== 'completed' && state !== 'undeliverable') {
+    throw new CommandError(`${id} is ${state}: only a completed or undeliverable request has a mail to send again`);
+  }
+  const account = await accountToMail(record, desk);
+  if (!values.yes) return dryRun(call, record, account, 'the same link is mailed again');
+  const done = await desk.trail.record({ action: 'resend', requestId: id, accountId: account._id }, () =>
+    mailAgain(record, account, desk),
+  );
+  if (!done) throw changedMeanwhile(record);
+  if (values.json) out.json({ request_id: id, from: state, to: 'account_created' });
+  else out.line(`${id}  ${state} → account_created; the same link goes out again within seconds`);
+  return EXIT.ok;
+}
+
+/** The account first: cut off in between, the request is as it was and the command can be given again. */
+async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk): Promise<boolean> {
+  if (!(await desk.corrections.mailAgain(account))) return false;
+  const again = record.state === 'completed' ? 'resend' : 'retry';
+  const reason = `operator resend by ${desk.trail.by}`;
+  return (await reopen(desk, record, again, { accountId: account._id, reason })) === 'account_created';
+}
+
+/** The account of a settled request, if a link to it is still of use. Throws `CommandError`. */
+export async function accountToMail(record: SubmissionRecord, desk: Desk): Promise<Account> {
+  const account = record.erasedAt === undefined ? await desk.accounts.find('requestId', record._id) : undefined;
+  const whyNot = whyNoMail(record, account);
+  if (account === undefined || whyNot !== undefined) throw new CommandError(whyNot ?? '');
+  return account;
+}
+
+/** Why a link to the account of a settled request is of no use; undefined where it is. */
+function whyNoMail(record: SubmissionRecord, account: Account | undefined): string | undefined {
+  const id = record._id;
+  if (record.erasedAt !== undefined) return `${id} was erased: there is nobody to mail`;
+  if (account === undefined) return `${id} has no account`;
+  if (account.releasedAt !== undefined) return `the account of ${id} was released`;
+  // A login application that removes `activation` instead of noting the use has used the link as well.
+  const removed = account.notifiedAt !== undefined && account.activation === undefined;
+  if (removed || account.activation?.usedAt !== undefined) {
+    return `the link of ${id} has been used: the applicant can log in and change things there`;
+  }
+  return undefined;
+}
+
+/** Reopens the record; one that is past its retention is made anew. */
+export function reopen(
+  desk: Desk,
+  record: Seen & Pick<FoundSubmission, 'erasedAt'>,
+  event: ReopeningEvent,
+  options: { readonly accountId: string | undefined; readonly reason: string },
+) {
+  return isPast(record) ? desk.moves.remake(stored(record), options.reason) : desk.moves.reopen(record, event, options);
+}
+
+function isPast(record: Seen | FoundSubmission): record is FoundSubmission {
+  return 'pastRetention' in record;
+}
+
+function stored({ pastRetention: _past, ...record }: FoundSubmission): SubmissionRecord {
+  return record;
+}
+
+/** Where a retry would lead, or what is in the way. */
+function planRetry(record: SubmissionRecord, account: Account | undefined): Plan {
+  const { state } = record;
+  if (record.erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
+  if (account?.releasedAt !== undefined) return { whyNot: 'has a released account: the partner applies anew' };
+  const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
+  const to = isOpen(state) ? state : nextState(state, 'retry', facts);
+  if (to === undefined || !isOpen(to)) return { whyNot: `is ${state} (${meanings[state]}): nothing to retry` };
+  return { to };
+}
+
+/** Does the retry. */
+async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promise<Plan> {
+  const { _id: requestId, state, heldUntil } = record;
+  // To end a worker's claim in the middle of a hand-over would mail the applicant twice.
+  if (heldUntil !== undefined && heldUntil > clock.now()) {
+    return { whyNot: `is being worked on: it is free at ${heldUntil.toISOString()}, or later if the worker goes on` };
+  }
+  const account = await desk.accounts.find('requestId', requestId);
+  const plan = planRetry(record, account);
+  if (plan.to === undefined) return plan;
+  const accountId = account?._id;
+  const done = await desk.trail.record(
+    { action: 'retry', requestId, ...(accountId === undefined ? {} : { accountId }) },
+    async () => {
+      if (isOpen(state)) return desk.moves.hurry(record);
+      const reason = `operator retry by ${desk.trail.by}`;
+      return (await reopen(desk, record, 'retry', { accountId, reason })) === plan.to;
+    },
+  );
+  return done ? plan : { whyNot: 'changed meanwhile: look at it with "show" and decide again' };
+}
+
+/** Says what a command would do to one account; changes nothing. */
+export function dryRun({ out, values }: Call, record: SubmissionRecord, account: Account, what: string): ExitCode {
+  if (values.json) out.json({ dry_run: true, request_id: record._id, account_id: account._id, would: what });
+  else out.line(`${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`);
+  return EXIT.ok;
+}
+
+/** A worker or another operator was faster. */
+export function changedMeanwhile(record: SubmissionRecord): CommandError {
+  return new CommandError(`${record._id} changed meanwhile: look at it with "show" and decide again`);
+}

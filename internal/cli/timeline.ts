@@ -1,0 +1,100 @@
+/** What became of a request, told in order and in plain words: its states, its e-mails, what operators did. Pure. */
+import type { Account } from '../account/account.ts';
+import type { TrailEntry } from '../audit/trail.ts';
+import { handOversOf, type MailHandOver } from '../mail/ledger.ts';
+import { duration, printable } from '../platform/terminal.ts';
+import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
+
+export interface Happening {
+  readonly at: Date;
+  readonly what: string;
+}
+
+/** Everything known of the request, oldest first. */
+export function timeline(
+  record: SubmissionRecord,
+  account: Account | undefined,
+  deeds: readonly TrailEntry[],
+): Happening[] {
+  const happenings = [
+    ...record.history.map((entry, index) => ({ at: entry.at, what: inWords(entry, record, index) })),
+    ...handOversOf(account?.mail).map((mail) => ({ at: mail.startedAt, what: mailInWords(mail) })),
+    ...deeds.map((deed) => ({ at: deed.at, what: deedInWords(deed) })),
+    ...(record.erasedAt === undefined ? [] : [{ at: record.erasedAt, what: 'personal data erased' }]),
+  ];
+  // Of the same instant, states come first: the sort keeps the order above.
+  return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
+}
+
+/** The time, what passed since the line before, and what happened: cells of a table. */
+export function timelineRows(happenings: readonly Happening[]): string[][] {
+  return happenings.map(({ at, what }, index) => {
+    const before = happenings[index - 1];
+    return [utc(at), before === undefined ? '' : `+${duration(at.getTime() - before.at.getTime())}`, what];
+  });
+}
+
+/** "2026-11-21 09:03:11.120". */
+export function utc(date: Date): string {
+  return date.toISOString().replace('T', ' ').slice(0, -1);
+}
+
+/** "3 min 5 s ago", "in 2 h". */
+export function fromNow(date: Date, now: Date): string {
+  const distance = date.getTime() - now.getTime();
+  return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
+}
+
+function inWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
+  const reason = entry.reason === undefined ? '' : `: ${printable(entry.reason)}`;
+  const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
+  switch (entry.state) {
+    case 'recorded':
+      return index === 0 ? `recorded, answered ${record.httpStatus}` : `waits to be processed again${reason}`;
+    case 'account_created':
+      return entry.reason === undefined ? `account created${attempt}` : `waits to be mailed again${reason}`;
+    case 'completed':
+      return `completed${attempt}: login instructions handed to the mail server`;
+    case 'rejected':
+      return `rejected${attempt}${reason}`;
+    case 'undeliverable':
+      return `undeliverable${attempt}${reason}`;
+    case 'dead_lettered':
+      return `given up${attempt}${reason}`;
+    case 'malformed':
+      return `recorded, answered ${record.httpStatus}: not a request that can be worked on`;
+    case 'refused':
+      return `answered ${record.httpStatus}: the API key was missing, unknown or inactive`;
+    case 'withdrawn':
+      return `withdrawn${reason}`;
+    default:
+      return printable(String(entry.state)) + reason;
+  }
+}
+
+function mailInWords(mail: MailHandOver): string {
+  const what = 'e-mail handed to the mail server';
+  if (mail.endedAt === undefined) return `${what}: no result noted, it may be out`;
+  const code = [mail.code, mail.enhancedCode].filter((part) => part !== undefined).join(' ');
+  const took = ` after ${duration(mail.endedAt.getTime() - mail.startedAt.getTime())}`;
+  switch (mail.result) {
+    case 'accepted':
+      return `${what}: accepted (${code})${took}`;
+    case 'refused':
+      return `${what}: answered ${code} at ${mail.phase}${took}`;
+    case 'ambiguous':
+      return `${what}: no answer after the content${took}; it may be out`;
+    case 'unreachable':
+      return `${what}: not reached${took}${mail.cause === undefined ? '' : ` (${printable(mail.cause)})`}`;
+    case 'aborted':
+    case undefined:
+    default:
+      return `${what}: broken off by us${took}`;
+  }
+}
+
+function deedInWords(deed: TrailEntry): string {
+  const why = deed.why === undefined ? '' : ` (${printable(deed.why)})`;
+  const ended = { begun: ', cut off before its end', done: '', not_done: ', which changed nothing' }[deed.result];
+  return `operator ${printable(deed.by)}: ${deed.action}${why}${ended}`;
+}

@@ -1,0 +1,132 @@
+/** A folder of manifests as a source of partner Secrets, under the suite that the Kubernetes API passes, too. */
+import { appendFile, mkdir, mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { stringify } from 'yaml';
+import { secretSourceConformance } from '../../test/support/secret-source-conformance.ts';
+import { PARTNER_LABEL, STATUS_ANNOTATION } from '../partner/key-secret.ts';
+import { directorySource } from './directory-source.ts';
+import type { SecretView } from './secret-source.ts';
+
+secretSourceConformance(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'source-'));
+  const write = (file: string, manifest: object) => writeFile(join(folder, file), stringify(manifest));
+  return {
+    source: directorySource(folder),
+    namespace: 'keys',
+    apply: (name, { partner, keys = [], status }) =>
+      write(`${name}.yaml`, {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: {
+          name,
+          namespace: 'keys',
+          labels: { [PARTNER_LABEL]: partner },
+          annotations: status === undefined ? {} : { [STATUS_ANNOTATION]: status },
+        },
+        stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, key])),
+      }),
+    remove: (name) => rm(join(folder, `${name}.yaml`)),
+    addStranger: () =>
+      write('stranger.yaml', {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: { name: 'stranger' },
+        stringData: { a: 'b' },
+      }),
+    harm: () => writeFile(join(folder, 'broken.yaml'), 'kind: Secret\n  metadata: [broken'),
+    heal: () => rm(join(folder, 'broken.yaml')),
+    close: () => rm(folder, { recursive: true }),
+  };
+});
+
+describe('a folder as it really is', () => {
+  const NAMESPACE = 'keys';
+  let folder: string;
+  let view: SecretView;
+  let stop: AbortController;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'source-'));
+    stop = new AbortController();
+    view = directorySource(folder).follow(() => {}, stop.signal);
+  });
+  afterEach(async () => {
+    stop.abort();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const manifestOf = (name: string): string =>
+    `apiVersion: v1\nkind: Secret\nmetadata: { name: ${name}, namespace: ${NAMESPACE}, labels: { ${PARTNER_LABEL}: ${name} } }\nstringData:\n  one: key-of-${name}\n`;
+  /** Writes a file that nobody has touched for a minute. */
+  const settled = async (name: string, text: string): Promise<void> => {
+    const minuteAgo = new Date(Date.now() - 60_000);
+    await writeFile(join(folder, name), text);
+    await utimes(join(folder, name), minuteAgo, minuteAgo);
+  };
+  const names = async (): Promise<string[]> => (await view.list()).secrets.map(({ name }) => name);
+  const sourceOf = (file: string, name: string) => ({ namespace: NAMESPACE, name, uid: `${file}#${name}` });
+
+  test.each([
+    ['empty', ''],
+    ['blank', '\n  \n'],
+    ['broken', 'kind: Secret\n  metadata: [broken'],
+  ])('a file that becomes %s keeps what it held, and proves nothing gone of its own', async (_what, text) => {
+    await settled('a.yaml', manifestOf('acme'));
+    await settled('b.yaml', manifestOf('bolt'));
+    expect(await names()).toEqual(['acme', 'bolt']);
+    await writeFile(join(folder, 'a.yaml'), text);
+    await rm(join(folder, 'b.yaml'));
+    const list = await view.list();
+    expect(list.secrets.map(({ name }) => name)).toEqual(['acme']);
+    expect(list.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
+    expect(list.provesGone(sourceOf('b.yaml', 'bolt'))).toBe(true);
+  });
+
+  test('a file that was never read proves nothing gone of its own, and all else is removed as asked', async () => {
+    await settled('a.yaml', '');
+    await settled('b.yaml', manifestOf('bolt'));
+    const list = await view.list();
+    expect(list).toMatchObject({ complete: false, secrets: [{ name: 'bolt' }] });
+    expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
+    expect(list.provesGone(sourceOf('c.yaml', 'cold'))).toBe(true);
+    // A key stored by a version that did not note the file can be of any.
+    expect(list.provesGone({ namespace: NAMESPACE, name: 'old', uid: 'a-uid-of-kubernetes' })).toBe(false);
+  });
+
+  test('a file that still grows is unreadable until it rests', async () => {
+    const file = join(folder, 'many.yaml');
+    await writeFile(file, manifestOf('first'));
+    const growing = setInterval(() => void appendFile(file, '# more\n'), 20);
+    const while_ = await view.list();
+    clearInterval(growing);
+    expect(while_).toMatchObject({ complete: false, secrets: [] });
+    expect(while_.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
+    await appendFile(file, `---\n${manifestOf('second')}`);
+    expect(await names()).toEqual(['first', 'second']);
+    expect(await view.list()).toMatchObject({ complete: true, problems: [] });
+  });
+
+  test('an unmounted folder, which is an empty one in its place, proves nothing gone', async () => {
+    await settled('a.yaml', manifestOf('acme'));
+    expect(await names()).toEqual(['acme']);
+    await rename(folder, `${folder}-away`);
+    await mkdir(folder);
+    const unmounted = await view.list();
+    expect(unmounted.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
+    expect(unmounted.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
+    await rm(folder, { recursive: true });
+    await rename(`${folder}-away`, folder);
+    expect((await view.list()).problems).toEqual([]);
+    // The same folder, emptied: that is asked for.
+    await rm(join(folder, 'a.yaml'));
+    expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(true);
+  });
+
+  test('a folder that is empty from the start proves nothing gone: it may not be mounted yet', async () => {
+    const list = await view.list();
+    expect(list).toMatchObject({ complete: true, problems: [] });
+    expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
+  });
+});

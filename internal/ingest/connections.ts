@@ -1,0 +1,66 @@
+/** Which connections the partner port takes, and what Node would do on them by itself. */
+import type { Socket } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import ipaddr from 'ipaddr.js';
+import { answerConnect, type BrokenTools } from './broken-http.ts';
+import { limitKeyOf } from './client-address.ts';
+import { isAnswering } from './connection.ts';
+import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
+
+const BITS_IN_BYTE = 8;
+
+/** Bounds connections, closes idle ones at the end, and takes over what Node answers without us. */
+export function watchConnections(app: FastifyInstance, trustedProxies: readonly string[], tools: BrokenTools): void {
+  const { server } = app;
+  server.maxConnections = MAX_CONNECTIONS;
+  server.maxHeadersCount = MAX_HEADERS;
+  server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
+
+  const isProxy = proxyTest(trustedProxies);
+  const byAddress = new Map<string, number>();
+  // Node takes a connection without a whole request head for busy, and stops timing it once it closes: it would hold up
+  // a drain to its deadline.
+  const connections = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    const { remoteAddress } = socket;
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+    // One that has been reset already has no address.
+    if (remoteAddress === undefined || isProxy(remoteAddress)) return;
+    const key = limitKeyOf(remoteAddress);
+    const count = (byAddress.get(key) ?? 0) + 1;
+    byAddress.set(key, count);
+    socket.once('close', () => {
+      const left = (byAddress.get(key) ?? 1) - 1;
+      if (left === 0) byAddress.delete(key);
+      else byAddress.set(key, left);
+    });
+    if (count <= MAX_CONNECTIONS_PER_ADDRESS) return;
+    tools.metrics.brokenHttp.inc({ kind: 'too_many_from_address' });
+    socket.destroy();
+  });
+  app.addHook('preClose', (done) => {
+    for (const socket of connections) if (!isAnswering(socket)) socket.destroy();
+    done();
+  });
+
+  // Node would answer an unknown Expect with a bare 417; RFC 9110 §10.1.1 lets us ignore it.
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response));
+  // Node would say 100 before anybody has looked at the key: the handler says it when it wants the body.
+  server.on('checkContinue', (request, response) => server.emit('request', request, response));
+  // Node would close without a word.
+  server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
+}
+
+/** Whether an address is in one of the networks, each an address or a CIDR range. */
+export function proxyTest(networks: readonly string[]): (address: string) => boolean {
+  const ranges = networks.map((network) => {
+    if (network.includes('/')) return ipaddr.parseCIDR(network);
+    const address = ipaddr.parse(network);
+    return [address, address.toByteArray().length * BITS_IN_BYTE] as const;
+  });
+  return (text) => {
+    const address = ipaddr.process(text);
+    return ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
+  };
+}

@@ -1,0 +1,108 @@
+/** What happens to every request, whatever its path: before it is routed, and when its answer leaves. */
+import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Clock } from '../platform/clock.ts';
+import type { Logger } from '../platform/log.ts';
+import { traceFields, tracing, type Span } from '../platform/tracing.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import { answerEarly, type AnswerStatus } from './answer.ts';
+import { BodyRoom } from './body-room.ts';
+import type { BrokenTools } from './broken-http.ts';
+import { clientAddress, type ClientAddress } from './client-address.ts';
+import { requestBegins, requestEnds } from './connection.ts';
+import { errors } from './errors.ts';
+import { headFault } from './head-fault.ts';
+import { MAX_INCOMING_BYTES } from './limits.ts';
+import { IncomingBody } from './read-body.ts';
+import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    startedAt: number;
+    client: ClientAddress;
+    contentType: string | undefined;
+    partnerId: string;
+    incomingBody: IncomingBody;
+    span: Span | undefined;
+  }
+}
+
+export interface HookTools extends BrokenTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Whether the process is draining: answers then say `Connection: close`. */
+  draining(): boolean;
+  readonly metrics: BrokenTools['metrics'] & Pick<IngestMetrics, 'untrustedForwardedFor'>;
+}
+
+export function addHooks(app: FastifyInstance, tools: HookTools): void {
+  app.decorateRequest('startedAt', 0);
+  app.decorateRequest('partnerId', '');
+  app.decorateRequest('contentType', undefined);
+  app.decorateRequest('client', null as unknown as ClientAddress);
+  app.decorateRequest('incomingBody', null as unknown as IncomingBody);
+  app.decorateRequest('span', undefined);
+
+  const room = new BodyRoom(MAX_INCOMING_BYTES);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!mayBegin(request.raw, reply, tools)) return;
+    begin(request, reply, room, tools);
+    const fault = headFault(request.raw);
+    if (fault === undefined) {
+      done();
+      return;
+    }
+    tools.metrics.brokenHttp.inc({ kind: fault });
+    reply.header('connection', 'close');
+    answerEarly(request, reply, errors.brokenRequest);
+  });
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (tools.draining()) reply.header('connection', 'close');
+    done(null, payload);
+  });
+  // A line for each request would be 10,000 a second: they are for whoever asks for them.
+  const telling = tools.log.isLevelEnabled('debug');
+  app.addHook('onResponse', (request, reply, done) => {
+    tools.metrics.requests.inc({ status: `${reply.statusCode as AnswerStatus}` });
+    if (request.span !== undefined) endRequestSpan(request.span, reply);
+    if (telling) {
+      const ms = Math.round(tools.clock.monotonicMs() - request.startedAt);
+      tools.log.debug({ ...logFields(request), status: reply.statusCode, ms }, 'answered');
+    }
+    done();
+  });
+}
+
+/** Whether the connection may have one more request; one that has too many waiting is closed. */
+function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookTools): boolean {
+  const may = requestBegins(socket);
+  if (may === 'served') {
+    reply.raw.once('close', () => requestEnds(socket));
+    return true;
+  }
+  reply.hijack();
+  if (may === 'too_many' && !socket.destroyed) {
+    tools.metrics.brokenHttp.inc({ kind: 'too_many_pipelined' });
+    socket.destroy();
+  }
+  return false;
+}
+
+/** Notes what all later stages need of the request. */
+function begin(request: FastifyRequest, reply: FastifyReply, room: BodyRoom, tools: HookTools): void {
+  request.incomingBody = new IncomingBody(request.raw, room);
+  request.startedAt = tools.clock.monotonicMs();
+  if (tracing()) request.span = startRequestSpan(request);
+  request.contentType = request.raw.headers['content-type'];
+  // Fastify would judge a malformed Content-Type itself, with an answer of its own.
+  request.raw.headers['content-type'] = 'application/octet-stream';
+  request.client = clientAddress(request);
+  reply.header('x-request-id', request.id);
+  if (request.headers['x-forwarded-for'] !== undefined && (request.ips?.length ?? 1) === 1) {
+    tools.metrics.untrustedForwardedFor.inc();
+  }
+}
+
+export function logFields(request: FastifyRequest) {
+  return { request_id: request.id, ...traceFields(traceparentOf(request)) };
+}

@@ -1,0 +1,42 @@
+/** The Idempotency-Key header: what is a key, and what is answered 400. */
+import { expect, test } from '@jest/globals';
+import { readIdempotencyKey } from './idempotency-key.ts';
+
+test.each([
+  ['"8e03978e-40d5-43dd-bc93-6894a57f9324"', '8e03978e-40d5-43dd-bc93-6894a57f9324'],
+  ['8e03978e-40d5-43dd-bc93-6894a57f9324', '8e03978e-40d5-43dd-bc93-6894a57f9324'],
+  ['"with space, comma; and \\"quotes\\" \\\\"', 'with space, comma; and "quotes" \\'],
+  ['Zm9v/YmFy+==', 'Zm9v/YmFy+=='],
+  ['a', 'a'],
+  [`"${'k'.repeat(255)}"`, 'k'.repeat(255)],
+  ['k'.repeat(255), 'k'.repeat(255)],
+])('%s is the key %s', (header, key) => {
+  expect(readIdempotencyKey(header)).toBe(key);
+});
+
+test.each([
+  '',
+  '""',
+  '"',
+  '"open',
+  'open"',
+  '"one", "two"',
+  'one, two',
+  'one,two',
+  'two words',
+  'a;b=c',
+  '"a";b=c',
+  '"\\a"',
+  'back\\slash',
+  'k\u00e9y',
+  '"k\u00e9y"',
+  '"a\tb"',
+  'k'.repeat(256),
+  `"${'k'.repeat(256)}"`,
+])('%j is malformed', (header) => {
+  expect(readIdempotencyKey(header)).toBe(false);
+});
+
+test('without the header there is no key', () => {
+  expect(readIdempotencyKey(undefined)).toBeUndefined();
+});

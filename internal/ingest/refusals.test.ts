@@ -1,0 +1,56 @@
+/** Refused requests: single records up to a rate, counts beyond it, and nothing that is neither. */
+import { expect, test } from '@jest/globals';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';
+import { Refusals } from './refusals.ts';
+
+function newRefusals(hasRoom = true) {
+  let [nowMs, recorded] = [0, 0];
+  const counted: string[] = [];
+  const refusals = new Refusals({
+    clock: { now: () => new Date(0), monotonicMs: () => nowMs },
+    offer: (_record, dropped) => {
+      if (hasRoom) recorded += 1;
+      else dropped();
+    },
+    countRefused: (...what) => void counted.push(what.join(' ')),
+  });
+  return {
+    refuse: (times: number) => {
+      const request = { address: '192.0.2.1', status: 401, requestId: 'req_1' } as const;
+      for (let count = 0; count < times; count += 1) refusals.keep(request, () => ({}) as SubmissionRecord);
+    },
+    pass: (milliseconds: number) => (nowMs += milliseconds),
+    counts: () => [recorded, counted.length],
+    counted,
+  };
+}
+
+test('a burst is recorded one by one, and what is beyond it counted', () => {
+  const { refuse, counts, counted } = newRefusals();
+  refuse(REFUSAL_BURST);
+  expect(counts()).toEqual([REFUSAL_BURST, 0]);
+  refuse(5_000);
+  expect(counts()).toEqual([REFUSAL_BURST, 5_000]);
+  expect(new Set(counted)).toEqual(new Set(['192.0.2.1 401 req_1']));
+});
+
+test('a flood that goes on is recorded at the rate of the bound, and a quiet hour buys no more than a burst', () => {
+  const { refuse, pass, counts } = newRefusals();
+  refuse(REFUSAL_BURST);
+  for (let second = 0; second < 10; second += 1) {
+    pass(1_000);
+    refuse(1_000);
+  }
+  const recorded = REFUSAL_BURST + 10 * REFUSALS_PER_SECOND;
+  expect(counts()).toEqual([recorded, 10_000 - 10 * REFUSALS_PER_SECOND]);
+  pass(3_600_000);
+  refuse(1_000);
+  expect(counts()[0]).toBe(recorded + REFUSAL_BURST);
+});
+
+test('what finds no room to be recorded is counted', () => {
+  const { refuse, counts } = newRefusals(false);
+  refuse(3);
+  expect(counts()).toEqual([0, 3]);
+});

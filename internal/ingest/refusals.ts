@@ -1,0 +1,47 @@
+/**
+ * What is kept of refused requests (401, 403): a record of each as long as they are few, and counts by address, status and
+ * minute beyond that, so that a flood of them cannot fill the database.
+ */
+import type { Clock } from '../platform/clock.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { REFUSAL_BURST, REFUSALS_PER_SECOND } from './limits.ts';
+
+export interface RefusalTools {
+  readonly clock: Clock;
+  /** Writes a record in spare room, or calls `dropped`. */
+  offer(record: SubmissionRecord, dropped: () => void): void;
+  countRefused(address: string, status: 401 | 403, requestId: string): void;
+}
+
+export class Refusals {
+  readonly #tools: RefusalTools;
+  /** Records that may be written at once; grows back with time. */
+  #allowance = REFUSAL_BURST;
+  #allowanceAtMs: number;
+
+  constructor(tools: RefusalTools) {
+    this.#tools = tools;
+    this.#allowanceAtMs = tools.clock.monotonicMs();
+  }
+
+  /** Keeps a request of `address`, which is what clients are limited by. `recordOf` is asked only for a record that is kept. */
+  keep(
+    request: { readonly address: string; readonly status: 401 | 403; readonly requestId: string },
+    recordOf: () => SubmissionRecord,
+  ): void {
+    const { address, status, requestId } = request;
+    const count = (): void => this.#tools.countRefused(address, status, requestId);
+    if (this.#mayRecord()) this.#tools.offer(recordOf(), count);
+    else count();
+  }
+
+  #mayRecord(): boolean {
+    const nowMs = this.#tools.clock.monotonicMs();
+    const grown = ((nowMs - this.#allowanceAtMs) * REFUSALS_PER_SECOND) / 1_000;
+    this.#allowance = Math.min(REFUSAL_BURST, this.#allowance + grown);
+    this.#allowanceAtMs = nowMs;
+    if (this.#allowance < 1) return false;
+    this.#allowance -= 1;
+    return true;
+  }
+}

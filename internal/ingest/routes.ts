@@ -1,0 +1,88 @@
+/** Which request goes to which operation, and what every other one is answered. */
+import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from '../platform/log.ts';
+import { answerEarly, sendEarly } from './answer.ts';
+import { INGEST_PATH, STATUS_PATH } from './contract.ts';
+import { errors, type ErrorAnswer } from './errors.ts';
+import { logFields } from './hooks.ts';
+import { OverLimit, operationLimits, registerLimiter, type LimitSettings, type LimitTools } from './limit-policy.ts';
+import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
+import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
+
+export interface RouteTools extends SubmitTools, LimitTools {
+  readonly log: Logger;
+  /** Reads a status for its partner; undefined where look-ups are switched off. */
+  readonly readStatus: LookUpTools['readStatus'] | undefined;
+}
+
+export async function addRoutes(app: FastifyInstance, settings: LimitSettings, tools: RouteTools): Promise<void> {
+  await registerLimiter(app, tools);
+  const limits = operationLimits(settings, tools);
+  // The key is judged one stage after the limiter, which the plugin appends to onRequest: guessing keys is limited, too.
+  app.route({
+    method: 'POST',
+    url: INGEST_PATH,
+    config: { rateLimit: limits.submitApplication },
+    preParsing: (request, reply, _payload, done) => {
+      if (authenticateRequest(request, reply, tools)) done(null);
+    },
+    handler: (request, reply) => submitApplication(request, reply, tools),
+  });
+
+  const { readStatus } = tools;
+  if (readStatus !== undefined) {
+    const lookUpTools: LookUpTools = { log: tools.log, keys: tools.keys, readStatus };
+    app.route({
+      method: ['GET', 'HEAD'],
+      url: STATUS_PATH,
+      config: { rateLimit: limits.lookUpStatus },
+      preParsing: (request, reply, _payload, done) => {
+        if (authenticateLookUp(request, reply, lookUpTools)) done(null);
+      },
+      handler: (request, reply) => lookUpStatus(request, reply, lookUpTools),
+    });
+  }
+
+  app.setNotFoundHandler((request, reply) => notFound(request, reply, readStatus !== undefined));
+  app.setErrorHandler((error, request, reply) => {
+    if (error instanceof OverLimit) {
+      reply.header('retry-after', error.retrySeconds);
+      sendEarly(request, reply, 429, { error: error.message });
+      return;
+    }
+    tools.log.error({ ...logFields(request), err: error }, 'request failed');
+    answerEarly(request, reply, errors.internal);
+  });
+}
+
+/**
+ * What the router is to look for: the absolute form (RFC 9112 §3.2.2) without its origin. A path that cannot be decoded
+ * names nothing that exists; Fastify would answer it past all hooks.
+ */
+export function routedUrl(request: IncomingMessage): string {
+  const url = (request.url ?? '/').replace(/^https?:\/\/[^/?#]*/i, '');
+  try {
+    decodeURI(url.split('?', 1)[0] ?? '');
+    return url;
+  } catch {
+    return '/';
+  }
+}
+
+const statusPath = new RegExp(`^${INGEST_PATH}/[^/]+$`);
+
+/** 405 for another method on an operation's path, 404 for everything else. */
+function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean): void {
+  const path = request.url.split('?', 1)[0] ?? '';
+  const isGet = request.method === 'GET' || request.method === 'HEAD';
+  let answer: ErrorAnswer = errors.notFound;
+  if (path === INGEST_PATH) {
+    answer = errors.methodNotAllowed;
+    reply.header('allow', 'POST');
+  } else if (lookUps && !isGet && statusPath.test(path)) {
+    answer = errors.statusMethodNotAllowed;
+    reply.header('allow', 'GET, HEAD');
+  }
+  answerEarly(request, reply, answer);
+}

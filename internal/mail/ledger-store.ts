@@ -1,0 +1,136 @@
+/** Writes the mail ledger of an account: each hand-over before it begins, and its result. */
+import type { Collection, Db, Filter } from 'mongodb';
+import { accountCollection, LINK_NOT_USED, type Account, type Activation } from '../account/account.ts';
+import { Batcher, type Outcome } from '../platform/batcher.ts';
+import type { Clock } from '../platform/clock.ts';
+import { NotDurableError, pastLockConflicts, updateTogether, type UpdateItem } from '../platform/mongo.ts';
+import { ended, mayHaveArrived, toForget, type Intent, type MailLedger } from './ledger.ts';
+import type { HandOver } from './mailer.ts';
+
+export class LedgerStore {
+  readonly #accounts: Collection<Account>;
+  readonly #clock: Clock;
+  readonly #begun = new Batcher<BegunHandOver, boolean>((begun) => this.#noteBegun(begun));
+  readonly #accepted = new Batcher<AcceptedMail, MailLedger | undefined>((mails) => this.#noteAccepted(mails));
+
+  constructor(options: { readonly db: Db; readonly clock: Clock }) {
+    this.#accounts = accountCollection(options.db);
+    this.#clock = options.clock;
+  }
+
+  /**
+   * Comes before each hand-over, in one update: stores what the login application checks the link against, and notes that
+   * a mail may be out from now on. `account` is as it was read under the claim. A repeat changes nothing. False if the
+   * account has changed since or its link was used: then nothing may be mailed.
+   */
+  async beginHandOver(account: Account, intent: Intent, activation: Omit<Activation, 'usedAt'>): Promise<boolean> {
+    const path = pathOf(intent.claim);
+    const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
+    return this.#begun.call({
+      accountId: account._id,
+      intent,
+      q: { ...asMailed(account), ...LINK_NOT_USED, [path]: { $exists: false } },
+      u: {
+        $set: { activation, [path]: intent },
+        $inc: { 'mail.begun': 1, 'mail.possible': 1 },
+        ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
+      },
+    });
+  }
+
+  /** Whether each hand-over stands in its account's ledger. */
+  async #noteBegun(begun: readonly BegunHandOver[]): Promise<Outcome<boolean>[]> {
+    const { outcomes, matched } = await this.#updateTogether(begun.map(({ q, u }) => ({ q, u })));
+    if (matched === begun.length) return outcomes.map((outcome) => ('error' in outcome ? outcome : { result: true }));
+    // An update that met no document may be a repeat, whose hand-over is in the ledger already.
+    const ledgers = await this.#ledgersOf(begun.map(({ accountId }) => accountId));
+    return begun.map(({ accountId, intent }, index) => {
+      const outcome = outcomes[index]!;
+      if ('error' in outcome) return outcome;
+      const noted = ledgers.get(accountId)?.handOvers[String(intent.claim)];
+      return { result: noted?.startedAt.getTime() === intent.startedAt.getTime() };
+    });
+  }
+
+  async #updateTogether(
+    items: readonly UpdateItem[],
+  ): Promise<{ readonly outcomes: Outcome<undefined>[]; readonly matched: number }> {
+    const { n, writeErrors, durable } = await pastLockConflicts(() => updateTogether(this.#accounts, items));
+    if (!durable) throw new NotDurableError('no majority acknowledged the accounts in time');
+    const failed = new Map(writeErrors.map((error) => [error.index, error]));
+    const outcomes = items.map((_, index) =>
+      failed.has(index) ? { error: failed.get(index) } : { result: undefined },
+    );
+    return { outcomes, matched: n };
+  }
+
+  async #ledgersOf(ids: readonly string[]): Promise<ReadonlyMap<string, MailLedger | undefined>> {
+    const found = await this.#accounts.find({ _id: { $in: [...ids] } }, { projection: { mail: 1 } }).toArray();
+    return new Map(found.map(({ _id, mail }) => [_id, mail]));
+  }
+
+  /**
+   * Notes the result, also after the claim is lost: a mail that is out stays out. A repeat changes nothing. `account` is as
+   * it was mailed: if an operator has corrected its address or asked for another mail since, that mail is still due.
+   * Returns the ledger after the update, or undefined if there was nothing to note.
+   */
+  async endHandOver(
+    account: Pick<Account, '_id' | 'email' | 'mailVersion'>,
+    intent: Intent,
+    handOver: HandOver,
+  ): Promise<MailLedger | undefined> {
+    const entry = ended(intent, handOver, this.#clock.now());
+    const noted = handOver.result === 'accepted' ? await this.#accepted.call({ account, entry }) : undefined;
+    if (noted !== undefined) return noted;
+    const path = pathOf(intent.claim);
+    const arrived = mayHaveArrived(entry);
+    const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
+    const found = await pastLockConflicts(() =>
+      this.#accounts.findOneAndUpdate(
+        { _id: account._id, ...(arrived ? {} : open) },
+        { $set: { [path]: entry }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
+        { returnDocument: 'after', projection: { mail: 1 } },
+      ),
+    );
+    return found?.mail;
+  }
+
+  /** The ledger of each account whose mail is out; undefined if the account wants another mail by now. */
+  async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
+    const { outcomes } = await this.#updateTogether(
+      mails.map(({ account, entry }) => ({
+        q: asMailed(account),
+        u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
+      })),
+    );
+    const ledgers = await this.#ledgersOf(mails.map(({ account }) => account._id));
+    return mails.map(({ account, entry }, index) => {
+      const outcome = outcomes[index]!;
+      if ('error' in outcome) return outcome;
+      const ledger = ledgers.get(account._id);
+      const noted = ledger?.handOvers[String(entry.claim)]?.endedAt?.getTime() === entry.endedAt.getTime();
+      return { result: noted ? ledger : undefined };
+    });
+  }
+}
+
+/** The update that notes a hand-over before it begins. */
+interface BegunHandOver extends UpdateItem {
+  readonly accountId: string;
+  readonly intent: Intent;
+}
+
+/** A mail that the relay accepted, with its account as it was when the mail was written. */
+interface AcceptedMail {
+  readonly account: Pick<Account, '_id' | 'email' | 'mailVersion'>;
+  readonly entry: ReturnType<typeof ended>;
+}
+
+/** The account, if it still wants the same mail as when it was read. */
+function asMailed({ _id, email, mailVersion }: Pick<Account, '_id' | 'email' | 'mailVersion'>): Filter<Account> {
+  return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
+}
+
+function pathOf(claim: number): `mail.handOvers.${number}` {
+  return `mail.handOvers.${claim}`;
+}

@@ -1,0 +1,33 @@
+/** Removes personal data whose time is over and that no TTL index can remove: raw bodies, and what released accounts held. */
+import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { pause } from '../platform/deadline.ts';
+import type { Logger } from '../platform/log.ts';
+import { EXPIRE_EVERY_MS, EXPIRE_PAGES } from './limits.ts';
+
+export interface ExpireTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Days a released account keeps what it held. */
+  readonly releasedDays: number;
+  /** Each does one page and tells whether more may be due. */
+  removeBodies(): Promise<boolean>;
+  forgetReleased(until: Date): Promise<boolean>;
+}
+
+/** One round: page after page until nothing is due. */
+export async function expireOnce(tools: ExpireTools, signal?: AbortSignal): Promise<void> {
+  const until = later(tools.clock.now(), -tools.releasedDays * DAY_MS);
+  for (const page of [() => tools.removeBodies(), () => tools.forgetReleased(until)]) {
+    for (let pages = 0; pages < EXPIRE_PAGES; pages += 1) {
+      if (signal?.aborted === true || !(await page())) break;
+    }
+  }
+}
+
+/** Runs rounds until `signal` aborts. While the database is away, what is due waits. */
+export async function expireForever(tools: ExpireTools, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await expireOnce(tools, signal).catch((error: unknown) => tools.log.debug({ err: error }, 'expiry failed'));
+    await pause(EXPIRE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
+  }
+}

@@ -1,0 +1,86 @@
+import { expect, test } from '@jest/globals';
+import { HintsInHand, MAX_IN_HAND } from './hints-in-hand.ts';
+import type { Hint } from './job.ts';
+
+const hints = (count: number, from = 0): Hint[] =>
+  Array.from({ length: count }, (_, index) => ({ requestId: `req_${from + index}`, version: 0 }));
+const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+/** Hands whose work ends when the test says so. */
+function scene(slots: number) {
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const work = new HintsInHand({
+    queue: 'applications',
+    slots,
+    handle: ({ requestId }) => {
+      begun.push(requestId);
+      return new Promise((_, reject) => ends.set(requestId, () => reject(new Error('ignored'))));
+    },
+  });
+  const never = new AbortController().signal;
+  return { work, begun, never, end: (id: number) => ends.get(`req_${id}`)?.() };
+}
+
+test('no more than its slots are worked on, in order, and a failed one frees its slot', async () => {
+  const { work, begun, never, end } = scene(2);
+  work.take(hints(4));
+  expect(begun).toEqual(['req_0', 'req_1']);
+  expect(work.count).toBe(4);
+  let free = false;
+  void work.whenFree(never).then(() => (free = true));
+  end(0);
+  await settled();
+  expect(begun).toEqual(['req_0', 'req_1', 'req_2']);
+  end(1);
+  await settled();
+  expect(free).toBe(false);
+  end(2);
+  await settled();
+  expect({ free, count: work.count, begun: begun.length }).toEqual({ free: true, count: 1, begun: 4 });
+});
+
+test('a pause begins nothing, keeps what is in hand, and leaves no room; resuming goes on', async () => {
+  const { work, begun, never, end } = scene(1);
+  work.take(hints(2));
+  work.pause();
+  expect(work.room).toBe(0);
+  let free = false;
+  void work.whenFree(never).then(() => (free = true));
+  end(0);
+  await settled();
+  expect({ free, begun }).toEqual({ free: false, begun: ['req_0'] });
+  work.resume();
+  expect(begun).toEqual(['req_0', 'req_1']);
+  expect(work.room).toBe(MAX_IN_HAND - 1);
+  end(1);
+  await settled();
+  expect(free).toBe(true);
+});
+
+test('closing gives back what was not begun and waits for the rest, up to its signal', async () => {
+  const { work, begun, never, end } = scene(1);
+  work.take(hints(3));
+  let left: readonly Hint[] | undefined;
+  void work.close(never).then((given) => (left = given));
+  work.take(hints(1, 9));
+  await settled();
+  expect({ left, room: work.room }).toEqual({ left: undefined, room: 0 });
+  end(0);
+  await settled();
+  expect(left).toEqual(hints(2, 1));
+  expect(begun).toEqual(['req_0']);
+
+  const stuck = scene(1);
+  stuck.work.take(hints(1));
+  const over = new AbortController();
+  const closing = stuck.work.close(over.signal);
+  over.abort();
+  expect(await closing).toEqual([]);
+});
+
+test('there is room for a bounded number of hints', () => {
+  const { work } = scene(1);
+  work.take(hints(MAX_IN_HAND + 5));
+  expect(work.room).toBe(0);
+});

@@ -1,0 +1,178 @@
+/** The configuration: all faults at once, no silent defaults, no secret in a message. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigError } from '../platform/config-error.ts';
+import { describeSettings, loadConfig, printableConfig } from './settings.ts';
+import { wantsTraces } from './otel-settings.ts';
+
+const stores = { MONGODB_URI: 'mongodb://db:27017', REDIS_URL: 'redis://cache:6379' };
+const processor = {
+  ...stores,
+  SMTP_URL: 'smtp://user:hunter2-password@relay:587',
+  MAIL_FROM: 'accounts@partner.example',
+  LOGIN_URL: 'https://login.partner.example/',
+  LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
+};
+
+function faultsOf(load: () => unknown): readonly string[] {
+  try {
+    load();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  throw new Error('expected the configuration to be refused');
+}
+
+test('defaults are those of the design', () => {
+  expect(loadConfig('ingest', stores)).toEqual({
+    ...stores,
+    MONGODB_DATABASE: 'partner_ingest',
+    HTTP_HOST: '0.0.0.0',
+    HTTP_KEEP_ALIVE_SECONDS: 75,
+    HTTP_PORT: 8080,
+    ADMIN_HOST: '0.0.0.0',
+    ADMIN_PORT: 9090,
+    TRUSTED_PROXIES: [],
+    RATE_LIMIT_MAX: 300,
+    RATE_LIMIT_WINDOW_SECONDS: 60,
+    ACCEPT_TIMEOUT_MS: 2000,
+    SHUTDOWN_DELAY_MS: 0,
+    STATUS_ENDPOINT: false,
+    RETENTION_MALFORMED_DAYS: 30,
+    RETENTION_REFUSED_DAYS: 7,
+    RETENTION_WITHDRAWN_DAYS: 7,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+    OTEL_TRACES_EXPORTER: 'otlp',
+    OTEL_TRACES_SAMPLER: 'parentbased_always_on',
+    OTEL_TRACES_SAMPLER_ARG: 1,
+    OTEL_SDK_DISABLED: false,
+    LOG_LEVEL: 'info',
+  });
+  expect(loadConfig('controller', { ...stores, WATCH_NAMESPACES: 'keys', POD_NAMESPACE: 'ns' })).toEqual({
+    ...stores,
+    MONGODB_DATABASE: 'partner_ingest',
+    ADMIN_HOST: '0.0.0.0',
+    ADMIN_PORT: 9090,
+    PARTNER_KEYS_SOURCE: 'kubernetes',
+    WATCH_NAMESPACES: ['keys'],
+    POD_NAMESPACE: 'ns',
+    POD_NAME: 'controller',
+    LEASE_NAME: 'partner-ingest-controller',
+    LOG_LEVEL: 'info',
+  });
+});
+
+test('every fault is told at once, each with its name', () => {
+  const faults = faultsOf(() =>
+    loadConfig('ingest', {
+      MONGODB_URI: 'postgres://db',
+      HTTP_PORT: '80a',
+      RATE_LIMIT_MAX: '0',
+      TRUSTED_PROXIES: '10.0.0.0/8, everyone',
+      LOG_LEVEL: 'loud',
+    }),
+  );
+  expect(faults.map((fault) => fault.split(':')[0])).toEqual([
+    'MONGODB_URI',
+    'REDIS_URL',
+    'HTTP_PORT',
+    'TRUSTED_PROXIES',
+    'RATE_LIMIT_MAX',
+    'LOG_LEVEL',
+  ]);
+});
+
+test('the Kubernetes source needs to know its namespaces; a folder needs none', () => {
+  expect(faultsOf(() => loadConfig('controller', stores))).toEqual([
+    'WATCH_NAMESPACES: is required with PARTNER_KEYS_SOURCE=kubernetes',
+    'POD_NAMESPACE: is required with PARTNER_KEYS_SOURCE=kubernetes',
+  ]);
+  const inNamespaces = (names: string) =>
+    loadConfig('controller', { ...stores, WATCH_NAMESPACES: names, POD_NAMESPACE: 'ns' }).WATCH_NAMESPACES;
+  expect(inNamespaces(' keys-b, keys-a,keys-b,')).toEqual(['keys-b', 'keys-a']);
+  expect(faultsOf(() => inNamespaces('ok, Not_One,../x'))).toEqual([
+    'WATCH_NAMESPACES: "Not_One" is not the name of a namespace',
+    'WATCH_NAMESPACES: "../x" is not the name of a namespace',
+  ]);
+  expect(loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' }).WATCH_NAMESPACES).toEqual([]);
+});
+
+describe('a number', () => {
+  test.each(['', ' 5', '5 ', '-1', '1.5', '1e3', '0x10', '65536', 'NaN'])('%j is not taken as one', (value) => {
+    if (value === '') expect(loadConfig('ingest', { ...stores, HTTP_PORT: value }).HTTP_PORT).toBe(8080);
+    else expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: value }))).toHaveLength(1);
+  });
+});
+
+test('a process asks only for its own part', () => {
+  expect(faultsOf(() => loadConfig('processor', stores))).toHaveLength(4);
+  expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain('SMTP_URL');
+});
+
+test('settings of traces are checked, because the SDK would take a misspelt one for unset', () => {
+  const endpoint = 'OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL that starts with';
+  const faultsWith = (environment: Record<string, string>) =>
+    faultsOf(() => loadConfig('ingest', { ...stores, ...environment }));
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318' })[0]).toContain(endpoint);
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' })[0]).toContain(endpoint);
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' }).join()).not.toContain('canary');
+  expect(faultsWith({ OTEL_TRACES_SAMPLER: 'parentbased_ratio' })).toHaveLength(1);
+  for (const share of ['2', '-0.1', '1%', '.5', '1.01']) {
+    expect(faultsWith({ OTEL_TRACES_SAMPLER_ARG: share })).toHaveLength(1);
+  }
+  expect(loadConfig('ingest', { ...stores, OTEL_TRACES_SAMPLER_ARG: '0.01' }).OTEL_TRACES_SAMPLER_ARG).toBe(0.01);
+});
+
+test.each<[wanted: boolean, environment: Record<string, string>]>([
+  [false, {}],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
+  [true, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }],
+  [true, { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' }],
+  [true, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SDK_DISABLED: 'false' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SDK_DISABLED: 'true' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_TRACES_EXPORTER: 'none' }],
+])('traces are %j with %j', (wanted, environment) => {
+  expect(wantsTraces(loadConfig('ingest', { ...stores, ...environment }))).toBe(wanted);
+});
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'config-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test('a secret comes from a file, with one trailing newline taken off', () => {
+  const file = join(folder, 'uri');
+  writeFileSync(file, 'mongodb://from-file\n');
+  const environment = { ...stores, MONGODB_URI: undefined, MONGODB_URI_FILE: file };
+  expect(loadConfig('ingest', environment).MONGODB_URI).toBe('mongodb://from-file');
+  expect(faultsOf(() => loadConfig('ingest', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
+    'MONGODB_URI: is set twice, as MONGODB_URI and as MONGODB_URI_FILE',
+  ]);
+  expect(faultsOf(() => loadConfig('ingest', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0]).toMatch(
+    /^MONGODB_URI_FILE: cannot be read \(ENOENT\)/,
+  );
+});
+
+test('no message and no start-up line holds a secret', () => {
+  const faults = faultsOf(() =>
+    loadConfig('processor', { ...processor, LINK_SECRET: 'short-canary', SMTP_URL: 'canary' }),
+  );
+  expect(faults).toHaveLength(2);
+  expect(faults.join('\n')).not.toContain('canary');
+  const printed = JSON.stringify(printableConfig(loadConfig('processor', processor)));
+  expect(printed).toContain('"SMTP_URL":true');
+  expect(printed).not.toMatch(/hunter2|xxxx|cache:6379/);
+});
+
+test('the configuration cannot be changed', () => {
+  expect(Object.isFrozen(loadConfig('ingest', stores))).toBe(true);
+});
+
+test('no two settings share a description, which is how swapped names would look', () => {
+  const abouts = describeSettings().map((setting) => setting.about);
+  expect(new Set(abouts).size).toBe(abouts.length);
+});

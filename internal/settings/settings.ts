@@ -1,0 +1,280 @@
+/** Every setting of the service: its rule, its default, and which processes use it. */
+import { z } from 'zod';
+import { describe, load, printable, type Described, type Setting } from '../platform/config.ts';
+import {
+  DNS_LABEL,
+  cidrList,
+  days,
+  flag,
+  mongodbUri,
+  namespaceList,
+  nonEmpty,
+  port,
+  redisUrl,
+  url,
+  wholeNumber,
+} from '../platform/config-rules.ts';
+import type { Environment } from '../platform/config-value.ts';
+import { isGuessable } from '../partner/guessable.ts';
+import { otelSettings } from './otel-settings.ts';
+
+export type ProcessName = 'ingest' | 'processor' | 'controller' | 'cli';
+
+const services = ['ingest', 'processor', 'controller'] as const;
+const every = [...services, 'cli'] as const;
+
+const settings = {
+  MONGODB_URI: {
+    schema: mongodbUri,
+    usedBy: every,
+    secret: true,
+    about: 'MongoDB connection string. The record of truth lives there.',
+  },
+  MONGODB_DATABASE: { schema: nonEmpty.default('partner_ingest'), usedBy: every, about: 'Database name.' },
+  REDIS_URL: {
+    schema: redisUrl,
+    usedBy: services,
+    secret: true,
+    about:
+      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Losing all of it loses no work.',
+  },
+  HTTP_HOST: { schema: nonEmpty.default('0.0.0.0'), usedBy: ['ingest'], about: 'Address partners are served on.' },
+  HTTP_PORT: {
+    schema: port.default(8080),
+    usedBy: ['ingest'],
+    about: 'Port partners are served on; 0 picks a free one.',
+  },
+  HTTP_KEEP_ALIVE_SECONDS: {
+    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their request.
+    schema: wholeNumber(1, 3_600).default(75),
+    usedBy: ['ingest'],
+    about: 'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
+  },
+  ADMIN_HOST: {
+    schema: nonEmpty.default('0.0.0.0'),
+    usedBy: services,
+    about: 'Address of `/livez`, `/readyz` and `/metrics`.',
+  },
+  ADMIN_PORT: { schema: port.default(9090), usedBy: services, about: 'Port of the admin server; 0 picks a free one.' },
+  TRUSTED_PROXIES: {
+    schema: cidrList.default([]),
+    usedBy: ['ingest'],
+    about: 'Comma-separated CIDR ranges whose `X-Forwarded-For` is believed. Empty: nobody is.',
+  },
+  RATE_LIMIT_MAX: {
+    schema: wholeNumber(1, 1_000_000_000).default(300),
+    usedBy: ['ingest'],
+    about: 'Requests one client address may make in a window.',
+  },
+  RATE_LIMIT_WINDOW_SECONDS: {
+    schema: wholeNumber(1, 3_600).default(60),
+    usedBy: ['ingest'],
+    about: 'Length of the rate-limit window in seconds.',
+  },
+  ACCEPT_TIMEOUT_MS: {
+    // Well below the 30 s after which reconcile may hand a record to a worker (docs/decisions/0004).
+    schema: wholeNumber(50, 10_000).default(2_000),
+    usedBy: ['ingest'],
+    about: 'How long a request may wait to become durable before it is answered 500, in milliseconds.',
+  },
+  STATUS_ENDPOINT: {
+    schema: flag.default(false),
+    usedBy: ['ingest'],
+    about: 'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
+  },
+  SHUTDOWN_DELAY_MS: {
+    schema: wholeNumber(0, 120_000).default(0),
+    usedBy: ['ingest'],
+    about: 'Wait between SIGTERM and closing, in milliseconds. Keep 0 where a preStop sleep does this job.',
+  },
+  PARTNER_KEYS_SOURCE: {
+    schema: z
+      .string()
+      .regex(/^(kubernetes|directory:.+)$/, 'must be "kubernetes" or "directory:PATH"')
+      .default('kubernetes')
+      .transform((source) => (source === 'kubernetes' ? source : { directory: source.replace('directory:', '') })),
+    usedBy: ['controller'],
+    about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
+  },
+  WATCH_NAMESPACES: {
+    schema: namespaceList.default([]),
+    usedBy: ['controller', 'cli'],
+    about:
+      'Comma-separated namespaces that hold partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. `keys new` uses the first.',
+  },
+  POD_NAMESPACE: {
+    schema: z.string().regex(DNS_LABEL, 'must be the name of a namespace').optional(),
+    usedBy: ['controller'],
+    about: "The pod's namespace, where the Lease lives; required with `PARTNER_KEYS_SOURCE=kubernetes`.",
+  },
+  POD_NAME: {
+    schema: nonEmpty.default('controller'),
+    usedBy: ['controller'],
+    about: "The pod's name: who holds the Lease and reports Events.",
+  },
+  LEASE_NAME: {
+    schema: z
+      .string()
+      .regex(DNS_LABEL, 'must be a name of lower-case letters, digits and "-"')
+      .default('partner-ingest-controller'),
+    usedBy: ['controller'],
+    about:
+      "Name of the Lease that elects the leader and keeps the installation's id. Changing it orphans the keys (`keys adopt`).",
+  },
+  KUBECONFIG: {
+    schema: nonEmpty.optional(),
+    usedBy: ['controller'],
+    about: 'Path of a kubeconfig file. Unset, the controller uses the service account of its pod.',
+  },
+  SMTP_URL: {
+    schema: url(['smtp', 'smtps']),
+    usedBy: ['processor'],
+    secret: true,
+    about:
+      'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
+  },
+  SMTP_TLS: {
+    schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
+    usedBy: ['processor'],
+    about:
+      'STARTTLS with `smtp://`: `required`, `opportunistic` (where offered) or `none`; `auto` requires it where a password would go to another machine. Certificates are always verified; `NODE_EXTRA_CA_CERTS` adds a CA.',
+  },
+  MAIL_FROM: {
+    schema: z.email('must be an e-mail address'),
+    usedBy: ['processor'],
+    about: 'Sender address of the e-mail to the applicant.',
+  },
+  MAIL_FROM_NAME: {
+    schema: z
+      .string()
+      .regex(/^[^\p{Cc}]{0,100}$/u, 'must be one line of at most 100 characters')
+      .default(''),
+    usedBy: ['processor'],
+    about: 'Name shown with the sender address.',
+  },
+  MAIL_SUPPORT_CONTACT: {
+    schema: z
+      .string()
+      .regex(/^[^\p{Cc}]{1,200}$/u, 'must be one line of at most 200 characters')
+      .optional(),
+    usedBy: ['processor'],
+    about: 'Where applicants ask for help, such as an e-mail address or a telephone number; the e-mail names it.',
+  },
+  MAIL_PER_SECOND: {
+    schema: wholeNumber(0, 10_000).default(0),
+    usedBy: ['processor'],
+    about: 'Most e-mails that one process hands over in a second. 0: as many as the relay takes.',
+  },
+  MAIL_CONNECTIONS: {
+    schema: wholeNumber(0, 1_000).default(0),
+    usedBy: ['processor'],
+    about: 'Most connections of one process to the relay at the same time. 0: `PROCESSOR_CONCURRENCY`.',
+  },
+  MAIL_TEMPLATES: {
+    schema: z.string().default(''),
+    usedBy: ['processor'],
+    about: 'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
+  },
+  LOGIN_URL: {
+    schema: url(['http', 'https']),
+    usedBy: ['processor'],
+    about: 'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added.',
+  },
+  LINK_SECRET: {
+    schema: z
+      .string()
+      .min(32, { error: 'must have at least 32 characters', abort: true })
+      .refine((secret) => !isGuessable(secret), 'can be guessed: make one with "openssl rand -hex 32"'),
+    usedBy: ['processor'],
+    secret: true,
+    about:
+      'Key of the activation tokens (HMAC), the same in every processor. May have a key id (`key-…:secret`), and a second one after a comma for a rotation (docs/login.md).',
+  },
+  PROCESSOR_CONCURRENCY: {
+    schema: wholeNumber(1, 1_000).default(16),
+    usedBy: ['processor'],
+    about: 'Jobs of each queue worked on at the same time in one process.',
+  },
+  RETENTION_COMPLETED_DAYS: {
+    schema: days.default(400),
+    usedBy: ['processor', 'cli'],
+    about: 'Days a completed request is kept.',
+  },
+  RETENTION_REJECTED_DAYS: {
+    schema: days.default(90),
+    usedBy: ['processor', 'cli'],
+    about: 'Days a rejected request is kept.',
+  },
+  RETENTION_UNDELIVERABLE_DAYS: {
+    schema: days.default(400),
+    usedBy: ['processor', 'cli'],
+    about: 'Days a request whose e-mail was refused for good is kept.',
+  },
+  RETENTION_MALFORMED_DAYS: {
+    schema: days.default(30),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 400 is kept.',
+  },
+  RETENTION_REFUSED_DAYS: {
+    schema: days.default(7),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 401 or 403, or counted over the limit, is kept.',
+  },
+  RETENTION_WITHDRAWN_DAYS: {
+    schema: days.default(7),
+    usedBy: ['ingest'],
+    about: 'Days a request answered 500 while its write was in doubt is kept.',
+  },
+  RETENTION_BODY_DAYS: {
+    schema: days.default(30),
+    usedBy: ['processor', 'cli'],
+    about: 'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
+  },
+  ...otelSettings,
+  LOG_LEVEL: {
+    schema: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+    usedBy: services,
+    about: 'Least severe level that is logged.',
+  },
+} as const satisfies Record<string, Setting<ProcessName>>;
+
+export type SettingName = keyof typeof settings;
+export type Config = { readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']> };
+
+/** What each process may read: the settings whose `usedBy` names it. */
+export type ConfigOf<Process extends ProcessName> = Pick<
+  Config,
+  { [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never }[SettingName]
+>;
+
+/** What no setting can check for itself: those that need one another. */
+function relationFaults(config: Partial<Config>): string[] {
+  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
+  const missing = [
+    ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),
+    ...('POD_NAMESPACE' in config && config.POD_NAMESPACE === undefined ? ['POD_NAMESPACE'] : []),
+  ];
+  return missing.map((name) => `${name}: is required with PARTNER_KEYS_SOURCE=kubernetes`);
+}
+
+/** Every setting for the documentation and the chart: name, default, who uses it, what it is for. */
+export function describeSettings(): (Described & { readonly name: SettingName })[] {
+  return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
+}
+
+/** Reads, checks and freezes what `process` uses. Throws `ConfigError` with every fault. */
+export function loadConfig<Process extends ProcessName>(
+  process: Process,
+  environment?: Environment,
+): ConfigOf<Process> {
+  return load(settings, {
+    process,
+    relationFaults,
+    ...(environment === undefined ? {} : { environment }),
+  }) as ConfigOf<Process>;
+}
+
+/** The configuration for the start-up line: secrets only as `true`. */
+export function printableConfig(config: object): Record<string, unknown> {
+  return printable(settings, config);
+}

@@ -1,0 +1,57 @@
+/** A record on its way through group commit, and what may become of it. */
+import { MongoServerSelectionError } from 'mongodb';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { Bound } from './idempotency.ts';
+import type { SubmissionRecord } from './submission.ts';
+
+/**
+ * The result for one record:
+ * - `stored`: majority-committed and journaled;
+ * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the database said so);
+ * - `in_doubt`: sent, but no trustworthy answer came; it has to be withdrawn;
+ * - `unknown`: it is not stored, but the record with its idempotency key may be adopted: no answer would be true;
+ * - otherwise its idempotency key is bound to that record.
+ */
+export type CommitResult = 'stored' | 'not_stored' | 'in_doubt' | 'unknown' | Bound;
+
+export type NotAccepted = Parameters<IngestMetrics['notAccepted']['inc']>[0]['reason'];
+
+export interface Entry {
+  readonly record: SubmissionRecord;
+  readonly bytes: number;
+  readonly deadline: number;
+  /** Whether the record that has its idempotency key may be adopted, so that a time-out leaves that unknown. */
+  adopting: boolean;
+  /** `reason` counts where the record is not stored. */
+  settle(result: CommitResult, reason: NotAccepted): void;
+}
+
+/** The order in which every process inserts what is unique, so that no two wait for each other. */
+export function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
+  if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
+  const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
+  return batch.toSorted((one, other) => (digestOf(one) < digestOf(other) ? -1 : 1));
+}
+
+export function once<Arguments extends unknown[]>(
+  call: (...values: Arguments) => void,
+): (...values: Arguments) => void {
+  let called = false;
+  return (...values) => {
+    if (called) return;
+    called = true;
+    call(...values);
+  };
+}
+
+/** Whether any of the batch may have been sent: server selection and getting a connection come before that. */
+export function wasSent(error: unknown): boolean {
+  if (error instanceof MongoServerSelectionError) return false;
+  const name = error instanceof Error ? error.name : '';
+  return ![
+    'MongoPoolClearedError',
+    'MongoWaitQueueTimeoutError',
+    'MongoPoolClosedError',
+    'MongoTopologyClosedError',
+  ].includes(name);
+}

@@ -1,0 +1,68 @@
+/** The records that ingest makes: of an accepted, a malformed and a refused request. */
+import { hash } from 'node:crypto';
+import { Binary } from 'mongodb';
+import { DAY_MS, later } from '../platform/clock.ts';
+import { idempotencyDigest } from './idempotency.ts';
+import { BODY_FIRST_LOOK_MS, KEPT_HEADER_CHARACTERS } from './limits.ts';
+import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
+
+/** What ingest knows of a request before it reads the body. */
+export interface Received {
+  readonly requestId: string;
+  readonly receivedAt: Date;
+  readonly remoteIp: string;
+  readonly partnerId: string | undefined;
+  readonly userAgent?: string | undefined;
+  readonly contentType?: string | undefined;
+  readonly traceparent?: string | undefined;
+}
+
+/** A body as it came: the bytes that are kept, and how many came. */
+interface Body {
+  readonly bytes: Uint8Array;
+  readonly received: number;
+}
+
+/** Of a request that is answered 202: due for its first look if no hint brings a worker before. */
+export function acceptedRecord(received: Received, body: Body, idempotencyKey?: string): SubmissionRecord {
+  const { partnerId = '', receivedAt } = received;
+  return {
+    ...recordIn('recorded', received, body),
+    ...(idempotencyKey === undefined ? {} : { idempotencyDigest: idempotencyDigest(partnerId, idempotencyKey) }),
+    httpStatus: 202,
+    dueAt: later(receivedAt, FIRST_DUE_MS),
+  };
+}
+
+/** Of a request whose body is not a JSON object, too large, or cut off. */
+export function malformedRecord(received: Received, body: Body, keptDays: number): SubmissionRecord {
+  const expiresAt = later(received.receivedAt, keptDays * DAY_MS);
+  const bodyUntil = later(received.receivedAt, BODY_FIRST_LOOK_MS);
+  return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt, bodyUntil };
+}
+
+/** Of a request with a missing, unknown or inactive key; its body is not read. */
+export function refusedRecord(received: Received, httpStatus: number, keptDays: number): SubmissionRecord {
+  return { ...recordIn('refused', received), httpStatus, expiresAt: later(received.receivedAt, keptDays * DAY_MS) };
+}
+
+function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Received, body?: Body) {
+  const { requestId, receivedAt, remoteIp, partnerId, userAgent, contentType, traceparent } = received;
+  return {
+    _id: requestId,
+    receivedAt,
+    ...(partnerId === undefined ? {} : { partnerId }),
+    remoteIp,
+    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
+    ...(contentType === undefined ? {} : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(body === undefined ? {} : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),
+    bodyBytes: body?.received ?? 0,
+    schema: RECORD_SCHEMA,
+    state,
+    stateAt: receivedAt,
+    version: 0,
+    attempts: 0,
+    history: [{ state, at: receivedAt, attempt: 0 }],
+  };
+}

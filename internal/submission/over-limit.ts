@@ -1,0 +1,114 @@
+/** Counts requests turned away by address and window, so that a flood cannot fill the database: those over the limit, and those refused beyond the bound of single records. */
+import type { Collection, Db } from 'mongodb';
+import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import type { Logger } from '../platform/log.ts';
+import { updateTogether } from '../platform/mongo.ts';
+import { OVER_LIMIT_ADDRESSES, OVER_LIMIT_FLUSH_MS, OVER_LIMIT_IDS, REFUSED_WINDOW_MS } from './limits.ts';
+
+export const RATE_LIMITED = 'rate_limited';
+
+/** One document of `rate_limited`; `_id` is `<address> <start of window>`, with the status before the start where there is one. */
+export interface RateLimitedRecord {
+  readonly _id: string;
+  readonly address: string;
+  /** Of the answer; absent for 429. */
+  readonly status?: RefusedStatus;
+  readonly windowStart: Date;
+  readonly count: number;
+  /** The first `OVER_LIMIT_IDS` request ids. */
+  readonly requestIds: readonly string[];
+  readonly expiresAt: Date;
+}
+
+export const rateLimitedCollection = (db: Db) => db.collection<RateLimitedRecord>(RATE_LIMITED);
+
+type RefusedStatus = 401 | 403;
+
+interface Counted {
+  readonly address: string;
+  readonly status: RefusedStatus | undefined;
+  readonly windowStart: Date;
+  count: number;
+  readonly requestIds: string[];
+}
+
+/** Stands for all addresses beyond the bound. */
+const OTHERS = 'others';
+
+export interface OverLimitTools {
+  readonly db: Db;
+  readonly windowMs: number;
+  readonly retentionDays: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export class OverLimitRecorder {
+  readonly #tools: OverLimitTools;
+  readonly #collection: Collection<RateLimitedRecord>;
+  readonly #timer: NodeJS.Timeout;
+  #counted = new Map<string, Counted>();
+  #flushing = Promise.resolve();
+
+  constructor(tools: OverLimitTools) {
+    this.#tools = tools;
+    this.#collection = rateLimitedCollection(tools.db);
+    this.#timer = setInterval(() => void this.flush(), OVER_LIMIT_FLUSH_MS);
+  }
+
+  /** Counts a request by the window of the limit or, where it was refused, by status and minute. */
+  add(address: string, requestId: string, status?: RefusedStatus): void {
+    const { clock } = this.#tools;
+    const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
+    const windowStart = new Date(Math.floor(clock.now().getTime() / windowMs) * windowMs);
+    const full = this.#counted.size >= OVER_LIMIT_ADDRESSES;
+    const rest = `${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
+    const id = (who: string): string => `${who} ${rest}`;
+    const who = full && !this.#counted.has(id(address)) ? OTHERS : address;
+    const counted = this.#counted.get(id(who)) ?? { address: who, status, windowStart, count: 0, requestIds: [] };
+    counted.count += 1;
+    if (counted.requestIds.length < OVER_LIMIT_IDS) counted.requestIds.push(requestId);
+    this.#counted.set(id(who), counted);
+  }
+
+  /** Writes what has been counted. A failed write loses counts, and is logged. */
+  flush(): Promise<void> {
+    this.#flushing = this.#flushing.then(() => this.#write());
+    return this.#flushing;
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
+  }
+
+  async #write(): Promise<void> {
+    if (this.#counted.size === 0) return;
+    const counted = this.#counted;
+    this.#counted = new Map();
+    try {
+      await updateTogether(
+        this.#collection,
+        [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
+          q: { _id },
+          u: {
+            $inc: { count },
+            $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
+            $setOnInsert: {
+              address,
+              ...(status === undefined ? {} : { status }),
+              windowStart,
+              expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
+            },
+          },
+          upsert: true,
+        })),
+      );
+    } catch (error) {
+      this.#tools.log.warn(
+        { err: error, addresses: counted.size },
+        'counts of requests turned away could not be written',
+      );
+    }
+  }
+}

@@ -1,0 +1,176 @@
+/** What the operator's commands read of submissions. Each read is bounded in time and in number. */
+import type { Collection, Db, Filter } from 'mongodb';
+import { firstIdAt } from '../platform/ids.ts';
+import { bounded, pagesOf } from '../platform/mongo-read.ts';
+import { idempotencyDigest } from './idempotency.ts';
+import { BODY_PAGE } from './limits.ts';
+import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
+import { isOpen, type State } from './states.ts';
+import { submissionCollection, type SubmissionRecord } from './submission.ts';
+
+/** What a search asks for; everything that is given must hold. */
+export interface Search {
+  /** Of the applicant, normalised, like `ein`. */
+  readonly email?: string;
+  readonly ein?: string;
+  readonly partner?: string;
+  /** Of this partner. */
+  readonly 'idempotency-key'?: string;
+  readonly state?: State;
+  /** Part of the business name, in any case. */
+  readonly name?: string;
+  /** Part of the last error, or the code of a reason. */
+  readonly reason?: string;
+  readonly since?: Date;
+  readonly until?: Date;
+}
+
+const withoutBody = { body: 0 } as const;
+
+/** What `audit` checks; no body. */
+const checkedFields = {
+  state: 1,
+  schema: 1,
+  httpStatus: 1,
+  receivedAt: 1,
+  dueAt: 1,
+  expiresAt: 1,
+  holdId: 1,
+  erasedAt: 1,
+  accountId: 1,
+  history: { $slice: -1 },
+  'reasons.duplicateOf': 1,
+  'reasons.code': 1,
+} as const;
+export type CheckedRecord = Pick<
+  SubmissionRecord,
+  '_id' | 'reasons' | (keyof typeof checkedFields & keyof SubmissionRecord)
+>;
+
+/** What `erase` looks at to recognise a person. */
+const personalFields = { state: 1, version: 1, applicant: 1, body: 1 } as const;
+export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
+
+export class SupportQueries {
+  readonly #submissions: Collection<SubmissionRecord>;
+  readonly #rateLimited: Collection<RateLimitedRecord>;
+
+  constructor(db: Db) {
+    this.#submissions = submissionCollection(db);
+    this.#rateLimited = rateLimitedCollection(db);
+  }
+
+  async byId(requestId: string): Promise<SubmissionRecord | undefined> {
+    return (await this.#submissions.findOne({ _id: requestId }, bounded)) ?? undefined;
+  }
+
+  /** Requests set aside for a hold, counted up to `limit`. */
+  async countSetAside(holdId: string, limit: number): Promise<number> {
+    return this.#submissions.countDocuments({ holdId }, { limit, ...bounded });
+  }
+
+  /** At most `limit` ids that start with `prefix`. */
+  async idsFrom(prefix: string, limit: number): Promise<string[]> {
+    const found = this.#submissions.find(
+      { _id: { $gte: prefix, $lt: `${prefix}~` } },
+      { projection: { _id: 1 }, limit, ...bounded },
+    );
+    return (await found.toArray()).map(({ _id }) => _id);
+  }
+
+  /** What a request was answered that was only counted and is among those whose ids are kept. */
+  async countedStatus(requestId: string): Promise<401 | 403 | 429 | undefined> {
+    const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
+    return counted === null ? undefined : (counted.status ?? 429);
+  }
+
+  /** At most `limit` records, newest first, without their bodies. */
+  async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
+    return this.#submissions
+      .find(filterOf(search), { projection: withoutBody, ...bounded })
+      .sort({ _id: -1 })
+      .limit(limit)
+      .toArray();
+  }
+
+  /** All records of a search, oldest first. */
+  pages(
+    search: Search,
+    { bodies, after }: { readonly bodies: boolean; readonly after?: string | undefined },
+  ): AsyncGenerator<SubmissionRecord[]> {
+    return pagesOf(this.#submissions, filterOf(search), {
+      after,
+      ...(bodies ? { size: BODY_PAGE } : { projection: withoutBody }),
+    });
+  }
+
+  /** How many match; undefined where counting takes too long. */
+  async count(search: Search): Promise<number | undefined> {
+    return this.#submissions.countDocuments(filterOf(search), bounded).catch(() => undefined);
+  }
+
+  /** Records whose applicant has this address or this EIN, by an index. */
+  async *ofApplicant({ email, ein }: Pick<Search, 'email' | 'ein'>): AsyncGenerator<PersonalRecord[]> {
+    for (const key of [{ email }, { ein }]) {
+      if (Object.values(key)[0] === undefined) continue;
+      yield* pagesOf(this.#submissions, filterOf(key as Search), { size: BODY_PAGE, projection: personalFields });
+    }
+  }
+
+  /** All records with what is personal in them, oldest first, from behind the id `after`. */
+  personalPages(after?: string): AsyncGenerator<PersonalRecord[]> {
+    return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields, after });
+  }
+
+  /** About how many records there are; undefined when counting those behind `after` takes too long. */
+  async about(after?: string): Promise<number | undefined> {
+    if (after === undefined) return this.#submissions.estimatedDocumentCount(bounded);
+    return this.#submissions.countDocuments({ _id: { $gt: after } }, bounded).catch(() => undefined);
+  }
+
+  /** All records received at `since` or later, as `audit` checks them, oldest first. */
+  checkedPages(since: Date | undefined): AsyncGenerator<CheckedRecord[]> {
+    return pagesOf(this.#submissions, idRange(since), { projection: checkedFields });
+  }
+
+  async checked(ids: readonly string[]): Promise<CheckedRecord[]> {
+    return this.#submissions.find({ _id: { $in: ids } }, { projection: checkedFields, ...bounded }).toArray();
+  }
+}
+
+function filterOf(search: Search): Filter<SubmissionRecord> {
+  const { email, ein, name, partner, state, reason, since, until } = search;
+  const key = search['idempotency-key'];
+  return {
+    ...(email === undefined ? {} : { 'applicant.email': email }),
+    ...(ein === undefined ? {} : { 'applicant.ein': ein }),
+    ...(partner === undefined ? {} : { partnerId: partner }),
+    ...(partner === undefined || key === undefined ? {} : { idempotencyDigest: idempotencyDigest(partner, key) }),
+    ...(name === undefined ? {} : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),
+    ...(state === undefined ? {} : stateFilter(state)),
+    ...(reason === undefined
+      ? {}
+      : { $or: [{ lastError: { $regex: literally(reason), $options: 'i' } }, { 'reasons.code': reason }] }),
+    ...idRange(since, until),
+  };
+}
+
+function literally(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+}
+
+/** With `dueAt`, open states are found by the index of what is due. */
+function stateFilter(state: State): Filter<SubmissionRecord> {
+  return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
+}
+
+/** Ids begin with their time, so a span of time is a range of ids. */
+function idRange(since: Date | undefined, until?: Date): Filter<SubmissionRecord> {
+  if (since === undefined && until === undefined) return {};
+  return {
+    _id: {
+      ...(since === undefined ? {} : { $gte: firstIdAt('req', since) }),
+      ...(until === undefined ? {} : { $lt: firstIdAt('req', until) }),
+    },
+  };
+}

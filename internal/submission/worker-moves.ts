@@ -1,0 +1,246 @@
+/** What workers and reconcile do with a record: claims, renewals, moves and due dates, each one conditional update. */
+import type { Collection, Db, UpdateFilter } from 'mongodb';
+import { Batcher, type Outcome } from '../platform/batcher.ts';
+import { later, type Clock } from '../platform/clock.ts';
+import { newId } from '../platform/ids.ts';
+import {
+  databaseSpan,
+  pastLockConflicts,
+  requireDurable,
+  updateInOrder,
+  type UpdateOfMany,
+  type WriteReply,
+} from '../platform/mongo.ts';
+import { inSpan } from '../platform/tracing.ts';
+import { moveUpdate } from './move-update.ts';
+import { DueRecords, type DueRecord } from './due-records.ts';
+import { CLAIM_MS, DUE_TIMEOUT_MS } from './limits.ts';
+import {
+  nextState,
+  openStates,
+  type OpenState,
+  type ProcessorEvent,
+  type RetentionDays,
+  type State,
+} from './states.ts';
+import {
+  FIRST_DUE_MS,
+  RECORD_SCHEMA,
+  type Applicant,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
+import type { Reason } from '../application/reasons.ts';
+
+/** The position of a record that a move starts from. A worker with another version has lost its claim. */
+export interface Position {
+  readonly requestId: string;
+  readonly state: OpenState;
+  readonly version: number;
+}
+
+/** What a move may set besides the state. */
+export interface Changes {
+  readonly applicant?: Applicant;
+  readonly reasons?: readonly Reason[];
+  readonly accountId?: string;
+  readonly attempts?: number;
+  readonly ambiguous?: number;
+  readonly lastError?: string;
+  readonly reason?: string;
+  /** When the body must be gone. */
+  readonly bodyUntil?: Date;
+}
+
+interface Wanted {
+  readonly requestId: string;
+  readonly version: number;
+}
+
+interface PositionedUpdate {
+  readonly position: Position;
+  /** Made at the instant it is sent, so that `heldUntil` is never earlier than the worker believes. */
+  readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
+  /** The state it leads to. */
+  readonly to: State;
+  /** Updates with this name are equal, so one statement serves all records in the same state and version. */
+  readonly same?: string;
+}
+
+export class WorkerMoves {
+  readonly #collection: Collection<SubmissionRecord>;
+  readonly #retention: RetentionDays;
+  readonly #clock: Clock;
+  readonly #due: DueRecords;
+  readonly #claims = new Batcher<Wanted, SubmissionRecord | undefined>((wanted) => this.#claimTogether(wanted));
+  readonly #updates = new Batcher<PositionedUpdate, boolean>((items) => this.#updateTogether(items));
+
+  constructor(options: { readonly db: Db; readonly retention: RetentionDays; readonly clock: Clock }) {
+    this.#collection = submissionCollection(options.db);
+    this.#retention = options.retention;
+    this.#clock = options.clock;
+    this.#due = new DueRecords(this.#collection, options.clock);
+  }
+
+  /**
+   * Claims the record for `CLAIM_MS`, as of `version`; undefined if another claim or move came first, or while a claim
+   * holds: a hint from reconcile must not take the record from a slow worker that renewed in time. Claims made at the
+   * same time share one update and one query.
+   */
+  claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
+    return this.#claims.call({ requestId, version });
+  }
+
+  async #claimTogether(wanted: readonly Wanted[]): Promise<Outcome<SubmissionRecord | undefined>[]> {
+    // An update returns how many records it changed, but not which: this mark shows which.
+    const claimedBy = newId('claim');
+    const now = this.#clock.now();
+    const until = later(now, CLAIM_MS);
+    const { n } = await this.#write(
+      // Most hints have the same version, and one statement for many is cheaper for the server.
+      [...Map.groupBy(wanted, ({ version }) => version)].map(([version, group]) => ({
+        ids: group.map(({ requestId }) => requestId),
+        q: {
+          version,
+          state: { $in: [...openStates] },
+          schema: { $lte: RECORD_SCHEMA },
+          $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }],
+        },
+        u: { $set: { version: version + 1, dueAt: until, heldUntil: until, claimedBy }, $unset: { holdId: true } },
+      })),
+    );
+    const ids = wanted.map(({ requestId }) => requestId);
+    const found = n === 0 ? [] : await this.#collection.find({ _id: { $in: ids }, claimedBy }).toArray();
+    const claimed = new Map(found.map((record) => [record._id, record]));
+    return wanted.map(({ requestId, version }) => {
+      const record = claimed.get(requestId);
+      if (record?.version !== version + 1) return { result: undefined };
+      // Two hints of one record may be in the same batch; only one gets it.
+      claimed.delete(requestId);
+      return { result: record };
+    });
+  }
+
+  /** Renews the claim for another `CLAIM_MS`; false if it is lost. */
+  async renew(position: Position): Promise<boolean> {
+    const hold = (now: Date): UpdateFilter<SubmissionRecord> => {
+      const until = later(now, CLAIM_MS);
+      return { $set: { dueAt: until, heldUntil: until } };
+    };
+    return this.#updates.call({ position, update: hold, to: position.state, same: 'renew' });
+  }
+
+  /** Makes the move of `event`: the new state, or undefined when the record is not where `position` says (a repeat). */
+  async move(
+    position: Position,
+    event: ProcessorEvent,
+    attempt: number,
+    changes: Changes = {},
+  ): Promise<State | undefined> {
+    const to = nextState(position.state, event, { account: false, claimed: true, erased: false });
+    if (to === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
+    const { reason, bodyUntil, ...fields } = changes;
+    const update = (now: Date): UpdateFilter<SubmissionRecord> => {
+      const options = { now, attempt, reason, bodyUntil, dueInMs: FIRST_DUE_MS, retention: this.#retention };
+      const moved = moveUpdate(to, options);
+      return { ...moved, $set: { ...fields, ...moved.$set } };
+    };
+    const same = Object.keys(changes).length === 0 ? { same: `${event} at attempt ${attempt}` } : {};
+    const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
+    const moved = await inSpan(span, () => this.#updates.call({ position, update, to, ...same }));
+    return moved ? to : undefined;
+  }
+
+  /** Sets when the record is due again; `attempts` and `ambiguous` are the new counts for the back-off. */
+  async postpone(
+    position: Position,
+    next: {
+      readonly delayMs: number;
+      readonly attempts: number;
+      readonly ambiguous: number;
+      readonly lastError: string;
+    },
+  ): Promise<boolean> {
+    const { delayMs, ...fields } = next;
+    const update = (now: Date): UpdateFilter<SubmissionRecord> => ({
+      $set: { dueAt: later(now, delayMs), ...fields },
+      $unset: { heldUntil: true },
+    });
+    return this.#updates.call({ position, update, to: position.state });
+  }
+
+  /** Sets the record aside for a hold: it is not due until `takeUp`. */
+  async setAside(position: Position, holdId: string): Promise<boolean> {
+    const update = (): UpdateFilter<SubmissionRecord> => ({
+      $set: { holdId },
+      $unset: { dueAt: true, heldUntil: true },
+    });
+    return this.#updates.call({ position, update, to: position.state, same: `set aside for ${holdId}` });
+  }
+
+  /** Makes records that were set aside for this hold due again, at most `limit`; returns how many. */
+  async takeUp(holdId: string, limit: number): Promise<number> {
+    const options = { projection: { _id: 1 }, limit, maxTimeMS: DUE_TIMEOUT_MS };
+    const ids = (await this.#collection.find({ holdId }, options).toArray()).map(({ _id }) => _id);
+    const u = { $set: { dueAt: this.#clock.now() }, $unset: { holdId: true } };
+    if (ids.length > 0) await this.#write([{ ids, q: { holdId }, u }]);
+    return ids.length;
+  }
+
+  /** See `DueRecords`. */
+  findDue(state: OpenState, limit: number): Promise<{ records: DueRecord[]; more: boolean }> {
+    return this.#due.find(state, limit);
+  }
+
+  /** See `DueRecords`. */
+  countUnknownDue(limit: number): Promise<number> {
+    return this.#due.countUnknown(limit);
+  }
+
+  /** Postpones records that have not changed; `firstSeen` marks never-claimed ones as seen. */
+  async lookAgain(
+    records: readonly DueRecord[],
+    delayMs: number,
+    options: { readonly firstSeen: boolean },
+  ): Promise<void> {
+    if (records.length === 0) return;
+    const now = this.#clock.now();
+    await this.#write(
+      records.map(({ _id, version, dueAt }) => ({
+        ids: [_id],
+        q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
+        u: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
+      })),
+    );
+  }
+
+  /** For each item, whether its record was at its position and is in `to` now. */
+  async #updateTogether(items: readonly PositionedUpdate[]): Promise<Outcome<boolean>[]> {
+    const now = this.#clock.now();
+    const alike = Map.groupBy(items, ({ same, position: { requestId, state, version } }) =>
+      same === undefined ? requestId : `${same} ${state} ${version}`,
+    );
+    const { n } = await this.#write(
+      [...alike.values()].map((group) => {
+        const { position, update } = group[0]!;
+        const ids = group.map((item) => item.position.requestId);
+        return { ids, q: { state: position.state, version: position.version }, u: update(now) };
+      }),
+    );
+    if (n === items.length || n === 0) return items.map(() => ({ result: n > 0 }));
+    // Some records were elsewhere. Only the holder of a version moves a record under it, so a record in the state that
+    // its update leads to has been updated.
+    const found = await this.#collection
+      .find({ _id: { $in: items.map((item) => item.position.requestId) } }, { projection: { state: 1, version: 1 } })
+      .toArray();
+    const records = new Map(found.map((record) => [record._id, record]));
+    return items.map(({ position, to }) => {
+      const record = records.get(position.requestId);
+      return { result: record?.version === position.version && record.state === to };
+    });
+  }
+
+  async #write(updates: readonly UpdateOfMany[]): Promise<WriteReply> {
+    return requireDurable(await pastLockConflicts(() => updateInOrder(this.#collection, updates)));
+  }
+}

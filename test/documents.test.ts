@@ -1,0 +1,247 @@
+/** What pages, runbooks, examples and the chart's notes name exists in the code. */
+import { dirname, join, normalize } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { parse } from 'yaml';
+import { dashboardQueries } from '../tools/dashboard/dashboard.ts';
+import { generatedDocs } from '../tools/generate-docs.ts';
+import { findCommand, parseLine } from '../internal/cli/command-line.ts';
+import { commands } from '../internal/cli/commands.ts';
+import { describeSettings } from '../internal/settings/settings.ts';
+import { createRegistry, definitions } from '../internal/telemetry/metrics.ts';
+import { faults, found, read, type Page } from './support/pages.ts';
+import { selectorsIn } from './support/promql.ts';
+
+/** Names of Kubernetes, MongoDB, Redis and other tools, which no code of ours holds. */
+const FOREIGN = new Set(
+  [
+    'ContainerCreating CrashLoopBackOff FailedMount OOMKilled',
+    'readWrite createIndex evicted_keys maxmemory_policy uptime_in_seconds',
+    'LC_ALL OTEL_BSP_MAX_QUEUE_SIZE',
+  ].flatMap((names) => names.split(' ')),
+);
+
+const sources = found(
+  '{cmd,internal,deploy,test,tools}/**/*.{ts,lua,sh,html,txt,toml}',
+  'deploy/kubernetes/*.yaml',
+  'charts/**/*.{yaml,tpl,mjs}',
+  'Makefile',
+  'Dockerfile',
+  'package.json',
+  '.oxlintrc.json',
+)
+  .filter((path) => path !== 'test/documents.test.ts')
+  .map(read);
+const words = new Set(sources.flatMap((text) => text.match(/[A-Za-z_$][\w$]*/g) ?? []));
+const makefile = read('Makefile');
+const targets = new Set([...makefile.matchAll(/^([a-z0-9-]+):/gm)].map(([, target]) => target));
+const settings = new Set(describeSettings().flatMap(({ name }) => [name, `${name}_FILE`]));
+const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
+const values = parse(read('charts/partner-ingest/values.yaml')) as Record<string, unknown>;
+const ours = new Map(
+  Object.values(definitions).flatMap((table) =>
+    Object.values(table).map(({ name, labels }) => [name, labels as Labels]),
+  ),
+);
+type Labels = Readonly<Record<string, readonly string[]>>;
+const LABELS_OF_PROMETHEUS = ['namespace', 'pod', 'component', 'le', 'job', 'instance', 'container'];
+
+const slug = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-');
+
+function brokenLinks({ path, text }: Page): string[] {
+  if (!path.endsWith('.md')) return [];
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = '']) => target)
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .filter((target) => {
+      const [file = '', anchor] = target.split('#');
+      const to = file === '' ? path : normalize(join(dirname(path), file));
+      if (found(to).length === 0) return true;
+      if (anchor === undefined) return false;
+      return ![...read(to).matchAll(/^#+ (.+)$/gm)].some(([, heading = '']) => slug(heading) === anchor);
+    })
+    .map((target) => `link to ${target}`);
+}
+
+const PATH = /^(?:cmd|internal|deploy|test|tools|charts|docs)\/[\w@.*{},/-]+$/;
+
+function missingFiles({ spans, lines }: Page): string[] {
+  return (
+    [...spans, ...lines]
+      // `kubectl … deploy/NAME` is a Deployment.
+      .flatMap((code) => (code.includes('kubectl') ? code.replaceAll(/ deploy\/\S+/g, '') : code).split(/[\s'"]+/))
+      .filter((word) => PATH.test(word))
+      .map((word) => word.replace(/\/$/, ''))
+      .filter((word) => found(word).length === 0)
+      .map((word) => `file ${word}`)
+  );
+}
+
+function unknownSettings({ spans, lines }: Page): string[] {
+  return [...spans, ...lines]
+    .flatMap((code) => code.match(/(?<![\w.$-])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![\w-])/g) ?? [])
+    .filter((name) => !settings.has(name) && !words.has(name) && !FOREIGN.has(name))
+    .map((name) => `setting ${name}`);
+}
+
+/** The words of a command line, up to a pipe, a redirection or another command. */
+function shellWords(line: string): string[] {
+  const command = /^(?:"[^"]*"|'[^']*'|[^|;&>#"'`)])*/.exec(line)?.[0] ?? '';
+  return (command.match(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? []).map((word) => word.replaceAll(/["']/g, ''));
+}
+
+/** Where a program stands, so that a namespace or a release of this name is none. */
+const COMMAND = /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
+
+function wrongCommands({ spans, lines }: Page): string[] {
+  const wrong: string[] = [];
+  for (const code of [...spans, ...lines]) {
+    for (const [, rest = ''] of code.replaceAll(/<(\w+)>/g, '$1').matchAll(COMMAND)) {
+      try {
+        // The bare name in a sentence is no command line.
+        const bare = findCommand(shellWords(rest), commands)?.name === shellWords(rest).join(' ');
+        if (!bare) parseLine(shellWords(rest), commands, new Date());
+      } catch (error) {
+        wrong.push(`command ${rest}: ${String(error)}`);
+      }
+    }
+  }
+  return wrong;
+}
+
+/** Spans such as `retry --state dead_lettered`: the options are the command's. */
+function wrongOptions({ spans }: Page): string[] {
+  return spans.flatMap((span) => {
+    const command = findCommand(shellWords(span), commands);
+    const given = [...span.matchAll(/--([a-z]+)/g)].map(([, option = '']) => option);
+    if (command === undefined) return [];
+    const takes: readonly string[] = [...command.options, 'json', 'help'];
+    return given.filter((option) => !takes.includes(option)).map((option) => `option --${option} of ${command.name}`);
+  });
+}
+
+/** By the Makefile, or by a test from the environment. */
+function isRead(variable: string): boolean {
+  return makefile.includes(`$(${variable})`) || sources.some((text) => text.includes(`process.env['${variable}']`));
+}
+
+function wrongTargets({ spans, lines }: Page): string[] {
+  return [...spans, ...lines].flatMap((code) =>
+    [...code.matchAll(/(?:^|[\s;(])make ([a-z][a-z0-9-]*)((?: [A-Z_]+=\S+)*)/g)].flatMap(
+      ([, target = '', given = '']) => [
+        ...(targets.has(target) ? [] : [`make ${target}`]),
+        ...[...given.matchAll(/([A-Z_]+)=/g)].flatMap(([, name = '']) =>
+          isRead(name) ? [] : [`make ${target} ${name}=`],
+        ),
+      ],
+    ),
+  );
+}
+
+const known = new Map<string, readonly string[]>();
+for (const [name, labels] of ours) known.set(name, Object.keys(labels));
+for (const { name } of await createRegistry('ingest').getMetricsAsJSON())
+  known.set(name, ['type', 'kind', 'space', 'version', 'major', 'minor', 'patch']);
+
+/** Full names anywhere; in spans also names without the prefix, as `withdrawals_total{result="too_late"}`. */
+function wrongMetrics({ text, spans }: Page): string[] {
+  const short = spans
+    .filter((span) =>
+      /^[a-z][a-z0-9_]+(?:_total|_seconds|_bytes)(?:\{.*\})?$|^[a-z][a-z0-9_]+\{\w+(?:=~|!~|!=|=)".*\}$/.test(span),
+    )
+    .filter((span) => !/^(?:partner_ingest|nodejs|process)_/.test(span) && !FOREIGN.has(span))
+    .map((span) => `partner_ingest_${span}`);
+  const selectors = [
+    ...short,
+    ...(text.match(/\b(?:partner_ingest|nodejs|process)_[a-z0-9_]+(?:\{[^}\n]*\})?/g) ?? []),
+  ];
+  return selectors.flatMap(selectorsIn).flatMap(({ metric, matchers }) => {
+    const labels = known.get(metric);
+    if (labels === undefined) return words.has(metric) ? [] : [`metric ${metric}`];
+    return matchers
+      .filter(({ label }) => !LABELS_OF_PROMETHEUS.includes(label))
+      .flatMap(({ label, operator, value }) => {
+        if (!labels.includes(label)) return [`label ${label} of ${metric}`];
+        const may = ours.get(metric)?.[label] ?? [];
+        const asked = operator.includes('~') ? value.split('|') : [value];
+        return asked.filter((one) => may.length > 0 && !may.includes(one)).map((one) => `${metric}{${label}="${one}"}`);
+      });
+  });
+}
+
+function unknownAlerts({ text }: Page): string[] {
+  return (text.match(/\bPartnerIngest[A-Z]\w+/g) ?? [])
+    .filter((name) => !alerts.has(name))
+    .map((name) => `alert ${name}`);
+}
+
+/** `processor.concurrency`, also after `--set`: a path in the chart's values. */
+function unknownValues({ spans, lines }: Page): string[] {
+  const paths = [
+    ...spans,
+    ...lines.flatMap((line) => [...line.matchAll(/--set(?:-\w+)? +'?([\w.]+)=/g)].map(([, name = '']) => name)),
+  ];
+  return paths
+    .map((path) => /^([a-z]\w*(?:\.\w+)+)(?:[:=].*)?$/.exec(path)?.[1])
+    .filter((path) => path !== undefined)
+    .filter((path) => (path.split('.')[0] ?? '') in values && !hasPath(values, path.split('.')))
+    .map((path) => `value ${path}`);
+}
+
+function hasPath(value: unknown, [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined) return true;
+  if (typeof value !== 'object' || value === null) return false;
+  // An empty map takes keys of the user's.
+  if (Object.keys(value).length === 0) return true;
+  return first in value && hasPath((value as Record<string, unknown>)[first], rest);
+}
+
+/** A span that looks like a name of a program (an underscore, a capital within) stands in the code. */
+function unknownNames({ spans }: Page): string[] {
+  return spans
+    .filter((span) => /^[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+$|^[A-Za-z][a-z0-9]+[A-Z]\w*$/.test(span))
+    .filter(
+      (name) =>
+        !words.has(name) &&
+        !FOREIGN.has(name) &&
+        !settings.has(name) &&
+        !/^(?:partner_ingest|nodejs|process)_/.test(name),
+    )
+    .map((name) => `name ${name}`);
+}
+
+/** A name of the dashboard in a runbook: a capital, then words in small letters. */
+function unknownPanels({ path, spans }: Page): string[] {
+  if (!path.startsWith('docs/runbooks/')) return [];
+  const titles = new Set(dashboardQueries().flatMap(({ panel }) => [panel.title]));
+  return spans
+    .filter((span) => /^[A-Z][a-z-]+(?:,? [a-z0-9%-]+)*$/.test(span))
+    .filter((span) => !titles.has(span) && !FOREIGN.has(span))
+    .map((span) => `panel ${span}`);
+}
+
+test.each([
+  ['links and their headings', brokenLinks],
+  ['files', missingFiles],
+  ['settings of the environment', unknownSettings],
+  ['commands of partner-ingest', wrongCommands],
+  ['options of partner-ingest', wrongOptions],
+  ['targets of make and their variables', wrongTargets],
+  ['metrics, labels and their values', wrongMetrics],
+  ['alerts', unknownAlerts],
+  ['values of the chart', unknownValues],
+  ['names in the code', unknownNames],
+  ['panels of the dashboard', unknownPanels],
+])('pages name what there is: %s', (_kind, check) => {
+  expect(faults(check)).toEqual([]);
+});
+
+test('.gitattributes marks every generated file, and only files that are there', async () => {
+  const marked = [...read('.gitattributes').matchAll(/^(\S+) linguist-generated/gm)].map(([, path = '']) => path);
+  expect(marked.filter((path) => found(path).length === 0)).toEqual([]);
+  const files = new Set(marked.flatMap((path) => found(path)));
+  expect([...(await generatedDocs()).keys()].filter((path) => !files.has(path))).toEqual([]);
+});

@@ -1,0 +1,85 @@
+/** Whether an ingest is live that alone cannot commit: its door to the replica set is cut off, another one's is not. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { MongoClient } from 'mongodb';
+import { CommitWatch } from '../../internal/ingest/commit-watch.ts';
+import { ALONE_AFTER_MS, COMMIT_MARK_MS } from '../../internal/ingest/limits.ts';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { commitClient } from '../../internal/submission/clients.ts';
+import type { CommitResult } from '../../internal/submission/commit-entry.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { newTestClock } from '../support/processor-records.ts';
+import { newRecord } from '../support/records.ts';
+import { startReplicaSet, type Door, type ReplicaSet } from '../support/replica-set/replica-set.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+
+/** What the cut-off ingest waits for each of its answers. */
+const TIMEOUT_MS = 1_000;
+const PATIENT_MS = 10_000;
+
+const clock = newTestClock();
+let stores: TestStores;
+let set: ReplicaSet;
+let door: Door;
+const clients: MongoClient[] = [];
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  set = await startReplicaSet(stores.mongodbUri);
+  door = await set.door();
+});
+afterAll(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  await set.close();
+  await stores.close();
+});
+
+function ingestBehind(url: string, timeoutMs: number): { watch: CommitWatch; commit(): Promise<CommitResult> } {
+  const client = createMongo(url, 'commit watch test', commitClient(timeoutMs));
+  clients.push(client);
+  const none = (): void => undefined;
+  const commits = new GroupCommit({
+    pendingWithdrawals: () => 0,
+    db: client.db(stores.database),
+    limits: groupCommitLimits,
+    timeoutMs,
+    clock: systemClock,
+    metrics: {
+      batchDocuments: { observe: none },
+      commitSeconds: { observe: none },
+      waitingDocuments: { set: none },
+      notAccepted: { inc: none },
+      refusedDropped: { inc: none },
+    },
+  });
+  const watch = new CommitWatch(stores.redis, clock);
+  return { watch, commit: () => watch.see(commits.record(newRecord())) };
+}
+
+test('an ingest that alone cannot commit for a minute is not live; one that nobody outdoes is', async () => {
+  const [alone, other] = [ingestBehind(door.url, TIMEOUT_MS), ingestBehind((await set.door()).url, PATIENT_MS)];
+  await eventually('a first commit', async () => (await alone.commit()) === 'stored');
+  door.part();
+  expect(await alone.commit()).not.toBe('stored');
+  // Its own mark is gone after a minute, and it is the only one so far.
+  await stores.redis.flushdb();
+  clock.advance(ALONE_AFTER_MS);
+  expect(await alone.commit()).not.toBe('stored');
+  expect(await alone.watch.faults()).toEqual([]);
+
+  expect(await other.commit()).toBe('stored');
+  expect(await alone.watch.faults()).toEqual(['no commit succeeds here, while those of other processes do']);
+  expect(await other.watch.faults()).toEqual([]);
+  expect(await stores.redis.pttl('partner-ingest:committed')).toBeGreaterThan(0);
+
+  // To whom nobody sends any more, nothing fails.
+  clock.advance(COMMIT_MARK_MS + 1);
+  expect(await alone.watch.faults()).toEqual([]);
+  expect(await alone.commit()).not.toBe('stored');
+  expect(await alone.watch.faults()).not.toEqual([]);
+  door.join();
+  await eventually('a commit', async () => (await alone.commit()) === 'stored');
+  expect(await alone.watch.faults()).toEqual([]);
+}, 60_000);

@@ -1,0 +1,130 @@
+/** The loop that takes hints from Redis: what is in hand has left Redis, and a process with hints in hand is alive. */
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { Consumer } from '../../internal/queue/consume.ts';
+import { HintSender } from '../../internal/queue/enqueue.ts';
+import { HintsInHand } from '../../internal/queue/hints-in-hand.ts';
+import type { Hint } from '../../internal/queue/job.ts';
+import { newTestClock } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+
+const SLOTS = 16;
+const DEADLINE_MS = 60_000;
+const log = createLogger('test', 'silent');
+
+let stores: TestStores;
+let sender: HintSender;
+const consumers: Consumer[] = [];
+const ends: (() => void)[] = [];
+
+beforeEach(async () => {
+  stores = await openTestStores();
+  sender = new HintSender({ redisUrl: stores.redisUrl, clock: systemClock, log });
+  await eventually('Redis to answer', () => sender.ready);
+});
+afterEach(async () => {
+  for (const end of ends.splice(0)) end();
+  await Promise.all(consumers.splice(0).map((consumer) => consumer.close()));
+  await sender.close();
+  await stores.close();
+});
+
+const hint = (id: number): Hint => ({ requestId: `req_${id}`, version: 0 });
+
+/** A consumer whose work ends when the test does. */
+function scene() {
+  const begun: string[] = [];
+  const clock = newTestClock();
+  const sentBack: Hint[] = [];
+  const work = new HintsInHand({
+    queue: 'notifications',
+    slots: SLOTS,
+    handle: ({ requestId }) => {
+      begun.push(requestId);
+      return new Promise((resolve) => ends.push(resolve));
+    },
+  });
+  const consumer = new Consumer({
+    closeDeadlineMs: 10_000,
+    work,
+    redis: sender.redis,
+    clock,
+    log,
+    sendBack: async (left) => void sentBack.push(...left),
+  });
+  consumers.push(consumer);
+  return { begun, clock, work, consumer, sentBack };
+}
+
+test('sixteen slow hand-overs and a job that waits are life, for as long as it takes', async () => {
+  const { begun, clock, consumer, work } = scene();
+  for (let id = 0; id <= SLOTS; id += 1) await sender.send('notifications', [hint(id)]);
+  await eventually('all slots to be busy', () => work.count === SLOTS);
+  expect(begun).toHaveLength(SLOTS);
+  expect(await sender.counts('notifications')).toMatchObject({ waiting: 1, active: 0 });
+  clock.advance(20 * DEADLINE_MS);
+  expect(consumer.faults(DEADLINE_MS)).toEqual([]);
+  ends.shift()?.();
+  await eventually('the last one to be begun', () => begun.length === SLOTS + 1);
+  expect(await sender.counts('notifications')).toMatchObject({ waiting: 0, active: 0 });
+});
+
+test('one hint of a partner is taken before the many of another that came first', async () => {
+  const many = Array.from({ length: 400 }, (_, id) => ({ ...hint(id), partnerId: 'big' }));
+  await sender.send('notifications', many);
+  await sender.send('notifications', [{ requestId: 'req_small', version: 0, partnerId: 'small' }]);
+  const { begun } = scene();
+  // The first hundred of the many went first; the others wait behind.
+  while (!begun.includes('req_small')) {
+    const count = begun.length;
+    await eventually('the next ones to be begun', () => begun.length > count || ends.length >= SLOTS);
+    for (const end of ends.splice(0)) end();
+  }
+  expect(begun.indexOf('req_small')).toBeLessThanOrEqual(100 + SLOTS);
+});
+
+test('an idle loop turns; one that does not for a minute is not live', async () => {
+  const { clock, consumer } = scene();
+  await eventually('the loop to turn', () => consumer.faults(0).length > 0);
+  clock.advance(DEADLINE_MS);
+  expect(consumer.faults(DEADLINE_MS)).toEqual([
+    'worker notifications has not asked for work for 60 s and has none in hand',
+  ]);
+  await eventually('the loop to turn again', () => consumer.faults(DEADLINE_MS).length === 0);
+});
+
+test('a hint that comes back, or comes twice, is taken each time', async () => {
+  const { begun } = scene();
+  await sender.send('notifications', [hint(1)]);
+  await eventually('the first', () => begun.length === 1);
+  await sender.send('notifications', [hint(1), hint(1)]);
+  await eventually('the others', () => begun.length === 3);
+});
+
+test('a delayed hint comes when its time has come', async () => {
+  const { begun } = scene();
+  await sender.send('notifications', [hint(1)], 300);
+  expect(await sender.counts('notifications')).toMatchObject({ delayed: 1 });
+  await eventually('the hint', () => begun.length === 1);
+});
+
+test('closing takes no more, waits for what was begun, and sends the rest back', async () => {
+  const { begun, consumer, sentBack, work } = scene();
+  await sender.send(
+    'notifications',
+    Array.from({ length: 600 }, (_, id) => hint(id)),
+  );
+  await eventually('more than the slots to be in hand', () => work.count > SLOTS);
+  const inHand = work.count;
+  let closed = false;
+  const closing = consumer.close().then(() => (closed = true));
+  await eventually('the slots to be all that is left', () => work.count === SLOTS);
+  expect(closed).toBe(false);
+  for (const end of ends.splice(0)) end();
+  await closing;
+  expect(begun).toHaveLength(SLOTS);
+  expect(sentBack).toHaveLength(inHand - SLOTS);
+  expect((await sender.counts('notifications'))['waiting']).toBeGreaterThan(0);
+});

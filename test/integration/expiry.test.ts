@@ -1,0 +1,120 @@
+/** Personal data goes in time where no TTL index can remove it: raw bodies, and what released accounts held. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { randomBytes } from 'node:crypto';
+import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
+import { forgetReleased } from '../../internal/account/released-expiry.ts';
+import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
+import { newId } from '../../internal/platform/ids.ts';
+import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
+import { expireOnce } from '../../internal/processor/expire.ts';
+import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { malformedRecord } from '../../internal/submission/new-record.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { submit } from '../support/processing.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+
+let world: World;
+let ingest: InProcess;
+const now = new Date();
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  await world.start('processor');
+  await ensureIndexes(world.stores.db, [...submissionIndexes, ...accountIndexes]);
+});
+afterAll(() => world.close());
+
+const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
+
+/** One round of expiry, so many days from now. */
+async function expireIn(days: number): Promise<void> {
+  const { db } = world.stores;
+  const clock = { ...systemClock, now: () => later(now, days * DAY_MS) };
+  const bodies = new BodyExpiry({ db, bodyDays: 30, clock });
+  await expireOnce({
+    clock,
+    log: createLogger('test', 'silent'),
+    releasedDays: 400,
+    removeBodies: () => bodies.removeDue(),
+    forgetReleased: (until) => forgetReleased(db, until),
+  });
+}
+
+test('a raw body goes 30 days after the end; its length and digest stay, and open requests keep theirs', async () => {
+  const done = await submit(world, ingest, newApplication());
+  const rejected = await submit(world, ingest, { ...newApplication(), ein: 'none' });
+  await world.recordIn('completed', done);
+  await world.recordIn('rejected', rejected);
+  const open = {
+    ...(await world.record(done))!,
+    _id: newId('req'),
+    state: 'recorded' as const,
+    dueAt: later(now, DAY_MS * 99),
+  };
+  const dead = { ...open, _id: newId('req'), state: 'dead_lettered' as const };
+  for (const record of [open, dead]) {
+    const { bodyUntil: _bodyUntil, ...kept } = record;
+    await requests().insertOne(kept);
+  }
+  await expireIn(29);
+  for (const id of [done, rejected, open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
+  await expireIn(31);
+  for (const id of [done, rejected]) {
+    const record = await world.record(id);
+    expect(record).toMatchObject({ bodyBytes: expect.any(Number), bodySha256: expect.any(String) });
+    expect(record).not.toHaveProperty('body');
+    expect(record).not.toHaveProperty('bodyUntil');
+  }
+  for (const id of [open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
+});
+
+test('a body that cannot be searched is kept for a day at most', async () => {
+  const of = (bytes: Uint8Array): SubmissionRecord =>
+    malformedRecord(
+      { requestId: newId('req'), receivedAt: now, remoteIp: '::1', partnerId: 'demo' },
+      { bytes, received: bytes.length },
+      90,
+    );
+  const [unreadable, readable] = [of(randomBytes(2_000)), of(Buffer.from('{"email": "x'))];
+  await requests().insertMany([unreadable, readable]);
+  const picture = randomBytes(5_000).toString('base64');
+  const accepted = await submit(world, ingest, { ...newApplication(), picture });
+  await world.recordIn('completed', accepted);
+  await expireIn(0.5);
+  expect(await world.record(unreadable._id)).not.toHaveProperty('body');
+  expect(await world.record(readable._id)).toHaveProperty('body');
+  await expireIn(1);
+  expect(await world.record(accepted)).not.toHaveProperty('body');
+  await expireIn(29);
+  expect(await world.record(readable._id)).toHaveProperty('body');
+  await expireIn(31);
+  expect(await world.record(readable._id)).not.toHaveProperty('body');
+});
+
+test('what a released account held goes with its request', async () => {
+  const released = { email: 'a@example.com', ein: '123456789', businessName: 'A' };
+  const _id = newId('acc');
+  const mark = `released:${_id}`;
+  await accounts().insertOne({
+    _id,
+    email: mark,
+    emailNormalized: mark,
+    ein: mark,
+    businessName: mark,
+    requestId: newId('req'),
+    partnerId: 'demo',
+    createdAt: now,
+    releasedAt: now,
+    released,
+  });
+  await expireIn(399);
+  expect(await accounts().findOne({ _id })).toMatchObject({ released });
+  await expireIn(401);
+  const left = await accounts().findOne({ _id });
+  expect(left).toMatchObject({ email: mark });
+  expect(left).not.toHaveProperty('released');
+});

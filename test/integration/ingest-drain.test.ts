@@ -1,0 +1,165 @@
+/** The ingest process as the cluster sees it: signals, exit codes, failed starts, and what a kill leaves behind. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Agent } from 'node:http';
+import { createServer, type AddressInfo } from 'node:net';
+import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { pause } from '../../internal/platform/deadline.ts';
+import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/ingest.ts';
+import { send } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
+import { openWorld, type World } from '../support/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+/** A request whose body has begun and waits for its end. */
+async function beginRequest(ingest: ServiceProcess): Promise<RawConnection> {
+  const connection = await openRaw(ingest.url);
+  connection.write(`${head([`Authorization: Bearer ${world.key}`, 'Content-Length: 7'])}{"a"`);
+  await eventually(
+    'the request to be under way',
+    async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > 0,
+  );
+  return connection;
+}
+
+const draining = (ingest: ServiceProcess): Promise<unknown> =>
+  eventually('readiness to say so', async () => {
+    const response = await fetch(`${ingest.adminUrl}/readyz`);
+    return response.status === 503 && (await response.text()).includes('draining');
+  });
+
+describe('a signal', () => {
+  test.each(['SIGTERM', 'SIGINT'] as const)(
+    '%s finishes what is in flight, says Connection: close, and exits 0',
+    async (signal) => {
+      const ingest = await world.spawn('ingest');
+      const silent = await openRaw(ingest.url);
+      const halfHead = await openRaw(ingest.url);
+      halfHead.write('POST /api');
+      const connection = await beginRequest(ingest);
+      ingest.child.kill(signal);
+      await draining(ingest);
+      await Promise.all([silent.closed(), halfHead.closed()]);
+      await eventually('new connections to be refused', () =>
+        send(ingest.url, { key: world.key, body: '{}' }).then(
+          () => false,
+          () => true,
+        ),
+      );
+      connection.write(':1}');
+      const answer = await connection.answer();
+      const id = expectAnswer(answer, 202, bodies.accepted);
+      expect(answer.headers['connection']).toBe('close');
+      await connection.closed();
+      expect(await ingest.exited).toEqual({ code: 0, signal: null });
+      await expectRecord(world, id, {
+        state: 'recorded',
+        httpStatus: 202,
+        partnerId: 'demo',
+        bytes: Buffer.from('{"a":1}'),
+      });
+    },
+  );
+
+  test('clients that keep their connections hear of it in an answer, and lose no request', async () => {
+    const ingest = await world.spawn('ingest');
+    const endings: string[] = [];
+    /** As a proxy whose endpoint was withdrawn: one connection, until an answer says close. */
+    const client = async (): Promise<void> => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      for (let ending = ''; ending === '';) {
+        const answer = await send(ingest.url, { key: world.key, body: '{}', agent }).catch(String);
+        if (typeof answer === 'string') ending = answer;
+        else if (answer.headers['connection'] === 'close') ending = String(answer.status);
+        if (ending !== '') endings.push(ending);
+        // Idle most of the time, as connections of a proxy's pool are.
+        await pause(20);
+      }
+      agent.destroy();
+    };
+    const clients = Promise.all(Array.from({ length: 32 }, client));
+    await eventually(
+      'all to be served',
+      async () => (await world.metric(ingest, 'partner_ingest_requests_total', { status: '202' })) > 100,
+    );
+    ingest.child.kill('SIGTERM');
+    await clients;
+    expect(endings).toEqual(Array.from({ length: 32 }, () => '202'));
+    expect(await ingest.exited).toEqual({ code: 0, signal: null });
+  });
+
+  test('a second one leaves at once with 130', async () => {
+    const ingest = await world.spawn('ingest');
+    const connection = await beginRequest(ingest);
+    ingest.child.kill('SIGTERM');
+    await draining(ingest);
+    ingest.child.kill('SIGTERM');
+    expect(await ingest.exited).toEqual({ code: 130, signal: null });
+    await connection.closed();
+    expect(connection.text()).toBe('');
+  });
+
+  test('SIGKILL under load loses nothing that was answered 202', async () => {
+    const ingest = await world.spawn('ingest');
+    const accepted: string[] = [];
+    const partner = async (): Promise<void> => {
+      for (;;) {
+        const answer = await send(ingest.url, { key: world.key, body: '{}' });
+        accepted.push(expectAnswer(answer, 202, bodies.accepted));
+      }
+    };
+    const partners = Promise.allSettled(Array.from({ length: 16 }, partner));
+    await eventually('load', () => accepted.length > 300);
+    ingest.child.kill('SIGKILL');
+    await partners;
+    expect(await world.records({ _id: { $in: accepted }, state: 'recorded' })).toHaveLength(accepted.length);
+  });
+});
+
+describe('a start that cannot succeed exits 1', () => {
+  test.each(['HTTP_PORT', 'ADMIN_PORT'])('when the port of %s is in use', async (name) => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => {
+      taken.listen(0, '127.0.0.1', resolve);
+    });
+    const port = String((taken.address() as AddressInfo).port);
+    await expect(startService('ingest', { ...world.environment, LOG_LEVEL: 'info', [name]: port })).rejects.toThrow(
+      /ended while starting \(1\)[^]*EADDRINUSE/,
+    );
+    taken.close();
+  });
+
+  test('when the configuration is wrong, naming every fault at once and no secret', async () => {
+    const password = 'hunter2';
+    const started = startService('ingest', {
+      MONGODB_URI: `postgres://user:${password}@db/`,
+      HTTP_PORT: '99999',
+      RATE_LIMIT_MAX: '0',
+      ACCEPT_TIMEOUT_MS: '2s',
+      TRUSTED_PROXIES: '10.0.0.0/8, everybody',
+      LOG_LEVEL: 'loud',
+    });
+    const message = await started.then(
+      () => 'started',
+      (error: unknown) => String(error),
+    );
+    expect(message).toContain('ended while starting (1)');
+    expect(message).toContain('7 fault(s)');
+    for (const name of [
+      'MONGODB_URI',
+      'REDIS_URL',
+      'HTTP_PORT',
+      'RATE_LIMIT_MAX',
+      'ACCEPT_TIMEOUT_MS',
+      'TRUSTED_PROXIES',
+      'LOG_LEVEL',
+    ]) {
+      expect(message).toMatch(new RegExp(`^ +${name}: `, 'm'));
+    }
+    expect(message).not.toContain(password);
+  });
+});

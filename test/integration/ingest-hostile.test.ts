@@ -1,0 +1,309 @@
+/** Ingest against slow, broken and hostile HTTP: always an answer in our words, never two records for one request. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/ingest.ts';
+import { INGEST_PATH, type Answer } from '../support/http.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
+import { openWorld, type InProcess, type World } from '../support/world.ts';
+
+type Slow = 'headers' | 'body' | 'drip' | 'refusedBody' | 'largeBody';
+
+let world: World;
+let ingest: InProcess;
+/** Slow requests take seconds each, so all are begun at once and judged at the end. */
+let slow: Record<Slow, Promise<Answer>>;
+/** In which order they were answered. */
+const answered: Slow[] = [];
+const recorded = new Set<string>();
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  slow = {
+    headers: begin('headers', `POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
+    body: begin('body', `${head([authorized(), 'Content-Length: 100'])}{"a":`),
+    drip: begin('drip', head([authorized(), 'Transfer-Encoding: chunked']), (connection) =>
+      connection.write('1\r\n{\r\n'),
+    ),
+    refusedBody: begin('refusedBody', `${head(['Content-Length: 100'])}{"a":`),
+    largeBody: begin('largeBody', head([authorized(), 'Content-Length: 70000']) + 'x'.repeat(66_000)),
+  };
+  for (const one of Object.values(slow)) one.catch(() => {});
+});
+// After all of them, in whatever order they ran: each request that had to be recorded left one record, and nothing else did.
+afterAll(async () => {
+  try {
+    expect((await world.records()).map((record) => record._id).toSorted()).toEqual([...recorded].toSorted());
+  } finally {
+    await world.close();
+  }
+});
+
+/** KEY is filled in when the world is open. */
+const post = (lines: readonly string[]): string => `${head(['Authorization: Bearer KEY', ...lines])}{}`;
+const hostIs = (host: string): string =>
+  `POST ${INGEST_PATH} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer KEY\r\nContent-Length: 2\r\n\r\n{}`;
+const chunkedAs = (coding: string, version = '1.1'): string => {
+  const lines = ['Authorization: Bearer KEY', `Transfer-Encoding: ${coding}`];
+  return `${head(lines, `POST ${INGEST_PATH} HTTP/${version}`)}2\r\n{}\r\n0\r\n\r\n`;
+};
+const chunked = (): string => head([authorized(), 'Transfer-Encoding: chunked']);
+const authorized = (): string => `Authorization: Bearer ${world.key}`;
+
+async function begin(
+  name: Slow,
+  bytes: string,
+  everyNowAndThen?: (connection: RawConnection) => void,
+): Promise<Answer> {
+  const connection = await openRaw(ingest.url);
+  connection.write(bytes);
+  const timer = setInterval(() => everyNowAndThen?.(connection), 500);
+  try {
+    const answer = await connection.answer(HANG_MS);
+    answered.push(name);
+    await connection.closed();
+    return answer;
+  } finally {
+    clearInterval(timer);
+    connection.socket.destroy();
+  }
+}
+
+/** Writes, reads one answer, and makes sure that the connection then ends without another word. */
+async function onlyAnswer(...writes: readonly (string | Uint8Array)[]): Promise<Answer> {
+  const connection = await openRaw(ingest.url);
+  for (const bytes of writes) connection.write(bytes);
+  const answer = await connection.answer();
+  await connection.closed();
+  expect(connection.text().match(/HTTP\/1\.1 /g)).toHaveLength(1);
+  return answer;
+}
+
+const broken = (kind: string): Promise<number> => world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
+
+/** Exactly `count` of this kind, once the last is counted. */
+const becomesBroken = (kind: string, count: number): Promise<unknown> =>
+  eventually(`${count} ${kind}`, async () => (await broken(kind)) === count);
+
+async function expectMalformed(answer: Answer, bytes: string | Uint8Array): Promise<void> {
+  const id = expectAnswer(answer, 400, bodies.notAnObject);
+  recorded.add(id);
+  await expectRecord(world, id, {
+    state: 'malformed',
+    httpStatus: 400,
+    partnerId: 'demo',
+    bytes: Buffer.from(bytes),
+  });
+}
+
+describe('what is no HTTP', () => {
+  test.each<[name: string, bytes: string | Uint8Array, kind: string]>([
+    ['words', 'hello ingest\r\n\r\n', 'not_http'],
+    ['TLS', Buffer.from('16030100c8010000c40303', 'hex'), 'not_http'],
+    ['random bytes', Buffer.from([0xff, 0xfe, 0x00, 0x01, 0x0d, 0x0a, 0x0d, 0x0a]), 'not_http'],
+    ['an unknown method', head([], `FETCH ${INGEST_PATH} HTTP/1.1`), 'not_http'],
+    ['an unknown version', head([], `POST ${INGEST_PATH} HTTP/9.9`), 'not_http'],
+    ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'not_http'],
+    ['a header line without a colon', post(['nonsense', 'Content-Length: 2']), 'not_http'],
+    ['a blank before a colon', post(['Content-Length : 2']), 'not_http'],
+    ['a NUL in a header', post(['X-Nul: a\0b', 'Content-Length: 2']), 'not_http'],
+    ['headers of 17 kB', post([`X-Large: ${'x'.repeat(17_000)}`, 'Content-Length: 2']), 'headers_too_large'],
+    ['100 headers', post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']), 'headers_too_large'],
+    ['a path of 20 kB', head([], `POST /${'x'.repeat(20_000)} HTTP/1.1`), 'headers_too_large'],
+    ['Content-Length with Transfer-Encoding', post(['Content-Length: 2', 'Transfer-Encoding: chunked']), 'not_http'],
+    ['Transfer-Encoding with Content-Length', post(['Transfer-Encoding: chunked', 'Content-Length: 2']), 'not_http'],
+    ['Transfer-Encoding: chunked, identity', post(['Transfer-Encoding: chunked, identity']), 'not_http'],
+    ['two Transfer-Encodings', post(['Transfer-Encoding: chunked', 'Transfer-Encoding: identity']), 'not_http'],
+    ['two Content-Lengths', post(['Content-Length: 2', 'Content-Length: 44']), 'not_http'],
+    ['the same Content-Length twice', post(['Content-Length: 2', 'Content-Length: 2']), 'not_http'],
+    ['a list of Content-Lengths', post(['Content-Length: 2, 2']), 'not_http'],
+    ['a negative Content-Length', post(['Content-Length: -2']), 'not_http'],
+    ['a Content-Length in words', post(['Content-Length: two']), 'not_http'],
+    ['a Content-Length beyond 64 bits', post(['Content-Length: 99999999999999999999999']), 'not_http'],
+    ['HTTP/2.0 in the request line', head([], `POST ${INGEST_PATH} HTTP/2.0`), 'bad_version'],
+    ['HTTP/0.9 in the request line', head([], `POST ${INGEST_PATH} HTTP/0.9`), 'bad_version'],
+    ['two Hosts', post(['Host: ingest.test', 'Content-Length: 2']), 'bad_host'],
+    ['two different Hosts', post(['host: other.test', 'Content-Length: 2']), 'bad_host'],
+    ['a Host with a blank', hostIs('a b'), 'bad_host'],
+    ['a Host that is a URL', hostIs('http://ingest.test'), 'bad_host'],
+    ['a Host with a path', hostIs('ingest.test/x'), 'bad_host'],
+    ['a Host with a user', hostIs('me@ingest.test'), 'bad_host'],
+    ['a Host whose port is none', hostIs('ingest.test:http'), 'bad_host'],
+    ['two Hosts in one line', hostIs('ingest.test, other.test'), 'bad_host'],
+    ['Transfer-Encoding in HTTP/1.0', chunkedAs('chunked', '1.0'), 'bad_transfer_encoding'],
+    ['Transfer-Encoding: gzip, chunked', chunkedAs('gzip, chunked'), 'bad_transfer_encoding'],
+    ['Transfer-Encoding: chunked twice', chunkedAs('chunked, chunked'), 'not_http'],
+    ['Transfer-Encoding: xchunked', chunkedAs('xchunked'), 'bad_transfer_encoding'],
+    ['Transfer-Encoding: identity', chunkedAs('identity'), 'bad_transfer_encoding'],
+    ['no Host', `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`, 'no_host'],
+  ])('%s is answered 400, counted and not recorded', async (_name, bytes, kind) => {
+    const before = await broken(kind);
+    const answers = await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' });
+    const withKey = typeof bytes === 'string' ? bytes.replace('KEY', world.key) : bytes;
+    const answer = await onlyAnswer(withKey);
+    expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();
+    expect(answer.headers['connection']).toBe('close');
+    expect(new Date(answer.headers['date'] ?? '').getTime()).toBeGreaterThan(Date.now() - 60_000);
+    await becomesBroken(kind, before + 1);
+    // At least this one: on a busy machine some of the slow ones are answered meanwhile.
+    await eventually(
+      'the answer to be counted',
+      async () => (await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })) > answers,
+    );
+  });
+});
+
+describe('framing that breaks after the headers', () => {
+  test.each<[name: string, rest: string, kept: string]>([
+    ['a chunk size that is none', '5\r\n{"a":\r\nZZ\r\n', '{"a":'],
+    ['a chunk longer than its size', '5\r\n{"a":1}\r\n0\r\n\r\n', '{"a":'],
+    ['a negative chunk size', '5\r\n{"a":\r\n-1\r\n', '{"a":'],
+    ['a chunk size beyond 64 bits', '5\r\n{"a":\r\nfffffffffffffffff\r\n', '{"a":'],
+    ['no chunk size at all', 'hello', ''],
+    ['chunk extensions of 20 kB', `5\r\n{"a":\r\n1;${'x'.repeat(20_000)}\r\n`, '{"a":'],
+  ])('%s is a 400 with what came on record, in one packet or two', async (_name, rest, kept) => {
+    await expectMalformed(await onlyAnswer(chunked() + rest), kept);
+
+    const before = await world.metric(ingest, 'partner_ingest_limiter_decisions_total');
+    const connection = await openRaw(ingest.url);
+    connection.write(chunked());
+    await eventually(
+      'ingest to read the body',
+      async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > before,
+    );
+    connection.write(rest);
+    await expectMalformed(await connection.answer(), kept);
+    await connection.closed();
+  });
+
+  test('of a refused request it changes nothing', async () => {
+    const answer = await onlyAnswer(`${head(['Transfer-Encoding: chunked'])}5\r\n{"a":\r\nZZ\r\n`);
+    const id = expectAnswer(answer, 401, bodies.keyMissing);
+    recorded.add(id);
+    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
+  });
+
+  test('after a whole request leaves that request its own answer', async () => {
+    const whole = `${head([authorized(), 'Content-Length: 2'])}{}`;
+    // A Content-Length that is too short does the same: what is left over is no request.
+    for (const garbage of ['garbage\r\n\r\n', '{"left":"over"}']) {
+      const before = await broken('not_http');
+      const id = expectAnswer(await onlyAnswer(whole + garbage), 202, bodies.accepted);
+      recorded.add(id);
+      await expectRecord(world, id, {
+        state: 'recorded',
+        httpStatus: 202,
+        partnerId: 'demo',
+        bytes: Buffer.from('{}'),
+      });
+      await becomesBroken('not_http', before + 1);
+    }
+  });
+
+  test('in the second of two pipelined requests leaves each its own answer and record', async () => {
+    const connection = await openRaw(ingest.url);
+    connection.write(`${head([authorized(), 'Content-Length: 2'])}{}${chunked()}5\r\n{"a":\r\nZZ\r\n`);
+    const id = expectAnswer(await connection.answer(), 202, bodies.accepted);
+    recorded.add(id);
+    await expectRecord(world, id, {
+      state: 'recorded',
+      httpStatus: 202,
+      partnerId: 'demo',
+      bytes: Buffer.from('{}'),
+    });
+    await expectMalformed(await connection.answer(), '{"a":');
+    await connection.closed();
+  });
+
+  test('a request hidden in the body of another is only a body', async () => {
+    const hidden = `${head([authorized(), 'Content-Length: 2'])}{}`;
+    const answer = await onlyAnswer(
+      `${head([authorized(), `Content-Length: ${hidden.length}`, 'Connection: close'])}${hidden}`,
+    );
+    await expectMalformed(answer, hidden);
+  });
+});
+
+describe('a partner that goes away', () => {
+  test('half-closing in the middle of the body still reads the 400', async () => {
+    const connection = await openRaw(ingest.url);
+    connection.socket.end(`${head([authorized(), 'Content-Length: 100'])}{"a":1`);
+    await expectMalformed(await connection.answer(), '{"a":1');
+    await connection.closed();
+  });
+
+  test.each([
+    ['closing', false],
+    ['resetting', true],
+  ])('%s the connection leaves a malformed record with what came', async (_name, reset) => {
+    const before = await world.metric(ingest, 'partner_ingest_limiter_decisions_total');
+    const userAgent = `gone-${reset}`;
+    const connection = await openRaw(ingest.url);
+    connection.write(`${head([authorized(), 'Content-Length: 100', `User-Agent: ${userAgent}`])}{"a":1`);
+    await eventually(
+      'ingest to read the body',
+      async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > before,
+    );
+    if (reset) connection.socket.resetAndDestroy();
+    else connection.socket.destroy();
+    const [record] = await eventually('the record', async () => {
+      const found = await world.records({ userAgent });
+      return found.length > 0 && found;
+    });
+    const id = record?._id ?? '';
+    recorded.add(id);
+    await expectRecord(world, id, {
+      state: 'malformed',
+      httpStatus: 400,
+      partnerId: 'demo',
+      userAgent,
+      bytes: Buffer.from('{"a":1'),
+    });
+  });
+});
+
+describe('a partner that is slow', () => {
+  test('with a body nobody wants is answered first: its body is not waited for', async () => {
+    await Promise.all(Object.values(slow));
+    expect(answered.slice(0, 2)).toEqual(['refusedBody', 'largeBody']);
+    const answer = await slow.refusedBody;
+    const id = expectAnswer(answer, 401, bodies.keyMissing);
+    recorded.add(id);
+    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
+    expect(answer.headers['connection']).toBe('close');
+  });
+
+  test('with the rest of a body that is too large is told so', async () => {
+    const answer = await slow.largeBody;
+    const id = expectAnswer(answer, 400, bodies.tooLarge);
+    recorded.add(id);
+    await expectRecord(world, id, {
+      state: 'malformed',
+      httpStatus: 400,
+      partnerId: 'demo',
+      bytes: Buffer.alloc(65_000, 'x'),
+      bodyBytes: 66_000,
+    });
+  });
+
+  test('with its headers is answered in the end', async () => {
+    const answer = await slow.headers;
+    expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();
+    await becomesBroken('too_slow', 1);
+  });
+
+  test('with its body is answered in the end, and what came is on record', async () => {
+    const answer = await slow.body;
+    await expectMalformed(answer, '{"a":');
+    expect(answer.headers['connection']).toBe('close');
+  });
+
+  test('with every byte of its body is, too: dripping buys no time', async () => {
+    const answer = await slow.drip;
+    const id = expectAnswer(answer, 400, bodies.notAnObject);
+    recorded.add(id);
+    const record = await world.record(id);
+    expect(record).toMatchObject({ state: 'malformed', httpStatus: 400, partnerId: 'demo' });
+    expect(record?.bodyBytes).toBeGreaterThan(10);
+    expect(Buffer.from(record?.body?.value() ?? []).toString()).toBe('{'.repeat(record?.bodyBytes ?? 0));
+  });
+});

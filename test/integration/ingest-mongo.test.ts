@@ -1,0 +1,169 @@
+/** Ingest while MongoDB hangs, dies and comes back: a 500 means not accepted, a 202 means stored, without exception. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { MongoClient, type Collection } from 'mongodb';
+import { startMongo, type Store } from '../../deploy/local/stores.ts';
+import { withDeadline } from '../../internal/platform/deadline.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
+import { send, type Answer } from '../support/http.ts';
+import { heal } from '../support/processing.ts';
+import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
+import { openWorld, type InProcess, type World } from '../support/world.ts';
+
+const ACCEPT_TIMEOUT_MS = 1_000;
+
+let store: Store;
+let client: MongoClient;
+let records: Collection<SubmissionRecord>;
+let world: World;
+let ingest: InProcess;
+
+const post = (body = '{"a":1}'): Promise<Answer> => send(ingest.url, { key: world.key, body });
+
+beforeAll(async () => {
+  store = await startMongo({ log: () => {} });
+  world = await openWorld({
+    controller: false,
+    environment: { MONGODB_URI: store.url, ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS) },
+  });
+  client = new MongoClient(store.url, { serverSelectionTimeoutMS: 5_000 });
+  records = client.db(world.stores.database).collection<SubmissionRecord>(SUBMISSIONS);
+  await world.start('controller');
+  ingest = await world.start('ingest');
+});
+afterAll(async () => {
+  await world.close();
+  await client.close();
+  await store.stop();
+});
+beforeEach(() => eventually('ingest to accept', async () => (await post()).status === 202));
+afterEach(() => heal(store));
+
+const ready = async (): Promise<boolean> => (await fetch(`${ingest.adminUrl}/readyz`)).ok;
+
+/** Every one is answered while the store is away, and nobody has mended it: so each came by its deadline. */
+async function expectRefused(requests: readonly Promise<Answer>[]): Promise<string[]> {
+  const startedAt = performance.now();
+  const answers = await withDeadline(Promise.all(requests), HANG_MS, 'refusing');
+  console.log(`${answers.length} refused within ${Math.round(performance.now() - startedAt)} ms`);
+  return answers.map((answer) => expectAnswer(answer, 500, bodies.internal));
+}
+
+/** Once all withdrawals are acknowledged, no request answered 500 has anything but a withdrawn record. */
+async function expectNotAccepted(ids: readonly string[]): Promise<void> {
+  await eventually(
+    'all withdrawals to be acknowledged',
+    async () => (await world.metric(ingest, 'partner_ingest_withdrawals_pending')) === 0,
+    HEAL_HANG_MS,
+  );
+  const found = await records.find({ _id: { $in: [...ids] } }).toArray();
+  for (const record of found) {
+    expect(record).toMatchObject({ state: 'withdrawn', httpStatus: 500, version: 0, expiresAt: expect.any(Date) });
+    expect(record.dueAt).toBeUndefined();
+  }
+}
+
+async function expectServedAgain(): Promise<void> {
+  const answer = await eventually('a 202', async () => {
+    const next = await post();
+    return next.status === 202 && next;
+  });
+  expect(await records.findOne({ _id: expectAnswer(answer, 202, bodies.accepted) })).toMatchObject({
+    state: 'recorded',
+    httpStatus: 202,
+  });
+}
+
+test.each([
+  ['hangs', 'SIGSTOP', (): Promise<void> => store.signal('SIGCONT')],
+  ['is killed', 'SIGKILL', (): Promise<void> => store.restart()],
+] as const)(
+  'when MongoDB %s every request is a 500 by the deadline, and nothing of it is accepted later',
+  async (_name, signal, mend) => {
+    await store.signal(signal);
+    const ids = [
+      ...(await expectRefused(Array.from({ length: 50 }, () => post()))),
+      ...(await expectRefused([post(), post('[]'), post('x'.repeat(70_000)), post('')])),
+      ...(await expectRefused([post()])),
+    ];
+    // What needs no record is answered as ever, and the pod stays in service so that partners get this 500.
+    expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
+    expectAnswer(await send(ingest.url, { method: 'GET' }), 405, bodies.methodNotAllowed);
+    expect(await ready()).toBe(true);
+    await mend();
+    await expectServedAgain();
+    await expectNotAccepted(ids);
+    expect(await ready()).toBe(true);
+  },
+);
+
+test('a MongoDB that hangs in the middle of large batches leaves no connection behind, however often', async () => {
+  // More than the kernel buffers between us and it, so that writing itself stalls; and more often than there are
+  // connections.
+  const large = JSON.stringify({ business_name: 'x'.repeat(60_000) });
+  for (let round = 0; round < 4; round += 1) {
+    await store.signal('SIGSTOP');
+    const ids: string[] = [];
+    for (let wave = 0; wave < 3; wave += 1) {
+      ids.push(...(await expectRefused(Array.from({ length: 250 }, () => post(large)))));
+    }
+    await store.signal('SIGCONT');
+    await expectServedAgain();
+    await expectNotAccepted(ids);
+  }
+});
+
+const more = (list: readonly string[], count: number): Promise<unknown> => {
+  const wanted = list.length + count;
+  return eventually('more answers', () => list.length >= wanted, HEAL_HANG_MS);
+};
+
+test('through outages under load every 202 has its record and no 500 has one that counts', async () => {
+  const accepted: string[] = [];
+  const refused: string[] = [];
+  const stop = new AbortController();
+  const partner = async (): Promise<void> => {
+    while (!stop.signal.aborted) {
+      const answer = await post();
+      if (answer.status === 202) accepted.push(expectAnswer(answer, 202, bodies.accepted));
+      else refused.push(expectAnswer(answer, 500, bodies.internal));
+    }
+  };
+  const partners = Promise.all(Array.from({ length: 16 }, partner));
+  partners.catch(() => {});
+  try {
+    for (let round = 0; round < 2; round += 1) {
+      await more(accepted, 100);
+      await store.signal('SIGSTOP');
+      await more(refused, 20);
+      await store.signal('SIGCONT');
+      await more(accepted, 100);
+      await store.signal('SIGKILL');
+      await more(refused, 20);
+      await store.restart();
+    }
+    await more(accepted, 100);
+  } finally {
+    stop.abort();
+  }
+  await partners;
+
+  await expectNotAccepted(refused);
+  const stored = await records.find({ _id: { $in: accepted } }).toArray();
+  expect(stored).toHaveLength(accepted.length);
+  expect(new Set(stored.map((record) => record.state))).toEqual(new Set(['recorded']));
+  expect(new Set([...accepted, ...refused]).size).toBe(accepted.length + refused.length);
+});
+
+test('an ingest that starts without MongoDB is live but not ready, and gets ready by itself', async () => {
+  await store.signal('SIGKILL');
+  const starting = world.start('ingest');
+  starting.catch(() => {});
+  expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
+  await store.restart();
+  const late = await starting;
+  const answer = await send(late.url, { key: world.key, body: '{}' });
+  expect(answer.status).toBe(202);
+  expect(await records.findOne({ _id: idOf(answer) })).toMatchObject({ state: 'recorded' });
+  await late.close();
+});

@@ -1,0 +1,60 @@
+/** The keys in ingest's memory: what is read replaces them, and what cannot be read revokes none. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { KeyCache } from '../../internal/partner/key-cache.ts';
+import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+const writer = { owner: 'test', term: 1 };
+const log = createLogger('test', 'silent');
+
+let stores: TestStores;
+let store: KeyStore;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  store = new KeyStore({ db: stores.db, clock });
+  await store.claimTerm(writer);
+});
+afterAll(() => stores.close());
+
+const wanted = (key: string) => ({
+  hash: hashApiKey(key),
+  partnerId: 'demo',
+  status: 'active' as const,
+  source: { namespace: 'keys', name: 'partner-demo', uid: 'one' },
+});
+
+test('an emptied store revokes nothing: without the marker of a complete sync the keys in memory stay', async () => {
+  const [key, other] = [newApiKey(), newApiKey()];
+  let refreshed = 0;
+  const cache = new KeyCache({ store, clock, log, onRefresh: () => (refreshed += 1) });
+  await store.put([wanted(key)], writer);
+  await cache.refresh();
+  expect({ loaded: cache.loaded, found: cache.lookup(key) }).toEqual({ loaded: false, found: { known: false } });
+
+  await store.markSynced(writer);
+  await cache.refresh();
+  expect(cache.loaded).toBe(true);
+  expect(cache.lookup(key)).toEqual({ known: true, partnerId: 'demo', active: true });
+  expect(cache.lookup(other)).toEqual({ known: false });
+
+  await stores.db.dropDatabase();
+  await cache.refresh();
+  expect(cache.lookup(key)).toMatchObject({ known: true, active: true });
+  expect(refreshed).toBe(1);
+
+  // The controller is back, with another key.
+  await store.claimTerm(writer);
+  await store.put([wanted(other)], writer);
+  await store.markSynced(writer);
+  await cache.refresh();
+  expect(cache.lookup(other)).toMatchObject({ known: true });
+  expect(cache.lookup(key)).toEqual({ known: false });
+
+  await cache.close();
+  const used = await stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(other) });
+  expect(used?.lastUsedAt).toBeInstanceOf(Date);
+});

@@ -1,0 +1,191 @@
+/** What becomes of the link: used on the reference login page, once; void after a leak; mailed again past the retention. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { referenceOf } from '../../internal/platform/ids.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { cliOf, type Ran } from '../support/cli.ts';
+import { submit } from '../support/processing.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+const OLD_SECRET = 'an-old-secret-for-tests-of-32-characters';
+const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
+
+let world: World;
+let ingest: InProcess;
+let page: LoginPage;
+let cli: (...words: string[]) => Promise<Ran>;
+
+beforeAll(async () => {
+  world = await openWorld();
+  ingest = await world.start('ingest');
+  page = await startLoginPage({ mongodbUri: world.stores.mongodbUri, database: world.stores.database });
+  await world.start('processor', { LOGIN_URL: page.url, LINK_SECRET: SECRETS, MAIL_SUPPORT_CONTACT: '+1 555 0100' });
+  cli = cliOf(world);
+});
+afterAll(async () => {
+  await page.close();
+  await world.close();
+});
+
+const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
+const accountOf = async (requestId: string): Promise<Account> => {
+  const account = await accounts().findOne({ requestId });
+  if (account === null) throw new Error(`no account of ${requestId}`);
+  return account;
+};
+
+async function completed() {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const link = linkIn(world.mail.mailsTo(application.email)[0]);
+  return { id, application, link };
+}
+
+function linkIn(mail: { readonly links: readonly string[] } | undefined): URL {
+  return new URL(mail?.links.find((url) => url.includes('token=')) ?? 'none:');
+}
+
+const confirm = (link: URL): Promise<Response> => fetch(page.url, { method: 'POST', body: link.searchParams });
+const mailsTo = (email: string): number => world.mail.mailsTo(email).length;
+
+test('the link in the e-mail opens, is confirmed by a button, and works once', async () => {
+  const { id, link } = await completed();
+  for (const _ of ['a scanner', 'the applicant']) {
+    const opened = await fetch(link);
+    expect(opened.status).toBe(200);
+    expect(await opened.text()).toContain('<button>Activate account</button>');
+  }
+  expect((await accountOf(id)).activation).not.toHaveProperty('usedAt');
+  expect((await cli('show', id)).stdout).toContain('its link is open until');
+
+  const [one, other] = await Promise.all([confirm(link), confirm(link)]);
+  const answers = [await one.text(), await other.text()].map((text) => /<h1>(.*)<\/h1>/.exec(text)?.[1]);
+  expect(new Set(answers)).toEqual(new Set(['This link has been used', 'Your account is activated']));
+  expect((await accountOf(id)).activation?.usedAt).toBeInstanceOf(Date);
+  expect(await (await confirm(link)).text()).toContain('This link has been used');
+  expect((await cli('show', id)).stdout).toContain('its link has been used');
+  expect((await cli('show', id, '--json')).json()).toMatchObject({ account: { link: 'used' } });
+});
+
+test('the page refuses another token, another account and an expired link', async () => {
+  const [mine, other] = [await completed(), await completed()];
+  const forged = new URL(mine.link);
+  forged.searchParams.set('token', other.link.searchParams.get('token') ?? '');
+  expect(await (await confirm(forged)).text()).toContain('not valid');
+  expect(await (await fetch(`${page.url}?account=${encodeURIComponent('"><script>')}&token=x`)).text()).not.toContain(
+    '<script>',
+  );
+
+  await accounts().updateOne({ requestId: mine.id }, { $set: { 'activation.expiresAt': new Date(0) } });
+  expect(await (await confirm(mine.link)).text()).toContain('has expired');
+  expect((await cli('show', mine.id)).stdout).toContain('its link expired');
+  expect(await cli('resend', mine.id, '--yes')).toMatchObject({ code: 0 });
+  await eventually('the second mail', () => mailsTo(mine.application.email) === 2);
+  await world.recordIn('completed', mine.id);
+  expect(await (await confirm(mine.link)).text()).toContain('is activated');
+});
+
+test('a used link never works again: no command, no hand-over and no audit stands against it', async () => {
+  const { id, application, link } = await completed();
+  const before = await accountOf(id);
+  await confirm(link);
+  for (const words of [
+    ['resend', id, '--yes'],
+    ['account', 'correct-email', id, `right-${application.email}`, '--yes'],
+    ['bounce', '--request', id],
+  ]) {
+    const refused = await cli(...words);
+    expect(refused).toMatchObject({ code: 1 });
+    expect(refused.stderr).toContain('has been used');
+  }
+  const intent = { claim: 99, startedAt: clock.now(), attempt: 1, host: 'test' };
+  const ledger = new LedgerStore({ db: world.stores.db, clock });
+  const fresh = { tokenHash: before.activation?.tokenHash ?? '', expiresAt: clock.now() };
+  expect(await ledger.beginHandOver(before, intent, fresh)).toBe(false);
+  const after = await accountOf(id);
+  expect(after).toMatchObject({ email: application.email, activation: { usedAt: expect.any(Date) } });
+  expect(after.mail).toEqual(before.mail);
+});
+
+test('a used link completes the request: nothing is mailed any more', async () => {
+  const { id, application, link } = await completed();
+  await confirm(link);
+  // As after an ambiguous hand-over: the mail was out, and the request was given up.
+  await accounts().updateOne({ requestId: id }, { $unset: { notifiedAt: true } });
+  await requests().updateOne({ _id: id }, { $set: { state: 'dead_lettered' } });
+  expect((await cli('show', id)).stdout).toContain('so the e-mail arrived');
+  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', id);
+  expect(mailsTo(application.email)).toBe(1);
+  expect(
+    (await cli('audit', '--json')).json<{ findings: { kind: string }[] }>().findings.map(({ kind }) => kind),
+  ).not.toContain('mail_not_noted');
+});
+
+test('the e-mail has a reference number and the contact, and commands take the number', async () => {
+  const { id, application } = await completed();
+  const { text } = world.mail.mailsTo(application.email)[0] ?? { text: '' };
+  expect(text).toContain(`Your reference number: ${referenceOf(id)}`);
+  expect(text).toContain('Questions? Contact +1 555 0100');
+  expect((await cli('show', referenceOf(id), '--json')).json()).toMatchObject({ request_id: id });
+});
+
+test('links void: the links of the key end and others are mailed; other links and used ones stay', async () => {
+  const [open, used] = [await completed(), await completed()];
+  await confirm(used.link);
+  expect(await cli('links', 'void', '--key', 'none', '--yes')).toMatchObject({ code: 1 });
+  const dry = await cli('links', 'void', '--key', 'key-new');
+  expect(dry.stdout).toContain('nothing was changed; add --yes');
+  expect((await accountOf(open.id)).activation?.keyId).toBe('key-new');
+
+  expect(await cli('links', 'void', '--key', 'key-new', '--yes')).toMatchObject({ code: 0 });
+  await eventually('the second mail', () => mailsTo(open.application.email) === 2);
+  await world.recordIn('completed', open.id);
+  expect(await (await confirm(open.link)).text()).toContain('not valid');
+  expect(await (await confirm(linkIn(world.mail.mailsTo(open.application.email)[1]))).text()).toContain('is activated');
+  expect(mailsTo(used.application.email)).toBe(1);
+  expect((await cli('show', open.id)).stdout).toContain('links void');
+});
+
+test.each(['resend', 'correct-email', 'release', 'erase'] as const)(
+  'past the retention, %s works on the account',
+  async (name) => {
+    const { id, application } = await completed();
+    await requests().deleteOne({ _id: id });
+    const { _id: accountId } = await accountOf(id);
+    const shown = await cli('show', accountId);
+    expect(shown).toMatchObject({ code: 0 });
+    expect(shown.stdout).toContain('past its retention');
+    expect((await cli('show', id, '--json')).json()).toMatchObject({ request_id: id, past_retention: true });
+
+    const address = name === 'correct-email' ? `right-${application.email}` : application.email;
+    const words = {
+      resend: ['resend', id],
+      'correct-email': ['account', 'correct-email', id, address],
+      release: ['account', 'release', accountId],
+      erase: ['erase', accountId],
+    }[name];
+    expect(await cli(...words)).toMatchObject({ code: 0 });
+    expect(await requests().countDocuments({ _id: id })).toBe(0);
+    expect(await cli(...words, '--yes')).toMatchObject({ code: 0 });
+    if (name === 'resend' || name === 'correct-email') {
+      await world.mail.waitForMail(
+        (mail) => mail.to.includes(address) && mail.messageId.includes('.login-instructions.1@'),
+        HANG_MS,
+      );
+      const record = await world.recordIn('completed', id);
+      expect(record).toMatchObject({ accountId, applicant: { email: address }, expiresAt: expect.any(Date) });
+      expect((await accountOf(id)).mail?.begun).toBe(2);
+    } else {
+      // The EIN is free again.
+      const again = await submit(world, ingest, { ...newApplication(), ein: application.ein });
+      await world.recordIn('completed', again);
+    }
+  },
+);

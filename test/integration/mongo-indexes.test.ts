@@ -1,0 +1,80 @@
+/** Index faults are told as what they are: another definition, no right, a build that takes long; and mended, it goes on. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Db, MongoClient } from 'mongodb';
+import { createLogger } from '../../internal/platform/log.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
+import { ensureIndexes, ensureIndexesUntilDone, type IndexDefinition } from '../../internal/platform/mongo-indexes.ts';
+import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+
+const log = createLogger('test', 'silent');
+const SOCKET_TIMEOUT_MS = 500;
+/** Several socket time-outs, and longer than it takes until a build is told. */
+const BUILD_MS = 7_000;
+const DUE: IndexDefinition = {
+  collection: 'things',
+  name: 'things_due',
+  key: { state: 1, dueAt: 1 },
+  partialFilterExpression: { dueAt: { $exists: true } },
+};
+
+let stores: TestStores;
+let set: ReplicaSet;
+let client: MongoClient;
+let db: Db;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+});
+afterAll(() => stores.close());
+beforeEach(async () => {
+  set = await startReplicaSet(stores.mongodbUri);
+  client = createMongo((await set.door()).url, 'indexes', { socketTimeoutMS: SOCKET_TIMEOUT_MS });
+  db = client.db(stores.database);
+  await stores.db.dropCollection('things');
+});
+afterEach(async () => {
+  await client.close();
+  await set.close();
+});
+
+test('indexes that are as defined are found so, however often', async () => {
+  await ensureIndexes(db, [DUE]);
+  await ensureIndexes(db, [DUE]);
+});
+
+test.each<[string, Partial<IndexDefinition>]>([
+  ['filter', { partialFilterExpression: { state: { $exists: true } } }],
+  ['uniqueness', { unique: true }],
+  ['key', { key: { dueAt: 1, state: 1 } }],
+])('an index of another %s is named, and mended by dropping it', async (_what, other) => {
+  await ensureIndexes(db, [{ ...DUE, ...other }]);
+  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  const words = 'things: index things_due is not as this version defines it; drop it, and it is made anew';
+  await eventually('the fault', () => ensuring.faults()[0] === words);
+  await db.collection('things').dropIndex('things_due');
+  await ensuring.whenDone;
+  expect(ensuring.faults()).toEqual([]);
+});
+
+test.each([
+  ['createIndexes', 13, 'Unauthorized', /^things: indexes things_due: the user of MONGODB_URI has no right/],
+  ['listIndexes', 13, 'Unauthorized', /^things: its indexes: the user of MONGODB_URI has no right/],
+  ['createIndexes', 85, 'IndexOptionsConflict', /^things: indexes things_due: one of them exists under another name/],
+  ['createIndexes', 14_031, 'OutOfDiskSpace', /^MongoDB at .* refuses: OutOfDiskSpace \(14031\)/],
+])('%s answered with %d (%s) is told as that', async (command, code, codeName, words) => {
+  set.refuse(command, { code, codeName });
+  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  await eventually('the fault', () => words.test(ensuring.faults()[0] ?? ''));
+  set.refuse(command);
+  await ensuring.whenDone;
+});
+
+test('a build that takes long is told as one, and is asked for once', async () => {
+  set.holdReplies('createIndexes', BUILD_MS);
+  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  await eventually('the build', () => ensuring.faults()[0] === 'indexes of things are being built: things_due', 20_000);
+  await ensuring.whenDone;
+  expect(set.commands.get('createIndexes')).toBe(1);
+}, 60_000);

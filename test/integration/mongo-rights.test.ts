@@ -1,0 +1,43 @@
+/** A role that was lost is ours to mend: the record is parked, no attempt is counted, and nobody is dead-lettered. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
+import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+let world: World;
+let set: ReplicaSet;
+let [ingest, processor]: InProcess[] = [];
+
+beforeAll(async () => {
+  world = await openWorld();
+  set = await startReplicaSet(world.stores.mongodbUri);
+  const environment = { MONGODB_URI: (await set.door()).url };
+  ingest = await world.start('ingest', environment);
+  processor = await world.start('processor', environment);
+});
+afterAll(async () => {
+  await world.close();
+  await set.close();
+});
+
+test('a write of accounts without a right counts no attempt and calls an operator', async () => {
+  set.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS);
+  const id = await submit(world, ingest!, newApplication());
+  const ours = (): Promise<number> => world.metric(processor!, 'partner_ingest_failures_total', { class: 'ours' });
+  await eventually('the failure', async () => (await ours()) === 1);
+  const record = await eventually('the record to be parked', async () => {
+    const found = await world.record(id);
+    return found?.lastError === undefined ? undefined : found;
+  });
+  expect(record).toMatchObject({ state: 'recorded', attempts: 0, lastError: expect.stringContaining('Mongo') });
+  expect(record.dueAt!.getTime()).toBeGreaterThan(Date.now() + 600_000);
+
+  // A claim that is refused is counted, too: no other failure says that a right is missing.
+  set.refuse('insert');
+  set.refuse('update', { code: 13, codeName: 'Unauthorized' });
+  await submit(world, ingest!, newApplication());
+  await eventually('another failure', async () => (await ours()) > 1);
+  set.refuse('update');
+});

@@ -1,0 +1,82 @@
+/** The functions that docs/runbooks/README.md gives to a terminal work, here with a `kubectl exec` that runs on this machine. */
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Queue } from 'bullmq';
+import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const DEADLINE_MS = 60_000;
+const page = (name: string): string => readFileSync(`${ROOT}docs/runbooks/${name}.md`, 'utf8');
+const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
+
+/** There are two pods. Runs what follows `--` of an exec; "partner-ingest" is the command of this checkout. */
+const KUBECTL = `kubectl() {
+  case "$*" in *"get pods"*) printf 'pod/one\\npod/two\\n'; return;; esac
+  while [ "$1" != -- ]; do shift; done; shift
+  if [ "$1" = partner-ingest ]; then shift; set -- node cmd/cli/main.ts "$@"; fi
+  "\${@//9090/$ADMIN_PORT}"
+}`;
+
+let stores: TestStores;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+});
+afterAll(() => stores.close());
+
+/** Standard output of `command` in a terminal that has the functions; the exit code is that of its last program. */
+async function terminal(command: string, { redisUrl = stores.redisUrl, adminPort = 9090 } = {}): Promise<string> {
+  const env = {
+    PATH: process.env['PATH'],
+    REDIS_URL: redisUrl,
+    ADMIN_PORT: String(adminPort),
+    MONGODB_URI: stores.mongodbUri,
+    MONGODB_DATABASE: stores.database,
+  };
+  const script = `${blockOf(page('README'))}\n${KUBECTL}\n${command}`;
+  const { stdout } = await promisify(execFile)('bash', ['-c', script], { cwd: ROOT, env, timeout: DEADLINE_MS });
+  return stdout;
+}
+
+test('ApplicationsWaiting: the first command finds a paused queue, and what is said to resume it does', async () => {
+  const text = page('PartnerIngestApplicationsWaiting');
+  const pattern = new RegExp(/^Look for: `(.+)`$/m.exec(text)?.[1] ?? '$.', 'm');
+  const { hostname, port, pathname } = new URL(stores.redisUrl);
+  const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };
+  const queue = new Queue('applications', { connection, prefix: QUEUE_PREFIX });
+  try {
+    await queue.pause();
+    expect(await terminal(blockOf(text))).toMatch(pattern);
+    const [, fix = 'false'] = /`(redis hdel [^`]+)`/.exec(text) ?? [];
+    await terminal(fix);
+    expect(await queue.isPaused()).toBe(false);
+    expect(await terminal(blockOf(text))).not.toMatch(pattern);
+  } finally {
+    await queue.close();
+  }
+});
+
+test('redis: what Redis says, and a Redis that is away', async () => {
+  expect(await terminal('redis info')).toMatch(/^maxmemory_policy:/m);
+  expect(await terminal('redis info', { redisUrl: 'redis://127.0.0.1:1' })).toContain('redis: connect ECONNREFUSED');
+});
+
+test('metrics: those of every pod, each line with its pod', async () => {
+  const admin = createServer((request, response) =>
+    response.end(request.url === '/metrics' ? 'first 1\nsecond 2' : ''),
+  );
+  await new Promise<void>((resolve) => admin.listen(0, '127.0.0.1', resolve));
+  try {
+    const { port } = admin.address() as AddressInfo;
+    const printed = await terminal('metrics ingest | grep -v first', { adminPort: port });
+    expect(printed).toBe('pod/one second 2\npod/two second 2\n');
+  } finally {
+    admin.close();
+  }
+});

@@ -1,0 +1,130 @@
+/** The Kubernetes API killed, hung, and restarted without its memory: keys stay in force, and it heals. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { CoreV1Api } from '@kubernetes/client-node';
+import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
+import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { Kubernetes } from '../../internal/platform/kubernetes.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { PREFIX } from '../../internal/telemetry/definition.ts';
+import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { startOwnApiServer, type OwnApiServer } from '../support/cluster.ts';
+import { openKeysWorld, type KeysWorld } from '../support/keys-world.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
+import type { InProcess } from '../support/world.ts';
+
+describe('an API server of our own', () => {
+  let own: KeysWorld;
+  let api: OwnApiServer;
+  let proxy: TcpProxy;
+  let controller: InProcess;
+  const [kept, inactive] = [newApiKey(), newApiKey()];
+
+  beforeAll(async () => {
+    own = await openKeysWorld();
+    api = await startOwnApiServer(own.cluster);
+    proxy = await startTcpProxy(api.url);
+    await own.apply('kept', { partner: 'kept', keys: [kept] });
+    await own.apply('off', { partner: 'off', keys: [inactive], status: 'inactive' });
+    controller = await own.world.start('controller', await own.settings(proxy.url));
+    await own.becomes(kept, 202);
+  });
+  afterAll(async () => {
+    await own.close();
+    await proxy.close();
+    await api.kill();
+  });
+
+  /** Whatever became of a test: the server runs and is reached. */
+  afterEach(async () => {
+    proxy.pass();
+    api.signal('SIGCONT');
+    if (!api.running()) await api.start();
+    await own.remove('meanwhile').catch(() => undefined);
+  });
+
+  const keysStay = async (): Promise<void> => {
+    expect([await own.status(kept), await own.status(inactive)]).toEqual([202, 403]);
+  };
+  /** A new key, through the other API server, which nobody harms: seen once ours is back. */
+  const addMeanwhile = async (): Promise<string> => {
+    const key = newApiKey();
+    await own.apply('meanwhile', { partner: 'meanwhile', keys: [key] });
+    return key;
+  };
+
+  test('killed: keys stay in force, the pod says what is wrong, and everything missed is caught up with', async () => {
+    await api.kill();
+    const added = await addMeanwhile();
+    await keysStay();
+    await eventually('unreadiness', async () => !(await fetch(`${controller.adminUrl}/readyz`)).ok, HANG_MS);
+    await keysStay();
+    await api.start();
+    await own.becomes(added, 202, HANG_MS);
+    await own.remove('meanwhile');
+    await own.becomes(added, 401);
+    await keysStay();
+    expect((await fetch(`${controller.adminUrl}/readyz`)).status).toBe(200);
+  });
+
+  test('hung: noticed though no connection breaks, and healed when it goes on', async () => {
+    api.signal('SIGSTOP');
+    const added = await addMeanwhile();
+    await eventually(
+      'the leader to step down',
+      async () => (await own.world.metric(controller, 'partner_ingest_leader')) === 0,
+      HANG_MS,
+    );
+    await keysStay();
+    api.signal('SIGCONT');
+    await own.becomes(added, 202, HANG_MS);
+    await own.remove('meanwhile');
+    await own.becomes(added, 401);
+    await keysStay();
+  });
+
+  test('restarted without the versions we watch from: a 410 inside the stream is a list from scratch', async () => {
+    // The source alone: a leader would lose the Lease to a slow restart, and list anew for that reason.
+    const [namespace = ''] = own.keys;
+    const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));
+    const registry = createRegistry('controller');
+    const metrics = createControllerMetrics(registry);
+    const source = kubernetesSource([namespace], {
+      kubernetes,
+      core: kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS),
+      clock,
+      log: createLogger('test', 'silent'),
+      metrics,
+    });
+    const stop = new AbortController();
+    const view = source.follow(() => {}, stop.signal);
+    const names = async (): Promise<string> =>
+      (await view.list()).secrets
+        .map(({ name }) => name)
+        .toSorted()
+        .join(' ');
+    const count = async (name: string, result: string): Promise<number> => {
+      const counted = await registry.getSingleMetric(`${PREFIX}${name}_total`)?.get();
+      return counted?.values.find(({ labels }) => labels['result'] === result)?.value ?? 0;
+    };
+    await own.apply('victim', { partner: 'victim', keys: [newApiKey()] });
+    await eventually('the first ones', async () => (await names()) === 'kept off victim');
+
+    // The broken watch asks again at once, and is heard when the server is back: its memory begins after our version.
+    proxy.park();
+    await api.kill();
+    await own.apply('off', { partner: 'off', keys: [inactive], status: 'inactive' });
+    await addMeanwhile();
+    // A deletion that no event will ever tell.
+    await own.remove('victim');
+    await api.start();
+    proxy.pass();
+    await eventually('what is there now', async () => (await names()) === 'kept meanwhile off', HANG_MS);
+    expect(await count('secret_watches', 'expired')).toBe(1);
+    expect(await count('secret_lists', 'complete')).toBe(2);
+    expect(await count('secret_lists', 'failed')).toBe(0);
+    stop.abort();
+  });
+});

@@ -1,0 +1,176 @@
+/** Mutants of what decides without a store: applications, keys, failures, states, e-mails. */
+import { mutantsOf } from '../mutant.ts';
+
+const identity = 'internal/application/identity';
+const decide = 'internal/application/decide';
+const apiKey = 'internal/partner/api-key';
+const keySecret = 'internal/partner/key-secret';
+const failures = 'internal/processor/failures';
+
+/** A file of a room and the unit test beside it. */
+const beside = (path: string, changes: Parameters<typeof mutantsOf>[2]) =>
+  mutantsOf(`${path}.ts`, `${path}.test.ts`, changes);
+
+export const rules = [
+  ...beside(identity, [
+    ['.toLowerCase()', '', 'the same address in capitals makes a second account'],
+    ['email.trim()', 'email', 'a blank makes a second account'],
+  ]),
+  ...beside(decide, [
+    ["duplicateReason('ein', fact.einBy,", "duplicateReason('ein', 'req_0',", 'support looks at another account'],
+    ["!elsewhere.includes('ein')", 'true', 'a partner learns that another partner has an EIN'],
+    ["fact.kind !== 'taken'", "fact.kind === 'created'", 'a request meets its own account as a duplicate'],
+  ]),
+  ...beside('internal/application/parse-application', [
+    ['EMAIL_MAX = 254', 'EMAIL_MAX = 2_540', 'an address that no mail server takes gets an account'],
+    ['{ fatal: true }', '{ fatal: false }', 'broken bytes are taken for an application'],
+  ]),
+  ...beside(apiKey, [
+    ['KEY_MIN_LENGTH = 20', 'KEY_MIN_LENGTH = 2', 'keys that can be guessed are accepted'],
+    ["hash('sha256', key", "hash('sha256', key.toLowerCase()", 'keys that differ in case are one key'],
+  ]),
+  ...beside(keySecret, [
+    [
+      "inactive.has(secret.partnerId) ? 'inactive'",
+      "secret.status === 'inactive' ? 'inactive'",
+      'a partner that is switched off submits with its other Secret',
+    ],
+    [
+      "status === undefined || status === 'active'",
+      "status !== 'inactive'",
+      'a misspelt status leaves a partner active',
+    ],
+    ['age !== 0 ? age :', 'age !== 0 ? -age :', 'a newer Secret takes a key from its owner'],
+    ['name.length < KEY_MIN_LENGTH ?', 'name.length > 0 ?', 'a key that stands in place of a name is quoted'],
+  ]),
+  ...beside('internal/partner/holds', [
+    ['receivedAt >= hold.since', 'receivedAt > hold.since', 'the first request of a leaked key is worked on'],
+    ['receivedAt < hold.until', 'receivedAt >= hold.since!', 'what comes after a discard is discarded'],
+  ]),
+  ...beside('internal/queue/shares', [
+    ['this.#counts.get(partnerId) ?? 0', '0', 'the many of one partner make another wait'],
+  ]),
+  ...beside('internal/processor/claim', [
+    [' && !this.#stopped()', '', 'a hold does not stop an e-mail that is about to go out'],
+  ]),
+  ...beside(failures, [
+    ['pauseWorker: true }', 'pauseWorker: false }', 'an outage is met again at full speed'],
+    ['counts.ambiguous >= MAX_AMBIGUOUS', 'counts.ambiguous > MAX_AMBIGUOUS', 'one second mail more than promised'],
+    ['counts.attempts >= MAX_ATTEMPTS', 'counts.attempts > MAX_ATTEMPTS', 'a dead letter comes hours late'],
+    ["ours: 'ours', busy", "ours: 'permanent', busy", 'a refused sender ends every application'],
+    ['waitedMs >= PARKED_AT_MOST_MS', 'waitedMs >= Infinity', 'a request is parked for ever'],
+    [
+      "handOver.connected && relayAnswers ? 'transient'",
+      "handOver.connected ? 'transient'",
+      'an outage uses attempts up',
+    ],
+    ['error instanceof DeadlineError', 'error instanceof RangeError', 'a database that hangs uses attempts up'],
+  ]),
+  ...beside('internal/mail/relay-answers', [
+    ["'recipient' : 'ours';", "'recipient' : 'recipient';", 'a policy of the relay ends applications'],
+    ['PERMANENT_FROM = 500', 'PERMANENT_FROM = 400', 'a busy mail server counts as a refused sender'],
+  ]),
+  ...beside('internal/processor/sender-breaker', [
+    ['this.#answers.delete(accountId);', 'accountId += Math.random();', 'one bad mail stops all others'],
+  ]),
+  ...beside('internal/processor/outage', [
+    ["'probe').catch(() => false)", "'probe').catch(() => true)", 'a worker goes on while its database is away'],
+    ['if (this.#waiting !== undefined) return;', '', 'an outage is probed many times at once'],
+  ]),
+  ...beside('internal/platform/deadline', [
+    ['Math.min(shape.capMs,', 'Math.max(shape.capMs,', 'the first retry comes after hours'],
+    ['failures = 1; !options.signal.aborted;', 'failures = 1; ;', 'a drain never ends'],
+  ]),
+  ...beside('internal/platform/batcher', [
+    ["else if ('error' in outcome) reject(outcome.error);", '', 'a failure looks like a success'],
+    ['for (const { reject } of calls) reject(error);', '', 'a call waits for ever'],
+  ]),
+  ...beside('internal/platform/closers', [
+    ['this.#steps.toReversed()', 'this.#steps', 'the stores close before what needs them'],
+    [
+      'this.#log.warn({ err: error, step: step.name }',
+      'throw error; this.#log.warn({ err: error }',
+      'the rest stays open',
+    ],
+  ]),
+  ...beside('internal/platform/log', [
+    ['stack.slice(start + message.length)', 'stack', 'a message that quotes data is logged'],
+  ]),
+  ...mutantsOf('internal/platform/config-rules.ts', 'internal/settings/settings.test.ts', [
+    ['value >= min && value <= max', 'value <= max', 'a limit of nothing is taken'],
+  ]),
+  ...beside('internal/settings/settings', [
+    ['usedBy: every,\n    secret: true,', 'usedBy: every,', 'the password of the database is logged'],
+  ]),
+  ...beside('internal/mail/ledger', [
+    [
+      "result === undefined || result === 'accepted'",
+      "result === 'accepted'",
+      'a mail of a dead process is not counted',
+    ],
+    ['handOver.claim > counted', 'handOver.claim >= counted', 'a second mail is counted twice'],
+    ["'ambiguous' ? 'ambiguous_data' :", "'ambiguous' ? 'resent' :", 'a second mail by fault looks wanted'],
+  ]),
+  ...beside('internal/mail/message', [
+    ['\\p{Cc}\\p{Zl}', '\\p{Zl}', 'a name adds lines to the mail'],
+    ['LINK.test(seen) || ', '', 'a name brings a link into the mail'],
+    ["replaceAll(HOST_DOT, ' ')", "replaceAll(HOST_DOT, '.')", 'a mail program makes a link of a name'],
+    ['login-instructions${again}', 'login-instructions', 'a mail that was asked for is dropped as a repeat'],
+  ]),
+  ...beside('internal/mail/activation', [
+    ['key.id === madeWith.keyId', 'false', 'a rotation voids links that are out'],
+  ]),
+  ...beside('internal/mail/delivery-status', [
+    ["actionOf(fields) === 'failed'", 'true', 'a failure behind a delay is missed'],
+  ]),
+  ...beside('internal/mail/mailer', [
+    [
+      "if (progress === 'content') {",
+      "if (progress === 'connecting') {",
+      'a mail that may be out goes out again as new',
+    ],
+    ['responseCode >= 400', 'responseCode >= 500', 'a busy relay counts as away'],
+  ]),
+  ...beside('internal/submission/states', [
+    [
+      "to: 'withdrawn', when: 'never claimed or adopted' },\n  { event: 'withdraw', from: 'malformed'",
+      "to: 'withdrawn' },\n  { event: 'withdraw', from: 'malformed'",
+      'a record is taken from its worker',
+    ],
+    ['return facts.account && !facts.erased', 'return facts.account', 'what was erased is mailed'],
+  ]),
+  ...beside('internal/queue/job', [
+    ['removeOnFail: true', 'removeOnFail: false', 'a failed job blocks the next hint of its record'],
+    ['Math.ceil(hints.length / SPREAD)', 'hints.length', 'one processor gets a whole burst'],
+  ]),
+  ...beside('internal/queue/hints-in-hand', [
+    ['while (!this.#paused && !this.#closed', 'while (!this.#closed', 'a paused worker goes on through an outage'],
+    ['this.#paused || this.#closed ? 0', 'this.#closed ? 0', 'reconcile fills the hands of a paused worker'],
+  ]),
+  ...beside('internal/cli/person', [
+    ['account.released ?? account', 'account', 'a released account is not erased'],
+    ['(?<!\\\\d)${digits', '${digits', 'a longer number is taken for the EIN'],
+    [
+      "return email === undefined && ein === undefined ? 'applicant'",
+      "return email !== undefined ? 'applicant'",
+      'another applicant is erased',
+    ],
+  ]),
+  ...beside('internal/cli/check-records', [
+    [
+      'if (kept && expiresAt !== undefined)',
+      'if (!kept && expiresAt !== undefined)',
+      'audit misses records that will be lost',
+    ],
+    ['return httpStatus === 500;', 'return true;', 'audit misses a 202 that was withdrawn'],
+  ]),
+  ...beside('internal/ingest/authenticate', [
+    ['if (!found.active) return', 'if (found.partnerId === "") return', 'a partner that is switched off submits'],
+    ['if (!found.known) return', 'if (!found.known && key === "x") return', 'any key is good'],
+  ]),
+  ...beside('internal/ingest/client-address', [
+    ['SUBNET_BITS = 64', 'SUBNET_BITS = 128', 'one IPv6 client has endless addresses'],
+    ['isIP(claimed) === 0', 'isIP(claimed) === 9', 'a client chooses any text as its address'],
+  ]),
+  ...beside('internal/ingest/body-room', [['oldest.giveWay();', '', 'bodies on their way take all memory']]),
+];

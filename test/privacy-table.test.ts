@@ -1,0 +1,38 @@
+/** docs/privacy.md names every stored field of what may be personal, and no field that is not stored. */
+import { expect, test } from '@jest/globals';
+import { read } from './support/pages.ts';
+
+/** The shapes that make up each collection's documents: file and interface. */
+const shapes: Readonly<Record<string, readonly (readonly [file: string, name: string])[]>> = {
+  requests: [['internal/submission/submission.ts', 'SubmissionRecord']],
+  accounts: [['internal/account/account.ts', 'Account']],
+  rate_limited: [['internal/submission/over-limit.ts', 'RateLimitedRecord']],
+  partner_holds: [['internal/partner/holds.ts', 'Hold']],
+  operator_audit: [
+    ['internal/audit/trail.ts', 'TrailEntry'],
+    ['internal/audit/trail.ts', 'Deed'],
+  ],
+};
+
+function fieldsOf(file: string, name: string): string[] {
+  const [, body = ''] = new RegExp(`interface ${name}[^{]*\\{\\n([\\s\\S]*?)\\n\\}`).exec(read(file)) ?? [];
+  return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, field = '']) => field);
+}
+
+/** Rows of the table that begin with a collection, with their fields. */
+const rows = [...read('docs/privacy.md').matchAll(/^\| `(\w+)`: (.*)$/gm)].map(([, collection = '', row = '']) => {
+  const [fields = '', ...cells] = row.split('|').map((cell) => cell.trim());
+  return { collection, fields: [...fields.matchAll(/`(\w+)`/g)].map(([, field = '']) => field), cells };
+});
+
+test.each(Object.keys(shapes))('every field of %s stands in the table once, and no other', (collection) => {
+  const stored = shapes[collection]!.flatMap(([file, name]) => fieldsOf(file, name));
+  expect(stored.length).toBeGreaterThan(5);
+  const named = rows.filter((row) => row.collection === collection).flatMap(({ fields }) => fields);
+  expect(named.toSorted()).toEqual(stored.toSorted());
+});
+
+test('every row says what for, whether personal, how long, and who erases it', () => {
+  expect(rows.length).toBeGreaterThan(10);
+  for (const { cells } of rows) expect(cells.filter((cell) => cell !== '')).toHaveLength(4);
+});

@@ -1,0 +1,46 @@
+/** What the repository says of others: its lock file lets every package be checked, and nothing outside is named. */
+import { expect, test } from '@jest/globals';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { lockFaults } from '../tools/lock.ts';
+import { ROOT } from './support/needs.ts';
+
+const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
+const NO_TEXT = /\.(png|jpg|ico)$/;
+/** It runs the tests beside a cluster that stands there. */
+const MAY_NAME_OTHERS = ['.ci/run', 'test/repository.test.ts'];
+const OUTSIDE =
+  /\.\.\/shared\b|\b(SPEC|DESIGN)(\.md)?\b ?§|\b(SPEC|DESIGN|FACTS|ECOSYSTEM|STYLE)\.md\b|localhost\/local-cluster/g;
+
+/** Every text file, by path from the root. */
+const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
+  .filter((path) => !NOT_OURS.test(path) && !NO_TEXT.test(path) && statSync(join(ROOT, path)).isFile())
+  .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
+
+test('every package in the lock file has its hash, for every platform, and none is bound to a registry', () => {
+  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Parameters<typeof lockFaults>[0];
+  expect(Object.keys(lock.packages).length).toBeGreaterThan(100);
+  expect(lockFaults(lock)).toEqual([]);
+});
+
+test('nothing outside the repository is named', () => {
+  expect(files.length).toBeGreaterThan(200);
+  const named = files
+    .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
+    .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
+  expect(named).toEqual([]);
+});
+
+test('no link of a page leads out of the repository or nowhere', () => {
+  const broken = files
+    .filter(({ path }) => path.endsWith('.md'))
+    .flatMap(({ path, text }) =>
+      [...text.matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
+        .map(([, target = '']) => target)
+        .filter((target) => !/^[a-z]+:/.test(target))
+        .map((target) => ({ target, at: relative(ROOT, join(ROOT, dirname(path), target)) }))
+        .filter(({ at }) => at.startsWith('..') || !existsSync(join(ROOT, at)))
+        .map(({ target }) => `${path}: ${target}`),
+    );
+  expect(broken).toEqual([]);
+});

@@ -1,0 +1,66 @@
+/** Each runbook's first command has the form that a terminal and the drill need, and asks for what is there. */
+import { expect, test } from '@jest/globals';
+import { faults, found, pages, read, type Page } from './support/pages.ts';
+
+const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
+const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
+const runbooks = pages.filter(({ path }) => path.startsWith('docs/runbooks/PartnerIngest'));
+const FIRST = /^## First command\n\n```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
+
+/** The form that the drill reads: one line of shell, then the pattern its output holds while the fault is on. */
+function wrongFirstCommand({ text }: Page): string[] {
+  const [, command = '', pattern = ''] = FIRST.exec(text) ?? [];
+  if (command === '') return ['no first command with "Look for: `pattern`"'];
+  const bare = command.replaceAll(/'[^']*'|"\$\w+(?:-\w+)?"/g, 'x');
+  const programs = bare.split(/[;|]/).map((part) => part.trim().split(' ')[0] ?? '');
+  const variables = [...command.replaceAll(/'[^']*'/g, '').matchAll(/\$(\w+)/g)].map(([, name = '']) => name);
+  return [
+    ...programs.filter((program) => !PROGRAMS.includes(program)).map((program) => `program ${program}`),
+    ...variables.filter((name) => !['NS', 'RELEASE', 'NAME', 'POD'].includes(name)).map((name) => `variable ${name}`),
+    ...(/ logs (?!.*--tail=)/.test(command) ? ['kubectl logs -l gives ten lines without --tail'] : []),
+    ...(/ (?:-f|--follow|--watch|-w) /.test(command) ? ['never ends'] : []),
+    ...(/\baudit\b(?!.* --since)/.test(command) ? ['audit without --since reads everything'] : []),
+    ...(isPattern(pattern) ? [] : [`pattern ${pattern}`]),
+    ...textsAskedFor(command, pattern)
+      .filter((asked) => !log.includes(asked))
+      .map((asked) => `no log line has ${asked}`),
+  ];
+}
+
+function isPattern(pattern: string): boolean {
+  try {
+    return !new RegExp(pattern, 'm').test('');
+  } catch {
+    return false;
+  }
+}
+
+const log = found('{cmd,internal}/**/*.ts')
+  .filter((path) => !path.endsWith('.test.ts'))
+  .map(read)
+  .join('\n');
+
+/** Sentences of the log that a command greps for or its pattern asks for, and fields with their values. */
+function textsAskedFor(command: string, pattern: string): string[] {
+  const greps = [...command.matchAll(/ logs .*?(?=;|$)/g)].flatMap(([logs]) => [
+    ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
+  ]);
+  if (greps.length === 0) return [];
+  return [pattern, ...greps.map(([, asked = '']) => asked)]
+    .flatMap((asked) => asked.replaceAll(/\(([^()]*)\)/g, '$1').split(/\||\.\*|[":]+|\[[^\]]*\]\+?/))
+    .map((asked) => asked.trim())
+    .filter((asked) => /^[a-z]/.test(asked));
+}
+
+test('the first command of each runbook needs nothing that is not there, ends, and says what to look for', () => {
+  expect(runbooks).toHaveLength(alerts.size);
+  expect(faults(wrongFirstCommand, runbooks)).toEqual([]);
+  const setup = pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
+  for (const name of ['partner-ingest', 'metrics', 'redis']) expect(setup).toContain(`\n${name}() {`);
+  for (const name of ['NS', 'RELEASE', 'NAME', 'POD']) expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));
+});
+
+test('nothing in a runbook empties Redis, filters the log by a number, or retries without a bound', () => {
+  const wrong = /FLUSH(?:ALL|DB)|"level":\d|redis-cli|retry --state \w+ (?!.*--since)/;
+  expect(faults(({ spans, lines }) => [...spans, ...lines].filter((code) => wrong.test(code)), runbooks)).toEqual([]);
+});

@@ -1,0 +1,125 @@
+/** A simulated ingest: the service's own submit-application.ts, with only as much HTTP around it as it looks at. */
+import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
+import { markAccepted } from '../../internal/submission/accepted.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { Withdrawals } from '../../internal/submission/withdrawals.ts';
+import type { SimProcess } from './scheduler.ts';
+import { noMetrics, retention, silent, type Sent, type World } from './world.ts';
+
+/** ACCEPT_TIMEOUT_MS. */
+const ACCEPT_MS = 2_000;
+
+export type Submission = Pick<Sent, 'email' | 'ein' | 'valid' | 'key'>;
+
+export interface Ingest {
+  readonly process: SimProcess;
+  submit(submission: Submission): Sent;
+}
+
+type Request = Parameters<typeof submitApplication>[0];
+type Reply = Parameters<typeof submitApplication>[1];
+
+export function startIngestProcess(world: World, process: SimProcess): Ingest {
+  const { scheduler } = world;
+  const tools = toolsOf(world, process);
+  const submit: Ingest['submit'] = (fields) => {
+    const body = { email: fields.email, business_name: 'Any', ein: fields.valid ? fields.ein : 'none' };
+    const bytes = Buffer.from(JSON.stringify(body));
+    const sent: Sent = {
+      requestId: `req_${world.sent.length}`,
+      body: bytes,
+      ingest: process,
+      at: scheduler.now,
+      answer: undefined,
+      answeredAt: undefined,
+      answeredId: undefined,
+      ...fields,
+    };
+    world.sent.push(sent);
+    scheduler.after(0, () => void submitApplication(requestOf(sent, tools), replyTo(sent, world), tools), process);
+    return sent;
+  };
+  return { process, submit };
+}
+
+/** What cmd/ingest/wire.ts gives the operation, on the models of this world. */
+function toolsOf(world: World, process: SimProcess): SubmitTools {
+  const { parts } = world;
+  const writing = world.connect(process, 'ingest', ACCEPT_MS);
+  const { clock } = writing;
+  const metrics = noMetrics as never;
+  const group = new GroupCommit({
+    db: writing.db,
+    limits: groupCommitLimits,
+    timeoutMs: ACCEPT_MS,
+    clock,
+    metrics,
+    pendingWithdrawals: () => withdrawals.pending,
+  });
+  const { db: telling } = world.connect(process, 'ingest');
+  const withdrawals: Withdrawals = new Withdrawals({
+    db: telling,
+    retentionDays: 7,
+    clock,
+    log: silent,
+    metrics,
+  });
+  return {
+    clock,
+    keys: { loaded: true, lookup: () => ({ known: true, partnerId: 'demo', active: true }) },
+    record: async (record) => {
+      const result = await group.record(record);
+      return result === 'in_doubt' && parts.takesDoubtForStored ? 'stored' : result;
+    },
+    refusals: { keep: () => {} },
+    withdraw: (record) => {
+      if (parts.withdraws) withdrawals.add(record);
+    },
+    hint: (hint) =>
+      void world.queue
+        .send('applications', [hint])
+        .catch(() => markAccepted(telling, [hint], clock))
+        .catch(() => {}),
+    retention,
+    metrics,
+  };
+}
+
+/** A request whose head has been judged and whose body has come. */
+function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Request {
+  const request = {
+    id: requestId,
+    startedAt: clock.monotonicMs(),
+    partnerId: 'demo',
+    headers: key === null ? {} : { 'idempotency-key': `"${key}"` },
+    client: { ip: '127.0.0.1' },
+    incomingBody: {
+      expectsContinue: false,
+      release: () => {},
+      read: () => Promise.resolve({ end: 'whole', bytes: body, received: body.length, reusable: true }),
+    },
+    raw: { destroy: () => {} },
+  };
+  return request as unknown as Request;
+}
+
+/** Keeps what the partner is told: a hijacked reply is a closed connection without an answer. */
+function replyTo(sent: Sent, { scheduler }: World): Reply {
+  let status = 0;
+  const reply = {
+    header: () => reply,
+    hijack: () => reply,
+    code: (code: number) => {
+      status = code;
+      return reply;
+    },
+    send: (body: { readonly data?: { readonly request_id: string } }) => {
+      sent.answer = status;
+      sent.answeredAt = scheduler.now;
+      sent.answeredId = body.data?.request_id;
+      return reply;
+    },
+  };
+  return reply as unknown as Reply;
+}

@@ -1,0 +1,183 @@
+/** What ingest's tests have in common: exact answers, whole stored records, and raw HTTP read answer by answer. */
+import { expect } from '@jest/globals';
+import { createHash } from 'node:crypto';
+import { connect, type Socket } from 'node:net';
+import { INGEST_PATH, type Answer } from './http.ts';
+import { eventually } from './wait.ts';
+import type { World } from './world.ts';
+
+/** Bodies word for word; where one holds a request_id, a function of it. */
+export const bodies = {
+  accepted: (id: string) => `{"message":"Request accepted for processing","data":{"request_id":"${id}"}}`,
+  notAnObject: (id: string) => `{"error":"Request body must be a JSON object","data":{"request_id":"${id}"}}`,
+  tooLarge: (id: string) => `{"error":"Request body must not exceed 65000 bytes","data":{"request_id":"${id}"}}`,
+  idempotencyKeyInvalid: (id: string) =>
+    `{"error":"Idempotency-Key must be 1 to 255 characters, as a quoted string or without spaces and commas","data":{"request_id":"${id}"}}`,
+  idempotencyMismatch: (id: string) =>
+    `{"error":"Idempotency-Key was used with another body","data":{"request_id":"${id}"}}`,
+  brokenRequest: '{"error":"Bad request: not valid HTTP"}',
+  keyMissing: '{"error":"Unauthorized: API Key missing"}',
+  keyInvalid: '{"error":"Unauthorized: Invalid API Key"}',
+  partnerInactive: '{"error":"Unauthorized: Partner account is inactive"}',
+  notFound: '{"error":"Not found"}',
+  methodNotAllowed: '{"error":"Method not allowed: use POST"}',
+  internal: '{"error":"Internal error: the submission was not accepted and may be retried"}',
+} as const;
+
+export const REQUEST_ID = /^req_[0-9a-z]{26}$/;
+
+/** The id every answer carries. */
+export function idOf(answer: { readonly headers: Readonly<Record<string, string>> }): string {
+  const id = answer.headers['x-request-id'] ?? '';
+  expect(id).toMatch(REQUEST_ID);
+  return id;
+}
+
+/** Status, exact body and content type of `answer`; gives its request_id. */
+export function expectAnswer(answer: Answer, status: number, body: string | ((id: string) => string)): string {
+  const id = idOf(answer);
+  expect({ status: answer.status, body: answer.text }).toEqual({
+    status,
+    body: typeof body === 'string' ? body : body(id),
+  });
+  expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
+  return id;
+}
+
+export interface ExpectedRecord {
+  readonly state: 'recorded' | 'malformed' | 'refused';
+  readonly httpStatus: number;
+  /** What is kept of the body; absent where none was read. */
+  readonly bytes?: Uint8Array;
+  /** What came, where that is more than is kept. */
+  readonly bodyBytes?: number;
+  readonly partnerId?: string;
+  readonly remoteIp?: string;
+  readonly contentType?: string;
+  readonly userAgent?: string;
+  readonly traceparent?: string;
+}
+
+const RETENTION_DAYS = { malformed: 30, refused: 7 } as const;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** The stored record of `requestId`, field for field, once it is there. */
+export async function expectRecord(world: World, requestId: string, expected: ExpectedRecord): Promise<void> {
+  const record = await eventually(`the record ${requestId}`, async () => (await world.record(requestId)) ?? undefined);
+  const { body, bodyUntil, receivedAt, stateAt, dueAt, expiresAt, history, ...rest } = record;
+  const { bytes, ...wanted } = expected;
+  expect(rest).toEqual({
+    _id: requestId,
+    remoteIp: '127.0.0.1',
+    bodyBytes: bytes?.length ?? 0,
+    schema: 1,
+    version: 0,
+    attempts: 0,
+    ...(bytes === undefined ? {} : { bodySha256: createHash('sha256').update(bytes).digest('hex') }),
+    ...wanted,
+  });
+  const kept = body === undefined ? undefined : Buffer.from(body.value());
+  expect(kept?.length).toBe(bytes?.length);
+  expect(bytes === undefined || kept?.equals(bytes) === true).toBe(true);
+  expect(history).toEqual([{ state: expected.state, at: stateAt, attempt: 0 }]);
+  // The body of a request that no worker looks at is looked at for the first time after an hour.
+  expect(bodyUntil?.getTime()).toBe(expected.state === 'malformed' ? receivedAt.getTime() + HOUR_MS : undefined);
+  if (expected.state === 'recorded') {
+    expect(dueAt?.getTime()).toBe(receivedAt.getTime() + 15_000);
+    expect(expiresAt).toBeUndefined();
+  } else {
+    expect(dueAt).toBeUndefined();
+    expect(expiresAt?.getTime()).toBe(receivedAt.getTime() + RETENTION_DAYS[expected.state] * DAY_MS);
+  }
+}
+
+/** One connection that is spoken to in raw bytes and read answer by answer. */
+export interface RawConnection {
+  readonly socket: Socket;
+  write(bytes: string | Uint8Array): void;
+  /** Everything that has come so far. */
+  text(): string;
+  /** Resolves with the next answer; rejects when the connection ends before one is complete. */
+  answer(timeoutMs?: number): Promise<Answer>;
+  /** Resolves when the other side has closed. */
+  closed(timeoutMs?: number): Promise<void>;
+}
+
+export function openRaw(baseUrl: string): Promise<RawConnection> {
+  const { hostname, port } = new URL(baseUrl);
+  let received = Buffer.alloc(0);
+  let read = 0;
+  let ended = false;
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), hostname, () =>
+      resolve({
+        socket,
+        write: (bytes) => void socket.write(bytes),
+        text: () => received.toString('latin1'),
+        answer: (timeoutMs) =>
+          eventually(
+            'an answer',
+            () => {
+              const parsed = parseAnswer(received.subarray(read));
+              if (parsed === undefined) return ended ? noAnswer(received) : undefined;
+              read += parsed.length;
+              return parsed.answer;
+            },
+            timeoutMs,
+          ).then((found) => {
+            if (found instanceof Error) throw found;
+            return found;
+          }),
+        closed: async (timeoutMs) => void (await eventually('the connection to close', () => ended, timeoutMs)),
+      }),
+    );
+    socket.on('error', reject);
+    socket.on('data', (part) => {
+      received = Buffer.concat([received, part]);
+    });
+    socket.on('close', () => {
+      ended = true;
+    });
+  });
+}
+
+function noAnswer(received: Buffer): Error {
+  return new Error(`closed without an answer; so far: ${received.toString('latin1')}`);
+}
+
+/** The first whole answer in `bytes` and its length; interim answers (100 Continue) are skipped. */
+function parseAnswer(bytes: Buffer): { readonly answer: Answer; readonly length: number } | undefined {
+  const headEnd = bytes.indexOf('\r\n\r\n');
+  if (headEnd === -1) return undefined;
+  const [statusLine = '', ...lines] = bytes.subarray(0, headEnd).toString('latin1').split('\r\n');
+  const status = Number(statusLine.split(' ')[1]);
+  const bodyStart = headEnd + 4;
+  if (status < 200) {
+    const next = parseAnswer(bytes.subarray(bodyStart));
+    return next === undefined ? undefined : { answer: next.answer, length: bodyStart + next.length };
+  }
+  const headers = Object.fromEntries(
+    lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
+  );
+  const length = bodyStart + Number(headers['content-length'] ?? 0);
+  if (bytes.length < length) return undefined;
+  const text = bytes.subarray(bodyStart, length).toString('utf8');
+  return { answer: { status, headers, text, json: text === '' ? undefined : JSON.parse(text) }, length };
+}
+
+/** Sends raw bytes on a connection of their own and gives the first answer. */
+export async function rawAnswer(baseUrl: string, bytes: string | Uint8Array, timeoutMs?: number): Promise<Answer> {
+  const connection = await openRaw(baseUrl);
+  try {
+    connection.write(bytes);
+    return await connection.answer(timeoutMs);
+  } finally {
+    connection.socket.destroy();
+  }
+}
+
+/** The head of a raw POST: a request line, Host, and the given header lines. */
+export function head(lines: readonly string[], requestLine = `POST ${INGEST_PATH} HTTP/1.1`): string {
+  return [requestLine, 'Host: ingest.test', ...lines, '', ''].join('\r\n');
+}

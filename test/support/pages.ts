@@ -1,0 +1,42 @@
+/** The project's pages as tests read them: what they name in prose and in blocks of code. */
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** The text of a file, by its path from the project's root. */
+export const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+/** Paths from the root that match; what is installed or built is left out. */
+export const found = (...patterns: string[]): string[] =>
+  globSync(patterns, { cwd: ROOT, exclude: isForeign }).toSorted();
+function isForeign(name: string): boolean {
+  return /(^|\/)(node_modules|dist|\.run|\.git)(\/|$)/.test(name);
+}
+
+export interface Page {
+  readonly path: string;
+  readonly text: string;
+  /** What stands between backticks in the prose. */
+  readonly spans: readonly string[];
+  /** The lines of its blocks of code. */
+  readonly lines: readonly string[];
+}
+
+function pageOf(path: string): Page {
+  const text = read(path);
+  const fence = /^[ \t]*```(\w*)\n([\s\S]*?)^[ \t]*```/gm;
+  const lines = [...text.matchAll(fence)]
+    .filter(([, language]) => language !== 'text' && language !== 'mermaid')
+    .flatMap(([, , code = '']) => code.replaceAll(/\\\n\s*/g, ' ').split('\n'));
+  const spans = [...text.replaceAll(fence, '').matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span);
+  return { path, text, spans, lines };
+}
+
+export const pages = found('*.md', 'docs/**/*.md', 'charts/**/*.md', 'charts/**/NOTES.txt', 'deploy/examples/*').map(
+  pageOf,
+);
+
+/** The faults that `check` finds, each with its page. */
+export function faults(check: (page: Page) => readonly string[], of: readonly Page[] = pages): string[] {
+  return of.flatMap((page) => check(page).map((fault) => `${page.path}: ${fault}`));
+}

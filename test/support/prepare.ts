@@ -1,0 +1,89 @@
+/**
+ * Gets ready, before the first test, what tests need of the machine: fetches and builds in parallel, with progress, and
+ * writes down what cannot be had and why. `node test/support/prepare.ts FILE [--needs NAMES | PATTERN …]`: patterns choose
+ * test files as Jest's do. With REQUIRE_ALL=1 it ends with 1 when anything is missing.
+ */
+/* oxlint-disable node/no-process-env -- stores, an API server and programs may be given by the environment */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
+import { installStores } from '../../deploy/local/stores.ts';
+import { findProgram } from '../../deploy/local/stores/process.ts';
+import { messageOf } from '../../deploy/local/stores/wait.ts';
+import { paint } from '../../internal/platform/terminal.ts';
+import { noCluster } from '../e2e/cluster.ts';
+import { findHelm } from './helm.ts';
+import { needs, ROOT, testFiles, type Need, type Obstacles } from './needs.ts';
+import { findSchemathesis } from './schemathesis.ts';
+
+type Log = (line: string) => void;
+/** Says why it cannot be had, or undefined when it is ready. Throwing says so, too. */
+type Prepare = (log: Log) => Promise<string | undefined>;
+
+const given = (name: string): string | undefined => {
+  const value = process.env[name];
+  return value === '' ? undefined : value;
+};
+/** Also what takes long and few tests need. */
+const everything = (given('REQUIRE_ALL') ?? given('BUILD_ALL')) !== undefined;
+const orReason = (found: object | string): string | undefined => (typeof found === 'string' ? found : undefined);
+const variable = (name: string): string | undefined => (given(name) === undefined ? `${name} is not set` : undefined);
+const stores = async (urls: Parameters<typeof installStores>[0], log: Log): Promise<undefined> => {
+  await installStores(urls, log);
+};
+
+const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
+  'MongoDB and Redis': (log) => stores({ mongo: given('MONGODB_URI'), redis: given('REDIS_URL') }, log),
+  'MongoDB and Redis of our own': (log) => stores({}, log),
+  Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
+  openssl: async () => ((await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined),
+  Prometheus: async (log) => void (await prometheusPrograms(log)),
+  schemathesis: async (log) => orReason(await findSchemathesis(log)),
+  'Helm 3': async (log) => orReason(await findHelm(3, log)),
+  // Two minutes of building for three tests are not a newcomer's.
+  'Helm 4': async (log) => orReason(await findHelm(4, everything ? log : undefined)),
+  'API server': async () => variable('TEST_KUBECONFIG'),
+  'API server of our own': async () => variable('TEST_API_SERVER_COMMAND'),
+  cluster: noCluster,
+};
+
+async function prepare(names: readonly (Need | 'cluster')[]): Promise<Obstacles> {
+  const begin = performance.now();
+  const say = (line: string): void =>
+    console.log(paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`));
+  const told = new Set<string>();
+  const once = (line: string): void => {
+    if (told.has(line)) return;
+    told.add(line);
+    say(line);
+  };
+  const found = await Promise.all(
+    names.map(async (name) => {
+      const obstacle = await PREPARE[name](once).catch(messageOf);
+      say(obstacle === undefined ? `ready: ${name}` : `not to be had: ${name}`);
+      return [name, obstacle] as const;
+    }),
+  );
+  return Object.fromEntries(found.filter(([, obstacle]) => obstacle !== undefined));
+}
+
+function wanted(args: readonly string[]): (Need | 'cluster')[] {
+  const [first, names = ''] = args;
+  if (first === '--needs') return needs.filter((need) => names.split(',').includes(need));
+  const patterns = args.map((pattern) => new RegExp(pattern, 'i'));
+  const chosen = testFiles().filter(
+    ({ path }) => patterns.length === 0 || patterns.some((one) => one.test(join(ROOT, path))),
+  );
+  const needed = new Set(chosen.flatMap((file) => file.needs));
+  return [...needs.filter((need) => needed.has(need)), ...(patterns.length === 0 ? (['cluster'] as const) : [])];
+}
+
+const [file = '', ...args] = process.argv.slice(2);
+const obstacles = await prepare(wanted(args));
+mkdirSync(dirname(file), { recursive: true });
+writeFileSync(file, JSON.stringify(obstacles, null, 2));
+const missing = Object.entries(obstacles);
+if (missing.length > 0 && (given('REQUIRE_ALL') !== undefined || args[0] === '--needs')) {
+  console.error(paint('red', `missing:\n${missing.map(([name, reason]) => `  - ${name}: ${reason}`).join('\n')}`));
+  process.exitCode = 1;
+}

@@ -1,0 +1,285 @@
+/** Redis with failover for tests: Sentinels over a primary and its replicas, and a Cluster, of real servers that can be harmed. */
+import { execFileSync } from 'node:child_process';
+import { copyFile, chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { installRoot } from '../../deploy/local/stores/install.ts';
+import { findProgram, startProcess, type ServerProcess } from '../../deploy/local/stores/process.ts';
+import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/root.ts';
+import { makeWorkspace } from '../../deploy/local/stores/running.ts';
+import type { FaultSignal } from '../../deploy/local/stores/store.ts';
+import { freePort } from '../../deploy/local/stores/wait.ts';
+import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { eventually } from './wait.ts';
+
+const READY_MS = 60_000;
+/** After this a member counts as down; short, so that a failover takes seconds. */
+const DOWN_AFTER_MS = 1_500;
+const SLOTS = 16_384;
+export const PRIMARY_NAME = 'mymaster';
+export const LOGIN = { username: 'service', password: 'p@ss:w/rd%1' } as const;
+
+export interface RedisMember {
+  readonly port: number;
+  readonly client: Redis;
+  signal(signal: FaultSignal): Promise<void>;
+  /** Starts it again with its data, killing it first where it runs. */
+  restart(): Promise<void>;
+}
+
+export interface RedisSet {
+  /** As REDIS_URL takes it. */
+  readonly url: string;
+  /** The member that takes writes to the queues; rejects while there is none. */
+  primary(): Promise<RedisMember>;
+  /** The members that hold data; no Sentinels. */
+  readonly members: readonly RedisMember[];
+  /** Where TLS is wanted: the file of the CA that signed the certificates. */
+  readonly ca: string | undefined;
+  stop(): Promise<void>;
+}
+
+export interface RedisSetOptions {
+  /** TLS with a CA of its own, and a user with a password. */
+  readonly secured?: boolean;
+}
+
+/** A primary, two replicas and three Sentinels. */
+export async function startRedisSentinel(options: RedisSetOptions = {}): Promise<RedisSet> {
+  const servers = await openServers('redis-sentinel', options);
+  try {
+    const members: RedisMember[] = [];
+    for (let index = 0; index < 3; index += 1) {
+      const first = members[0];
+      members.push(await servers.start(first === undefined ? [] : [`replicaof 127.0.0.1 ${first.port}`]));
+    }
+    const [first] = members;
+    const sentinels = await Promise.all([0, 1, 2].map(() => servers.start(sentinelLines(first!.port, options), true)));
+    await eventually(
+      'the Sentinels to know each other and the replicas',
+      async () => {
+        for (const { client } of sentinels) {
+          const known = toObject(await client.call('sentinel', 'master', PRIMARY_NAME));
+          if (known['num-other-sentinels'] !== '2' || known['num-slaves'] !== '2') return false;
+        }
+        return true;
+      },
+      READY_MS,
+    );
+    const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',');
+    return {
+      url: `${servers.scheme}+sentinel://${servers.login}${hosts}/0?name=${PRIMARY_NAME}${sentinelLogin(options)}`,
+      members,
+      ca: servers.ca,
+      primary: async () => {
+        // A member that was killed and is back may take itself for the primary for a while.
+        const [, port] = (await sentinels[0]!.client.call(
+          'sentinel',
+          'get-master-addr-by-name',
+          PRIMARY_NAME,
+        )) as string[];
+        const primary = members.find((member) => member.port === Number(port))!;
+        if (!(await within(primary.client.info('replication'))).includes('role:master')) throw new Error('not yet');
+        return primary;
+      },
+      stop: servers.stop,
+    };
+  } catch (error) {
+    await servers.stop();
+    throw error;
+  }
+}
+
+/** Three primaries with a replica each. */
+export async function startRedisCluster(options: RedisSetOptions = {}): Promise<RedisSet> {
+  const servers = await openServers('redis-cluster', options);
+  try {
+    const lines = ['cluster-enabled yes', 'cluster-config-file nodes.conf', `cluster-node-timeout ${DOWN_AFTER_MS}`];
+    const tls = options.secured === true ? ['tls-cluster yes'] : [];
+    const busPorts = await Promise.all(Array.from({ length: 6 }, freePort));
+    const members = await Promise.all(
+      busPorts.map((bus) =>
+        servers.start([...lines, ...tls, `cluster-port ${bus}`, 'cluster-replica-validity-factor 0']),
+      ),
+    );
+    const size = Math.ceil(SLOTS / 3);
+    for (const [index, { client }] of members.entries()) {
+      await client.cluster('SET-CONFIG-EPOCH', index + 1);
+      if (index < 3) {
+        await client.cluster('ADDSLOTSRANGE', index * size, Math.min(SLOTS, (index + 1) * size) - 1);
+      }
+      if (index > 0) await client.call('cluster', 'meet', '127.0.0.1', members[0]!.port, busPorts[0]!);
+    }
+    const info = async ({ client }: RedisMember, words: string): Promise<boolean> =>
+      (await client.cluster('INFO')).includes(words);
+    const all = (words: string) => async () =>
+      (await Promise.all(members.map((member) => info(member, words)))).every(Boolean);
+    await eventually('the nodes to know each other', all('cluster_known_nodes:6'), READY_MS);
+    for (const [index, { client }] of members.slice(3).entries()) {
+      const id = await members[index]!.client.cluster('MYID');
+      await eventually('the replica to know its primary', async () => (await client.cluster('REPLICATE', id)) === 'OK');
+    }
+    await eventually('the Cluster to be well', all('cluster_state:ok'), READY_MS);
+    await eventually(
+      'the replicas to be in step',
+      async () => {
+        const roles = await Promise.all(members.slice(3).map(({ client }) => client.info('replication')));
+        return roles.every((text) => text.includes('master_link_status:up'));
+      },
+      READY_MS,
+    );
+    const hosts = members.map(({ port }) => `127.0.0.1:${port}`).join(',');
+    const slot = await members[0]!.client.cluster('KEYSLOT', `${QUEUE_PREFIX}:`);
+    return {
+      url: `${servers.scheme}+cluster://${servers.login}${hosts}`,
+      members,
+      ca: servers.ca,
+      primary: async () => {
+        for (const member of members) {
+          const own = await within(member.client.cluster('NODES').then(String)).catch(() => '');
+          const line = own.split('\n').find((one) => one.includes('myself') && one.includes('master'));
+          const ranges = line?.split(' ').slice(8) ?? [];
+          const mine = ranges.some((range) => {
+            const [from = NaN, to = from] = range.split('-').map(Number);
+            return from <= slot && slot <= to;
+          });
+          if (mine) return member;
+        }
+        throw new Error('nobody has the slot of the queues');
+      },
+      stop: servers.stop,
+    };
+  } catch (error) {
+    await servers.stop();
+    throw error;
+  }
+}
+
+function sentinelLines(primaryPort: number, { secured }: RedisSetOptions): string[] {
+  return [
+    `sentinel monitor ${PRIMARY_NAME} 127.0.0.1 ${primaryPort} 2`,
+    `sentinel down-after-milliseconds ${PRIMARY_NAME} ${DOWN_AFTER_MS}`,
+    `sentinel failover-timeout ${PRIMARY_NAME} 5000`,
+    ...(secured === true
+      ? [
+          `sentinel auth-user ${PRIMARY_NAME} ${LOGIN.username}`,
+          `sentinel auth-pass ${PRIMARY_NAME} ${LOGIN.password}`,
+          `sentinel sentinel-user ${LOGIN.username}`,
+          `sentinel sentinel-pass ${LOGIN.password}`,
+        ]
+      : []),
+  ];
+}
+
+function sentinelLogin({ secured }: RedisSetOptions): string {
+  if (secured !== true) return '';
+  return `&sentinel_username=${LOGIN.username}&sentinel_password=${encodeURIComponent(LOGIN.password)}`;
+}
+
+/** A member that was stopped does not answer. */
+async function within<T>(promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error('no answer')), 500)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+function toObject(reply: unknown): Record<string, string> {
+  const flat = Array.isArray(reply) ? (reply as string[]) : Object.entries(reply as object).flat();
+  return Object.fromEntries(
+    Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, String(flat[2 * index + 1])]),
+  );
+}
+
+/** Servers of one set, with a folder each, all stopped together. */
+async function openServers(name: string, { secured = false }: RedisSetOptions) {
+  const workspace = await makeWorkspace(name, undefined);
+  const program = await findProgram('redis-server');
+  const root = program === undefined ? await installRoot(() => {}) : undefined;
+  const started: { member: RedisMember; process: () => ServerProcess }[] = [];
+  const ca = join(workspace.dataDir, 'ca.pem');
+  if (secured) makeCertificate(workspace.dataDir);
+  const tls = secured ? { ca: await readFile(ca, 'utf8') } : undefined;
+  let count = 0;
+
+  async function start(lines: readonly string[], sentinel = false): Promise<RedisMember> {
+    const data = join(workspace.dataDir, String((count += 1)));
+    const port = await freePort();
+    if (root === undefined) await mkdir(data, { recursive: true });
+    else await makeDataDir(data, root, 'redis');
+    const seen = root === undefined ? data : DATA_IN_ROOT;
+    const file = join(data, 'redis.conf');
+    await writeFile(file, [...commonLines(port, seen, secured, sentinel), ...lines, ''].join('\n'));
+    if (secured) for (const pem of ['ca.pem', 'key.pem']) await copyFile(join(workspace.dataDir, pem), join(data, pem));
+    // The server runs as another user, and a Sentinel writes its file.
+    await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
+    const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
+    const command = root === undefined ? [program!, ...server.slice(1)] : inRoot(root, data, 'redis', server);
+    const logFile = join(workspace.logDir, `${count}.log`);
+    const run = (): Promise<ServerProcess> => startProcess({ command, logFile, wrapped: root !== undefined });
+    let process = await run();
+    const client = new Redis({
+      host: '127.0.0.1',
+      port,
+      ...(tls === undefined ? {} : { ...LOGIN, tls }),
+      retryStrategy: () => 100,
+      maxRetriesPerRequest: null,
+    });
+    client.on('error', () => {});
+    const member: RedisMember = {
+      port,
+      client,
+      signal: (signal) => process.signal(signal),
+      restart: async () => {
+        await process.signal('SIGKILL');
+        await process.end('SIGKILL');
+        process = await run();
+      },
+    };
+    started.push({ member, process: () => process });
+    await eventually(`${logFile} to answer`, async () => (await within(client.ping())) === 'PONG', READY_MS);
+    return member;
+  }
+  const stop = async (): Promise<void> => {
+    for (const { member, process } of started) {
+      member.client.disconnect();
+      await process().signal('SIGKILL');
+      await process().end('SIGKILL');
+    }
+    await rm(workspace.dataDir, { recursive: true, force: true });
+  };
+  return {
+    start,
+    stop,
+    ca: secured ? ca : undefined,
+    scheme: secured ? 'rediss' : 'redis',
+    login: secured ? `${LOGIN.username}:${encodeURIComponent(LOGIN.password)}@` : '',
+  };
+}
+
+function commonLines(port: number, folder: string, secured: boolean, sentinel: boolean): string[] {
+  const ports = secured
+    ? [
+        'port 0',
+        `tls-port ${port}`,
+        `tls-cert-file ${folder}/ca.pem`,
+        `tls-key-file ${folder}/key.pem`,
+        `tls-ca-cert-file ${folder}/ca.pem`,
+        'tls-auth-clients no',
+        'tls-replication yes',
+      ]
+    : [`port ${port}`];
+  // What is in Redis may be lost at any time, so nothing waits for a disk.
+  const data = ['appendonly no', 'save ""', 'maxmemory-policy noeviction', 'repl-diskless-sync-delay 0'];
+  const login = secured && !sentinel ? [`masteruser ${LOGIN.username}`, `masterauth ${LOGIN.password}`] : [];
+  const user = secured ? [`user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`, 'user default off'] : [];
+  return ['bind 127.0.0.1', `dir ${folder}`, ...ports, ...(sentinel ? [] : data), ...login, ...user];
+}
+
+/** A certificate for 127.0.0.1 that is its own CA. */
+function makeCertificate(folder: string): void {
+  const kind = ['-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1'];
+  const names = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
+  const files = ['-keyout', join(folder, 'key.pem'), '-out', join(folder, 'ca.pem')];
+  execFileSync('openssl', ['req', ...kind, ...names, ...files], { stdio: 'ignore' });
+  execFileSync('chmod', ['644', join(folder, 'key.pem')]);
+}

@@ -1,0 +1,129 @@
+/** One member of the played set behind one door: takes a driver's connections and hands each message on. */
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { messageCutter, requestOf, responseTo, type Request } from './wire.ts';
+
+export interface Certificate {
+  readonly key: Buffer;
+  readonly cert: Buffer;
+}
+
+/** A connection of a driver, and its own connection to the store behind. */
+export interface Line {
+  reply(bytes: Buffer): void;
+  /** Sends a request on to the store; resolves with its answer, rejects when there will be none. */
+  forward(request: Pick<Request, 'id' | 'bytes'>): Promise<Buffer>;
+  /** Resets the connection. */
+  cut(): void;
+  readonly closed: boolean;
+}
+
+export interface MemberOptions {
+  readonly store: { readonly host: string; readonly port: number };
+  readonly certificate: Certificate | undefined;
+  handle(request: Request, line: Line): Promise<void>;
+  /** Milliseconds that a message takes, in either direction. */
+  delay(): number;
+}
+
+export class Member {
+  readonly #options: MemberOptions;
+  readonly #server: Server;
+  readonly #lines = new Set<Line & { readonly socket: Socket; readonly store: Socket; flush(): void }>();
+  #parted = false;
+
+  constructor(options: MemberOptions) {
+    this.#options = options;
+    const { certificate } = options;
+    this.#server =
+      certificate === undefined
+        ? createServer({ noDelay: true }, (socket) => this.#accept(socket))
+        : createTlsServer({ ...certificate, noDelay: true }, (socket) => this.#accept(socket));
+  }
+
+  listen(): Promise<void> {
+    return new Promise((resolve) => void this.#server.listen(0, '127.0.0.1', resolve));
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Nothing comes through in either direction; what is on its way arrives after `join()`, even of who has gone by then. */
+  part(): void {
+    this.#parted = true;
+  }
+
+  join(): void {
+    this.#parted = false;
+    for (const line of this.#lines) line.flush();
+  }
+
+  cut(): void {
+    for (const line of this.#lines) line.cut();
+  }
+
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      for (const { socket, store } of this.#lines) {
+        socket.destroy();
+        store.destroy();
+      }
+      this.#server.close(() => resolve());
+    });
+  }
+
+  #accept(socket: Socket): void {
+    const store = connect({ ...this.#options.store, noDelay: true });
+    const answers = new Map<number, { resolve: (reply: Buffer) => void; reject: (error: Error) => void }>();
+    const held: (() => void)[] = [];
+    let latest = 0;
+    /** In its order, after its delay, and not while the door is cut off. */
+    const pass = (action: () => void): void => {
+      const now = performance.now();
+      latest = Math.max(latest, now + this.#options.delay());
+      const act = (): void => void (this.#parted ? held.push(action) : action());
+      if (latest <= now) act();
+      else setTimeout(act, latest - now);
+    };
+    const line = {
+      socket,
+      store,
+      get closed() {
+        return socket.destroyed;
+      },
+      reply: (bytes: Buffer) => pass(() => void (socket.destroyed || socket.write(bytes))),
+      forward: ({ id, bytes }: Pick<Request, 'id' | 'bytes'>) =>
+        new Promise<Buffer>((resolve, reject) => {
+          answers.set(id, { resolve, reject });
+          store.write(bytes);
+        }),
+      cut: () => void socket.resetAndDestroy(),
+      flush: () => {
+        for (const action of held.splice(0)) action();
+      },
+    };
+    this.#lines.add(line);
+    const [fromDriver, fromStore] = [messageCutter(), messageCutter()];
+    socket.on('data', (bytes) => {
+      for (const message of fromDriver(bytes)) {
+        pass(() => void this.#options.handle(requestOf(message), line).catch(() => socket.destroy()));
+      }
+    });
+    store.on('data', (bytes) => {
+      for (const reply of fromStore(bytes)) {
+        answers.get(responseTo(reply))?.resolve(reply);
+        answers.delete(responseTo(reply));
+      }
+    });
+    socket.on('error', () => undefined);
+    store.on('error', () => socket.destroy());
+    // What was sent before the end arrives before it.
+    socket.once('close', () => pass(() => store.end()));
+    store.once('close', () => {
+      for (const { reject } of answers.values()) reject(new Error('the store closed the connection'));
+      this.#lines.delete(line);
+      socket.destroy();
+    });
+  }
+}

@@ -1,0 +1,287 @@
+/**
+ * A replica set of three members, played in front of one real store: a driver finds a set with a primary that changes,
+ * that cannot reach its majority, or that loses what no majority had.
+ *
+ * Each member takes connections of its own and answers `hello`; what is not about the set goes to the store. Each process
+ * may get a door, which is the same set on ports of its own, so that one process can be cut off from all of it.
+ */
+import { Long, MongoClient, ObjectId, type Document } from 'mongodb';
+import { helloOf, INTERRUPTED, notPrimary, SET_NAME, TIMED_OUT } from './answers.ts';
+import { Member, type Certificate, type Line } from './member.ts';
+import { PreImages } from './pre-images.ts';
+import { bodyOf, legacyReply, message, type Request } from './wire.ts';
+
+const MEMBERS = 3;
+/** Retried writes are answered as their first try was; this many are remembered. */
+const REMEMBERED_WRITES = 1_000;
+
+const HELLO = ['hello', 'ismaster', 'isMaster'];
+/** Every member answers these. */
+const ANYWHERE = ['ping', 'endSessions', 'buildInfo', 'saslStart', 'saslContinue', 'killCursors'];
+
+/** The set as one process sees it. */
+export interface Door {
+  readonly url: string;
+  readonly ports: readonly number[];
+  /** Nothing comes through in either direction, and new connections are silent. */
+  part(): void;
+  join(): void;
+  /** Resets the open connections. */
+  cut(): void;
+}
+
+export interface ReplicaSet {
+  door(options?: { readonly certificate?: Certificate }): Promise<Door>;
+  /** The primary steps down with its connections open; `milliseconds` later another is elected. */
+  stepDown(milliseconds: number): Promise<void>;
+  /** No write that wants a majority is acknowledged any more, though it applies. */
+  stallMajority(): void;
+  /** The majority is back: everything is acknowledged. */
+  resumeMajority(): void;
+  /** Another primary is elected that has nothing of what was written since `stallMajority()`. */
+  rollBack(): Promise<void>;
+  delay(least: number, most: number): void;
+  /** From now on replies to this command are held for so long. */
+  holdReplies(command: string, milliseconds: number): void;
+  /** From now on this command on this collection is answered with this error, until it is called without one. */
+  refuse(command: string, error?: { readonly code: number; readonly codeName: string }, collection?: string): void;
+  /** Connections so far that carried commands, not only the driver's watch over the set; and commands by name. */
+  readonly opened: () => number;
+  readonly commands: ReadonlyMap<string, number>;
+  close(): Promise<void>;
+}
+
+/** `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. */
+export async function startReplicaSet(
+  storeUrl: string,
+  options: { readonly directUrl?: string; readonly random?: () => number } = {},
+): Promise<ReplicaSet> {
+  const { directUrl = storeUrl, random = Math.random } = options;
+  const client = await MongoClient.connect(directUrl, { serverSelectionTimeoutMS: 10_000 });
+  const set = new PlayedSet(storeUrl, client, random);
+  return set;
+}
+
+/** Which of the members a connection came to, and the ports of its door. */
+interface Seat {
+  readonly index: number;
+  readonly ports: readonly number[];
+}
+
+class PlayedSet implements ReplicaSet {
+  readonly commands = new Map<string, number>();
+  readonly #store: { readonly host: string; readonly port: number };
+  readonly #client: MongoClient;
+  readonly #random: () => number;
+  readonly #images: PreImages;
+  readonly #members: Member[] = [];
+  readonly #processes = Array.from({ length: MEMBERS }, () => new ObjectId());
+  readonly #written = new Map<string, Promise<Buffer>>();
+  readonly #refusals = new Map<string, Document & { readonly collection: string | undefined }>();
+  readonly #holds = new Map<string, number>();
+  #primary: number | undefined = 0;
+  #latestPrimary = 0;
+  #term = 1;
+  #version = 1;
+  #changed = Promise.withResolvers<void>();
+  #stall: PromiseWithResolvers<'acknowledged' | 'interrupted'> | undefined;
+  #delay: readonly [number, number] = [0, 0];
+  readonly #used = new Set<Line>();
+
+  constructor(storeUrl: string, client: MongoClient, random: () => number) {
+    const { hostname, port } = new URL(storeUrl);
+    this.#store = { host: hostname, port: Number(port) };
+    this.#client = client;
+    this.#random = random;
+    this.#images = new PreImages(client);
+  }
+
+  opened = (): number => this.#used.size;
+
+  async door(options: { readonly certificate?: Certificate } = {}): Promise<Door> {
+    const ports: number[] = [];
+    const members = Array.from(
+      { length: MEMBERS },
+      (_, index) =>
+        new Member({
+          store: this.#store,
+          certificate: options.certificate,
+          handle: (request, line) => this.#handle(request, line, { index, ports }),
+          delay: () => this.#delay[0] + this.#random() * (this.#delay[1] - this.#delay[0]),
+        }),
+    );
+    for (const member of members) {
+      await member.listen();
+      ports.push(member.port);
+    }
+    this.#members.push(...members);
+    const hosts = ports.map((port) => `127.0.0.1:${port}`).join(',');
+    return {
+      url: `mongodb://${hosts}/?replicaSet=${SET_NAME}`,
+      ports,
+      part: () => members.forEach((member) => member.part()),
+      join: () => members.forEach((member) => member.join()),
+      cut: () => members.forEach((member) => member.cut()),
+    };
+  }
+
+  async stepDown(milliseconds: number): Promise<void> {
+    this.#stepDown();
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    this.#elect();
+  }
+
+  stallMajority(): void {
+    this.#images.forget();
+    this.#stall ??= Promise.withResolvers();
+  }
+
+  resumeMajority(): void {
+    this.#stall?.resolve('acknowledged');
+    this.#stall = undefined;
+    this.#images.forget();
+  }
+
+  async rollBack(): Promise<void> {
+    this.#stepDown();
+    await this.#images.restore();
+    this.#written.clear();
+    this.#elect();
+  }
+
+  delay(least: number, most: number): void {
+    this.#delay = [least, most];
+  }
+
+  holdReplies(command: string, milliseconds: number): void {
+    this.#holds.set(command, milliseconds);
+  }
+
+  refuse(command: string, error?: { readonly code: number; readonly codeName: string }, collection?: string): void {
+    if (error === undefined) this.#refusals.delete(command);
+    else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, collection });
+  }
+
+  async close(): Promise<void> {
+    this.#stall?.resolve('interrupted');
+    await Promise.all(this.#members.map((member) => member.close()));
+    // Who waits for news of the set finds its connection closed.
+    this.#tell();
+    await this.#client.close();
+  }
+
+  #stepDown(): void {
+    this.#primary = undefined;
+    this.#stall?.resolve('interrupted');
+    this.#stall = undefined;
+    this.#tell();
+  }
+
+  #elect(): void {
+    this.#latestPrimary = (this.#latestPrimary + 1) % MEMBERS;
+    this.#primary = this.#latestPrimary;
+    this.#term += 1;
+    this.#tell();
+  }
+
+  #tell(): void {
+    this.#version += 1;
+    const told = this.#changed;
+    this.#changed = Promise.withResolvers();
+    told.resolve();
+  }
+
+  #hello({ index, ports }: Seat): Document {
+    const [primary, term] = [this.#primary, this.#term];
+    return helloOf({ index, ports, primary, term, topologyVersion: this.#topologyVersion({ index }) });
+  }
+
+  #topologyVersion({ index }: Pick<Seat, 'index'>): Document {
+    return { processId: this.#processes[index], counter: Long.fromNumber(this.#version) };
+  }
+
+  async #handle(request: Request, line: Line, member: Seat): Promise<void> {
+    const name = Object.keys(request.command)[0] ?? '';
+    if (HELLO.includes(name)) return this.#answerHello(request, line, member);
+    this.#used.add(line);
+    this.commands.set(name, (this.commands.get(name) ?? 0) + 1);
+    const answer = (document: Document): void => line.reply(message(document, { to: request.id }));
+    if (this.#primary !== member.index && !ANYWHERE.includes(name)) {
+      return answer({ ...notPrimary(request.command), topologyVersion: this.#topologyVersion(member) });
+    }
+    const refusal = this.#refusals.get(name);
+    if (refusal !== undefined && (refusal['collection'] ?? request.command[name]) === request.command[name]) {
+      return answer({ ...refusal, collection: undefined });
+    }
+    const reply = await this.#run(name, request, line);
+    const hold = this.#holds.get(name);
+    if (hold !== undefined) await new Promise((resolve) => setTimeout(resolve, hold));
+    if (!request.oneWay) line.reply(reply);
+  }
+
+  async #answerHello(request: Request, line: Line, member: Seat): Promise<void> {
+    if (request.legacy) return line.reply(legacyReply(this.#hello(member), request.id));
+    const { topologyVersion, maxAwaitTimeMS } = request.command;
+    let known = topologyVersion === undefined ? undefined : Number(topologyVersion.counter);
+    do {
+      if (known === this.#version) await this.#change(Number(maxAwaitTimeMS));
+      // A store that hangs or is gone is no member that answers.
+      await line.forward({ id: request.id, bytes: message({ ping: 1, $db: 'admin' }, { id: request.id }) });
+      known = this.#version;
+      line.reply(message(this.#hello(member), { to: request.id, moreToCome: request.exhaust }));
+    } while (request.exhaust && !line.closed);
+  }
+
+  async #change(milliseconds: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    await Promise.race([
+      this.#changed.promise,
+      new Promise((resolve) => {
+        timer = setTimeout(resolve, milliseconds);
+      }),
+    ]);
+    clearTimeout(timer);
+  }
+
+  /** The store's answer; for a write that wants a majority, once there is one, or an error that says there is none. */
+  async #run(name: string, request: Request, line: Line): Promise<Buffer> {
+    const { command, id } = request;
+    const { txnNumber, ...rest } = command;
+    if (txnNumber === undefined) return this.#write(name, request, line);
+    // The store knows no retried writes, so they are known here.
+    const key = `${command['lsid']?.id?.toString('hex')} ${txnNumber}`;
+    let first = this.#written.get(key);
+    if (first === undefined) {
+      first = this.#write(name, { ...request, bytes: message(rest, { id }) }, line);
+      first.catch(() => this.#written.delete(key));
+      this.#written.set(key, first);
+      if (this.#written.size > REMEMBERED_WRITES) this.#written.delete(this.#written.keys().next().value!);
+    }
+    const reply = Buffer.from(await first);
+    reply.writeInt32LE(id, 8);
+    return reply;
+  }
+
+  async #write(name: string, request: Request, line: Line): Promise<Buffer> {
+    const { command, id } = request;
+    const stall = this.#stall;
+    if (stall === undefined) return line.forward(request);
+    if (command['readConcern']?.level === 'majority') {
+      const found = bodyOf(await line.forward(request));
+      const kept = await this.#images.unchanged(command['$db'], command[name], found['cursor']?.firstBatch ?? []);
+      return message({ ...found, cursor: { ...found['cursor'], firstBatch: kept } }, { to: id });
+    }
+    if (command['writeConcern']?.w !== 'majority') return line.forward(request);
+    const reply = await this.#images.around(command, () => line.forward(request));
+    const wtimeout = Number(command['writeConcern'].wtimeout ?? 0);
+    let timer: NodeJS.Timeout | undefined;
+    const timedOut = new Promise<'timed out'>((resolve) => {
+      if (wtimeout > 0) timer = setTimeout(() => resolve('timed out'), wtimeout);
+    });
+    const end = await Promise.race([stall.promise, timedOut]);
+    clearTimeout(timer);
+    if (end === 'acknowledged') return reply;
+    if (end === 'interrupted') return message(INTERRUPTED, { to: id });
+    return message({ ...bodyOf(reply), writeConcernError: TIMED_OUT }, { to: id });
+  }
+}

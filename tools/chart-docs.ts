@@ -1,0 +1,99 @@
+/** Makes the chart's values.schema.json and the table of its README from the comments in values.yaml. */
+import { isMap, isScalar, isSeq, parse, parseDocument, type Node, type Pair, type YAMLMap } from 'yaml';
+
+const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
+const TABLE = /(<!-- values -->)[^]*(<!-- \/values -->)/;
+
+/** One value: where it is, what its comment says, its default, and what is in it where it is a map of ours. */
+export interface ChartValue {
+  readonly path: readonly string[];
+  readonly about: string;
+  readonly schema: Readonly<Record<string, unknown>>;
+  readonly fallback: unknown;
+  readonly inside: readonly ChartValue[];
+}
+
+/** The values in the order of the file. A map written in braces belongs to Kubernetes or to the user, and is one value. */
+export function chartValues(valuesYaml: string): readonly ChartValue[] {
+  const { contents } = parseDocument(valuesYaml);
+  if (!isMap(contents)) throw new Error('values.yaml is not a map');
+  return valuesOf(contents, []);
+}
+
+function valuesOf(map: YAMLMap, parent: readonly string[]): ChartValue[] {
+  return (map.items as Pair<Node, Node>[]).map(({ key, value }, index) => {
+    // The comment above the first key of a map is kept with the map.
+    const comment = key.commentBefore ?? (index === 0 && parent.length > 0 ? map.commentBefore : '') ?? '';
+    const path = [...parent, String(key)];
+    const [about, schema] = readComment(comment);
+    const ours = isMap(value) && value.flow !== true && value.items.length > 0;
+    return { path, about, schema, fallback: plain(value), inside: ours ? valuesOf(value, path) : [] };
+  });
+}
+
+function plain(value: Node | null): unknown {
+  return isMap(value) || isSeq(value) || isScalar(value) ? (value.toJSON() as unknown) : undefined;
+}
+
+function readComment(comment: string): [string, Record<string, unknown>] {
+  // A paragraph of its own, such as the one that opens the file, is not about the key.
+  const lines = (comment.split(/\n\s*\n/).at(-1) ?? '').split('\n');
+  const schemas = lines.flatMap((line) => SCHEMA_LINE.exec(line)?.[1] ?? []);
+  const about = lines.filter((line) => !SCHEMA_LINE.test(line)).map((line) => line.trim());
+  return [about.join(' ').trim(), Object.assign({}, ...schemas.map((text) => parse(text) as object))];
+}
+
+/** The JSON schema Helm checks values against: a key that is not in values.yaml is a fault, so misspelt keys are found. */
+export function chartSchema(valuesYaml: string): string {
+  const schema = {
+    $schema: 'http://json-schema.org/draft-07/schema#',
+    title: 'Values of partner-ingest',
+    type: 'object',
+    additionalProperties: false,
+    properties: propertiesOf(chartValues(valuesYaml)),
+  };
+  return JSON.stringify(schema);
+}
+
+function propertiesOf(values: readonly ChartValue[]): Record<string, object> {
+  return Object.fromEntries(values.map((value) => [value.path.at(-1), schemaOf(value)]));
+}
+
+function schemaOf({ about, schema, fallback, inside }: ChartValue): object {
+  const description = about === '' ? {} : { description: about };
+  if ('$ref' in schema) return { ...description, ...schema };
+  if (inside.length === 0) return { ...description, type: typeOf(fallback), default: fallback, ...schema };
+  return { ...description, type: 'object', additionalProperties: false, properties: propertiesOf(inside), ...schema };
+}
+
+function typeOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'array';
+  if (typeof value === 'number') return Number.isInteger(value) ? 'integer' : 'number';
+  return typeof value;
+}
+
+/** `readme` with a new table between its two marks. */
+export function chartReadme(readme: string, valuesYaml: string): string {
+  if (!TABLE.test(readme)) throw new Error('the README of the chart has lost its marks');
+  const values = chartValues(valuesYaml);
+  const alone = values.filter((value) => value.inside.length === 0);
+  const sections = [
+    table(alone),
+    ...values
+      .filter((value) => value.inside.length > 0)
+      .map((section) => `### ${section.path.join('.')}\n\n${section.about}\n\n${table(section.inside)}`),
+  ];
+  return readme.replace(TABLE, (_, start: string, end: string) => [start, ...sections, end].join('\n\n'));
+}
+
+function table(values: readonly ChartValue[]): string {
+  const rows = values.flatMap(rowsOf);
+  return ['| Value | Default | What it is for |', '| --- | --- | --- |', ...rows].join('\n');
+}
+
+function rowsOf({ path, about, fallback, inside }: ChartValue): string[] {
+  const row = (shown: string): string => `| \`${path.join('.')}\` | ${shown} | ${about.replaceAll('|', '\\|')} |`;
+  if (inside.length === 0) return [row(`\`${JSON.stringify(fallback)}\``)];
+  return [...(about === '' ? [] : [row('')]), ...inside.flatMap(rowsOf)];
+}
