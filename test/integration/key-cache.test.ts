@@ -41,7 +41,7 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   expect(cache.lookup(key)).toEqual({ known: true, partnerId: 'demo', active: true });
   expect(cache.lookup(other)).toEqual({ known: false });
 
-  await stores.db.dropDatabase();
+  await stores.empty();
   await cache.refresh();
   expect(cache.lookup(key)).toMatchObject({ known: true, active: true });
   expect(refreshed).toBe(1);

@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 beforeEach(async () => {
-  await stores.db.dropDatabase();
+  await stores.empty();
   nowMs = Date.now();
   store = new KeyStore({ db: stores.db, clock });
   held = new HeldRemovals({ db: stores.db, clock });

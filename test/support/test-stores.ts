@@ -10,6 +10,8 @@ export interface TestStores {
   readonly redisUrl: string;
   readonly db: Db;
   readonly redis: Redis;
+  /** Deletes all documents. Dropping and making a collection anew can fail while other files make theirs (FerretDB). */
+  empty(): Promise<void>;
   /** Drops the database, empties the Redis number, closes the clients. */
   close(): Promise<void>;
 }
@@ -36,6 +38,9 @@ export async function openTestStores(): Promise<TestStores> {
     redisUrl: redisUrl.href,
     db,
     redis,
+    empty: async () => {
+      for (const collection of await db.collections()) await collection.deleteMany({});
+    },
     close: async () => {
       await db.dropDatabase();
       await redis.flushdb();
