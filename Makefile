@@ -13,6 +13,7 @@ PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
 NEED := $(NODE) node test/support/prepare.ts .run/needs.json --needs
 RESULTS := .run/test-results.json
+SECOND_RESULTS := .run/second-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
@@ -34,12 +35,14 @@ smoke: node_modules ## Send one application through the running system and show 
 	@$(NODE) node deploy/local/smoke.ts
 
 ##@ Test it
-test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path ORDER=random REQUIRE_ALL=1)
-	@mkdir -p .run; rm -f $(RESULTS) $(E2E_RESULTS)
+test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path ORDER=random REQUIRE_ALL=1 SECOND_TRY=1)
+	@mkdir -p .run; rm -f $(RESULTS) $(SECOND_RESULTS) $(E2E_RESULTS)
 	@$(PREPARE) $(TESTS)
 	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) $(if $(filter random,$(ORDER)),--randomize) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	again=$$([ -z "$(SECOND_TRY)" ] || $(NODE) node test/support/second-try.ts $(RESULTS)); \
+	if [ -n "$$again" ]; then $(JEST) --runInBand --json --outputFile=$(SECOND_RESULTS) --runTestsByPath $$again > /dev/null && status=0; fi; \
 	if [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; then $(MAKE) --no-print-directory e2e || status=1; fi; \
-	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(RESULTS) $(SECOND_RESULTS) $(E2E_RESULTS) || status=1; exit $$status
 
 test-busy: node_modules ## Run all tests five times in random order beside four busy loops (RUNS=5 TESTS=path)
 	@$(NODE) node test/support/busy.ts $(or $(RUNS),5)

@@ -12,6 +12,7 @@ interface JestResults {
   readonly startTime: number;
   readonly testResults: readonly {
     readonly name: string;
+    readonly status: string;
     readonly startTime: number;
     readonly endTime: number;
     readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
@@ -22,15 +23,17 @@ const SLOWEST = 10;
 /** Part of the name of a test that has a short form, which runs. */
 const LONG_FORM = 'LONG=1';
 
-/** `e2eFile` holds the results of the tests in a cluster, where they were run. */
-function main(file: string, e2eFile: string): number {
+/** `secondFile` has what failed first and ran again, `e2eFile` the tests in a cluster; either where it was run. */
+function main(file: string, secondFile: string, e2eFile: string): number {
   if (!existsSync(file)) {
     console.log(`${paint('red', '0 passed, 1 failed')}: the tests did not come to an end`);
     return 1;
   }
-  const results = JSON.parse(readFileSync(file, 'utf8')) as JestResults;
-  const e2e = existsSync(e2eFile) ? (JSON.parse(readFileSync(e2eFile, 'utf8')) as JestResults) : undefined;
-  const runs = e2e === undefined ? [results] : [results, e2e];
+  const first = read(file);
+  const second = existsSync(secondFile) ? read(secondFile) : undefined;
+  const results = second === undefined ? first : withSecond(first, second);
+  const runs = existsSync(e2eFile) ? [results, read(e2eFile)] : [results];
+  const unsteady = second === undefined ? [] : failures(first).filter((name) => !failures(results).includes(name));
   const skipped = runs.flatMap(({ testResults }) =>
     testResults.flatMap(({ assertionResults }) =>
       assertionResults.filter(({ status }) => status === 'pending').map(({ fullName }) => fullName),
@@ -49,11 +52,42 @@ function main(file: string, e2eFile: string): number {
   ];
   if (lines.length > 0)
     console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
+  if (unsteady.length > 0) {
+    console.log(`\n${paint('yellow', 'passed only at the second try, alone:')}`);
+    console.log(unsteady.map((name) => `  - ${name}`).join('\n'));
+  }
   // For programs.
-  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify({ passed, failed }));
+  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify({ passed, failed, unsteady }));
   const line = `${passed} passed, ${failed} failed`;
   console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
   return failed === 0 ? 0 : 1;
+}
+
+const read = (file: string): JestResults => JSON.parse(readFileSync(file, 'utf8')) as JestResults;
+
+/** The first run, with the files that ran again as they were then. */
+function withSecond(first: JestResults, second: JestResults): JestResults {
+  const again = new Set(second.testResults.map(({ name }) => name));
+  const testResults = [...first.testResults.filter(({ name }) => !again.has(name)), ...second.testResults];
+  const count = (status: string): number =>
+    testResults.flatMap(({ assertionResults }) => assertionResults).filter((result) => result.status === status).length;
+  return {
+    numPassedTests: count('passed'),
+    numFailedTests: count('failed'),
+    numRuntimeErrorTestSuites: second.numRuntimeErrorTestSuites,
+    startTime: first.startTime,
+    testResults,
+  };
+}
+
+/** The names of the tests that failed; a file that could not be run counts as one. */
+function failures({ testResults }: JestResults): string[] {
+  return testResults
+    .filter(({ status }) => status === 'failed')
+    .flatMap(({ name, assertionResults }) => {
+      const failed = assertionResults.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+      return failed.length > 0 ? failed : [relative(ROOT, name)];
+    });
 }
 
 function slowest(runs: readonly JestResults[]): string[][] {
@@ -83,4 +117,4 @@ function filesLeftOut(): string[] {
 
 const oneLine = (reason = ''): string => reason.replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
-process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '');
+process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '', process.argv[4] ?? '');
