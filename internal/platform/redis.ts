@@ -33,6 +33,8 @@ export type RedisClient = Redis | Cluster;
 export function createRedis(url: string, use: RedisUse, log: Logger): RedisClient {
   const address = parseRedisUrl(url);
   const redis = connect(address, use);
+  if (redis instanceof Cluster) redis.on('+node', handleOwnCommands);
+  else handleOwnCommands(redis);
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
   const reason = `Redis does not answer at ${where}: check that it runs there, and REDIS_URL`;
   let away = false;
@@ -52,6 +54,18 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
     redis.once('end', () => clearInterval(timer));
   }
   return redis;
+}
+
+/**
+ * After a reconnect the client subscribes and selects by itself, and handles no rejection of these commands: each would end
+ * the process. What we send is handled where we send it.
+ */
+function handleOwnCommands(redis: Redis): void {
+  const sendCommand = redis.sendCommand.bind(redis);
+  redis.sendCommand = (command, stream) => {
+    command.promise.catch(() => {});
+    return sendCommand(command, stream);
+  };
 }
 
 /** Whether the client would send a command at once. */

@@ -7,9 +7,10 @@ import { Redis } from 'ioredis';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import { startFailoverLoad } from '../support/failover.ts';
+import { submit } from '../support/processing.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
 
 let world: World;
 let stores: readonly [Store, Store];
@@ -98,3 +99,18 @@ test('a demoted primary whose successor is found ten seconds late: work goes on,
   // There and back again; a busy machine may add one of each. A probe that only asks for an answer flips once a second.
   expect(flips).toBeLessThanOrEqual(4);
 }, 180_000);
+
+test('a Redis that refuses the subscription after a reconnect ends no process', async () => {
+  const redis = clients[current];
+  const refusals = async (): Promise<number> => ((await redis.call('ACL', 'LOG')) as unknown[]).length;
+  const before = await refusals();
+  await redis.call('ACL', 'SETUSER', 'default', 'resetchannels');
+  try {
+    await redis.client('KILL', 'TYPE', 'PUBSUB');
+    await eventually('the subscription to be refused', async () => (await refusals()) > before);
+    await world.recordIn('completed', await submit(world, service.ingest, newApplication()));
+    expect(service.ingest.child.exitCode).toBeNull();
+  } finally {
+    await redis.call('ACL', 'SETUSER', 'default', 'allchannels');
+  }
+});
