@@ -1,6 +1,7 @@
 /**
  * Documents in memory with the single-document semantics of MongoDB that our stores rely on, and no more: an operator it
- * does not know is an error. test/integration/store-conformance.test.ts holds it against the real database.
+ * does not know is an error. test/integration/store-conformance.test.ts holds it against the real database. A document
+ * that is kept never changes, so what is read is not copied.
  */
 import { MongoServerError } from 'mongodb';
 
@@ -56,7 +57,7 @@ export class MemoryCollection {
   }
 
   find(filter: Document, options: FindOptions = {}): Stored[] {
-    const found = this.all().filter((document) => matches(document, filter));
+    const found = this.#candidates(filter).filter((document) => matches(document, filter));
     for (const [path, direction] of Object.entries(options.sort ?? {}).toReversed()) {
       found.sort((one, other) => direction * (number(get(one, path)) - number(get(other, path))));
     }
@@ -65,25 +66,32 @@ export class MemoryCollection {
 
   update(filter: Document, update: Document, options: UpdateOptions = {}): UpdateOutcome {
     const { durable = true } = options;
-    const before = this.all().find((document) => matches(document, filter));
+    const before = this.#candidates(filter).find((document) => matches(document, filter));
     if (before !== undefined) {
       const after = updated(before, update, { inserting: false });
       this.#write(after, before, durable);
-      return { matchedCount: 1, upsertedCount: 0, after: copy(after) };
+      return { matchedCount: 1, upsertedCount: 0, after };
     }
     if (options.upsert !== true) return { matchedCount: 0, upsertedCount: 0, after: undefined };
     const equalities = Object.entries(filter).filter(([path, value]) => !path.startsWith('$') && !isOperators(value));
     const made = updated(Object.fromEntries(equalities) as Stored, update, { inserting: true });
     this.insert(made, options);
-    return { matchedCount: 0, upsertedCount: 1, after: copy(made) };
+    return { matchedCount: 0, upsertedCount: 1, after: made };
   }
 
   delete(filter: Document, { durable = true }: UpdateOptions = {}): number {
-    const found = this.all().find((document) => matches(document, filter));
+    const found = this.#candidates(filter).find((document) => matches(document, filter));
     if (found === undefined) return 0;
     this.#noteDurability(found._id, found, durable);
     this.#documents.delete(found._id);
     return 1;
+  }
+
+  /** What may match: the one document, where the filter names it. */
+  #candidates({ _id: id }: Document): readonly Stored[] {
+    if (typeof id !== 'string') return this.all();
+    const document = this.#documents.get(id);
+    return document === undefined ? [] : [document];
   }
 
   /** A crash: the server that takes over lacks what was written after the last write that asked for majority and journal. */
@@ -111,7 +119,7 @@ export class MemoryCollection {
       if (taken !== undefined) throw duplicateKey(taken);
     }
     this.#noteDurability(after._id, before, durable);
-    this.#documents.set(after._id, after);
+    this.#documents.set(after._id, Object.freeze(after));
     this.onWrite?.(after, before);
   }
 }
@@ -157,7 +165,7 @@ function holds(value: unknown, operator: string, operand: unknown): boolean {
 }
 
 function updated(before: Stored, update: Document, options: { readonly inserting: boolean }): Stored {
-  const after = copy(before);
+  const after = { ...before };
   for (const [operator, changes] of Object.entries(update)) {
     for (const [path, value] of Object.entries(changes as Document)) {
       switch (operator) {
@@ -195,21 +203,22 @@ function get(document: Document, path: string): unknown {
   return value;
 }
 
+/** Changes `document`, and of what is in it only copies. */
 function set(document: Document, path: string, value: unknown): void {
   const keys = path.split('.');
   const last = keys.pop()!;
   let inner = document;
-  for (const key of keys) inner = (inner[key] ??= {}) as Document;
+  for (const key of keys) inner = inner[key] = { ...(inner[key] as Document | undefined) };
   if (value === undefined) delete inner[last];
   else inner[last] = value;
 }
 
 function project(document: Stored, projection: Document | undefined): Stored {
-  if (projection === undefined) return copy(document);
+  if (projection === undefined) return document;
   const projected: Stored = { _id: document._id };
   for (const path of Object.keys(projection)) {
     const value = get(document, path);
-    if (value !== undefined) set(projected, path, copy(value));
+    if (value !== undefined) set(projected, path, value);
   }
   return projected;
 }
@@ -239,13 +248,14 @@ function number(value: unknown): number {
   return value instanceof Date ? value.getTime() : Number(value);
 }
 
-/** Dates and binaries are never changed in place, so they are shared. */
+/** A document as it is kept: of its own, without what is undefined. Dates and binaries are never changed in place. */
 function copy<T>(value: T): T {
   if (Array.isArray(value)) return value.map(copy) as T;
   if (!isPlain(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, inner]) => inner !== undefined)
-      .map(([key, inner]) => [key, copy(inner)]),
-  ) as T;
+  const copied: Document = {};
+  for (const key in value) {
+    const inner = value[key];
+    if (inner !== undefined) copied[key] = typeof inner === 'object' ? copy(inner) : inner;
+  }
+  return copied as T;
 }

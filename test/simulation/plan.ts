@@ -82,8 +82,8 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
   ),
   tempers: fc.array(
     fc.oneof(
-      { arbitrary: fc.constant('takes' as const), weight: 24 },
-      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 16 },
+      { arbitrary: fc.constant('takes' as const), weight: 48 },
+      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 32 },
       { arbitrary: fc.constant('always_busy' as const), weight: 1 },
     ),
     { minLength: PEOPLE, maxLength: PEOPLE },

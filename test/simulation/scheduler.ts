@@ -31,8 +31,12 @@ const THAW_MS = 20;
 /** A history with more events than this runs in circles. */
 const MAX_EVENTS = 400_000;
 
+/** Resolves when no promise and no tick is left to run: a tick comes after all promises that are settled before it. */
+const everythingPending = (): Promise<void> =>
+  new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
 const realSetImmediate = setImmediate;
-const everythingPending = (): Promise<void> => new Promise((resolve) => realSetImmediate(resolve));
+/** A turn of the event loop, for whoever else is in this process. */
+const oneTurn = (): Promise<void> => new Promise((resolve) => realSetImmediate(resolve));
 
 export class Scheduler {
   /** Milliseconds since the start of the history. */
@@ -140,6 +144,7 @@ export class Scheduler {
     } finally {
       Object.assign(globalThis, { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate });
       Math.random = random;
+      await oneTurn();
     }
   }
 

@@ -12,7 +12,7 @@ import { createLogger } from '../../internal/platform/log.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
-import { MemoryCollection } from './memory-collection.ts';
+import { MemoryCollection, type Document } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
 import { newRandom, type Random } from './random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
@@ -129,7 +129,11 @@ export class World {
     const { tamper, concern } = this.parts;
     const options = { concern, replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED) };
     const db = databaseOf({
-      [SUBMISSIONS]: driverOf(this.requests, wire, { tamper, ...options }),
+      [SUBMISSIONS]: driverOf(this.requests, wire, {
+        tamper,
+        findsNothing: (filter) => this.#findsNothingDue(filter),
+        ...options,
+      }),
       [ACCOUNTS]: driverOf(this.accounts, wire, options),
     });
     return {
@@ -156,6 +160,13 @@ export class World {
       isOpen(record.state) && record.dueAt !== undefined ? [record.dueAt.getTime()] : [],
     );
     return due.length === 0 ? undefined : Math.min(...due);
+  }
+
+  /** A search for due records looks through the hours without rounds (processor.ts) in many steps. */
+  #findsNothingDue({ dueAt }: Document): boolean {
+    if (this.mongo.away || this.mongo.shaky > 0 || typeof dueAt !== 'object') return false;
+    const { $lte: upTo } = dueAt as { readonly $lte?: Date };
+    return upTo !== undefined && upTo.getTime() < (this.earliestDueAt() ?? Infinity);
   }
 
   /** MongoDB's server dies, and another one takes over with what a majority has. */
