@@ -46,7 +46,9 @@ function textsAskedFor(command: string, pattern: string): string[] {
     ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
   ]);
   if (greps.length === 0) return [];
-  return [pattern, ...greps.map(([, asked = '']) => asked)]
+  // The other alternatives of a command that reads metrics too.
+  const inLogs = pattern.split('|').filter((part) => !part.includes(String.raw`\{`));
+  return [inLogs.join('|'), ...greps.map(([, asked = '']) => asked)]
     .flatMap((asked) => asked.replaceAll(/\(([^()]*)\)/g, '$1').split(/\||\.\*|[":]+|\[[^\]]*\]\+?/))
     .map((asked) => asked.trim())
     .filter((asked) => /^[a-z]/.test(asked));

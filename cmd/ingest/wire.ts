@@ -87,6 +87,7 @@ export async function startIngest(
     metrics: parts.metrics,
     retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
     draining: () => state.draining,
+    acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
     ...stores,
     record: (record) => watch.see(stores.record(record)),
@@ -246,7 +247,7 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Part
     limiter.close();
     redis.disconnect();
   });
-  return { limiter, watch: new CommitWatch(redis, clock) };
+  return { limiter, watch: new CommitWatch({ redis, clock, log }) };
 }
 
 /** All keys in memory, read again when the controller says so. */

@@ -77,3 +77,5 @@ export const ALONE_AFTER_MS = 60_000;
 export const COMMIT_MARK_MS = 30_000;
 /** A process that commits renews the mark this often; a third of its life, so that one may be lost. */
 export const COMMIT_MARK_EVERY_MS = 10_000;
+/** The log line of an outage of MongoDB comes at most this often, with one line for its end. */
+export const OUTAGE_LINES_EVERY_MS = 10_000;

@@ -3,6 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
 import type { KeyCache } from '../partner/key-cache.ts';
 import type { Clock } from '../platform/clock.ts';
+import type { Logger } from '../platform/log.ts';
+import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
 import type { Bound } from '../submission/idempotency.ts';
@@ -29,6 +31,8 @@ export interface SubmitTools {
   withdraw(record: SubmissionRecord): void;
   /** Tells the processor, after the answer. */
   hint(hint: Hint): void;
+  /** Gets a line for each recorded request, where an operator wants them. */
+  readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
   readonly metrics: Pick<IngestMetrics, 'acceptSeconds' | 'idempotencyKeys' | 'notAccepted'>;
 }
@@ -87,6 +91,7 @@ export async function submitApplication(
   const result = await recording;
   if (typeof result === 'object') {
     answerBound(reply, result, tools);
+    if (result.result === 'replayed') logAccepted(result.first, record, tools);
     return;
   }
   if (result !== 'stored') {
@@ -104,7 +109,26 @@ export async function submitApplication(
   }
   tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
   answerStored(request, reply, fault);
+  logAccepted(record, record, tools);
   if (fault === undefined) tools.hint(hintFor(record));
+}
+
+/** `known` has the id that the partner was told; a replayed request has a record of its own, which is not stored. */
+function logAccepted(
+  known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
+  { partnerId, httpStatus, bodySha256 }: SubmissionRecord,
+  { acceptLog }: SubmitTools,
+): void {
+  acceptLog?.info(
+    {
+      request_id: known._id,
+      ...traceFields(known.traceparent),
+      partner: partnerId,
+      status: httpStatus,
+      body_sha256: bodySha256,
+    },
+    'recorded',
+  );
 }
 
 /**

@@ -41,6 +41,7 @@ test('defaults are those of the design', () => {
     ACCEPT_TIMEOUT_MS: 2000,
     SHUTDOWN_DELAY_MS: 0,
     STATUS_ENDPOINT: false,
+    LOG_ACCEPTS: false,
     RETENTION_MALFORMED_DAYS: 30,
     RETENTION_REFUSED_DAYS: 7,
     RETENTION_WITHDRAWN_DAYS: 7,

@@ -82,6 +82,12 @@ const settings = {
     usedBy: ['ingest'],
     about: 'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
   },
+  LOG_ACCEPTS: {
+    schema: flag.default(false),
+    usedBy: ['ingest'],
+    about:
+      'Whether ingest logs a line for each recorded request: id, partner, status, SHA-256 of the body. After a restore they name what is lost (docs/restore.md).',
+  },
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),
     usedBy: ['ingest'],

@@ -213,6 +213,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   RATE_LIMIT_WINDOW_SECONDS: ['ingest.rateLimit.windowSeconds', 30],
   ACCEPT_TIMEOUT_MS: ['ingest.acceptTimeoutMs', 1500],
   STATUS_ENDPOINT: ['ingest.statusEndpoint', true],
+  LOG_ACCEPTS: ['ingest.logAccepts', true],
   OTEL_EXPORTER_OTLP_ENDPOINT: ['tracing.endpoint', 'http://other:4318'],
   OTEL_EXPORTER_OTLP_PROTOCOL: ['tracing.protocol', 'grpc'],
   OTEL_TRACES_SAMPLER: ['tracing.sampler', 'always_on'],

@@ -1,10 +1,16 @@
 /** The runbook of docs/restore.md: MongoDB back from an older dump, Redis empty, and audit says what that means. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { cliOf } from '../support/cli.ts';
+import { read } from '../support/pages.ts';
 import { submit } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
 type Dump = ReadonlyMap<string, Document[]>;
@@ -26,39 +32,60 @@ async function restore(world: World, dumped: Dump): Promise<void> {
   await world.stores.redis.flushdb();
 }
 
+/** What the page's own commands print: the log lines of requests that the database does not have. */
+async function namedAsLost(world: World, lines: readonly string[]): Promise<unknown[]> {
+  const [, block = ''] = /^## Which requests are lost$[^]*?^```sh\n([^]*?)^```/m.exec(read('docs/restore.md')) ?? [];
+  const folder = await mkdtemp(join(tmpdir(), 'restore-'));
+  try {
+    await writeFile(join(folder, 'accepts.log'), `${lines.join('\n')}\n`);
+    const command = `partner-ingest() { node "$PROJECT/cmd/cli/main.ts" "$@"; }; set -eo pipefail; ${block}`;
+    const env = { PATH: process.env['PATH'], PROJECT: process.cwd(), ...world.environment };
+    const { stdout } = await promisify(execFile)('bash', ['-c', command], { cwd: folder, env, timeout: HANG_MS });
+    return stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
 test('a dump of an hour ago and an empty Redis: what survived ends once, second mails only where announced', async () => {
   const world = await openWorld({ controller: false });
   try {
     const cli = cliOf(world);
     let controller = await world.start('controller');
-    let ingest = await world.start('ingest');
+    const logging = await world.spawn('ingest', { LOG_ACCEPTS: 'true' });
     let processor = await world.start('processor');
     const done = { application: newApplication(), id: '' };
-    done.id = await submit(world, ingest, done.application);
+    done.id = await submit(world, logging, done.application);
     await world.recordIn('completed', done.id);
 
     // Open at the dump: one with its account made and its mail waiting, one not even looked at.
     await world.mail.stopListening();
     const mailing = { application: newApplication(), id: '' };
-    mailing.id = await submit(world, ingest, mailing.application);
+    mailing.id = await submit(world, logging, mailing.application);
     await world.recordIn('account_created', mailing.id);
     await processor.close();
     const waiting = { application: newApplication(), id: '' };
-    waiting.id = await submit(world, ingest, waiting.application);
+    waiting.id = await submit(world, logging, waiting.application);
     const dumped = await dump(world);
 
     await world.mail.listenAgain();
     processor = await world.start('processor');
     const lost = { application: newApplication(), id: '' };
-    lost.id = await submit(world, ingest, lost.application);
+    lost.id = await submit(world, logging, lost.application);
     for (const { id } of [mailing, waiting, lost]) await world.recordIn('completed', id);
-    for (const running of [ingest, processor, controller]) await running.close();
+    for (const running of [processor, controller]) await running.close();
+    expect(await logging.stop()).toBe(0);
 
     await restore(world, dumped);
     controller = await world.start('controller');
     expect(await cli('audit')).toMatchObject({ code: 0 });
+    const told = await namedAsLost(world, logging.lines);
+    expect(told).toMatchObject([{ request_id: lost.id, partner: 'demo', status: 202 }]);
     processor = await world.start('processor');
-    ingest = await world.start('ingest');
+    const ingest = await world.start('ingest');
     for (const { id } of [mailing, waiting]) await world.recordIn('completed', id);
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });

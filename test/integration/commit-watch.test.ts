@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { MongoClient } from 'mongodb';
 import { CommitWatch } from '../../internal/ingest/commit-watch.ts';
-import { ALONE_AFTER_MS, COMMIT_MARK_MS } from '../../internal/ingest/limits.ts';
+import { ALONE_AFTER_MS, COMMIT_MARK_MS, OUTAGE_LINES_EVERY_MS } from '../../internal/ingest/limits.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import { commitClient } from '../../internal/submission/clients.ts';
@@ -36,6 +36,15 @@ afterAll(async () => {
   await stores.close();
 });
 
+/** A watch, and its lines in the log. */
+function newWatch(): { readonly watch: CommitWatch; readonly lines: string[] } {
+  const lines: string[] = [];
+  const say = (level: string) => (fields: object, text?: string) =>
+    void lines.push(`${level} ${text} ${JSON.stringify(fields)}`);
+  const log = { warn: say('warn'), info: say('info') };
+  return { watch: new CommitWatch({ redis: stores.redis, clock, log }), lines };
+}
+
 function ingestBehind(url: string, timeoutMs: number): { watch: CommitWatch; commit(): Promise<CommitResult> } {
   const client = createMongo(url, 'commit watch test', commitClient(timeoutMs));
   clients.push(client);
@@ -54,7 +63,7 @@ function ingestBehind(url: string, timeoutMs: number): { watch: CommitWatch; com
       refusedDropped: { inc: none },
     },
   });
-  const watch = new CommitWatch(stores.redis, clock);
+  const { watch } = newWatch();
   return { watch, commit: () => watch.see(commits.record(newRecord())) };
 }
 
@@ -83,3 +92,23 @@ test('an ingest that alone cannot commit for a minute is not live; one that nobo
   await eventually('a commit', async () => (await alone.commit()) === 'stored');
   expect(await alone.watch.faults()).toEqual([]);
 }, 60_000);
+
+test('an outage is logged once when it begins and once when it ends, and one that comes and goes at most every ten seconds', async () => {
+  const { watch, lines } = newWatch();
+  const see = async (...results: CommitResult[]): Promise<void> => {
+    for (const result of results) await watch.see(Promise.resolve(result));
+  };
+  const away = (result: string): string =>
+    `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}"}`;
+  const back = (seconds: number): string => `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
+  await see('stored', 'not_stored', 'in_doubt', 'unknown');
+  clock.advance(OUTAGE_LINES_EVERY_MS);
+  await see('not_stored', 'stored', 'stored');
+  expect(lines).toEqual([away('not_stored'), back(10)]);
+
+  await see('in_doubt', 'stored', 'in_doubt', 'stored', 'in_doubt');
+  expect(lines.slice(2)).toEqual([away('in_doubt'), back(0)]);
+  clock.advance(OUTAGE_LINES_EVERY_MS);
+  await see('not_stored');
+  expect(lines.slice(4)).toEqual([away('not_stored')]);
+});

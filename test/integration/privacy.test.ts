@@ -51,6 +51,7 @@ beforeAll(async () => {
   const loud = {
     ...collector.environment,
     LOG_LEVEL: 'trace',
+    LOG_ACCEPTS: 'true',
     ACCEPT_TIMEOUT_MS: '1000',
     SMTP_URL: world.mail.smtpUrl.replace('smtp://', `smtp://relay:${RELAY_PASSWORD}@`),
   };
@@ -224,6 +225,9 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   const nets = { logs, metrics: metrics.join('\n'), traces: collector.text(), redis: redisTexts.join('\n') };
   expect(nets.logs).toContain(`"request_id":"${ids[0]}"`);
   expect(nets.logs).toContain('"problem":"same_key_two_partners"');
+  expect(nets.logs).toMatch(
+    new RegExp(`"request_id":"${ids[0]}".*"partner":"demo","status":202,"body_sha256":"[0-9a-f]{64}"`),
+  );
   expect(nets.logs).toContain('"status":500');
   expect(nets.metrics).toContain('partner_ingest_outcomes_total');
   expect(nets.traces).toContain(ids[0]);

@@ -47,6 +47,10 @@ export const stores = [
       'an outage takes all memory',
     ],
   ]),
+  ...mutantsOf('internal/ingest/commit-watch.ts', 'test/integration/commit-watch.test.ts', [
+    [' || now < this.#logAt', '', 'a database that takes every second write fills the log'],
+    ['    this.#loggedSince = undefined;\n', '', 'the log says of each request that MongoDB is back'],
+  ]),
   ...mutantsOf('internal/submission/withdrawals.ts', IDEMPOTENCY, [
     ['adopted: { $exists: false }, ', '', 'a request answered 202 is withdrawn by its first try'],
     [', idempotencyDigest: true }', ' }', 'a key stays bound to what was withdrawn'],
