@@ -1,15 +1,14 @@
 /** Each runbook's first command has the form that a terminal and the drill need, and asks for what is there. */
 import { expect, test } from '@jest/globals';
+import { FIRST_COMMAND } from './drill/first-command.ts';
 import { faults, found, pages, read, type Page } from './support/pages.ts';
 
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
 const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
 const runbooks = pages.filter(({ path }) => path.startsWith('docs/runbooks/PartnerIngest'));
-const FIRST = /^## First command\n\n```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
 
-/** The form that the drill reads: one line of shell, then the pattern its output holds while the fault is on. */
 function wrongFirstCommand({ text }: Page): string[] {
-  const [, command = '', pattern = ''] = FIRST.exec(text) ?? [];
+  const [, command = '', pattern = ''] = FIRST_COMMAND.exec(text) ?? [];
   if (command === '') return ['no first command with "Look for: `pattern`"'];
   const bare = command.replaceAll(/'[^']*'|"\$\w+(?:-\w+)?"/g, 'x');
   const programs = bare.split(/[;|]/).map((part) => part.trim().split(' ')[0] ?? '');

@@ -38,6 +38,8 @@ export interface Slot {
   readonly door: Door;
   /** Counts the processes that have been in it. */
   generation: number;
+  /** Of the latest process. */
+  environment: Readonly<Record<string, string>>;
   process: ServiceProcess | undefined;
   /** Set before we end the process ourselves: any other end is a trouble. */
   ending: boolean;
@@ -143,7 +145,17 @@ async function open(
     const label = `${name}-${slots.filter((other) => other.name === name).length + 1}`;
     const adminPort = await freePort();
     const door = await replicaSet.door();
-    slots.push({ name, label, adminPort, door, generation: 0, process: undefined, ending: false, ready: false });
+    slots.push({
+      name,
+      label,
+      adminPort,
+      door,
+      generation: 0,
+      environment: {},
+      process: undefined,
+      ending: false,
+      ready: false,
+    });
   }
 
   /** What an ingest counted goes with it; read before its end, as far as it still answers. */
@@ -177,6 +189,7 @@ async function open(
       slot.ending = false;
       const instance = instanceOf(slot);
       const ownPort = { ...environment, ...more, MONGODB_URI: slot.door.url, ADMIN_PORT: String(slot.adminPort) };
+      slot.environment = ownPort;
       const started = await startService(slot.name, ownPort, { logFile: join(folder, `${slot.label}.log`) });
       slot.process = started;
       void started.exited.then(({ code, signal }) => {

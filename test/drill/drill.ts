@@ -1,7 +1,10 @@
 /** Injects one fault after the other and watches which alerts fire and when they are over. */
+import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import type { ActiveAlert } from '../../deploy/local/prometheus.ts';
 import { renderRules, ruleFile, type Rules } from '../chart/rules.ts';
 import { seededRandom, type Random } from '../chaos/random.ts';
+import { FirstCommands } from './first-command.ts';
 import { DRILL_VALUES, plan, SHORT, type Exercise } from './plan.ts';
 import { openWatchedWorld, type WatchedWorld } from './watched-world.ts';
 
@@ -26,6 +29,8 @@ export interface Row {
   readonly fired: Readonly<Record<string, number>>;
   /** Seconds from the end of the fault until no alert fired any more; undefined when one still did. */
   readonly resolvedAfter: number | undefined;
+  /** Expected alerts whose runbook's first command, run once as printed when the alert fired, did not find the cause. */
+  readonly notFound: readonly string[];
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];
 }
@@ -58,7 +63,7 @@ export async function drill(options: DrillOptions): Promise<Row[]> {
       if (options.only !== undefined && !options.only.includes(exercise.fault.name)) continue;
       if (!(await calm(watched, signal))) log('alerts still fire before the next fault');
       log(`${exercise.fault.name}: ${exercise.fault.about}`);
-      const row = await run(exercise, watched, random, signal);
+      const row = await run(exercise, watched, random, options);
       rows.push(row);
       options.onRow(row);
     }
@@ -87,9 +92,8 @@ export function shorten(rules: Rules): Rules {
   };
 }
 
-async function firing({ prometheus }: WatchedWorld): Promise<string[]> {
-  const active = await prometheus.alerts();
-  return [...new Set(active.filter(({ state }) => state === 'firing').map(({ name }) => name))];
+async function firing({ prometheus }: WatchedWorld): Promise<ActiveAlert[]> {
+  return (await prometheus.alerts()).filter(({ state }) => state === 'firing');
 }
 
 /** Waits until no alert fires, or is about to, for a while; false when that takes too long. */
@@ -111,20 +115,31 @@ async function run(
   { fault, raises, may = [], mend }: Exercise,
   watched: WatchedWorld,
   random: Random,
-  signal: AbortSignal,
+  { signal, folder, log }: DrillOptions,
 ): Promise<Row> {
   const { world } = watched;
   const injectedAt = performance.now();
+  const since = new Date();
+  const commands = new FirstCommands({
+    folder: join(folder, 'terminal'),
+    pods: () => watched.pods.map((pod) => pod.state(since)),
+    log,
+  });
   const fired = new Map<string, number>();
-  const look = async (): Promise<readonly string[]> => {
+  const look = async (): Promise<readonly ActiveAlert[]> => {
     const now = await firing(watched);
-    for (const alert of now) if (!fired.has(alert)) fired.set(alert, seconds(injectedAt));
+    for (const alert of now) {
+      if (fired.has(alert.name)) continue;
+      fired.set(alert.name, seconds(injectedAt));
+      if (raises.includes(alert.name)) commands.run(alert);
+    }
     return now;
   };
   const lastsAtLeast = Math.max(fault.leastMs ?? 0, raises.length === 0 ? QUIET_MS : 0);
   const over = (): boolean => {
     const elapsed = performance.now() - injectedAt;
     if (signal.aborted || elapsed > Math.max(FIRE_TIMEOUT_MS, lastsAtLeast)) return true;
+    if (commands.busy) return false;
     return elapsed >= lastsAtLeast && (fault.leastMs !== undefined || raises.every((alert) => fired.has(alert)));
   };
   const during = async (milliseconds: number): Promise<void> => {
@@ -157,10 +172,12 @@ async function run(
     }
     await world.pause(POLL_MS);
   }
+  await commands.whenDone();
   return {
     fault: fault.name,
     about: fault.about,
     expected: raises,
+    notFound: raises.filter((alert) => commands.found.get(alert) !== true),
     fired: Object.fromEntries(fired),
     resolvedAfter,
     missing: raises.filter((alert) => !fired.has(alert)),

@@ -6,8 +6,10 @@ import { Redis } from 'ioredis';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { systemClock } from '../../internal/platform/clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
 import { wrongClock } from '../support/wrong-clock.ts';
@@ -235,11 +237,11 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       about: 'bounces of fifty e-mails are reported; healed when they are older than a day',
       inject: async (world) => {
         const requests = world.db.collection<SubmissionRecord>(SUBMISSIONS);
-        const mailed = await requests
-          .find({ state: 'completed' }, { projection: { _id: 1 } })
-          .limit(BOUNCED)
-          .toArray();
-        await requests.updateMany({ _id: { $in: mailed.map(({ _id }) => _id) } }, { $set: { bouncedAt: new Date() } });
+        const mailed = await requests.find({ state: 'completed' }).limit(BOUNCED).toArray();
+        const moves = new OperatorMoves({ db: world.db, retention: { undeliverable: 400 }, clock: systemClock });
+        await Promise.all(
+          mailed.map((record) => moves.reportBounce(record, 'the e-mail bounced after the mail server had taken it')),
+        );
       },
       heal: async (world) =>
         void (await world.db

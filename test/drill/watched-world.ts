@@ -1,12 +1,12 @@
 /** The world of the chaos runs with a Prometheus that scrapes all its processes, and partners that send all the time. */
 import { join } from 'node:path';
-import { startPrometheus, type Prometheus, type ScrapeTarget } from '../../deploy/local/prometheus.ts';
-import { NAMESPACE } from '../chart/rules.ts';
+import { startPrometheus, type Prometheus } from '../../deploy/local/prometheus.ts';
 import { Ledger } from '../chaos/ledger.ts';
 import { startLoad, type Load } from '../chaos/load.ts';
 import { Planner } from '../chaos/planner.ts';
 import { seededRandom } from '../chaos/random.ts';
-import { openChaosWorld, type ChaosWorld, type Slot } from '../chaos/world.ts';
+import { openChaosWorld, type ChaosWorld } from '../chaos/world.ts';
+import { podsOf, type Pod } from './pods.ts';
 
 const TARGETS_EVERY_MS = 250;
 
@@ -14,6 +14,7 @@ export interface WatchedWorld {
   readonly world: ChaosWorld;
   readonly prometheus: Prometheus;
   readonly load: Load;
+  readonly pods: readonly Pod[];
   readonly keyFolder: string;
   close(): Promise<void>;
 }
@@ -44,7 +45,8 @@ export async function openWatchedWorld(options: {
     opened.push(() => prometheus.stop());
     const world = await openChaosWorld({ folder, random: seededRandom(options.seed), signal, log });
     opened.push(() => world.close());
-    opened.push(keepScraping(world, prometheus));
+    const pods = podsOf(world);
+    opened.push(keepScraping(pods, prometheus));
     const ledger = new Ledger(join(folder, 'ledger.jsonl'));
     opened.push(() => ledger.close());
     const random = seededRandom(options.seed + 1);
@@ -58,7 +60,7 @@ export async function openWatchedWorld(options: {
       perSecond: options.perSecond,
     });
     opened.push(() => load.stop());
-    return { world, prometheus, load, keyFolder: join(folder, 'partner-keys'), close };
+    return { world, prometheus, load, pods, keyFolder: join(folder, 'partner-keys'), close };
   } catch (error) {
     await close();
     throw error;
@@ -66,10 +68,10 @@ export async function openWatchedWorld(options: {
 }
 
 /** Tells Prometheus of the processes as they come and go; gives what ends that. */
-function keepScraping(world: ChaosWorld, prometheus: Prometheus): () => void {
-  const pods = world.slots.map((slot) => new Pod(slot));
+function keepScraping(pods: readonly Pod[], prometheus: Prometheus): () => void {
   let told = '';
   const timer = setInterval(() => {
+    for (const pod of pods) pod.look();
     const targets = pods.flatMap((pod) => pod.target());
     const text = JSON.stringify(targets);
     if (text === told) return;
@@ -77,33 +79,4 @@ function keepScraping(world: ChaosWorld, prometheus: Prometheus): () => void {
     void prometheus.scrape(targets);
   }, TARGETS_EVERY_MS);
   return () => clearInterval(timer);
-}
-
-/** What Kubernetes would call a slot: a container that died starts again in its pod, one that ended well leaves it to a new one. */
-class Pod {
-  readonly #slot: Slot;
-  #process: Slot['process'];
-  #number = 1;
-
-  constructor(slot: Slot) {
-    this.#slot = slot;
-  }
-
-  target(): ScrapeTarget[] {
-    const current = this.#slot.process;
-    if (current !== undefined && current !== this.#process) {
-      if (this.#process?.child.exitCode === 0) this.#number += 1;
-      this.#process = current;
-    }
-    if (this.#process === undefined) return [];
-    const pod = `${this.#slot.label}-${this.#number}`;
-    const labels = {
-      namespace: NAMESPACE,
-      job: `${NAMESPACE}/${NAMESPACE}`,
-      container: this.#slot.name,
-      pod,
-      instance: pod,
-    };
-    return [{ adminUrl: this.#process.adminUrl, labels }];
-  }
 }
