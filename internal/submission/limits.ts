@@ -45,8 +45,11 @@ export const REFUSED_WINDOW_MS = 60_000;
 /** How often the counts are written. */
 export const OVER_LIMIT_FLUSH_MS = 5_000;
 
-/** Withdrawals sent in one write. */
-export const WITHDRAWAL_BATCH = 500;
+/**
+ * Withdrawals sent in one write: half as many after a write without an answer, `least` more after one with. A database that is
+ * too slow to finish a large write in time, and undoes what it began, still finishes small ones.
+ */
+export const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
 /** A write of withdrawals that is not answered by then is tried again. */
 export const WITHDRAWAL_DEADLINE_MS = 5_000;
 /**

@@ -43,6 +43,7 @@ export class Withdrawals {
   /** The least recently tried first. */
   readonly #pending = new Map<string, Doubtful>();
   readonly #stop = new AbortController();
+  #batch: number = WITHDRAWAL_BATCH.most;
   #working: Promise<void> | undefined;
 
   constructor(options: {
@@ -103,7 +104,9 @@ export class Withdrawals {
       const batch = this.#next();
       try {
         await this.#settleSome(batch);
+        this.#batch = Math.min(WITHDRAWAL_BATCH.most, this.#batch + WITHDRAWAL_BATCH.least);
       } catch (error) {
+        this.#batch = Math.max(WITHDRAWAL_BATCH.least, Math.ceil(this.#batch / 2));
         this.#log.debug({ err: error }, 'withdrawal failed; trying again');
       }
       for (const record of batch) this.#moveToBack(record);
@@ -127,7 +130,7 @@ export class Withdrawals {
   #next(): Doubtful[] {
     const [first] = this.#pending.values();
     const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
-    return alike.slice(0, WITHDRAWAL_BATCH).toSorted((one, other) => (one._id < other._id ? -1 : 1));
+    return alike.slice(0, this.#batch).toSorted((one, other) => (one._id < other._id ? -1 : 1));
   }
 
   async #settleSome(records: readonly Doubtful[]): Promise<void> {

@@ -55,6 +55,9 @@ export const stores = [
     ['adopted: { $exists: false }, ', '', 'a request answered 202 is withdrawn by its first try'],
     [', idempotencyDigest: true }', ' }', 'a key stays bound to what was withdrawn'],
   ]),
+  ...mutantsOf('internal/submission/withdrawals.ts', 'test/simulation/withdrawals.test.ts', [
+    ['Math.ceil(this.#batch / 2)', 'this.#batch', 'a slow database never settles a withdrawal'],
+  ]),
   ...mutantsOf('internal/submission/idempotency.ts', IDEMPOTENCY, [
     [
       "first.bodySha256 !== bodySha256) return { first, result: 'mismatched' }",

@@ -1,0 +1,40 @@
+/** Withdrawals on a database that is slow: on the model, because no test can make the real one slow by size. */
+import { expect, test } from '@jest/globals';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { Withdrawals } from '../../internal/submission/withdrawals.ts';
+import { newRecord } from '../support/records.ts';
+import { databaseOf, driverOf } from './driver.ts';
+import { MemoryCollection } from './memory-collection.ts';
+import { silent } from './world.ts';
+
+const PENDING = 200;
+const IN_TIME = 130;
+
+test('a database that finishes only small writes in time is asked for smaller ones', async () => {
+  let [items, settled] = [0, 0];
+  const slow = driverOf<SubmissionRecord>(
+    new MemoryCollection(),
+    (execute) => {
+      items = 0;
+      return Promise.resolve().then(execute);
+    },
+    {
+      tamper: (sent) => {
+        items += 1;
+        if (items > IN_TIME) throw new Error('no answer in time');
+        return sent;
+      },
+    },
+  );
+  const withdrawals = new Withdrawals({
+    db: databaseOf({ [SUBMISSIONS]: slow as never }),
+    retentionDays: 7,
+    clock: systemClock,
+    log: silent,
+    metrics: { withdrawalsPending: { set: () => {} }, withdrawals: { inc: () => (settled += 1) } },
+  });
+  for (let index = 0; index < PENDING; index += 1) withdrawals.add(newRecord());
+  await withdrawals.whenSettled();
+  expect(settled).toBe(PENDING);
+});
