@@ -23,6 +23,7 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
   switch (answer.status) {
     case 202:
       counts.accepted += 1;
+      if (answer.replayed === true) counts.replayed += 1;
       if (entry.kind !== 'valid' && entry.kind !== 'invalid') wrongAnswer(entry, id, view);
       checkKept(entry, answer, view);
       break;
@@ -36,6 +37,10 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
       counts.refused += 1;
       if (entry.kind !== 'unauthorized') wrongAnswer(entry, id, view);
       checkRefused(entry, id, view);
+      break;
+    case 422:
+      counts.mismatched += 1;
+      if (entry.idempotencyKey === undefined) wrongAnswer(entry, id, view);
       break;
     case 500:
       counts.failed += 1;
@@ -92,6 +97,7 @@ function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   // Adopted: its partner sent it again with the key, and was told of this record.
   const gone = record === undefined || record.state === 'withdrawn' || isAdopted(entry, record);
   if (gone && (account === undefined || isAdopted(entry, record))) return;
+  view.counts(entry.phase).untrueFailed += 1;
   const words = `answered 500, but the record is ${record?.state ?? 'absent'} and ${account === undefined ? 'no account' : account._id} was made`;
   if (!gone && view.facts.killedIngest.has(entry.instance)) {
     view.counts(entry.phase).windowProcessed += 1;

@@ -336,6 +336,17 @@ describe('requests with an idempotency key', () => {
     expect(kindsOf(ledger, completed, record(2, 'rejected'))).toContain('doubled_key');
   });
 
+  test('are answered 422 only for another body, with the id of the first', () => {
+    const told = { at: AT.getTime(), status: 422, requestId: 'req_1', xRequestId: 'req_1' };
+    const [one, other] = [sent(1, 202, keyed), sent(2, 422, { ...keyed, body: bodyOf(2), answer: told })];
+    expect(kindsOf([one, other], completed)).toEqual([]);
+    expect(kindsOf([one, { ...other, body: bodyOf(1) }], completed)).toEqual(['wrong_answer']);
+    const { idempotencyKey: _, ...plain } = other;
+    expect(kindsOf([one, plain], completed)).toContain('wrong_answer');
+    const stranger = { ...other, idempotencyKey: 'another key' };
+    expect(kindsOf([one, stranger], completed)).toContain('wrong_answer');
+  });
+
   test('are accepted for one body', () => {
     const other = sent(2, 202, { ...keyed, body: bodyOf(2), answer: first });
     expect(kindsOf([sent(1, 202, keyed), other], completed)).toContain('doubled_key');

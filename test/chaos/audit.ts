@@ -61,6 +61,13 @@ export interface PhaseCounts {
   /** 401 and 403. */
   refused: number;
   failed: number;
+  /** Idempotency keys, and the requests that came with one. */
+  keys: number;
+  keyed: number;
+  /** 422: the idempotency key has another body. */
+  mismatched: number;
+  /** 202 with the answer to an earlier request of the same key. */
+  replayed: number;
   noAnswer: number;
   /** No answer, but a record: in the partner's eyes in doubt, in ours accepted. */
   storedWithoutAnswer: number;
@@ -72,7 +79,8 @@ export interface PhaseCounts {
   /** Withdrawn records whose late write had landed (they have a body), and those the upsert made. */
   withdrawnLanded: number;
   withdrawnAbsent: number;
-  /** In the documented window: answered 500, then the process was killed before it could withdraw. */
+  /** Answered 500 and processed all the same, and how many of these in the documented window: ingest killed before its withdrawal. */
+  untrueFailed: number;
   windowProcessed: number;
   undeliverable: number;
   deadLettered: number;
@@ -186,6 +194,10 @@ function zero(): PhaseCounts {
     malformed: 0,
     refused: 0,
     failed: 0,
+    keys: 0,
+    keyed: 0,
+    mismatched: 0,
+    replayed: 0,
     noAnswer: 0,
     storedWithoutAnswer: 0,
     lost: 0,
@@ -194,6 +206,7 @@ function zero(): PhaseCounts {
     possibleSecondMails: 0,
     withdrawnLanded: 0,
     withdrawnAbsent: 0,
+    untrueFailed: 0,
     windowProcessed: 0,
     undeliverable: 0,
     deadLettered: 0,

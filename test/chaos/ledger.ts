@@ -22,6 +22,8 @@ export interface Answer {
   readonly requestId?: string;
   /** The X-Request-Id header. */
   readonly xRequestId?: string;
+  /** It came with `Idempotent-Replayed: true`. */
+  readonly replayed?: boolean;
 }
 
 export interface LedgerEntry {

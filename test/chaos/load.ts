@@ -153,5 +153,6 @@ async function readAnswer(incoming: IncomingMessage): Promise<Omit<Answer, 'at'>
     status: incoming.statusCode ?? 0,
     ...(requestId === undefined ? {} : { requestId }),
     ...(typeof xRequestId === 'string' ? { xRequestId } : {}),
+    ...(incoming.headers['idempotent-replayed'] === 'true' ? { replayed: true } : {}),
   };
 }

@@ -23,6 +23,7 @@ const WEIGHTS = {
   invalid: 6,
   badKey: 3,
   cut: 1,
+  secondBody: 3,
 } as const;
 
 /** Repeats are of one of this many latest applicants. */
@@ -46,16 +47,23 @@ const NAMES = [
 ] as const;
 const MALFORMED = ['', '[]', 'null', '"text"', '17', '{"email":', '{}{}', '{"a":1}]', '\u0000', 'ÿþ{'] as const;
 
+interface Recent {
+  readonly keys: ApplicantKeys;
+  readonly request: PlannedRequest;
+  /** The idempotency key it came with. */
+  readonly used: string | undefined;
+}
+
 export class Planner {
   readonly #random: Random;
-  readonly #recent: { readonly keys: ApplicantKeys; readonly request: PlannedRequest }[] = [];
+  readonly #recent: Recent[] = [];
   readonly #again: PlannedRequest[] = [];
   readonly #keyed: boolean;
   #applicants: number;
 
   /**
-   * Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. `keyed`: half of the new applicants
-   * come with an idempotency key.
+   * Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. `keyed`: half
+   * of the new applicants come with an idempotency key, and some keys come with a second body, too.
    */
   constructor(random: Random, before = 0, { keyed = false } = {}) {
     this.#random = random;
@@ -95,6 +103,8 @@ export class Planner {
         return [{ ...this.#unremembered(), kind: 'unauthorized', key: random.pick(['inactive', 'unknown', 'none']) }];
       case 'cut':
         return [{ ...this.#unremembered(), kind: 'cut' }];
+      case 'secondBody':
+        return this.#secondBody(earlier?.used);
     }
   }
 
@@ -112,12 +122,19 @@ export class Planner {
   #fresh(): PlannedRequest {
     const keys = this.#newKeys();
     const request = application(keys, this.#random.pick(NAMES));
-    this.#recent.push({ keys, request });
+    const used = this.#keyed && this.#random.next() < KEYED_SHARE ? keyOf(keys) : undefined;
+    this.#recent.push({ keys, request, used });
     if (this.#recent.length > REMEMBERED) this.#recent.shift();
     // A repeat of it comes without the key, as one of a partner that forgot it.
-    return this.#keyed && this.#random.next() < KEYED_SHARE
-      ? { ...request, idempotencyKey: `chaos-${keys.ein}` }
-      : request;
+    return used === undefined ? request : { ...request, idempotencyKey: used };
+  }
+
+  /** Another application under a used key; without one, two at once under a new key. */
+  #secondBody(used: string | undefined): PlannedRequest[] {
+    if (!this.#keyed) return [this.#fresh()];
+    if (used !== undefined) return [{ ...application(this.#newKeys()), idempotencyKey: used }];
+    const keys = this.#newKeys();
+    return [keys, this.#newKeys()].map((each) => ({ ...application(each), idempotencyKey: keyOf(keys) }));
   }
 
   /** Only for requests that must have no effect, so the applicant is nobody's. */
@@ -125,6 +142,10 @@ export class Planner {
     const { body, key } = application(this.#newKeys());
     return { body, key };
   }
+}
+
+function keyOf({ ein }: ApplicantKeys): string {
+  return `chaos-${ein}`;
 }
 
 function application(keys: ApplicantKeys, name = 'Business'): PlannedRequest {

@@ -13,13 +13,16 @@ const HEAD = [
   '202',
   '400',
   '401/403',
+  '422',
   '500',
   'no answer',
   'lost',
+  'untrue 500',
   'doubled accounts',
   'second mails',
   'withdrawn: landed',
   'absent',
+  'goes on after',
   'settled after',
 ] as const;
 
@@ -30,17 +33,18 @@ export function isClean(result: ChaosResult): boolean {
 export function report(result: ChaosResult): string {
   const rows = [...result.audit.phases].map(([name, counts]) => {
     const times = result.phases.find(({ fault }) => fault === name);
-    const settled = times?.settleMs === undefined ? '-' : `${(times.settleMs / 1_000).toFixed(1)} s`;
-    return row(name, String(times?.injections ?? '-'), counts, settled);
+    const ends = [times?.goesOnMs, times?.settleMs];
+    return row(name, String(times?.injections ?? '-'), counts, ends.map(seconds));
   });
   const { total, violations, windows } = result.audit;
   const kills = Object.entries(result.kills).map(([name, count]) => `${name} ${count}`);
   const lines = [
-    table([[...HEAD], ...rows, row('total', '', total, '')]),
+    table([[...HEAD], ...rows, row('total', '', total, ['', ''])]),
     '',
     table([
       ['killed', kills.length === 0 ? 'nothing' : kills.join(', ')],
       ['stored, but unanswered', String(total.storedWithoutAnswer)],
+      ['idempotency keys', keysInWords(result)],
       ['second mails', `${total.secondMails} came, ${total.possibleSecondMails} were possible by the mail ledger`],
       ['undeliverable', `${total.undeliverable}, dead-lettered ${total.deadLettered}`],
       [
@@ -70,21 +74,32 @@ export function report(result: ChaosResult): string {
   return [...lines, `${verdict} (seed ${result.seed}, ${Math.round(result.seconds)} s)`].join('\n');
 }
 
-function row(name: string, times: string, counts: PhaseCounts, settled: string): string[] {
+function keysInWords({ audit: { total, violations } }: ChaosResult): string {
+  const doubled = violations.filter(({ kind }) => kind === 'doubled_key').length;
+  return `${total.keys}, with ${total.keyed} requests: ${total.replayed} replayed, ${total.mismatched} with another body, ${doubled} keys doubled`;
+}
+
+function seconds(milliseconds: number | undefined): string {
+  return milliseconds === undefined ? '-' : `${(milliseconds / 1_000).toFixed(1)} s`;
+}
+
+function row(name: string, times: string, counts: PhaseCounts, ends: readonly string[]): string[] {
   const numbers = [
     counts.requests,
     counts.accepted,
     counts.malformed,
     counts.refused,
+    counts.mismatched,
     counts.failed,
     counts.noAnswer,
     counts.lost,
+    counts.untrueFailed,
     counts.doubledAccounts,
     counts.secondMails,
     counts.withdrawnLanded,
     counts.withdrawnAbsent,
   ];
-  return [name, times, ...numbers.map(String), settled];
+  return [name, times, ...numbers.map(String), ...ends];
 }
 
 function some(title: string, lines: readonly string[]): string[] {
