@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { systemClock, type Clock } from '../../internal/platform/clock.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { acceptedRecord } from '../../internal/submission/new-record.ts';
@@ -29,11 +29,7 @@ const isAdoption: (sent: Parameters<Tamper>[0]) => boolean = ({ update }) =>
   Object.hasOwn(update['$set'] ?? {}, 'adopted');
 
 /** Ingest's way to a database of its own. */
-function open({
-  wire = straight,
-  tamper,
-  timeoutMs = HANG_MS,
-}: { wire?: Wire; tamper?: Tamper; timeoutMs?: number } = {}) {
+function open({ wire = straight, tamper, clock = systemClock }: { wire?: Wire; tamper?: Tamper; clock?: Clock } = {}) {
   const documents = new MemoryCollection(['idempotencyDigest']);
   const db = databaseOf({ [SUBMISSIONS]: driverOf(documents, wire, tamper === undefined ? {} : { tamper }) });
   const settled: string[] = [];
@@ -47,8 +43,8 @@ function open({
   const commits = new GroupCommit({
     db,
     limits: groupCommitLimits,
-    timeoutMs,
-    clock: systemClock,
+    timeoutMs: HANG_MS,
+    clock,
     metrics: noMetrics as never,
     pendingWithdrawals: () => withdrawals.pending,
   });
@@ -148,8 +144,9 @@ test('a first record that is withdrawn just before its adoption: the second is s
 test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
   let adoptions = 0;
   let lose: (() => void) | undefined;
+  let passed = 0;
   const { commits } = open({
-    timeoutMs: 300,
+    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + passed },
     tamper: (sent) => {
       if (isAdoption(sent)) adoptions += 1;
       return sent;
@@ -165,9 +162,13 @@ test('an adoption without an answer leaves it unknown, and what is late does not
             reject(error);
             return;
           }
-          // The answer of an adoption never comes.
-          if (adoptions === before) resolve(result);
-          else lose = () => reject(new Error('connection closed'));
+          if (adoptions === before) {
+            resolve(result);
+            return;
+          }
+          // The answer of an adoption does not come in time.
+          passed = HANG_MS;
+          lose = () => reject(new Error('connection closed'));
         });
       }),
   });
