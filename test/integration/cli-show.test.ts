@@ -171,6 +171,21 @@ test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
   expect(await cli('find', '--email', 'nobody@nowhere.example')).toMatchObject({ code: 1 });
 });
 
+test('an idempotency key finds its request, of its partner only, and shows whether it was used again', async () => {
+  const [key, body] = ['8e03978e-40d5-43dd-bc93-6894a57f9324', JSON.stringify(newApplication())];
+  const post = () => send(ingest.url, { key: world.key, body, headers: { 'idempotency-key': `"${key}"` } });
+  const id = requestIdOf(await post());
+  const find = (partner: string) => cli('find', '--partner', partner, '--idempotency-key', key, '--json');
+  expect((await find('demo')).json()).toMatchObject([{ request_id: id, idempotency_key: true, sent_again: false }]);
+  expect((await cli('show', id)).stdout).toMatch(/idempotency +with a key\n/);
+  await post();
+  const shown = await cli('show', id);
+  expect(shown.stdout).toMatch(/idempotency +with a key, and sent again with it\n/);
+  expect((await find('demo')).json()).toMatchObject([{ request_id: id, idempotency_key: true, sent_again: true }]);
+  expect(await find('dormant')).toMatchObject({ code: 1, stdout: '[]\n' });
+  expect((await cli('show', await submit(world, ingest, newApplication()))).stdout).not.toContain('idempotency');
+});
+
 test('export: every match on a line, masked; revealed only with a note', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);

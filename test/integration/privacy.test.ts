@@ -23,6 +23,7 @@ const MAILBOX = 'canarymailbox';
 const RELAY_PASSWORD = 'canary-relay-password';
 const USER_AGENT = 'canary-agent';
 const QUERY = 'canary-query';
+const IDEMPOTENCY_KEY = 'canary-idempotency-key';
 const eins = ['918273645', '918273646', '918273647', '918273648', '918273649'] as const;
 /** Made of what the service itself would take for a key. */
 const keys = {
@@ -116,6 +117,10 @@ async function attack(): Promise<string[]> {
     post([authorized, `traceparent: ${MAILBOX}`, `tracestate: ${MAILBOX}=1`, `baggage: email=${MAILBOX}`]),
     post([authorized, `X-Request-Id: ${MAILBOX}`, `X-Forwarded-For: ${MAILBOX}`, `Cookie: ${MAILBOX}`]),
     post([authorized, `Content-Type: ${MAILBOX}; ${NAME}`, `User-Agent: ${USER_AGENT}`, `Expect: ${MAILBOX}`]),
+    ...[body, body, JSON.stringify(fields(1))].map((each) =>
+      post([authorized, `Idempotency-Key: "${IDEMPOTENCY_KEY}"`], each),
+    ),
+    post([authorized, `Idempotency-Key: ${IDEMPOTENCY_KEY} ${MAILBOX}`]),
     post([authorized], `["${MAILBOX}`),
     post([authorized], `{"__proto__":{"email":"${MAILBOX}"},"email":{"$where":"${MAILBOX}"},"ein":${eins[0]}}`),
     post([authorized], `{"email":"${MAILBOX}${'x'.repeat(66_000)}"}`),
@@ -180,8 +185,8 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   expect([malformed.status, refused.status, unknown.status]).toEqual([400, 403, 401]);
   await writeBrokenFiles(world.keyFolder);
   const answers = await attack();
-  expect(answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404) /.test(line)).length).toBeLessThanOrEqual(1);
-  expect(new Set(answers.map((line) => line.split(' ')[1])).size).toBeGreaterThanOrEqual(4);
+  expect(answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404|422) /.test(line)).length).toBeLessThanOrEqual(1);
+  expect(new Set(answers.map((line) => line.split(' ')[1])).size).toBeGreaterThanOrEqual(5);
 
   const records = await eventually('every first attempt', async () => {
     const found = await world.records({ _id: { $in: ids } });
@@ -219,7 +224,18 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   expect(tokens.length).toBeGreaterThan(0);
   const mailboxes = underWork.map(({ email }) => email.split('@')[0]!);
   const partnerKeys = [world.key, world.inactiveKey, ...Object.values(keys)];
-  const secrets = [NAME, MAILBOX, RELAY_PASSWORD, USER_AGENT, QUERY, ...eins, ...mailboxes, ...partnerKeys, ...tokens];
+  const secrets = [
+    NAME,
+    MAILBOX,
+    RELAY_PASSWORD,
+    USER_AGENT,
+    QUERY,
+    IDEMPOTENCY_KEY,
+    ...eins,
+    ...mailboxes,
+    ...partnerKeys,
+    ...tokens,
+  ];
 
   // The nets would catch something: they hold what belongs there.
   const nets = { logs, metrics: metrics.join('\n'), traces: collector.text(), redis: redisTexts.join('\n') };
@@ -241,6 +257,8 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   }
   // What support reads of a failure holds none of it either.
   const all = await world.records();
+  expect(all.filter(({ idempotencyDigest }) => idempotencyDigest !== undefined)).toHaveLength(1);
+  expect(JSON.stringify(all)).not.toContain(IDEMPOTENCY_KEY);
   for (const { lastError, history, reasons } of all) {
     for (const secret of secrets) expect(JSON.stringify({ lastError, history, reasons })).not.toContain(secret);
   }

@@ -13,6 +13,7 @@ import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { HandOver } from '../../internal/mail/mailer.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
+import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
@@ -37,6 +38,8 @@ import { openTestStores, type TestStores } from '../support/test-stores.ts';
 const START = Date.now();
 const SECOND_MS = 1_000;
 const IDS = 3;
+const BODIES = 2;
+const KEYS = 2;
 const VERSIONS = 3;
 
 let stores: TestStores;
@@ -85,7 +88,7 @@ function openModel(): Opened {
   const wire = <T>(execute: () => T): Promise<T> => Promise.resolve().then(execute);
   return open(
     databaseOf({
-      [SUBMISSIONS]: driverOf(new MemoryCollection(), wire),
+      [SUBMISSIONS]: driverOf(new MemoryCollection(['idempotencyDigest']), wire),
       [ACCOUNTS]: driverOf(new MemoryCollection(ourParts.uniqueAccountKeys), wire),
     }),
   );
@@ -96,15 +99,16 @@ const record = (
   state: State,
   version: number,
   dueInMs: number,
-  schema = RECORD_SCHEMA,
+  { schema = RECORD_SCHEMA, key }: { readonly schema?: number; readonly key?: number | undefined } = {},
 ): SubmissionRecord => ({
   _id: `req_${id}`,
   receivedAt: new Date(START),
   partnerId: 'demo',
   remoteIp: '127.0.0.1',
-  body: new Binary(Buffer.from(`body ${id}`)),
+  body: new Binary(Buffer.from(`body ${id % BODIES}`)),
   bodyBytes: 6,
-  bodySha256: `hash ${id}`,
+  bodySha256: `hash ${id % BODIES}`,
+  ...(key === undefined ? {} : { idempotencyDigest: `digest ${key}` }),
   httpStatus: 202,
   schema,
   state,
@@ -120,6 +124,7 @@ type Step = readonly [words: string, run: (on: Opened) => Promise<unknown>];
 
 const id = fc.nat(IDS - 1);
 const version = fc.nat(VERSIONS - 1);
+const idempotencyKey = fc.option(fc.nat(KEYS - 1), { nil: undefined });
 const openState = fc.constantFrom(...openStates);
 const position = fc
   .record({ id, state: openState, version })
@@ -137,14 +142,21 @@ const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLen
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
   fc
-    .tuple(fc.uniqueArray(id, { minLength: 1 }), fc.constantFrom(...states), version, fc.nat(60), fc.nat(9))
-    .map(([ids, state, at, due, odd]): Step => {
+    .tuple(
+      fc.uniqueArray(id, { minLength: 1 }),
+      fc.constantFrom(...states),
+      version,
+      fc.nat(60),
+      fc.nat(9),
+      idempotencyKey,
+    )
+    .map(([ids, state, at, due, odd, key]): Step => {
       const schema = odd === 0 ? RECORD_SCHEMA + 1 : RECORD_SCHEMA;
       // Only what ingest writes has never been claimed.
       const claims = byIngest.includes(state) ? at : at + 1;
-      const records = ids.map((n) => record(n, state, claims, due * SECOND_MS, schema));
+      const records = ids.map((n) => record(n, state, claims, due * SECOND_MS, { schema, key }));
       return [
-        `insert ${ids.join()} as ${state} ${at}`,
+        `insert ${ids.join()} as ${state} ${at} with key ${key}`,
         ({ group }) => Promise.all(records.map((one) => group.record(one))),
       ];
     }),
@@ -236,6 +248,10 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
+function resultOf(result: CommitResult): string {
+  return typeof result === 'string' ? result : result.result;
+}
+
 function nameOf(error: unknown): string {
   return (error as Error).name;
 }
@@ -254,6 +270,8 @@ async function contents({ db }: Opened): Promise<unknown> {
 }
 
 let told = 0;
+/** What became of the records that were inserted. */
+const results = new Set<string>();
 
 async function sameOnBoth(plan: readonly Step[]): Promise<void> {
   await Promise.all([SUBMISSIONS, ACCOUNTS].map((name) => stores.db.collection(name).deleteMany({})));
@@ -262,6 +280,7 @@ async function sameOnBoth(plan: readonly Step[]): Promise<void> {
     const [answer, modelled] = await Promise.all([step(database), step(model)]);
     expect({ words, answer: plain(modelled) }).toEqual({ words, answer: plain(answer) });
     if (answer !== undefined && answer !== false) told += 1;
+    if (words.startsWith('insert')) for (const one of answer as CommitResult[]) results.add(resultOf(one));
   }
   expect(await contents(model)).toEqual(await contents(database));
 }
@@ -272,4 +291,5 @@ test('any sequence of steps of our stores has the same answers and leaves the sa
     numRuns: 40,
   });
   expect(told - before).toBeGreaterThan(200);
+  expect([...results].toSorted()).toEqual(['erased', 'mismatched', 'not_stored', 'replayed', 'stored']);
 });
