@@ -62,6 +62,8 @@ export async function load(options: {
   readonly connections: number;
   readonly seconds: number;
   readonly pid: number;
+  /** Each request comes with an idempotency key of its own. */
+  readonly keyed?: boolean;
 }): Promise<LoadResult> {
   const before = processorSeconds(options.pid);
   const { stdout } = await run('wrk', [
@@ -72,6 +74,7 @@ export async function load(options: {
     `${options.url}/api/v1/capital/ingest`,
     '--',
     options.key,
+    ...(options.keyed === true ? ['keyed'] : []),
   ]);
   const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<LoadResult, 'cpu' | 'rssMb'> | null;
   if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);

@@ -1,4 +1,5 @@
 -- Load for the bench: valid applications from ever new client addresses; prints one line of JSON at the end.
+-- Arguments: the API key, and "keyed" where each request comes with an Idempotency-Key of its own.
 local thread_count = 0
 function setup(thread)
   thread:set("thread_id", thread_count)
@@ -7,8 +8,10 @@ end
 
 function init(args)
   key = args[1]
+  keyed = args[2] == "keyed"
   count = 0
   math.randomseed(os.time() + thread_id * 7919)
+  run = string.format("%08x-%08x", os.time(), math.random(0, 0x7fffffff))
 end
 
 function request()
@@ -17,11 +20,13 @@ function request()
   local body = string.format(
     '{"email":"load-%d-%d@example.com","business_name":"Load Test %d Ltd","ein":"%09d"}',
     thread_id, count, count, math.random(0, 999999999))
-  return wrk.format("POST", nil, {
+  local headers = {
     ["Authorization"] = "Bearer " .. key,
     ["Content-Type"] = "application/json",
     ["X-Forwarded-For"] = address,
-  }, body)
+  }
+  if keyed then headers["Idempotency-Key"] = string.format('"%s-%d-%08d"', run, thread_id, count) end
+  return wrk.format("POST", nil, headers, body)
 end
 
 function done(summary, latency, requests)
