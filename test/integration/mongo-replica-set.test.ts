@@ -1,6 +1,13 @@
 /** Our stores on a replica set that elects, stalls, loses and cuts off: the set is played in front of the real store. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { getServers, lookup, setServers } from 'node:dns';
+import type { LookupFunction } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Collection, MongoClient } from 'mongodb';
+import { makeCertificate } from '../support/certificate.ts';
+import { startDnsServer, type DnsServer } from '../support/dns-server.ts';
 import { newRecord } from '../support/records.ts';
 import { startReplicaSet, type Door, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
@@ -102,4 +109,63 @@ test('a door that is cut off says nothing, and what was sent through it arrives 
   await insert;
   expect(await stateOf(record)).toBe('recorded');
   await other.close();
+});
+
+describe('TLS with a CA of its own, a user and a password', () => {
+  const names = ['one', 'two', 'three'].map((name) => `${name}.mongo.test`);
+  const login = { username: 'service', password: 'p@ss:w/rd%1' };
+  const servers = getServers();
+  let folder: string;
+  let secured: ReplicaSet;
+  let encrypted: Door;
+  let nameServer: DnsServer;
+  const opened: MongoClient[] = [];
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'mongo-tls-'));
+    makeCertificate(folder, names);
+    const [key, cert] = await Promise.all(['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))));
+    secured = await startReplicaSet(stores.mongodbUri, { login });
+    encrypted = await secured.door({ certificate: { key: key!, cert: cert! } });
+    nameServer = await startDnsServer({
+      srv: { '_mongodb._tcp.set.mongo.test': names.map((name, index) => ({ name, port: encrypted.ports[index]! })) },
+      txt: { 'set.mongo.test': 'replicaSet=rs0&authSource=admin' },
+    });
+    setServers([nameServer.address]);
+  });
+  afterAll(async () => {
+    setServers(servers);
+    await Promise.all(opened.map((one) => one.close()));
+    await secured.close();
+    await nameServer.close();
+    await rm(folder, { recursive: true });
+  });
+
+  // The names of the members, which the operating system does not know.
+  const here: LookupFunction = (_name, options, callback) => lookup('127.0.0.1', options, callback);
+  const withLogin = (password = login.password): string => `${login.username}:${encodeURIComponent(password)}`;
+  const insertBy = async (url: string): Promise<string | undefined> => {
+    const record = newRecord();
+    const one = createMongo(url, 'secured', { lookup: here });
+    opened.push(one);
+    await one.db(stores.database).collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+    return stateOf(record);
+  };
+  const hosts = (): string => encrypted.url.slice('mongodb://'.length);
+
+  test('a URL with its hosts, and one by mongodb+srv, are let in', async () => {
+    const ca = `tlsCAFile=${join(folder, 'ca.pem')}`;
+    expect(await insertBy(`mongodb://${withLogin()}@${hosts()}&authSource=admin&tls=true&${ca}`)).toBe('recorded');
+    expect(await insertBy(`mongodb+srv://${withLogin()}@set.mongo.test/?${ca}`)).toBe('recorded');
+  });
+
+  test('who does not know the CA, encrypts nothing, has no login or a wrong one is not', async () => {
+    const ca = `tlsCAFile=${join(folder, 'ca.pem')}`;
+    await expect(insertBy(`mongodb+srv://${withLogin('wrong')}@set.mongo.test/?${ca}`)).rejects.toThrow(
+      'Authentication failed',
+    );
+    await expect(insertBy(`mongodb+srv://set.mongo.test/?${ca}`)).rejects.toMatchObject({ codeName: 'Unauthorized' });
+    await expect(insertBy(`mongodb+srv://${withLogin()}@set.mongo.test/`)).rejects.toThrow('self-signed certificate');
+    await expect(insertBy(`mongodb://${withLogin()}@${hosts()}&authSource=admin`)).rejects.toThrow();
+  });
 });

@@ -1,5 +1,4 @@
 /** Redis with failover for tests: Sentinels over a primary and its replicas, and a Cluster, of real servers that can be harmed. */
-import { execFileSync } from 'node:child_process';
 import { copyFile, chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -10,6 +9,7 @@ import { makeWorkspace } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { makeCertificate } from './certificate.ts';
 import { eventually } from './wait.ts';
 
 const READY_MS = 60_000;
@@ -273,13 +273,4 @@ function commonLines(port: number, folder: string, secured: boolean, sentinel: b
   const login = secured && !sentinel ? [`masteruser ${LOGIN.username}`, `masterauth ${LOGIN.password}`] : [];
   const user = secured ? [`user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`, 'user default off'] : [];
   return ['bind 127.0.0.1', `dir ${folder}`, ...ports, ...(sentinel ? [] : data), ...login, ...user];
-}
-
-/** A certificate for 127.0.0.1 that is its own CA. */
-function makeCertificate(folder: string): void {
-  const kind = ['-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1'];
-  const names = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
-  const files = ['-keyout', join(folder, 'key.pem'), '-out', join(folder, 'ca.pem')];
-  execFileSync('openssl', ['req', ...kind, ...names, ...files], { stdio: 'ignore' });
-  execFileSync('chmod', ['644', join(folder, 'key.pem')]);
 }

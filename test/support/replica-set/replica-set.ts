@@ -7,6 +7,7 @@
  */
 import { Long, MongoClient, ObjectId, type Document } from 'mongodb';
 import { helloOf, INTERRUPTED, notPrimary, SET_NAME, TIMED_OUT } from './answers.ts';
+import { Login, type Credentials } from './login.ts';
 import { Member, type Certificate, type Line } from './member.ts';
 import { PreImages } from './pre-images.ts';
 import { bodyOf, legacyReply, message, type Request } from './wire.ts';
@@ -51,15 +52,14 @@ export interface ReplicaSet {
   close(): Promise<void>;
 }
 
-/** `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. */
+/** `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. With a `login` nobody else is let in. */
 export async function startReplicaSet(
   storeUrl: string,
-  options: { readonly directUrl?: string; readonly random?: () => number } = {},
+  options: { readonly directUrl?: string; readonly random?: () => number; readonly login?: Credentials } = {},
 ): Promise<ReplicaSet> {
-  const { directUrl = storeUrl, random = Math.random } = options;
+  const { directUrl = storeUrl, random = Math.random, login } = options;
   const client = await MongoClient.connect(directUrl, { serverSelectionTimeoutMS: 10_000 });
-  const set = new PlayedSet(storeUrl, client, random);
-  return set;
+  return new PlayedSet(storeUrl, client, random, login === undefined ? undefined : new Login(login));
 }
 
 /** Which of the members a connection came to, and the ports of its door. */
@@ -73,6 +73,7 @@ class PlayedSet implements ReplicaSet {
   readonly #store: { readonly host: string; readonly port: number };
   readonly #client: MongoClient;
   readonly #random: () => number;
+  readonly #login: Login | undefined;
   readonly #images: PreImages;
   readonly #members: Member[] = [];
   readonly #processes = Array.from({ length: MEMBERS }, () => new ObjectId());
@@ -88,11 +89,12 @@ class PlayedSet implements ReplicaSet {
   #delay: readonly [number, number] = [0, 0];
   readonly #used = new Set<Line>();
 
-  constructor(storeUrl: string, client: MongoClient, random: () => number) {
+  constructor(storeUrl: string, client: MongoClient, random: () => number, login: Login | undefined) {
     const { hostname, port } = new URL(storeUrl);
     this.#store = { host: hostname, port: Number(port) };
     this.#client = client;
     this.#random = random;
+    this.#login = login;
     this.#images = new PreImages(client);
   }
 
@@ -206,6 +208,8 @@ class PlayedSet implements ReplicaSet {
     this.#used.add(line);
     this.commands.set(name, (this.commands.get(name) ?? 0) + 1);
     const answer = (document: Document): void => line.reply(message(document, { to: request.id }));
+    const aboutLogin = this.#login?.answer(name, request.command, line);
+    if (aboutLogin !== undefined) return answer(aboutLogin);
     if (this.#primary !== member.index && !ANYWHERE.includes(name)) {
       return answer({ ...notPrimary(request.command), topologyVersion: this.#topologyVersion(member) });
     }
