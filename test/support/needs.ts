@@ -14,7 +14,7 @@ const NEEDS = {
   'MongoDB and Redis': undefined,
   'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|chaos\/engine\.ts'/,
   Linux: /support\/crowd\.ts'/,
-  openssl: /'openssl'/,
+  openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   'Helm 3': /support\/chart\.ts'|\.\/rules\.ts'/,
