@@ -70,7 +70,12 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     for (const { _id } of failed) operator.order(_id, 'retry');
     await restUntil(QUIET_WITHIN_MS, operator);
     const windows = judge(world);
-    const left = world.records().find(({ state }) => state === 'dead_lettered' || state === 'undeliverable');
+    const released = new Set(
+      world.allAccounts().flatMap((one) => (one.releasedAt === undefined ? [] : [one.requestId])),
+    );
+    const left = world
+      .records()
+      .find(({ _id, state }) => (state === 'dead_lettered' || state === 'undeliverable') && !released.has(_id));
     if (left !== undefined) throw new Violation(`${left._id} is ${left.state} although it was retried`);
     return {
       windows,
@@ -88,11 +93,10 @@ function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
   const { scheduler } = world;
   const skew = (index: number): number => plan.skewsMs[index] ?? 0;
   const ingests: Ingest[] = [startIngestProcess(world, world.newProcess('ingest 0', skew(0)))];
-  const processors: SimProcess[] = [];
+  const processors: Processor[] = [];
   const newProcessor = (index: number): void => {
     const process = world.newProcess(`processor ${index}`, skew(index + 1));
-    processors[index] = process;
-    startProcessor(world, process);
+    processors[index] = { process, close: startProcessor(world, process) };
   };
   for (let index = 0; index < PROCESSORS; index += 1) newProcessor(index);
   const operator = startOperator(world, skew(PROCESSORS + 1));
@@ -120,12 +124,17 @@ function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
   return { atRest: () => operator.atRest() && partner.atRest() };
 }
 
+interface Processor {
+  readonly process: SimProcess;
+  readonly close: () => void;
+}
+
 function strike(
   { kind, forMs, target }: Fault,
   world: World,
   service: {
     readonly ingests: Ingest[];
-    readonly processors: SimProcess[];
+    readonly processors: Processor[];
     newProcessor(index: number): void;
     skew(index: number): number;
   },
@@ -148,9 +157,14 @@ function strike(
   };
   switch (kind) {
     case 'kill_processor':
-      return kill(service.processors[target]!, () => service.newProcessor(target));
+      return kill(service.processors[target]!.process, () => service.newProcessor(target));
     case 'freeze_processor':
-      return freeze(service.processors[target]!);
+      return freeze(service.processors[target]!.process);
+    case 'restart_processor':
+      // A pod that was killed is started again by itself.
+      if (!service.processors[target]!.process.alive) return;
+      service.processors[target]!.close();
+      return service.newProcessor(target);
     case 'kill_ingest':
       return kill(service.ingests[0]!.process, () => {
         service.ingests[0] = startIngestProcess(world, world.newProcess('ingest 0', service.skew(0)));
@@ -192,6 +206,9 @@ function strike(
         () => (smtp.away = true),
         () => (smtp.away = false),
       );
+    case 'relay_hangs':
+      smtp.hangsUntil = Math.max(smtp.hangsUntil, scheduler.now + forMs);
+      return;
     case 'relay_shaky':
       return forAWhile(
         () => (smtp.shaky = 0.5),

@@ -1,16 +1,18 @@
 /** A simulated operator: the steps of the command line (internal/cli), on the same stores. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { clockFaults } from '../../internal/processor/clock-guard.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
-import { isOpen, nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
+import { isOpen, nextState } from '../../internal/submission/states.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import type { OrderEvent } from './plan.ts';
 import { retention, type World } from './world.ts';
 
 const AGAIN_MS = 3_000;
 
 export interface Operator {
   /** Gives the order, and gives it again when it failed half-way or the record was changed meanwhile, as people do. */
-  order(requestId: string, event: ReopeningEvent): void;
+  order(requestId: string, event: OrderEvent): void;
   /** Whether all orders have been carried out. */
   atRest(): boolean;
 }
@@ -20,13 +22,24 @@ export function startOperator(world: World, skewMs: number): Operator {
   const { db, clock } = world.connect(process, 'operator');
   const moves = new OperatorMoves({ db, retention, clock });
   const corrections = new AccountCorrections({ db, clock });
+  // Whether a worker's hold has ended cannot be told by any other.
+  const hasGoodClock = clockFaults(skewMs).length === 0;
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
   /** True when there is nothing more to do. */
-  const order = async (requestId: string, event: ReopeningEvent): Promise<boolean> => {
+  const order = async (requestId: string, event: OrderEvent): Promise<boolean> => {
     const record = await submissions.byId(requestId);
     if (record === undefined) return true;
     const account = await accounts.find('requestId', requestId);
+    if (account?.releasedAt !== undefined) return true;
+    if (event === 'release') {
+      return account === undefined || isOpen(record.state) || corrections.release(account);
+    }
+    if (event === 'retry' && isOpen(record.state)) {
+      // A worker that holds the record may be mailing: the operator is told when it is free.
+      const held = record.heldUntil !== undefined && record.heldUntil > clock.now();
+      return held || !hasGoodClock || moves.hurry(record);
+    }
     const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
     if (nextState(record.state, event, facts) === undefined) return true;
     const reason = `operator: ${event}`;
@@ -41,7 +54,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     return (await moves.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
   };
   let open = 0;
-  const persist = async (requestId: string, event: ReopeningEvent): Promise<void> => {
+  const persist = async (requestId: string, event: OrderEvent): Promise<void> => {
     while (!(await order(requestId, event).catch(() => false))) await world.scheduler.pause(AGAIN_MS);
   };
   return {

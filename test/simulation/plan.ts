@@ -16,8 +16,13 @@ export const faultKinds = [
   'redis_emptied',
   'relay_away',
   'relay_shaky',
+  'relay_hangs',
+  'restart_processor',
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
+
+/** An operator's command. */
+export type OrderEvent = ReopeningEvent | 'release';
 
 export interface Fault {
   readonly kind: FaultKind;
@@ -44,7 +49,7 @@ export interface Plan {
   /** By e-mail. */
   readonly tempers: readonly Temper[];
   readonly faults: readonly Fault[];
-  readonly orders: readonly { readonly atMs: number; readonly submission: number; readonly event: ReopeningEvent }[];
+  readonly orders: readonly { readonly atMs: number; readonly submission: number; readonly event: OrderEvent }[];
   readonly skewsMs: readonly number[];
 }
 
@@ -102,7 +107,7 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     fc.record({
       atMs: fc.nat(2 * PLANNED_MS),
       submission: fc.nat(4),
-      event: fc.constantFrom<ReopeningEvent>('retry', 'resend', 'correct_address'),
+      event: fc.constantFrom<OrderEvent>('retry', 'resend', 'correct_address', 'release'),
     }),
     { maxLength: 3 },
   ),

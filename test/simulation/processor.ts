@@ -1,6 +1,6 @@
 /** A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this world. */
 import { clockFaults } from '../../internal/processor/clock-guard.ts';
-import { RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
+import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import { Sending } from '../../internal/processor/sending.ts';
@@ -15,7 +15,8 @@ const CONCURRENCY = 2;
 const slots = { applications: CONCURRENCY, notifications: CONCURRENCY } as const;
 const templates = await loadTemplates();
 
-export function startProcessor(world: World, process: SimProcess): void {
+/** Starts the processor; the result ends it as a signal does: what it has in hand is finished. */
+export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
   const { store, accounts, ledger, clock, ping } = world.connect(process, 'processor');
   const mailer = world.relay.mailer();
@@ -57,6 +58,20 @@ export function startProcessor(world: World, process: SimProcess): void {
   if (clockFaults(process.skewMs).length > 0) for (const name of queueNames) workers[name].pause();
   for (const name of queueNames) queue.startWorker(process, workers[name]);
   if (world.parts.reconciles) scheduler.as(process, () => reconcileWhenDue(world, process, { store, clock, workers }));
+  const close = async (): Promise<void> => {
+    process.closing = true;
+    const late = new AbortController();
+    scheduler.after(FINISH_WORK_MS, () => late.abort());
+    await Promise.all(
+      queueNames.map(async (name) => {
+        const left = await workers[name].close(late.signal);
+        await queue.send(name, left).catch(() => {});
+      }),
+    );
+    if (late.signal.aborted) world.disturb('killed', process, Infinity);
+    process.alive = false;
+  };
+  return () => void scheduler.after(0, () => void close(), process);
 }
 
 /**
@@ -96,7 +111,7 @@ function reconcileWhenDue(
     consider();
   };
   const consider = (): void => {
-    if (running || !process.alive) return;
+    if (running || !process.alive || process.closing) return;
     const dueAt = world.earliestDueAt();
     if (planned !== undefined) planned.run = undefined;
     if (dueAt === undefined) return;

@@ -64,6 +64,7 @@ export class SimQueue {
     const fetchForEver = async (): Promise<void> => {
       for (;;) {
         await work.whenFree(never);
+        if (process.closing) return;
         const hint = this.#next(work.queue);
         if (hint === undefined) await new Promise<void>((wake) => this.#idle.push({ process, wake }));
         await this.#scheduler.pause(random.between(0.1, 3));

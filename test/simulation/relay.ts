@@ -9,6 +9,8 @@ export interface RelayWeather {
   away: boolean;
   /** Share of sessions that are cut, before or after the content. */
   shaky: number;
+  /** Takes every mail, and answers none of them before this time. */
+  hangsUntil: number;
 }
 
 /** A mail that left us. */
@@ -86,7 +88,8 @@ export class SimRelay {
     const mail: SentMail = { accountId, to, at: this.#scheduler.now, startedAt, process, told: undefined };
     if (taken) this.mails.push(mail);
     const slow = this.#temperOf(to) === 'slow';
-    await this.#scheduler.pause(slow ? random.between(10_000, LONGEST_ANSWER_MS) : random.between(1, 200));
+    const answersIn = slow ? random.between(10_000, LONGEST_ANSWER_MS) : random.between(1, 200);
+    await this.#scheduler.pause(Math.max(answersIn, this.#weather.hangsUntil - this.#scheduler.now));
     mail.told = cut ? 'ambiguous' : 'accepted';
     return cut ? { result: 'ambiguous', cause: 'ECONNECTION' } : { result: 'accepted', answer: '250 ok' };
   }

@@ -180,7 +180,7 @@ function judgeRecord(
 function judgeMails(world: World, account: Account, record: SubmissionRecord | undefined, windows: Windows): void {
   const wishes = world.mailWishes.get(account._id) ?? [];
   const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
-  if (record?.state === 'completed' && !mails.some(({ to }) => to === account.email)) {
+  if (record?.state === 'completed' && !mails.some(({ to }) => to === (account.released ?? account).email)) {
     throw new Violation(`${account.requestId} is completed without a mail to its address`);
   }
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));

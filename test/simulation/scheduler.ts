@@ -13,6 +13,8 @@ import type { Random } from './random.ts';
 export interface SimProcess {
   readonly name: string;
   alive: boolean;
+  /** It ends what it has in hand and takes nothing more. */
+  closing: boolean;
   /** Simulated time until which nothing of it runs. */
   frozenUntil: number;
   readonly skewMs: number;

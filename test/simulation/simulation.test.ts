@@ -158,6 +158,28 @@ test(
   MINUTES,
 );
 
+/** Both processors are replaced, one after the other, while the relay has taken mails and answers none for ten minutes. */
+const restartsInAHang = (seed: number): Plan => ({
+  seed,
+  submissions: [0, 1, 2].map((person) => ({ atMs: 0, email: person, ein: person, valid: true, key: null })),
+  tempers: ['takes', 'takes', 'takes'],
+  faults: [
+    { kind: 'relay_hangs', atMs: 0, near: null, forMs: 599_000, target: 0 },
+    { kind: 'restart_processor', atMs: 60_000 + seed * 1_000, near: null, forMs: 0, target: 0 },
+    { kind: 'restart_processor', atMs: 120_000 + seed * 7_000, near: null, forMs: 0, target: 1 },
+  ],
+  orders: [{ atMs: 90_000, submission: 0, event: 'retry' }],
+  skewsMs: [0, seed * 100, -seed * 100, 0],
+});
+
+test('a relay that hangs for ten minutes and a rolling restart meanwhile: no second mail', async () => {
+  for (let seed = 0; seed < 30; seed += 1) {
+    const { mails, states, windows } = await play(restartsInAHang(seed));
+    expect({ mails, states }).toEqual({ mails: 3, states: { completed: 3 } });
+    expect(windows).toMatchObject({ killed: 0, ambiguous: 0 });
+  }
+});
+
 const without = (document: Document, ...keys: readonly string[]): Document =>
   Object.fromEntries(Object.entries(document).filter(([key]) => !keys.includes(key)));
 

@@ -95,7 +95,7 @@ export class World {
   readonly accounts: MemoryCollection;
   readonly mongo: MongoWeather = { away: false, shaky: 0, caller: undefined };
   readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
-  readonly smtp: RelayWeather = { away: false, shaky: 0 };
+  readonly smtp: RelayWeather = { away: false, shaky: 0, hangsUntil: 0 };
   readonly queue: SimQueue;
   readonly relay: SimRelay;
   readonly parts: Parts;
@@ -118,7 +118,7 @@ export class World {
   }
 
   newProcess(name: string, skewMs: number): SimProcess {
-    return { name, alive: true, frozenUntil: 0, skewMs };
+    return { name, alive: true, closing: false, frozenUntil: 0, skewMs };
   }
 
   /** A MongoDB client of `process`: its stores, as its wiring makes them. */

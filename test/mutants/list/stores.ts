@@ -192,6 +192,13 @@ export const stores = [
   ...mutantsOf('internal/processor/notify-applicant.ts', SIMULATION, [
     ['await claim.confirm();', '', 'a worker that lost its claim mails'],
   ]),
+  ...mutantsOf('internal/processor/limits.ts', SIMULATION, [
+    [
+      'mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000',
+      '10_000',
+      'a processor that is replaced leaves its mails behind',
+    ],
+  ]),
   ...mutantsOf('internal/ingest/submit-application.ts', SIMULATION, [
     ['>= FIRST_DUE_MS', '>= Infinity', 'a process that was frozen answers 500 for what is being processed'],
     ["if (result === 'in_doubt') tools.withdraw(record);", '', 'what was answered 500 is processed'],
