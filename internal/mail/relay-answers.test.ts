@@ -21,6 +21,15 @@ test.each([
   expect(faultOfAnswer(phase, answer)).toBe('ours');
 });
 
+test("a sender that Exim cannot route to is not the recipient's fault", () => {
+  const lines = [
+    '550-Verification failed for <service@partner.example>',
+    '550-Unrouteable address',
+    '550 Sender verify failed',
+  ];
+  expect(faultOfAnswer('rcpt', lines.join('\n'))).toBe('ours');
+});
+
 test('the answer of several lines counts as one', () => {
   expect(faultOfAnswer('rcpt', '550-5.1.1 The account\n550 5.1.1 does not exist')).toBe('recipient');
 });
