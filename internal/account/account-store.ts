@@ -24,12 +24,16 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** Creates the account of `requestId` once, however often it is called. Throws on database errors. */
+  /**
+   * Creates the account of `requestId` once, however often it is called; `announced` adds to a new one what a hand-over of
+   * its mail notes before it begins. Throws on database errors.
+   */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },
+    announced: (account: Account) => Account = (account) => account,
   ): Promise<CreationFact> {
-    const account: Account = {
+    const account: Account = announced({
       _id: newId('acc'),
       email: application.email,
       emailNormalized: normalizeEmail(application.email),
@@ -38,7 +42,7 @@ export class AccountStore {
       requestId: owner.requestId,
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
-    };
+    });
     return inSpan(databaseSpan('insert', this.#collection), async (span) => {
       const fact = await this.#createOrFind(account);
       span?.set({ 'partner_ingest.account': fact.kind });

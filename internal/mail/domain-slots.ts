@@ -21,15 +21,20 @@ export class DomainSlots {
     this.#clock = clock;
   }
 
-  /** Takes a slot of `domain`, waiting a little for one; false if the domain holds its share. */
-  async take(domain: string): Promise<boolean> {
+  /** Takes a slot of `domain` that is free; false if there is none. */
+  takeNow(domain: string): boolean {
     this.#forgetIdle();
     const state = this.#domains.get(domain) ?? { held: 0, slowUntilMs: 0, waiting: [] };
     this.#domains.set(domain, state);
-    if (state.held < this.#most) {
-      state.held += 1;
-      return true;
-    }
+    if (state.held >= this.#most) return false;
+    state.held += 1;
+    return true;
+  }
+
+  /** Takes a slot of `domain`, waiting a little for one; false if the domain holds its share. */
+  async take(domain: string): Promise<boolean> {
+    const state = this.takeNow(domain) ? undefined : this.#domains.get(domain);
+    if (state === undefined) return true;
     if (this.#clock.monotonicMs() < state.slowUntilMs) return false;
     const given = new AbortController();
     // A slot that becomes free is handed on, so it stays held.

@@ -61,6 +61,11 @@ export interface SecondMail {
 /** All 27 attempts of one mail, its ambiguous ones and some more; about 200 bytes each. */
 const HAND_OVERS_KEPT = 40;
 
+/** The ledger of an account whose first hand-over is about to begin. */
+export function firstLedger(intent: Intent): MailLedger {
+  return { begun: 1, possible: 1, handOvers: { [intent.claim]: intent } };
+}
+
 /** Oldest first. */
 export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
   return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);

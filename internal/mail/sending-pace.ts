@@ -25,6 +25,11 @@ export class SendingPace {
     this.#rate = this.#most;
   }
 
+  /** Whether the next turn comes at once. */
+  isFree(nowMs: number): boolean {
+    return this.#nextAtMs <= nowMs;
+  }
+
   /** Takes the next turn; returns in how many milliseconds it comes. */
   takeTurn(nowMs: number): number {
     const at = Math.max(nowMs, this.#nextAtMs);

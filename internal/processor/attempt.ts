@@ -1,5 +1,5 @@
 /** One attempt at a record's next step: claim it, work, settle a failure. The same for every queue. */
-import { inSpan, type Span } from '../platform/tracing.ts';
+import { inSpan, type Span, type SpanOptions } from '../platform/tracing.ts';
 import { queueSpan, type Hint, type QueueName } from '../queue/job.ts';
 import type { OpenState } from '../submission/states.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
@@ -50,6 +50,23 @@ export async function runAttempt(hint: Hint, step: Step, tools: AttemptTools): P
     tools.attempts.inc({ queue, result: 'repeat' });
     return;
   }
+  await workOnClaimed(record, step, tools, { confirmedAt, links: [hint.traceparent], startedAt });
+}
+
+/** Works on a record that this process has claimed, as it was when the claim was confirmed. Never rejects. */
+export async function workOnClaimed(
+  record: SubmissionRecord,
+  step: Step,
+  tools: AttemptTools,
+  options: {
+    /** Monotonic time just before the claim was asked for or confirmed. */
+    readonly confirmedAt: number;
+    readonly startedAt: Date;
+    readonly links: NonNullable<SpanOptions['links']>;
+  },
+): Promise<void> {
+  const { queue, state } = step;
+  const { confirmedAt, ...opening } = options;
   const position = { requestId: record._id, state, version: record.version };
   const stopped = (): boolean => tools.holds.over(record) !== undefined;
   const claim = new Claim({ position, store: tools.store, clock: tools.clock, confirmedAt, stopped });
@@ -59,7 +76,7 @@ export async function runAttempt(hint: Hint, step: Step, tools: AttemptTools): P
   });
   try {
     // The record says whose trace this is, because a job may be lost and made again by reconcile.
-    await inSpan({ ...span, parent: record.traceparent, links: [hint.traceparent], startedAt }, (opened) =>
+    await inSpan({ ...span, ...opening, parent: record.traceparent }, (opened) =>
       workAndSettle(record, claim, step, tools, opened),
     );
   } finally {

@@ -1,6 +1,6 @@
 /** What happens once the account exists: mail the applicant login instructions and finish the request. */
 import type { AccountStore } from '../account/account-store.ts';
-import type { Account } from '../account/account.ts';
+import type { Account, Activation } from '../account/account.ts';
 import { activationLink } from '../mail/activation.ts';
 import type { LedgerStore } from '../mail/ledger-store.ts';
 import { newSecondMails, possibleMails, type Intent } from '../mail/ledger.ts';
@@ -14,7 +14,7 @@ import { traceFields } from '../platform/tracing.ts';
 import type { Hint } from '../queue/job.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { AttemptFailure, runAttempt, type AttemptTools } from './attempt.ts';
+import { AttemptFailure, runAttempt, type AttemptTools, type Step } from './attempt.ts';
 import { ClaimLostError, type Claim } from './claim.ts';
 import { classOfHandOver } from './failures.ts';
 import type { Sending } from './sending.ts';
@@ -39,20 +39,17 @@ export interface NotifyTools
 
 /** Mails the hinted record's applicant and completes it. Rejects only if the claim request fails. */
 export function notifyApplicant(hint: Hint, tools: NotifyTools): Promise<void> {
-  return runAttempt(
-    hint,
-    {
-      queue: 'notifications',
-      state: 'account_created',
-      goal: 'mailing the applicant',
-      work: (record, claim) => mailAndFinish(record, claim, tools),
-    },
-    tools,
-  );
+  return runAttempt(hint, { ...notifying, work: (record, claim) => mailAndFinish(record, claim, tools) }, tools);
 }
 
+export const notifying = {
+  queue: 'notifications',
+  state: 'account_created',
+  goal: 'mailing the applicant',
+} as const satisfies Omit<Step, 'work'>;
+
 async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
-  const { accounts, clock } = tools;
+  const { accounts } = tools;
   const account = record.accountId === undefined ? undefined : await accounts.read(record.accountId);
   if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
   if (account.releasedAt !== undefined)
@@ -61,10 +58,15 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
   if (!arrived) await mailOnce(record, account, claim, tools);
+  await complete(record, claim, tools);
+}
+
+/** Ends a request whose e-mail is out. */
+export async function complete(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
   const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
   if (state === undefined) return;
   tools.outcomes.inc({ state, reason: 'none' });
-  const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
+  const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
   tools.completionSeconds.observe(seconds);
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');
 }
@@ -76,16 +78,45 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
   if (before >= MAX_AMBIGUOUS) {
     throw new AttemptFailure('ambiguous', `nobody knows what became of the mail (handed over ${before} times)`, before);
   }
-  const attempt = attemptOf(record);
   const mail = { accountId: account._id, email: account.email, signal: claim.signal };
   const handOver = await tools.sending.inTurn(mail, async () => {
-    const intent = { claim: claim.position.version, startedAt: tools.clock.now(), attempt, host: tools.host };
+    const intent = intentOf(record, tools);
     const message = await announce(account, intent, claim, tools);
-    const result = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
-    tools.mails.inc({ result: result.result });
-    await noteResult(account, intent, result, claim, tools);
-    return result;
+    return handOverAndNote({ account, intent, message }, claim, tools);
   });
+  await judge(handOver, record, before, tools);
+}
+
+/** What the ledger holds of a hand-over under the record's claim before it begins. */
+export function intentOf(record: SubmissionRecord, { clock, host }: NotifyTools): Intent {
+  return { claim: record.version, startedAt: clock.now(), attempt: attemptOf(record), host };
+}
+
+/** A mail that the ledger has as begun. */
+export interface Announced {
+  readonly account: Account;
+  readonly intent: Intent;
+  readonly message: Message;
+}
+
+export async function handOverAndNote(
+  { account, intent, message }: Announced,
+  claim: Claim,
+  tools: NotifyTools,
+): Promise<HandOver> {
+  const result = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
+  tools.mails.inc({ result: result.result });
+  await noteResult(account, intent, result, claim, tools);
+  return result;
+}
+
+/** Returns if the mail is out; throws what else came of it. `before`: mails that may have been out already. */
+export async function judge(
+  handOver: HandOver,
+  record: SubmissionRecord,
+  before: number,
+  tools: NotifyTools,
+): Promise<void> {
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
   if (handOver.result !== 'accepted') {
     const needsProbe =
@@ -97,8 +128,12 @@ async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim
   }
 }
 
-/** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
-async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
+/** The mail, and what the account holds of its link. */
+export function writeMail(
+  account: Account,
+  intent: Intent,
+  tools: NotifyTools,
+): { readonly message: Message; readonly activation: Omit<Activation, 'usedAt'> } {
   const { from, loginUrl, linkSecret, supportContact, templates } = tools.mailSettings;
   const { url, ...link } = activationLink(account._id, {
     loginUrl,
@@ -123,18 +158,28 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: N
     from.slice(from.lastIndexOf('@') + 1),
     templates,
   );
+  return { message, activation: { ...link, expiresAt } };
+}
+
+/** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
+async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
+  const { message, activation } = writeMail(account, intent, tools);
   try {
-    const begun = await tools.ledger.beginHandOver(account, intent, { ...link, expiresAt });
+    const begun = await tools.ledger.beginHandOver(account, intent, activation);
     // The last look at the claim comes right before the mail, which cannot be taken back.
     await claim.confirm();
     if (!begun) throw new AttemptFailure('transient', 'the account changed or its link was used: it is read again');
   } catch (error) {
-    // Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out.
-    const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
-    await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
+    await noteAborted(account, intent, tools);
     throw error;
   }
   return message;
+}
+
+/** Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out. */
+export async function noteAborted(account: Account, intent: Intent, tools: Pick<NotifyTools, 'ledger'>): Promise<void> {
+  const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
+  await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
 }
 
 async function noteResult(

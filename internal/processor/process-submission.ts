@@ -13,8 +13,9 @@ import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { runAttempt, type AttemptTools } from './attempt.ts';
 import type { Claim } from './claim.ts';
+import { FirstMail, type FirstMailTools } from './first-mail.ts';
 
-export interface ProcessTools extends AttemptTools {
+export interface ProcessTools extends AttemptTools, FirstMailTools {
   readonly accounts: AccountStore;
   readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
   /** Wakes the next queue's workers. A hint that gets lost is no fault: the record is due, and reconcile finds it. */
@@ -40,27 +41,57 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   const fields = decideOnFields(parseApplication(body));
   if (fields.verdict === 'reject') return reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
   const { application } = fields;
-  const applicant = applicantOf(application);
 
   claim.assertHeld();
-  const creation = await tools.accounts.create(application, {
-    requestId: record._id,
-    partnerId: record.partnerId ?? 'unknown',
-  });
-  if (creation.kind !== 'created') tools.duplicateKeys.inc({ found: creation.kind });
+  let mail = FirstMail.reserve(application.email, tools);
+  try {
+    if (await createOrReject(application, mail, record, claim, tools)) mail = undefined;
+  } finally {
+    await mail?.giveUp();
+  }
+}
+
+/** True when `mail` goes on by itself. */
+async function createOrReject(
+  application: Application,
+  mail: FirstMail | undefined,
+  record: SubmissionRecord,
+  claim: Claim,
+  tools: ProcessTools,
+): Promise<boolean> {
+  const applicant = applicantOf(application);
+  const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
+  const creation = await tools.accounts.create(application, owner, (account) =>
+    mail === undefined ? account : mail.announce(account, record),
+  );
+  if (creation.kind !== 'created') {
+    tools.duplicateKeys.inc({ found: creation.kind });
+    mail?.retract();
+  }
 
   const outcome = decideOnCreation(creation);
-  if (outcome.verdict === 'reject') return reject(record, claim, outcome.reasons, tools, applicant);
+  if (outcome.verdict === 'reject') {
+    await reject(record, claim, outcome.reasons, tools, applicant);
+    return false;
+  }
   const { accountId } = outcome;
+  // An account that was there before may have been mailed: its ledger is read under the next claim.
+  const goesOn = mail !== undefined && creation.kind === 'created' && claim.held;
+  const confirmedAt = tools.clock.monotonicMs();
   const state = await tools.store.move(claim.position, 'create_account', attemptOf(record), {
     applicant,
     accountId,
     ...bodyUntil(record, tools),
+    ...(goesOn ? { keepClaim: true } : {}),
   });
-  if (state === undefined) return;
+  if (state === undefined) return false;
   tools.outcomes.inc({ state, reason: 'none' });
   tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
-  tools.hint('notifications', hintFor(record));
+  if (goesOn) {
+    const now = tools.clock.now();
+    mail.goOn({ ...record, state: 'account_created', stateAt: now, attempts: 0, ambiguous: 0, accountId }, confirmedAt);
+  } else tools.hint('notifications', hintFor(record));
+  return goesOn;
 }
 
 async function reject(

@@ -17,6 +17,11 @@ export class SenderBreaker {
     this.#refused.set(0);
   }
 
+  /** Whether the relay refuses our sender at present. */
+  get open(): boolean {
+    return this.#trialAtMs !== undefined;
+  }
+
   /** Whether a hand-over may begin. While the sender is refused, one in a while may: its answer decides. */
   mayBegin(): boolean {
     if (this.#trialAtMs === undefined) return true;

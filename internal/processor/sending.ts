@@ -9,6 +9,15 @@ import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { AttemptFailure } from './attempt.ts';
 import { SenderBreaker } from './sender-breaker.ts';
 
+/** A mail's turn that has come; it is given back once, used or not. */
+export interface Turn {
+  /** Runs `work`, which ends with a hand-over. */
+  use(accountId: string, work: () => Promise<HandOver>): Promise<HandOver>;
+  giveBack(): void;
+}
+
+const domainOf = (email: string): string => email.slice(email.lastIndexOf('@') + 1).toLowerCase();
+
 export class Sending {
   readonly #clock: Clock;
   readonly #pace: SendingPace;
@@ -34,7 +43,7 @@ export class Sending {
     mail: { readonly accountId: string; readonly email: string; readonly signal: AbortSignal },
     work: () => Promise<HandOver>,
   ): Promise<HandOver> {
-    const domain = mail.email.slice(mail.email.lastIndexOf('@') + 1).toLowerCase();
+    const domain = domainOf(mail.email);
     if (!(await this.#domains.take(domain))) {
       throw new AttemptFailure('busy', "the applicant's mail server is slow, and other mails to it come first");
     }
@@ -42,12 +51,28 @@ export class Sending {
       if (!this.#breaker.mayBegin()) throw new AttemptFailure('ours', 'the mail server refuses our sender at present');
       const waitMs = this.#pace.takeTurn(this.#clock.monotonicMs());
       if (waitMs > 0) await pause(waitMs, mail.signal);
-      const handOver = await work();
-      this.#note(mail.accountId, handOver);
-      return handOver;
+      return await this.#noted(mail.accountId, work);
     } finally {
       this.#domains.release(domain);
     }
+  }
+
+  /** The turn of a mail to `email` that may go out at once; undefined where it would have to wait. */
+  turnNow(email: string): Turn | undefined {
+    const domain = domainOf(email);
+    const now = this.#clock.monotonicMs();
+    if (this.#breaker.open || !this.#pace.isFree(now) || !this.#domains.takeNow(domain)) return undefined;
+    this.#pace.takeTurn(now);
+    return {
+      use: (accountId, work) => this.#noted(accountId, work),
+      giveBack: () => this.#domains.release(domain),
+    };
+  }
+
+  async #noted(accountId: string, work: () => Promise<HandOver>): Promise<HandOver> {
+    const handOver = await work();
+    this.#note(accountId, handOver);
+    return handOver;
   }
 
   #note(accountId: string, handOver: HandOver): void {

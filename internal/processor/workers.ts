@@ -13,7 +13,7 @@ const steps = { applications: processSubmission, notifications: notifyApplicant 
 /** Makes the workers; they take hints at once. As many hints of a queue as it has `slots` are worked on at the same time. */
 export function createWorkers(options: {
   readonly slots: Readonly<Record<QueueName, number>>;
-  readonly tools: Omit<ProcessTools & NotifyTools, 'gates'>;
+  readonly tools: Omit<ProcessTools & NotifyTools, 'gates' | 'reserveMailSlot'>;
   /** Whether the database answers. */
   databaseAnswers(): Promise<boolean>;
   /** Why this process's clock is too far off to work by; empty when it is not. */
@@ -27,7 +27,7 @@ export function createWorkers(options: {
       // The hint is lost; the record is not, and another processor's reconcile finds it.
       if (clockFaults().length > 0) return gates[queue].wait();
       try {
-        await steps[queue](hint, { ...tools, gates });
+        await steps[queue](hint, { ...tools, gates, reserveMailSlot });
       } catch (error) {
         // The claim request failed: the record is as it was, and due again soon.
         log.warn(
@@ -39,6 +39,7 @@ export function createWorkers(options: {
     };
     return new HintsInHand({ queue, slots: slots[queue], handle });
   };
+  const reserveMailSlot = (): (() => void) | undefined => workers.notifications.tryReserve();
   const workers: Workers = { applications: workerOf('applications'), notifications: workerOf('notifications') };
   const gateOf = (queue: QueueName, probe: () => Promise<boolean>): OutageGate => {
     paused.set({ queue }, 0);

@@ -22,6 +22,21 @@ function scene(slots: number) {
   return { work, begun, never, end: (id: number) => ends.get(`req_${id}`)?.() };
 }
 
+test('work without a hint gets a slot that is free, but never the last one', () => {
+  const { work, begun } = scene(3);
+  const free = work.tryReserve();
+  expect(free).toBeDefined();
+  expect(work.tryReserve()).toBeDefined();
+  expect(work.tryReserve()).toBeUndefined();
+  work.take(hints(2));
+  expect(begun).toEqual(['req_0']);
+  free?.();
+  expect(begun).toEqual(['req_0', 'req_1']);
+  work.pause();
+  expect(scene(1).work.tryReserve()).toBeUndefined();
+  expect(work.tryReserve()).toBeUndefined();
+});
+
 test('no more than its slots are worked on, in order, and a failed one frees its slot', async () => {
   const { work, begun, never, end } = scene(2);
   work.take(hints(4));

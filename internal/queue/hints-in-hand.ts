@@ -43,6 +43,13 @@ export class HintsInHand {
     this.#begin();
   }
 
+  /** Takes a slot for work without a hint, if another one stays free for hints. Call the result when the work is done. */
+  tryReserve(): (() => void) | undefined {
+    if (this.#paused || this.#closed || this.count + 1 >= this.#slots) return undefined;
+    this.#busy += 1;
+    return () => this.#freeSlot();
+  }
+
   /** Begins no more hints until `resume`; those in work go on. */
   pause(): void {
     this.#paused = true;
@@ -73,12 +80,14 @@ export class HintsInHand {
       this.#busy += 1;
       void this.#handle(hint)
         .catch(() => {})
-        .finally(() => {
-          this.#busy -= 1;
-          this.#begin();
-        });
+        .finally(() => this.#freeSlot());
     }
     for (const tell of this.#onChange.splice(0)) tell();
+  }
+
+  #freeSlot(): void {
+    this.#busy -= 1;
+    this.#begin();
   }
 
   #change(signal: AbortSignal): Promise<void> {

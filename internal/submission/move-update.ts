@@ -18,25 +18,28 @@ export function moveUpdate(
     /** Until work on an open state is looked for, in milliseconds. */
     readonly dueInMs: number;
     readonly retention: RetentionDays;
+    /** Until when the worker goes on to hold the record, in an open state; undefined: nobody holds it. */
+    readonly heldUntil?: Date | undefined;
     /** When the body must be gone, whatever the state. */
     readonly bodyUntil?: Date | undefined;
   },
 ) {
-  const { now, attempt, reason, retention } = options;
+  const { now, attempt, reason, retention, heldUntil } = options;
   const history = { state: to, at: now, attempt, ...(reason === undefined ? {} : { reason }) };
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
   const bodyDays = days === undefined ? undefined : retention.body;
   const kept = bodyDays === undefined ? undefined : later(now, bodyDays * DAY_MS);
   const [bodyUntil] = [kept, options.bodyUntil].filter((date) => date !== undefined).toSorted((a, b) => +a - +b);
   const dates = {
-    ...(isOpen(to) ? { dueAt: later(now, options.dueInMs), attempts: 0, ambiguous: 0 } : {}),
+    ...(isOpen(to) ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 } : {}),
+    ...(heldUntil === undefined ? {} : { heldUntil }),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
   };
   return {
     $set: { state: to, stateAt: now, ...dates },
     $unset: {
       firstSeenAt: true,
-      heldUntil: true,
+      ...(heldUntil === undefined ? { heldUntil: true } : {}),
       holdId: true,
       ...(isOpen(to) ? {} : { dueAt: true }),
       ...(days === undefined ? { expiresAt: true } : {}),

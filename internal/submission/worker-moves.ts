@@ -50,6 +50,8 @@ export interface Changes {
   readonly reason?: string;
   /** When the body must be gone. */
   readonly bodyUntil?: Date;
+  /** The worker goes on with the record in its new state, under the claim it has. */
+  readonly keepClaim?: true;
 }
 
 interface Wanted {
@@ -139,9 +141,10 @@ export class WorkerMoves {
   ): Promise<State | undefined> {
     const to = nextState(position.state, event, { account: false, claimed: true, erased: false });
     if (to === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    const { reason, bodyUntil, ...fields } = changes;
+    const { reason, bodyUntil, keepClaim, ...fields } = changes;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => {
-      const options = { now, attempt, reason, bodyUntil, dueInMs: FIRST_DUE_MS, retention: this.#retention };
+      const heldUntil = keepClaim === true ? later(now, CLAIM_MS) : undefined;
+      const options = { now, attempt, reason, bodyUntil, heldUntil, dueInMs: FIRST_DUE_MS, retention: this.#retention };
       const moved = moveUpdate(to, options);
       return { ...moved, $set: { ...fields, ...moved.$set } };
     };

@@ -7,6 +7,9 @@ import { faultsOfOneMail, nameOf, wrongPause } from '../support/smtp-faults.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
+/** PROCESSOR_CONCURRENCY, which bounds the mails as well. */
+const MAIL_SLOTS = 16;
+
 let world: World;
 let ingest: InProcess;
 let processor: InProcess;
@@ -102,6 +105,27 @@ describe('a relay that is away', () => {
       });
     },
   );
+});
+
+test('a relay that hangs keeps no account waiting, and no more mails are begun than there are slots', async () => {
+  world.mail.setFault({ at: 'rcpt', hang: true });
+  // Domains of their own, so that only the slots bound them.
+  const people = Array.from({ length: 3 * MAIL_SLOTS }, (_, index) => {
+    const { email, ...others } = newApplication();
+    return { ...others, email: email.replace('@', `@${index}.`) };
+  });
+  const ids = await Promise.all(people.map((fields) => submit(world, ingest, fields)));
+  await eventually('all accounts, and as many mails as there are slots', async () => {
+    const made = await world.records({ _id: { $in: ids }, state: 'account_created' });
+    return made.length === ids.length && (await begun()).length >= MAIL_SLOTS;
+  });
+  expect(await begun()).toHaveLength(MAIL_SLOTS);
+  // Cut off, they end before the world does.
+  await world.mail.stopListening();
+
+  function begun() {
+    return world.accounts({ requestId: { $in: ids }, 'mail.begun': 1 });
+  }
 });
 
 test('wrong credentials (AUTH 535) are an outage, not the fault of a mail', async () => {

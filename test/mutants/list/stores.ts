@@ -192,6 +192,9 @@ export const stores = [
   ...mutantsOf('internal/processor/notify-applicant.ts', SIMULATION, [
     ['await claim.confirm();', '', 'a worker that lost its claim mails'],
   ]),
+  ...mutantsOf('internal/processor/process-submission.ts', SIMULATION, [
+    ['...(goesOn ? { keepClaim: true } : {}),', '', 'a request that is being mailed is free for another worker'],
+  ]),
   ...mutantsOf('internal/processor/limits.ts', SIMULATION, [
     [
       'mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000',
