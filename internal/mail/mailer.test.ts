@@ -52,6 +52,17 @@ test.each([
   expect(describeFailure(smtpError(fields), 'connecting')).toEqual({ result: 'unreachable', connected: false, cause });
 });
 
+test.each([
+  [421, true],
+  [450, true],
+  [554, undefined],
+])('a greeting of %i asks us to slow down: %s', (responseCode, busy) => {
+  const error = smtpError({ code: 'EPROTOCOL', command: 'CONN', responseCode, response: `${responseCode} 4.7.0 no` });
+  const cause = `EPROTOCOL CONN ${responseCode}`;
+  const expected = { result: 'unreachable', connected: false, cause };
+  expect(describeFailure(error, 'connecting')).toEqual(busy === undefined ? expected : { ...expected, busy });
+});
+
 test('no description quotes the server, which may quote the address', () => {
   for (const progress of ['connecting', 'connected', 'content'] as const) {
     for (const fields of [{ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 }, { code: 'EAUTH' }, {}]) {

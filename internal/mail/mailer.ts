@@ -1,7 +1,7 @@
 /** Hands a message to the SMTP relay once and reports the exact result. */
 import { createTransport } from 'nodemailer';
 import type { Message } from './message.ts';
-import { refusalOf, type Refusal } from './relay-answers.ts';
+import { faultOf, refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
 /** Bounds of one hand-over, in milliseconds. */
@@ -34,7 +34,13 @@ export const mailerLimits: MailerLimits = {
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
   | ({ readonly result: 'refused' } & Refusal)
-  | { readonly result: 'unreachable'; readonly connected: boolean; readonly cause: string }
+  | {
+      readonly result: 'unreachable';
+      readonly connected: boolean;
+      readonly cause: string;
+      /** It greeted us with "later": it takes fewer connections, or none now. */
+      readonly busy?: true;
+    }
   | { readonly result: 'ambiguous'; readonly cause: string }
   | { readonly result: 'aborted'; readonly cause: string };
 
@@ -192,7 +198,9 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   if (answered && phase !== undefined) {
     return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
   }
-  return { result: 'unreachable', connected: progress === 'connected', cause };
+  // nodemailer's name for what comes before any command of ours: the greeting.
+  const busy = error.command === 'CONN' && answered && faultOf(refusalOf('mail', responseCode)) === 'busy';
+  return { result: 'unreachable', connected: progress === 'connected', cause, ...(busy ? { busy } : {}) };
 }
 
 const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {

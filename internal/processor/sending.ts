@@ -81,6 +81,7 @@ export class Sending {
       this.#pace.note('taken', now);
       this.#breaker.note(accountId, false);
     }
+    if (handOver.result === 'unreachable' && handOver.busy === true) this.#pace.note('throttled', now);
     if (handOver.result !== 'refused') return;
     const fault = faultOf(handOver);
     this.#pace.note(asksToSlowDown(handOver) ? 'throttled' : 'taken', now);

@@ -120,6 +120,10 @@ export const rules = [
   ...beside('internal/mail/activation', [
     ['key.id === madeWith.keyId', 'false', 'a rotation voids links that are out'],
   ]),
+  ...beside('internal/processor/sending', [
+    ['handOver.busy === true', 'false', 'a relay that greets with 421 is asked as fast as before'],
+    ['!this.#pace.isFree(now) || ', '', 'a mail at once does not wait for the pace'],
+  ]),
   ...beside('internal/mail/delivery-status', [
     ["actionOf(fields) === 'failed'", 'true', 'a failure behind a delay is missed'],
   ]),
@@ -144,6 +148,7 @@ export const rules = [
     ['Math.ceil(hints.length / SPREAD)', 'hints.length', 'one processor gets a whole burst'],
   ]),
   ...beside('internal/queue/hints-in-hand', [
+    ['this.count + 1 >= this.#slots', 'false', 'mails at once take every slot, and more than there are'],
     ['while (!this.#paused && !this.#closed', 'while (!this.#closed', 'a paused worker goes on through an outage'],
     ['this.#paused || this.#closed ? 0', 'this.#closed ? 0', 'reconcile fills the hands of a paused worker'],
   ]),
