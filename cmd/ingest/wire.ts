@@ -231,6 +231,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }
     send: (batch) => sender.send('applications', batch),
     otherwise: (batch) => markAccepted(db, batch, clock),
     results: metrics.hints,
+    clock,
   });
   closers.add('hints', () => outbox.whenEmpty());
   return { hint: (hint: Hint) => outbox.add(hint) };

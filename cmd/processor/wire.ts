@@ -191,6 +191,7 @@ function openWork(
       // Without Redis this process goes on by itself; reconcile finds what it has no room for.
       otherwise: (batch) => workers[queue].take(batch.slice(0, workers[queue].room)),
       results: metrics.hints,
+      clock,
     });
   const outboxes = { applications: outbox('applications'), notifications: outbox('notifications') };
   return { store, workers, holds, waitForClock };

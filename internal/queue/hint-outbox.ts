@@ -1,4 +1,5 @@
 /** Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost hint. */
+import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hint } from './job.ts';
@@ -10,11 +11,19 @@ const LINGER_MS = 5;
 /** Hints in one `addBulk`. */
 const HINTS_PER_SEND = 500;
 
+/** A failover loses what the old server took last. Of the hints it took, so many of the youngest are sent once more. */
+const MAX_SENT_HINTS = 2_000;
+/** Reconcile has found the records of older ones. */
+const SENT_AGAIN_MS = 30_000;
+
 export class HintOutbox {
   readonly #send: (hints: readonly Hint[]) => Promise<void>;
   readonly #otherwise: (hints: readonly Hint[]) => Promise<void> | void;
   readonly #results: IngestMetrics['hints'];
+  readonly #clock: Pick<Clock, 'monotonicMs'>;
   #waiting: Hint[] = [];
+  #sent: { readonly hint: Hint; readonly at: number }[] = [];
+  #failed = false;
   #sending: Promise<void> | undefined;
 
   /** What `send` rejects goes to `otherwise`, which may reject too. Both must end within a bounded time. */
@@ -22,10 +31,12 @@ export class HintOutbox {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
     readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
     readonly results: IngestMetrics['hints'];
+    readonly clock: Pick<Clock, 'monotonicMs'>;
   }) {
     this.#send = options.send;
     this.#otherwise = options.otherwise;
     this.#results = options.results;
+    this.#clock = options.clock;
   }
 
   add(hint: Hint): void {
@@ -46,14 +57,34 @@ export class HintOutbox {
     await pause(LINGER_MS);
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, HINTS_PER_SEND);
-      try {
-        await this.#send(batch);
-        this.#results.inc({ result: 'sent' }, batch.length);
-      } catch {
-        this.#results.inc({ result: 'failed' }, batch.length);
-        await Promise.resolve(this.#otherwise(batch)).catch(() => {});
-      }
+      if (!(await this.#deliver(batch))) continue;
+      if (this.#failed) await this.#sendAgain();
+      const at = this.#clock.monotonicMs();
+      this.#sent = [...this.#sent, ...batch.map((hint) => ({ hint, at }))].slice(-MAX_SENT_HINTS);
     }
     this.#sending = undefined;
+  }
+
+  async #deliver(batch: readonly Hint[]): Promise<boolean> {
+    try {
+      await this.#send(batch);
+      this.#results.inc({ result: 'sent' }, batch.length);
+      return true;
+    } catch {
+      this.#failed = true;
+      this.#results.inc({ result: 'failed' }, batch.length);
+      await Promise.resolve(this.#otherwise(batch)).catch(() => {});
+      return false;
+    }
+  }
+
+  /** Each hint once: a Redis that fails again and again gets at most twice the work. A worker's claim tells what is done. */
+  async #sendAgain(): Promise<void> {
+    this.#failed = false;
+    const since = this.#clock.monotonicMs() - SENT_AGAIN_MS;
+    const young = this.#sent.splice(0).filter(({ at }) => at >= since);
+    for (let from = 0; from < young.length; from += HINTS_PER_SEND) {
+      await this.#deliver(young.slice(from, from + HINTS_PER_SEND).map(({ hint }) => hint));
+    }
   }
 }

@@ -147,6 +147,10 @@ export const rules = [
     ['removeOnFail: true', 'removeOnFail: false', 'a failed job blocks the next hint of its record'],
     ['Math.ceil(hints.length / SPREAD)', 'hints.length', 'one processor gets a whole burst'],
   ]),
+  ...beside('internal/queue/hint-outbox', [
+    ['if (this.#failed) await', 'if (false) await', 'a failover delays what the old server took by half a minute'],
+    ['this.#failed = false;\n    const since', 'const since', 'each hint after an outage sends all of them again'],
+  ]),
   ...beside('internal/queue/hints-in-hand', [
     ['this.count + 1 >= this.#slots', 'false', 'mails at once take every slot, and more than there are'],
     ['while (!this.#paused && !this.#closed', 'while (!this.#closed', 'a paused worker goes on through an outage'],

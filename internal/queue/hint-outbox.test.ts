@@ -1,0 +1,52 @@
+import { expect, test } from '@jest/globals';
+import { HintOutbox } from './hint-outbox.ts';
+import type { Hint } from './job.ts';
+
+/** An outbox whose Redis can be taken away; `sent` and `otherwise` hold the ids of the hints in their order. */
+function newOutbox() {
+  const time = { ms: 5_000 };
+  const redis = { away: false };
+  const [sent, otherwise]: [string[], string[]] = [[], []];
+  const idsOf = (hints: readonly Hint[]): string[] => hints.map(({ requestId }) => requestId);
+  const outbox = new HintOutbox({
+    send: async (hints) => {
+      if (redis.away) throw new Error('away');
+      sent.push(...idsOf(hints));
+    },
+    otherwise: (hints) => void otherwise.push(...idsOf(hints)),
+    results: { inc: () => {} },
+    clock: { monotonicMs: () => time.ms },
+  });
+  const add = async (...ids: readonly string[]): Promise<void> => {
+    for (const requestId of ids) outbox.add({ requestId, version: 0 });
+    await outbox.whenEmpty();
+  };
+  return { time, redis, sent, otherwise, add };
+}
+
+test('what Redis took before it failed is sent once more, because a failover may have lost it', async () => {
+  const { redis, sent, otherwise, add } = newOutbox();
+  await add('a', 'b');
+  redis.away = true;
+  await add('c');
+  redis.away = false;
+  await add('d');
+  expect({ sent, otherwise }).toEqual({ sent: ['a', 'b', 'd', 'a', 'b'], otherwise: ['c'] });
+  await add('e');
+  redis.away = true;
+  await add('f');
+  redis.away = false;
+  await add('g');
+  expect(sent.slice(5)).toEqual(['e', 'g', 'd', 'e']);
+});
+
+test('what reconcile has found by then is not', async () => {
+  const { time, redis, sent, add } = newOutbox();
+  await add('a');
+  time.ms += 31_000;
+  redis.away = true;
+  await add('b');
+  redis.away = false;
+  await add('c');
+  expect(sent).toEqual(['a', 'c']);
+});
