@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { getServers, lookup, setServers } from 'node:dns';
 import type { LookupFunction } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Collection, MongoClient } from 'mongodb';
@@ -83,6 +84,15 @@ test('a stall of the majority applies writes, acknowledges none, and a rollback 
   expect([await stateOf(before), await stateOf(during)]).toEqual(['recorded', undefined]);
   await records.updateOne({ _id: before._id }, { $set: { state: 'withdrawn' } });
   expect(await stateOf(before)).toBe('withdrawn');
+});
+
+test('writes whose client has gone before their turn do not hold up a rollback', async () => {
+  await records.findOne({});
+  set.stallMajority();
+  for (let index = 0; index < 30; index += 1) records.insertOne(newRecord()).catch(() => undefined);
+  while ((set.commands.get('insert') ?? 0) < 5) await setImmediate();
+  door.cut();
+  await set.rollBack();
 });
 
 test('what was held is acknowledged once the majority is back', async () => {

@@ -95,6 +95,11 @@ export class Member {
       reply: (bytes: Buffer) => pass(() => void (socket.destroyed || socket.write(bytes))),
       forward: ({ id, bytes }: Pick<Request, 'id' | 'bytes'>) =>
         new Promise<Buffer>((resolve, reject) => {
+          // The client went before its request had its turn.
+          if (store.writableEnded || store.destroyed) {
+            reject(new Error('the connection has ended'));
+            return;
+          }
           answers.set(id, { resolve, reject });
           store.write(bytes);
         }),
