@@ -27,10 +27,32 @@ export interface BacklogTools {
 /** Reads and shows until `signal` aborts. */
 export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Promise<void> {
   let last: Backlog | undefined;
+  const logging = { ...tools, read: loggingRead(tools) };
   while (!signal.aborted) {
-    last = await showBacklog(last, tools);
+    last = await showBacklog(last, logging);
     await pause(READ_EVERY_MS, signal);
   }
+}
+
+/** Logs once that the backlog cannot be read, and once that it can again. */
+export function loggingRead(options: {
+  read: BacklogTools['read'];
+  readonly log: Pick<Logger, 'warn' | 'info'>;
+}): BacklogTools['read'] {
+  const { read, log } = options;
+  let failing = false;
+  return async () => {
+    try {
+      const backlog = await read();
+      if (failing) log.info('the backlog is read again');
+      failing = false;
+      return backlog;
+    } catch (error) {
+      if (!failing) log.warn({ err: error }, 'the backlog cannot be read');
+      failing = true;
+      throw error;
+    }
+  };
 }
 
 /** One round; `last` is what was read before, and what the result is while the database is away. Never rejects. */
@@ -45,15 +67,14 @@ export async function showBacklog(last: Backlog | undefined, tools: BacklogTools
 }
 
 async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
-  const { metrics, clock, log } = tools;
+  const { metrics, clock } = tools;
   try {
     const backlog = await tools.read();
     for (const state of backlogStates) metrics.records.set({ state }, backlog.records[state]);
     metrics.bouncedMails.set(backlog.bounced);
     metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);
     return backlog;
-  } catch (error) {
-    log.debug({ err: error }, 'the backlog could not be read');
+  } catch {
     return undefined;
   }
 }

@@ -21,6 +21,15 @@ export interface Firing {
   readonly says: string;
 }
 
+/** Cases that need eight days of series, with a value every quarter of an hour; `healthyForAWeek` is everything else. */
+export interface LongCase {
+  readonly alert: string;
+  readonly name: string;
+  readonly series: SeriesValues;
+  /** What the alert says; undefined where it is silent. */
+  readonly says?: string;
+}
+
 /** A little more than the longest window that a case needs. */
 const MINUTES = 90;
 const always = (value: number): string => `${value}+0x${MINUTES}`;
@@ -33,6 +42,68 @@ const start = (component: string, pod: string): string =>
   `process_start_time_seconds{component="${component}",pod="${pod}"}`;
 const lag = (pod: string): string => `nodejs_eventloop_lag_p99_seconds{component="ingest",pod="${pod}"}`;
 const of = (name: string, labels: string): string => `partner_ingest_${name}{${labels}}`;
+
+/** Eight days and two hours in steps of a quarter of an hour. */
+const STEPS = 776;
+/** So many submissions a day, as a counter of a week. */
+const daily = (count: number): string => `0+${count / 96}x${STEPS}`;
+
+/** A small business: twenty submissions a day, all of them well. */
+export const healthyForAWeek: SeriesValues = {
+  [start('ingest', 'ingest-1')]: `1000+0x${STEPS}`,
+  [start('processor', 'processor-1')]: `1000+0x${STEPS}`,
+  [of('leader', 'pod="controller-1"')]: `1+0x${STEPS}`,
+  [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: daily(20),
+  [of('accept_seconds_count', 'pod="ingest-1"')]: daily(20),
+  [of('requests_total', 'status="202"')]: daily(20),
+  [of('requests_total', 'status="500"')]: `0+0x${STEPS}`,
+};
+
+/** Counts until the step and stays. */
+const stoppedAt = (perStep: number, step: number): string =>
+  `0+${perStep}x${step} ${perStep * step}+0x${STEPS - step - 1}`;
+const traffic = of('requests_total', 'status="202"');
+
+export const longCases: readonly LongCase[] = [
+  {
+    alert: 'PartnerIngestPromiseBurnsSlowly',
+    name: 'five broken of twenty a day, over three days',
+    series: { [of('requests_total', 'status="500"')]: `0+0x528 1+0x32 2+0x32 3+0x99 4+0x32 5+0x46` },
+    says: '7.705% of submissions are answered 500 or take longer than 1 s.',
+  },
+  {
+    alert: 'PartnerIngestPromiseBurnsSlowly',
+    name: 'four broken of twenty a day',
+    series: { [of('requests_total', 'status="500"')]: `0+0x528 1+0x32 2+0x32 3+0x132 4+0x46` },
+  },
+  {
+    alert: 'PartnerIngestTrafficStopped',
+    name: 'none for an hour at a busy time',
+    series: { [traffic]: stoppedAt(3, 770) },
+    says: 'Partners sent submissions at this time yesterday and a week ago, and none now.',
+  },
+  {
+    alert: 'PartnerIngestTrafficStopped',
+    name: 'none for a day, of twenty a day',
+    series: { [traffic]: stoppedAt(20 / 96, 676) },
+    says: 'Partners sent submissions at this time yesterday and a week ago, and none now.',
+  },
+  {
+    alert: 'PartnerIngestTrafficStopped',
+    name: 'none for an hour, of twenty a day',
+    series: { [traffic]: stoppedAt(20 / 96, 770) },
+  },
+  {
+    alert: 'PartnerIngestTrafficStopped',
+    name: 'a weekend: none, and none a week ago',
+    series: { [traffic]: `0+0x250 0+3x430 1290+0x95` },
+  },
+  {
+    alert: 'PartnerIngestTrafficStopped',
+    name: 'requests arrive, and all are refused',
+    series: { [traffic]: stoppedAt(3, 770), [of('requests_total', 'status="401"')]: daily(2_000) },
+  },
+];
 
 /** A system under a steady 600 requests a minute, seen for an hour and a half. */
 export const healthy: SeriesValues = {
@@ -51,6 +122,8 @@ export const healthy: SeriesValues = {
   // Evaluated at minute n, these are the present time.
   [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: rising(60),
   [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: rising(60),
+  [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: rising(60),
+  [of('refused_dropped_total', 'pod="ingest-1"')]: always(0),
   [of('leader', 'pod="controller-1"')]: always(1),
   [of('leader', 'pod="controller-2"')]: always(0),
   [of('oldest_waiting_seconds', 'state="recorded"')]: always(3),
@@ -66,6 +139,12 @@ export const healthy: SeriesValues = {
   [of('outcomes_total', 'state="completed"')]: rising(500),
   [of('outcomes_total', 'state="undeliverable"')]: rising(2),
   [of('outcomes_total', 'state="dead_lettered"')]: always(0),
+};
+
+/** Two submissions in an hour and a half. */
+const FEW: SeriesValues = {
+  [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: '0+0x30 1+0x29 2+0x30',
+  [of('accept_seconds_count', 'pod="ingest-1"')]: '0+0x30 1+0x29 2+0x30',
 };
 
 export const cases: readonly AlertCase[] = [
@@ -84,7 +163,27 @@ export const cases: readonly AlertCase[] = [
         fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(594) },
         says: '1% of submissions are answered 500 or take longer than 1 s.',
       },
+      // No window of five minutes has a submission in it.
+      'five broken of seven': {
+        fires: { ...FEW, [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4 4 5+0x22' },
+        says: '71.43% of submissions are answered 500 or take longer than 1 s.',
+      },
     },
+    alsoQuiet: {
+      'four broken of six': { ...FEW, [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4+0x24' },
+    },
+  },
+  {
+    alert: 'PartnerIngestRefusalsDropped',
+    fires: { [of('refused_dropped_total', 'pod="ingest-1"')]: '0+0x75 30+0x14' },
+    says: '30 requests answered 401 or 403 in 15 minutes are only counted: MongoDB took no record of them.',
+    quiet: { [of('refused_dropped_total', 'pod="ingest-1"')]: '0+0x75 20+0x14' },
+  },
+  {
+    alert: 'PartnerIngestBacklogStale',
+    fires: { [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: '0+60x80 4800+0x9' },
+    says: 'The controller that leads cannot count the records in the database; a growing backlog is not seen.',
+    quiet: { [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: '0+60x85 5100+0x4' },
   },
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',

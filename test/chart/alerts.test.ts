@@ -7,18 +7,25 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import { cases, healthy, type Firing, type SeriesValues } from './alert-cases.ts';
+import { cases, healthy, healthyForAWeek, longCases, type Firing, type SeriesValues } from './alert-cases.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule } from './rules.ts';
 
 const EVALUATED_AT = '90m';
 const TOOL_TIMEOUT_MS = 300_000;
 
 const [{ promtool }, rules] = await Promise.all([prometheusPrograms(console.log), renderRules()]);
+/** Cases that look a week back: eight days and two hours, in larger steps, and only the rules about the promise. */
+const LONG = {
+  at: '11640m',
+  interval: '15m',
+  of: { groups: rules.groups.filter(({ name }) => name === 'partner-ingest.promise') },
+};
 let folder: string;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'alerts-'));
   await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
+  await writeFile(join(folder, 'promise.yaml'), ruleFile(LONG.of));
 });
 afterAll(() => rm(folder, { recursive: true }));
 
@@ -46,20 +53,25 @@ interface Expected {
 }
 
 /** One of promtool's tests: of all alerts `expected` fires, and no other. */
-function toolTest(name: string, series: SeriesValues, expected?: Expected) {
-  const alertRuleTest = alertsOf(rules).map((rule: AlertRule) => {
-    if (rule.alert !== expected?.alert) return { eval_time: EVALUATED_AT, alertname: rule.alert, exp_alerts: [] };
+function toolTest(
+  name: string,
+  series: SeriesValues,
+  expected?: Expected,
+  { at, interval, of } = { at: EVALUATED_AT, interval: '1m', of: rules },
+) {
+  const alertRuleTest = alertsOf(of).map((rule: AlertRule) => {
+    if (rule.alert !== expected?.alert) return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
     const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
     const { summary = '', runbook_url } = rule.annotations;
     const annotations = { summary: filled(summary, labels), description: expected.says, runbook_url };
     const alert = { exp_labels: labels, exp_annotations: annotations };
-    return { eval_time: EVALUATED_AT, alertname: rule.alert, exp_alerts: [alert] };
+    return { eval_time: at, alertname: rule.alert, exp_alerts: [alert] };
   });
-  const inputs = Object.entries({ ...healthy, ...series }).map(([one, values]) => ({
+  const inputs = Object.entries(series).map(([one, values]) => ({
     series: inNamespace(one),
     values,
   }));
-  return { name, interval: '1m', input_series: inputs, alert_rule_test: alertRuleTest };
+  return { name, interval, input_series: inputs, alert_rule_test: alertRuleTest };
 }
 
 const HEALTHY = 'a healthy system';
@@ -84,25 +96,38 @@ const silent: readonly (Named & { readonly series: SeriesValues })[] = cases.fla
   ...Object.entries(one.alsoQuiet ?? {}).map(([when, series]) => ({ alert, name: `${quiet(alert)}: ${when}`, series })),
 ]);
 
-/** All tests in one run of promtool; what it says of each that failed, by name. */
+const long = longCases.map((one) => ({ ...one, name: `${one.alert}: ${one.name}` }));
+
+/** All tests in two runs of promtool; what it says of each that failed, by name. */
 async function runAll(): Promise<ReadonlyMap<string, string>> {
-  const file = join(folder, 'tests.yaml');
   const tests = [
+    toolTest(HEALTHY, healthy),
     ...firing.map(({ alert, name, fires: series, labels = {}, says }) =>
-      toolTest(name, series, { alert, labels, says }),
+      toolTest(name, { ...healthy, ...series }, { alert, labels, says }),
     ),
-    ...silent.map(({ name, series }) => toolTest(name, series)),
+    ...silent.map(({ name, series }) => toolTest(name, { ...healthy, ...series })),
   ];
-  await writeFile(
-    file,
-    stringify({ rule_files: ['rules.yaml'], evaluation_interval: '1m', tests: [toolTest(HEALTHY, {}), ...tests] }),
+  const ofAWeek = long.map(({ alert, name, series, says }) =>
+    toolTest(
+      name,
+      { ...healthyForAWeek, ...series },
+      says === undefined ? undefined : { alert, labels: {}, says },
+      LONG,
+    ),
   );
+  const runs = [runTests('rules', '1m', tests), runTests('promise', LONG.interval, ofAWeek)];
+  return new Map((await Promise.all(runs)).flatMap((faults) => [...faults]));
+}
+
+async function runTests(of: string, interval: string, tests: readonly object[]): Promise<Map<string, string>> {
+  const file = join(folder, `${of}-tests.yaml`);
+  await writeFile(file, stringify({ rule_files: [`${of}.yaml`], evaluation_interval: interval, tests }));
   const said = await tool('test', 'rules', file);
   const parts = said.split(/^ *name: (.*?),$/m).slice(1);
   const faults = new Map<string, string>();
   for (let part = 0; part < parts.length; part += 2) {
-    const name = parts[part] ?? '';
-    faults.set(name, (faults.get(name) ?? '') + (parts[part + 1] ?? ''));
+    const failed = parts[part] ?? '';
+    faults.set(failed, (faults.get(failed) ?? '') + (parts[part + 1] ?? ''));
   }
   // Something is wrong beside the tests.
   return said !== '' && faults.size === 0 ? new Map([[HEALTHY, said]]) : faults;
@@ -119,7 +144,7 @@ describe('the alert rules', () => {
   });
 
   test('every alert has cases, and every case an alert', () => {
-    expect(cases.map(({ alert }) => alert).toSorted()).toEqual(
+    expect([...new Set([...cases, ...longCases].map(({ alert }) => alert))].toSorted()).toEqual(
       alertsOf(rules)
         .map(({ alert }) => alert)
         .toSorted(),
@@ -135,6 +160,10 @@ describe('the alert rules', () => {
   });
 
   test.each(silent)('$name, and none fires', ({ name }) => {
+    expect(faults.get(name)).toBeUndefined();
+  });
+
+  test.each(long)('$name, and no other fires', ({ name }) => {
     expect(faults.get(name)).toBeUndefined();
   });
 

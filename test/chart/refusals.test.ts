@@ -134,6 +134,11 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
     [/pods\.extraPodSpec holds containers/, /ingest\.pod\.extraPodSpec holds schedulerName/, /^(?!.*shareProcess)/s],
   ],
   [
+    'alerts whose runbooks nobody finds',
+    { ...production, metrics: { prometheusRule: { enabled: true } } },
+    [/runbookBaseUrl is empty/],
+  ],
+  [
     'a class of load balancer without one',
     { ...production, service: { loadBalancerClass: 'x' } },
     [/service\.loadBalancerClass is set/],

@@ -30,7 +30,12 @@ export interface Rules {
 export async function renderRules(values: Readonly<Record<string, string | number>> = {}): Promise<Rules> {
   const helm = await findHelm(3);
   if (typeof helm === 'string') throw new Error(helm);
-  const settings = { 'evaluation.enabled': true, 'metrics.prometheusRule.enabled': true, ...values };
+  const settings = {
+    'evaluation.enabled': true,
+    'metrics.prometheusRule.enabled': true,
+    'metrics.prometheusRule.runbookBaseUrl': 'https://runbooks.example',
+    ...values,
+  };
   const { stdout } = await promisify(execFile)(
     helm.program,
     [

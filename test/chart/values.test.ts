@@ -66,6 +66,7 @@ const examples: Record<string, unknown> = {
   'tracing.sampleRatio': 0.5,
   'metrics.prometheusRule.disabled': ['PartnerIngestDeadLetters'],
   'metrics.prometheusRule.sloPercent': 99,
+  'metrics.prometheusRule.runbookBaseUrl': 'https://other.example.com/runbooks',
   undeliverableShare: 0.5,
   'evaluation.demoPartner.apiKey': 'pik_another_key_for_evaluation',
   'pods.topologySpreadConstraints': [],
@@ -100,6 +101,7 @@ const together: Record<string, Json> = {
   'links.file': { links: { loginUrl: 'https://login.example.com' } },
   'caBundle.existingSecret': { caBundle: {} },
   'metrics.serviceMonitor.enabled': { metrics: {} },
+  'metrics.prometheusRule.enabled': { metrics: { prometheusRule: { runbookBaseUrl: 'https://runbooks.example' } } },
   'httpRoute.enabled': { ingress: {}, httpRoute: { parentRefs: [{ name: 'public', sectionName: 'https' }] } },
   'ingress.enabled': { ingress: {} },
 };

@@ -85,7 +85,9 @@ export function shorten(rules: Rules): Rules {
       name,
       rules: list.map((rule) => ({
         ...rule,
-        expr: rule.expr.replaceAll(/\[(\w+)\]/g, (_, duration: string) => `[${short(duration)}]`),
+        expr: rule.expr
+          .replaceAll(/\[(\w+)\]/g, (_, duration: string) => `[${short(duration)}]`)
+          .replaceAll(/\boffset (\w+)/g, (_, duration: string) => `offset ${short(duration)}`),
         ...('for' in rule && rule.for !== undefined ? { for: short(rule.for) } : {}),
       })),
     })),

@@ -40,6 +40,7 @@ export const SHORT: Readonly<Record<string, string>> = {
   '6h': '10s',
   '1d': '20s',
   '3d': '20s',
+  '7d': '40s',
 };
 
 /** Values of the chart for the drill: so that one fault crosses one threshold and the noise of 60 requests a second none. */
@@ -50,11 +51,13 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.thresholds.mailsWaiting': 600,
   'metrics.prometheusRule.thresholds.keysStaleSeconds': 75,
   'metrics.prometheusRule.thresholds.undeliverable': 10,
+  'metrics.prometheusRule.thresholds.backlogStaleSeconds': 75,
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
 const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
 const PENDING = name('WithdrawalsPending');
+const DROPPED = name('RefusalsDropped');
 const [PAUSED, LIMITER, RESCUES, LOOP] = ['WorkerPaused', 'LimiterFallback', 'ReconcileRescues', 'CrashLoop'].map(
   name,
 ) as [string, string, string, string];
@@ -138,6 +141,19 @@ function untrustedProxy(): Fault {
       }, FORWARDED_EVERY_MS);
     },
     heal: async () => clearInterval(timer),
+  };
+}
+
+/** As a balancer does whose certificate or route is gone: nobody reaches the ingest pods, which are well. */
+function trafficStopped(): Fault {
+  const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
+    for (const slot of world.slotsOf('ingest')) slot.ready = ready;
+  };
+  return {
+    name: 'traffic-stopped',
+    about: 'no request of a partner arrives any more',
+    inject: (world) => setReady(world, false),
+    heal: (world) => setReady(world, true),
   };
 }
 
@@ -232,6 +248,13 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       inject: async (world) => world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
       heal: async (world) => world.replicaSet.refuse('insert'),
     },
+    backlogRefused: {
+      name: 'backlog-refused',
+      about: 'the database does not count the records for the controller',
+      inject: async (world) =>
+        world.replicaSet.refuse('aggregate', { code: 50, codeName: 'MaxTimeMSExpired' }, SUBMISSIONS),
+      heal: async (world) => world.replicaSet.refuse('aggregate'),
+    },
     mailsBounced: {
       name: 'mails-bounced',
       about: 'bounces of fifty e-mails are reported; healed when they are older than a day',
@@ -268,17 +291,17 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('redis-emptied'), raises: [], may: [RESCUES] },
     { fault: losingQueue(), raises: [RESCUES], may: [name('ApplicationsWaiting')] },
     { fault: own['queuePaused']!, raises: [name('ApplicationsWaiting')], may: [RESCUES, name('MailsWaiting')] },
-    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED], may: [PENDING, SLOWLY] },
-    { fault: chaos('mongodb-hung'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED] },
-    { fault: chaos('mongodb-slow'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY] },
+    { fault: chaos('mongodb-hung'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
+    { fault: chaos('mongodb-slow'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
     // What was under way is answered 500, and the next request has a new connection: too few for an alert.
-    { fault: chaos('mongodb-cut'), raises: [], may: [SLOWLY, FAST, PAUSED] },
-    { fault: chaos('mongodb-election'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING] },
-    { fault: chaos('mongodb-majority-stalled'), raises: [FAST, PENDING, PAUSED], may: [SLOWLY, RESCUES] },
-    { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING] },
-    { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY] },
-    { fault: own['hiccups']!, raises: [SLOWLY] },
-    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [PENDING, SLOWLY, PAUSED] },
+    { fault: chaos('mongodb-cut'), raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
+    { fault: chaos('mongodb-election'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
+    { fault: chaos('mongodb-majority-stalled'), raises: [FAST, PENDING, PAUSED], may: [SLOWLY, RESCUES, DROPPED] },
+    { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
+    { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
+    { fault: own['hiccups']!, raises: [SLOWLY], may: [DROPPED] },
+    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
     { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
     { fault: chaos('processor-killed'), raises: [LOOP] },
     { fault: chaos('controller-killed'), raises: [LOOP] },
@@ -293,6 +316,8 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
     { fault: own['keysEmptied']!, raises: [name('KeyRemovalHeld')] },
     { fault: own['clockOff']!, raises: [name('ClockOff')] },
+    { fault: own['backlogRefused']!, raises: [name('BacklogStale')] },
+    { fault: trafficStopped(), raises: [name('TrafficStopped')] },
     { fault: untrustedProxy(), raises: [name('UntrustedProxy')] },
     { fault: chaos('smtp-stopped'), raises: [PAUSED] },
     { fault: chaos('smtp-550'), raises: [name('MailsUndeliverable')] },

@@ -1,9 +1,9 @@
 /** What the leader shows of the waiting work: read from the real stores, and only while it leads. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import { showBacklog, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
+import { loggingRead, showBacklog, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { readBacklog } from '../../internal/submission/backlog.ts';
+import { readBacklog, type Backlog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
@@ -104,4 +104,17 @@ test('only the leader shows it, and an age grows on while the database is away',
   leads = false;
   expect(await showBacklog(second, tools)).toBeUndefined();
   expect(await shown()).toEqual([]);
+});
+
+test('that the backlog cannot be read is logged once, and once that it is read again', async () => {
+  const lines: string[] = [];
+  const say = (...words: unknown[]): void => void lines.push(String(words.at(-1)));
+  const rounds = [true, false, false, true, true];
+  const read = async (): Promise<Backlog> => {
+    if (rounds.shift() !== true) throw new Error('away');
+    return { records: {}, oldestReceivedAt: {}, bounced: 0 } as unknown as Backlog;
+  };
+  const logging = loggingRead({ read, log: { warn: say, info: say } });
+  while (rounds.length > 0) await logging().catch(() => undefined);
+  expect(lines).toEqual(['the backlog cannot be read', 'the backlog is read again']);
 });

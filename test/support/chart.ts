@@ -50,7 +50,11 @@ export const everything = {
   tracing: { endpoint: 'http://collector.monitoring:4318' },
   ingest: { autoscaling: { enabled: true } },
   processor: { autoscaling: { enabled: true, keda: { prometheusAddress: 'http://prometheus.monitoring:9090' } } },
-  metrics: { podMonitor: { enabled: true }, prometheusRule: { enabled: true }, dashboard: { enabled: true } },
+  metrics: {
+    podMonitor: { enabled: true },
+    prometheusRule: { enabled: true, runbookBaseUrl: 'https://runbooks.example' },
+    dashboard: { enabled: true },
+  },
   networkPolicy: { egress: { enabled: true } },
   tests: { existingSecret: 'test-partner' },
 };

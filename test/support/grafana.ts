@@ -13,5 +13,6 @@ export function filledIn(query: string, settings: GrafanaSettings): string {
     .replaceAll('$__rate_interval', `${settings.rateSeconds}s`)
     .replaceAll('$__range', `${settings.rangeSeconds}s`)
     .replaceAll('$namespace', settings.namespace)
+    .replaceAll('$slo', '99.9')
     .replaceAll('$pod', '.*');
 }

@@ -3,6 +3,8 @@
 import { DashboardCursorSync, VariableHide, VariableRefresh, VariableSort, type Dashboard } from '@grafana/schema';
 import { layOut, type PanelSpec, type Query, type RowSpec } from './panel.ts';
 
+/** The chart's default; the chart puts `metrics.prometheusRule.sloPercent` in its place. */
+const SLO_PERCENT = 99.9;
 /** Chosen at the top of the board. */
 const IN = 'namespace="$namespace"';
 const POD = `${IN},pod=~"$pod"`;
@@ -51,6 +53,13 @@ export const dashboardRows: readonly RowSpec[] = [
         'Share of submissions recorded within 1 s and not answered 500, over the time shown.',
         `${withinPromise} / ${allAnswered}`,
         { badBelow: 0.999, decimals: 3 },
+      ),
+      stat(
+        'Error budget left',
+        'percentunit',
+        "Of 30 days, as far as Prometheus remembers: 100 % is untouched, below 0 the promise is broken. Needs the chart's rules.",
+        `1 - sum_over_time(partner_ingest:broken_promise:increase1h{${IN}}[30d:1h]) / sum_over_time(partner_ingest:submissions:increase1h{${IN}}[30d:1h]) / (1 - $slo / 100)`,
+        { badBelow: 0, decimals: 1 },
       ),
       stat(
         'Longest wait',
@@ -247,6 +256,18 @@ export const dashboardRows: readonly RowSpec[] = [
         query('{{pod}}', `sum by (pod) (nodejs_active_resources{${POD},type=~"TCP.*Wrap"})`),
         query('busiest, share of files', `max(process_open_fds{${POD}} / process_max_fds{${POD}})`),
       ]),
+      lines('Pods', 'short', 'Running, and the most that the autoscaler may start (kube-state-metrics tells that).', [
+        query('{{component}}', `count by (component) (process_start_time_seconds{${IN},component=~".+"})`),
+        ...(['ingest', 'processor'] as const).map((component) =>
+          query(
+            `most of ${component}`,
+            `max(kube_horizontalpodautoscaler_spec_max_replicas{${IN},horizontalpodautoscaler=~".*-${component}"})`,
+          ),
+        ),
+      ]),
+      lines('Restarts', 'short', 'Starts of the process in a pod within 15 minutes.', [
+        query('{{pod}}', `max by (pod) (changes(process_start_time_seconds{${POD}}[15m]))`),
+      ]),
       lines('Running since', 's', 'A line that falls to zero is a restart.', [
         query('{{pod}}', `time() - max by (pod) (process_start_time_seconds{${POD}})`),
       ]),
@@ -288,6 +309,14 @@ export const dashboard: Dashboard = {
         hide: VariableHide.dontHide,
       },
       choice('namespace', 'Namespace', 'label_values(partner_ingest_leader, namespace)'),
+      {
+        type: 'constant',
+        name: 'slo',
+        label: 'Promise in percent',
+        query: String(SLO_PERCENT),
+        current: { text: String(SLO_PERCENT), value: String(SLO_PERCENT) },
+        hide: VariableHide.hideVariable,
+      },
       { ...choice('pod', 'Pod', `label_values(process_start_time_seconds{${IN},component=~".+"}, pod)`), ...all() },
     ],
   },

@@ -81,8 +81,8 @@ export const alerts = mutantsOf('charts/partner-ingest/files/alerts.yaml', 'test
   ['{$(in),cause!="resent"}', '{$(in)}', 'an operator who resends mails is woken'],
   ['ratio_rate1h{$(in)} > 14.4', 'ratio_rate1h{$(in)} > 144', 'broken promises go unnoticed for hours'],
   [
-    'or (partner_ingest:broken_promise:ratio_rate6h{$(in)} > 6 *',
-    'or (partner_ingest:broken_promise:ratio_rate6h{$(in)} > 60 *',
-    'a slow burn of the promise wakes nobody',
+    'increase6h{$(in)} >= $(minimumBroken)',
+    'increase6h{$(in)} >= 10 * $(minimumBroken)',
+    'an outage of a small business wakes nobody',
   ],
 ]);
