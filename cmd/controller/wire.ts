@@ -1,4 +1,5 @@
 /** What the controller consists of: the one place that constructs its clients and parts and puts them together. */
+import type { Db } from 'mongodb';
 import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/directory-source.ts';
 import { lastStarted } from '../../internal/controller/election.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
@@ -15,8 +16,9 @@ import { createMongo } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { readBacklog } from '../../internal/submission/backlog.ts';
-import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { createControllerMetrics, createRegistry, type ControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 /** A notification that Redis does not take within this time is not needed: ingest reads the keys every 15 s anyway. */
 const NOTIFY_TIMEOUT_MS = 500;
@@ -70,6 +72,19 @@ export async function startController(
 
   // Who reads a folder has it alone.
   if (folder !== undefined) metrics.leader.set(1);
+  openBacklog(config, { db, metrics, leads: keeper.leads }, tools);
+
+  log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
+  return { adminUrl: admin.url };
+}
+
+/** Shows the waiting work while this process leads. */
+function openBacklog(
+  config: ConfigOf<'controller'>,
+  parts: { readonly db: Db; readonly metrics: ControllerMetrics; readonly leads: () => boolean },
+  { log, closers }: { readonly log: Logger; readonly closers: Closers },
+): void {
+  const { db, metrics, leads } = parts;
   const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
   const watching = new AbortController();
@@ -78,16 +93,15 @@ export async function startController(
       clock,
       log,
       metrics,
-      leads: keeper.leads,
+      leads,
       read: () => readBacklog(db),
+      readPartners: () => readPartnerBacklog(db),
+      partnerLabels: new PartnerLabels(),
       jobs: (queue) => queues.counts(queue),
     },
     watching.signal,
   );
   closers.add('backlog', () => watching.abort());
-
-  log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
-  return { adminUrl: admin.url };
 }
 
 /** Loaded only when needed: the Kubernetes library takes half a second and 130 MB. */

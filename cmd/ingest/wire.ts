@@ -42,11 +42,13 @@ import { StatusReader } from '../../internal/submission/status-reader.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { createIngestMetrics, createRegistry, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 interface Parts {
   readonly log: Logger;
   readonly closers: Closers;
   readonly metrics: IngestMetrics;
+  readonly partnerLabels: PartnerLabels;
   /** What has to be well before the process is ready. */
   readonly ready: Probe[];
 }
@@ -61,7 +63,8 @@ export async function startIngest(
   const state = { serving: false, draining: false };
   const live: Probe[] = [];
   const ready: Probe[] = [() => (state.serving ? [] : ['starting']), () => (state.draining ? ['draining'] : [])];
-  const parts: Parts = { log, closers, metrics: createIngestMetrics(registry), ready };
+  const metrics = createIngestMetrics(registry);
+  const parts: Parts = { log, closers, metrics, partnerLabels: new PartnerLabels(), ready };
   const settings = settingsOf(config);
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
   const admin = await startAdminServer({
@@ -85,6 +88,7 @@ export async function startIngest(
     clock,
     log,
     metrics: parts.metrics,
+    partnerLabels: parts.partnerLabels,
     retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
     draining: () => state.draining,
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
@@ -252,13 +256,17 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Part
 }
 
 /** All keys in memory, read again when the controller says so. */
-function openKeys(config: ConfigOf<'ingest'>, store: KeyStore, { log, closers, metrics, ready }: Parts): KeyCache {
+function openKeys(config: ConfigOf<'ingest'>, store: KeyStore, parts: Parts): KeyCache {
+  const { log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store,
     clock,
     log,
-    onRefresh: (count, at) => {
-      metrics.keys.set(count);
+    onRemovedUse: () => metrics.removedKeyUses.inc(),
+    onRefresh: (all, at) => {
+      // In order, so that all pods show the same partners by name.
+      for (const partnerId of all.map((key) => key.partnerId).toSorted()) partnerLabels.of(partnerId);
+      metrics.keys.set(all.length);
       metrics.keysRefreshedAt.set(at.getTime() / 1_000);
     },
   });

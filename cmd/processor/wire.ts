@@ -36,6 +36,7 @@ import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, createRegistry, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 type Config = ConfigOf<'processor'>;
 
@@ -163,6 +164,7 @@ function openWork(
     slots: { applications: config.PROCESSOR_CONCURRENCY, notifications: mailSlots(config) },
     tools: {
       ...metrics,
+      partnerLabels: new PartnerLabels(),
       store,
       holds,
       accounts: new AccountStore({ db, clock }),

@@ -7,20 +7,15 @@ export interface DemoPartner {
   readonly partner: string;
   readonly keys: readonly string[];
   readonly status?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** One Secret for the partner in `<partner>.yaml`, replaced in one step so that no reader sees half of it. */
-export async function writePartnerSecret(folder: string, { partner, keys, status }: DemoPartner): Promise<string> {
+export async function writePartnerSecret(folder: string, wanted: DemoPartner): Promise<string> {
+  const { partner } = wanted;
   await mkdir(folder, { recursive: true });
   const file = join(folder, `${partner}.yaml`);
-  const name = `partner-${partner}`;
-  const { yaml } = partnerSecretManifest({
-    name,
-    namespace: 'partner-keys',
-    partner,
-    keys,
-    ...(status === undefined ? {} : { status }),
-  });
+  const { yaml } = partnerSecretManifest({ ...wanted, name: `partner-${partner}`, namespace: 'partner-keys' });
   await writeFile(`${file}.new`, yaml);
   await rename(`${file}.new`, file);
   return file;

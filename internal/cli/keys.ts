@@ -1,14 +1,11 @@
 /** `keys new`, `keys list`, `keys adopt`: a fresh API key as a Secret to apply, which keys are in use, and whose they are. */
-import { newApiKey } from '../partner/api-key.ts';
+import { keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
 import { fromNow, utc } from './timeline.ts';
-
-/** Characters of a key's hash that name it in a list: 48 bits, enough for millions of keys. */
-const NAMING_CHARACTERS = 12;
 
 export const keysNew: Command = {
   name: 'keys new',
@@ -72,7 +69,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
   if (values.json) {
     out.json(
       keys.map((key) => ({
-        key: key._id.slice(0, NAMING_CHARACTERS),
+        key: keyIdOf(key._id),
         partner: key.partnerId,
         status: key.status,
         secret: `${key.source.namespace}/${key.source.name}`,
@@ -87,7 +84,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
       [
         partnerId,
         status,
-        _id.slice(0, NAMING_CHARACTERS),
+        keyIdOf(_id),
         `${source.namespace}/${source.name}`,
         lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
         lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),

@@ -6,6 +6,7 @@ import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { pause } from '../platform/deadline.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
+import { termAnnotations } from '../partner/key-terms.ts';
 import type { SecretList, SecretSource } from './secret-source.ts';
 
 /** A file larger than this is no manifest of partner keys. */
@@ -192,6 +193,7 @@ async function readManifest(file: string): Promise<PartnerSecret[]> {
       createdAt: metadata.creationTimestamp === undefined ? undefined : new Date(metadata.creationTimestamp),
       partnerId: metadata.labels?.[PARTNER_LABEL] ?? '',
       status: metadata.annotations?.[STATUS_ANNOTATION],
+      annotations: termAnnotations(metadata.annotations),
       data: { ...data, ...(Object.fromEntries(encoded) as Record<string, string>) },
     });
   }

@@ -6,6 +6,7 @@ import { backoffMs, pause } from '../platform/deadline.ts';
 import { kubernetesReason, kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
+import { termAnnotations } from '../partner/key-terms.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
   FOLLOW_BACKOFF,
@@ -215,6 +216,7 @@ function readSecret(object: unknown): { readonly secret: PartnerSecret; readonly
       createdAt: metadata.creationTimestamp,
       partnerId: metadata.labels?.[PARTNER_LABEL] ?? '',
       status: metadata.annotations?.[STATUS_ANNOTATION],
+      annotations: termAnnotations(metadata.annotations),
       data: data ?? {},
     },
     version: metadata.resourceVersion,

@@ -1,4 +1,5 @@
 /** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
+import { isDeepStrictEqual } from 'node:util';
 import { wantedKeys, type Problem, type WantedKey } from '../partner/key-secret.ts';
 import type { KeyStore, PartnerKey, Writer } from '../partner/key-store.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -95,6 +96,7 @@ function isSame(stored: PartnerKey, wanted: WantedKey): boolean {
   return (
     stored.status === wanted.status &&
     stored.partnerId === wanted.partnerId &&
+    isDeepStrictEqual(stored.terms ?? {}, wanted.terms) &&
     stored.source.uid === wanted.source.uid &&
     stored.source.name === wanted.source.name &&
     stored.source.namespace === wanted.source.namespace

@@ -6,6 +6,7 @@ import { jobStates, queueNames, type JobState, type QueueName } from '../queue/j
 import { openStates } from '../submission/states.ts';
 import { backlogStates, type Backlog } from '../submission/backlog.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
 const READ_EVERY_MS = 10_000;
 const MS_PER_SECOND = 1_000;
@@ -16,12 +17,15 @@ export interface BacklogTools {
   readonly leads: () => boolean;
   /** Rejects while the database is away. */
   read(): Promise<Backlog>;
+  /** Open records by partner; rejects while the database is away. */
+  readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
   /** Jobs of a queue by state; rejects while Redis is away. */
   jobs(queue: QueueName): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,
-    'records' | 'bouncedMails' | 'oldestWaitingSeconds' | 'queueJobs' | 'backlogReadAt'
+    'records' | 'partnerRecords' | 'bouncedMails' | 'oldestWaitingSeconds' | 'queueJobs' | 'backlogReadAt'
   >;
+  readonly partnerLabels: PartnerLabels;
 }
 
 /** Reads and shows until `signal` aborts. */
@@ -58,7 +62,7 @@ export function loggingRead(options: {
 /** One round; `last` is what was read before, and what the result is while the database is away. Never rejects. */
 export async function showBacklog(last: Backlog | undefined, tools: BacklogTools): Promise<Backlog | undefined> {
   const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
-  await Promise.all(queueNames.map((queue) => showJobs(queue, tools)));
+  await Promise.all([showPartners(tools), ...queueNames.map((queue) => showJobs(queue, tools))]);
   showAges(backlog, tools);
   // The lead may have been lost meanwhile, and another process shows it now.
   if (tools.leads()) return backlog;
@@ -76,6 +80,20 @@ async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
     return backlog;
   } catch {
     return undefined;
+  }
+}
+
+async function showPartners(tools: BacklogTools): Promise<void> {
+  const { partnerLabels, metrics, log } = tools;
+  if (!tools.leads()) return;
+  try {
+    const partners = await tools.readPartners();
+    metrics.partnerRecords.reset();
+    for (const { partnerId, records } of partners) {
+      metrics.partnerRecords.inc({ partner: partnerLabels.of(partnerId) }, records);
+    }
+  } catch (error) {
+    log.debug({ err: error }, 'the backlog of partners could not be read');
   }
 }
 
@@ -102,7 +120,13 @@ async function showJobs(queue: QueueName, tools: BacklogTools): Promise<void> {
 }
 
 function forget({ metrics }: BacklogTools): void {
-  for (const gauge of [metrics.records, metrics.bouncedMails, metrics.oldestWaitingSeconds, metrics.queueJobs])
+  for (const gauge of [
+    metrics.records,
+    metrics.partnerRecords,
+    metrics.bouncedMails,
+    metrics.oldestWaitingSeconds,
+    metrics.queueJobs,
+  ])
     gauge.reset();
   metrics.backlogReadAt.set(0);
 }

@@ -6,8 +6,8 @@ import { authenticate } from './authenticate.ts';
 import { errors } from './errors.ts';
 
 const lookup = (key: string): KeyLookup => {
-  if (key === 'good') return { known: true, partnerId: 'demo', active: true };
-  if (key === 'dormant') return { known: true, partnerId: 'sleeper', active: false };
+  if (key === 'good') return { known: true, partnerId: 'demo', active: true, terms: { maxPerMinute: 5 } };
+  if (key === 'dormant') return { known: true, partnerId: 'sleeper', active: false, terms: {} };
   return { known: false };
 };
 
@@ -51,7 +51,7 @@ describe('authenticate', () => {
     'Bearer\tgood',
     '  Bearer good  ',
   ])('%j is the partner', (header) => {
-    expect(authenticate(header, lookup)).toEqual({ ok: true, partnerId: 'demo' });
+    expect(authenticate(header, lookup)).toEqual({ ok: true, partnerId: 'demo', terms: { maxPerMinute: 5 } });
   });
 
   test('an inactive partner is refused by name', () => {

@@ -99,7 +99,8 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
   requestUnknown: 'No request of this partner has this id. Requests of other partners are not told apart from none.',
   methodNotAllowed: 'Any other method.',
   statusMethodNotAllowed: 'Any other method.',
-  tooManyRequests: 'Too many requests from one address; `Retry-After` says how long to wait.',
+  tooManyRequests:
+    'Too many requests from one address, or more than the operator allows this partner; `Retry-After` says how long to wait.',
   internal:
     'The submission could not be made durable in time, or the API keys are not loaded yet. It was not accepted and may be retried safely.',
   statusUnavailable:

@@ -28,9 +28,17 @@ export const errors = {
 
 export type ErrorAnswer = (typeof errors)[keyof typeof errors];
 
-/** The 429's sentence; `windowSeconds` and `max` are the limit in force, `retrySeconds` is the Retry-After. */
-export function tooManyRequests(max: number, windowSeconds: number, retrySeconds: number): string {
-  return `Too many requests: at most ${max} in ${windowSeconds} seconds from one address; retry after ${retrySeconds} seconds`;
+/** A limit as the 429 tells it. */
+export interface Limit {
+  /** Such as `300` requests, or `5 megabytes`. */
+  readonly amount: string;
+  readonly windowSeconds: number;
+  readonly whose: 'one address' | 'this partner';
+}
+
+/** The 429's sentence; `retrySeconds` is the Retry-After. */
+export function tooManyRequests({ amount, windowSeconds, whose }: Limit, retrySeconds: number): string {
+  return `Too many requests: at most ${amount} in ${windowSeconds} seconds from ${whose}; retry after ${retrySeconds} seconds`;
 }
 
 export const ACCEPTED_MESSAGE = 'Request accepted for processing';

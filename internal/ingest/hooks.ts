@@ -1,10 +1,12 @@
 /** What happens to every request, whatever its path: before it is routed, and when its answer leaves. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { PartnerBounds } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
 import { BodyRoom } from './body-room.ts';
 import type { BrokenTools } from './broken-http.ts';
@@ -22,6 +24,7 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
+    bounds: PartnerBounds;
     incomingBody: IncomingBody;
     span: Span | undefined;
   }
@@ -32,12 +35,14 @@ export interface HookTools extends BrokenTools {
   readonly log: Logger;
   /** Whether the process is draining: answers then say `Connection: close`. */
   draining(): boolean;
-  readonly metrics: BrokenTools['metrics'] & Pick<IngestMetrics, 'untrustedForwardedFor'>;
+  readonly metrics: BrokenTools['metrics'] & Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
+  readonly partnerLabels: PartnerLabels;
 }
 
 export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('startedAt', 0);
   app.decorateRequest('partnerId', '');
+  app.decorateRequest('bounds', null as unknown as PartnerBounds);
   app.decorateRequest('contentType', undefined);
   app.decorateRequest('client', null as unknown as ClientAddress);
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
@@ -63,7 +68,11 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   // A line for each request would be 10,000 a second: they are for whoever asks for them.
   const telling = tools.log.isLevelEnabled('debug');
   app.addHook('onResponse', (request, reply, done) => {
-    tools.metrics.requests.inc({ status: `${reply.statusCode as AnswerStatus}` });
+    const status = `${reply.statusCode as AnswerStatus}` as const;
+    tools.metrics.requests.inc({ status });
+    if (request.partnerId !== '') {
+      tools.metrics.partnerRequests.inc({ partner: tools.partnerLabels.of(request.partnerId), status });
+    }
     if (request.span !== undefined) endRequestSpan(request.span, reply);
     if (telling) {
       const ms = Math.round(tools.clock.monotonicMs() - request.startedAt);

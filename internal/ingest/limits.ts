@@ -51,8 +51,11 @@ export const RETRY_AFTER_SECONDS = 5;
 export const LIMITER_TIMEOUT_MS = 50;
 /** While Redis is away it is asked this often whether it is back. */
 export const LIMITER_PROBE_MS = 1_000;
-/** Addresses a pod remembers on its own; the least recently seen go first. */
-export const LIMITER_LOCAL_ADDRESSES = 20_000;
+/** Addresses and partners a pod counts on its own; the least recently seen go first. */
+export const LIMITER_LOCAL_KEYS = 20_000;
+/** Windows of the bounds that a partner's Secret may set. */
+export const PARTNER_MINUTE_SECONDS = 60;
+export const PARTNER_DAY_SECONDS = 86_400;
 
 /** Records of refused requests one process writes a second in the long run: 6 million in 7 days, some 4 GB. */
 export const REFUSALS_PER_SECOND = 10;

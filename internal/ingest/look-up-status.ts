@@ -40,8 +40,8 @@ export function authenticateLookUp(request: FastifyRequest, reply: FastifyReply,
     return false;
   }
   const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
-  if (authentication.ok) request.partnerId = authentication.partnerId;
-  else answerEarly(request, reply, authentication.answer);
+  request.partnerId = authentication.partnerId ?? '';
+  if (!authentication.ok) answerEarly(request, reply, authentication.answer);
   return authentication.ok;
 }
 

@@ -20,7 +20,10 @@ interface Example {
 }
 
 /** Every error of the code: status code and sentence. */
-const known = [...Object.values(errors), { status: 429, error: tooManyRequests(300, 60, 60) }];
+const known = [
+  ...Object.values(errors),
+  { status: 429, error: tooManyRequests({ amount: '300', windowSeconds: 60, whose: 'one address' }, 60) },
+];
 const told = (error: { readonly status: number; readonly error: string }): string => `${error.status} ${error.error}`;
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
 

@@ -17,7 +17,7 @@ import {
   type ErrorName,
 } from './contract.ts';
 import { errors, tooManyRequests } from './errors.ts';
-import { MAX_BODY_BYTES, RETRY_AFTER_SECONDS } from './limits.ts';
+import { MAX_BODY_BYTES, PARTNER_DAY_SECONDS, RETRY_AFTER_SECONDS } from './limits.ts';
 
 /** What differs between installations. */
 export interface OpenApiSettings {
@@ -80,7 +80,7 @@ export function openApiDocument(settings: OpenApiSettings): Json {
         RetryAfter: {
           description: 'Seconds to wait.',
           required: true,
-          schema: { type: 'integer', minimum: 1, maximum: settings.rateLimitWindowSeconds },
+          schema: { type: 'integer', minimum: 1, maximum: PARTNER_DAY_SECONDS },
         },
         RetryLater: {
           description: 'Seconds to wait before the next try.',
@@ -216,7 +216,8 @@ function statusCodeOf(name: ErrorName): number {
 
 function sentenceOf(name: ErrorName, { rateLimitMax, rateLimitWindowSeconds }: OpenApiSettings): string {
   if (name !== 'tooManyRequests') return errors[name].error;
-  return tooManyRequests(rateLimitMax, rateLimitWindowSeconds, rateLimitWindowSeconds);
+  const limit = { amount: `${rateLimitMax}`, windowSeconds: rateLimitWindowSeconds, whose: 'one address' } as const;
+  return tooManyRequests(limit, rateLimitWindowSeconds);
 }
 
 function linkToStatus(settings: OpenApiSettings): Json {

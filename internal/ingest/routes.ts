@@ -6,11 +6,18 @@ import { answerEarly, sendEarly } from './answer.ts';
 import { INGEST_PATH, STATUS_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
-import { OverLimit, operationLimits, registerLimiter, type LimitSettings, type LimitTools } from './limit-policy.ts';
+import {
+  OverLimit,
+  operationLimits,
+  partnerLimits,
+  registerLimiter,
+  type LimitSettings,
+  type LimitTools,
+} from './limit-policy.ts';
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
-export interface RouteTools extends SubmitTools, LimitTools {
+export interface RouteTools extends Omit<SubmitTools, 'admitBody'>, LimitTools {
   readonly log: Logger;
   /** Reads a status for its partner; undefined where look-ups are switched off. */
   readonly readStatus: LookUpTools['readStatus'] | undefined;
@@ -19,15 +26,20 @@ export interface RouteTools extends SubmitTools, LimitTools {
 export async function addRoutes(app: FastifyInstance, settings: LimitSettings, tools: RouteTools): Promise<void> {
   await registerLimiter(app, tools);
   const limits = operationLimits(settings, tools);
+  const { admitRequest, admitBody } = partnerLimits(tools);
+  const submitTools: SubmitTools = { ...tools, admitBody };
   // The key is judged one stage after the limiter, which the plugin appends to onRequest: guessing keys is limited, too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,
     config: { rateLimit: limits.submitApplication },
-    preParsing: (request, reply, _payload, done) => {
-      if (authenticateRequest(request, reply, tools)) done(null);
+    preParsing: (request, reply, _payload, proceed) => {
+      if (!authenticateRequest(request, reply, submitTools)) return;
+      const admission = admitRequest(request);
+      if (admission === undefined) proceed(null);
+      else admission.then(() => proceed(null), proceed);
     },
-    handler: (request, reply) => submitApplication(request, reply, tools),
+    handler: (request, reply) => submitApplication(request, reply, submitTools),
   });
 
   const { readStatus } = tools;

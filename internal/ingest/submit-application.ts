@@ -25,6 +25,8 @@ import { traceparentOf } from './request-span.ts';
 export interface SubmitTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
+  /** Counts the bytes of a body; rejects beyond the partner's bound, undefined without one. */
+  admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
   /** Makes a record durable; never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult>;
   readonly refusals: Pick<Refusals, 'keep'>;
@@ -48,9 +50,11 @@ export function authenticateRequest(request: FastifyRequest, reply: FastifyReply
   const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
   if (authentication.ok) {
     request.partnerId = authentication.partnerId;
+    request.bounds = authentication.terms;
     return true;
   }
   const { answer, partnerId } = authentication;
+  request.partnerId = partnerId ?? '';
   tools.refusals.keep({ address: request.client.limitKey, status: answer.status, requestId: request.id }, () => {
     const received = { ...receivedOf(request, tools.clock.now()), partnerId };
     return refusedRecord(received, answer.status, tools.retention.refusedDays);
@@ -67,6 +71,8 @@ export async function submitApplication(
 ): Promise<void> {
   const { incomingBody } = request;
   const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
+  const admission = tools.admitBody(request, body.bytes.length);
+  if (admission !== undefined) await admission;
   // A partner that sends too much may be sending it for ever, so its connection ends here in any case.
   if (!body.reusable || body.end === 'too_large') {
     reply.header('connection', 'close');

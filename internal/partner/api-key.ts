@@ -35,6 +35,10 @@ export function hashApiKey(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
+/** Characters of a key's hash that name it for operators: 48 bits, enough for millions of keys. */
+export const KEY_ID_LENGTH = 12;
+export const keyIdOf = (digest: string): string => digest.slice(0, KEY_ID_LENGTH);
+
 /** How a Secret or a manifest gives a key without being a credential itself. */
 export const keyDigest = (key: string): string => `sha256:${hashApiKey(key)}`;
 

@@ -2,8 +2,9 @@
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { hashApiKey } from './api-key.ts';
-import type { KeyStore } from './key-store.ts';
+import { hashApiKey, keyIdOf } from './api-key.ts';
+import type { KeyStore, PartnerKey } from './key-store.ts';
+import type { KeyTerms } from './key-terms.ts';
 
 /** Keys are read again this often even if nobody says that they changed. */
 const REFRESH_EVERY_MS = 15_000;
@@ -12,22 +13,26 @@ const FIRST_LOAD_RETRY_MS = 500;
 /** How often the last use of keys is written down. */
 const TOUCH_EVERY_MS = 30_000;
 
-export type KeyLookup =
-  { readonly known: false } | { readonly known: true; readonly partnerId: string; readonly active: boolean };
-
-interface CachedKey {
-  readonly hash: string;
+interface KnownKey {
+  readonly known: true;
   readonly partnerId: string;
   readonly active: boolean;
+  readonly terms: KeyTerms;
 }
+export type KeyLookup = { readonly known: false } | KnownKey;
 
 export class KeyCache {
   readonly #store: KeyStore;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #onRefresh: (keys: number, at: Date) => void;
+  readonly #onRefresh: (keys: readonly PartnerKey[], at: Date) => void;
+  readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
-  #keys: ReadonlyMap<string, CachedKey> = new Map();
+  #keys: ReadonlyMap<string, KnownKey> = new Map();
+  /** Removed not long ago, with their partners. */
+  #removed: ReadonlyMap<string, string> = new Map();
+  /** Those of which the log has told that they are used. */
+  #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
   #loaded = false;
   #refreshing: Promise<void> | undefined;
@@ -37,12 +42,15 @@ export class KeyCache {
     readonly store: KeyStore;
     readonly clock: Clock;
     readonly log: Logger;
-    readonly onRefresh: (keys: number, at: Date) => void;
+    readonly onRefresh: (keys: readonly PartnerKey[], at: Date) => void;
+    /** A request came with a key that was removed not long ago. */
+    readonly onRemovedUse: () => void;
   }) {
     this.#store = options.store;
     this.#clock = options.clock;
     this.#log = options.log;
     this.#onRefresh = options.onRefresh;
+    this.#onRemovedUse = options.onRemovedUse;
   }
 
   /** Whether a complete set of keys has been loaded once. */
@@ -51,10 +59,24 @@ export class KeyCache {
   }
 
   lookup(key: string): KeyLookup {
-    const found = this.#keys.get(hashApiKey(key));
-    if (found === undefined) return { known: false };
-    this.#used.add(found.hash);
-    return { known: true, partnerId: found.partnerId, active: found.active };
+    const hash = hashApiKey(key);
+    const found = this.#keys.get(hash);
+    if (found === undefined) {
+      this.#noteRemoved(hash);
+      return { known: false };
+    }
+    this.#used.add(hash);
+    return found;
+  }
+
+  #noteRemoved(hash: string): void {
+    const partner = this.#removed.get(hash);
+    if (partner === undefined) return;
+    this.#used.add(hash);
+    this.#onRemovedUse();
+    if (this.#toldRemoved.has(hash)) return;
+    this.#toldRemoved.add(hash);
+    this.#log.warn({ key: keyIdOf(hash), partner }, 'a removed key is still used');
   }
 
   /** Keeps the keys fresh until `close()`. */
@@ -90,14 +112,19 @@ export class KeyCache {
   /** Keys stay in force when they cannot be read, and also when the marker is gone: an emptied store revokes nothing. */
   async #load(): Promise<void> {
     try {
-      const { keys, synced } = await this.#store.load();
+      const { keys, removed, synced } = await this.#store.load();
       if (!synced) return;
       this.#keys = new Map(
-        keys.map(({ _id: hash, partnerId, status }) => [hash, { hash, partnerId, active: status === 'active' }]),
+        keys.map(({ _id, partnerId, status, terms = {} }) => [
+          _id,
+          { known: true, partnerId, active: status === 'active', terms },
+        ]),
       );
+      this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));
+      this.#toldRemoved = new Set([...this.#toldRemoved].filter((hash) => this.#removed.has(hash)));
       if (!this.#loaded) this.#log.info({ keys: keys.length }, 'partner keys loaded');
       this.#loaded = true;
-      this.#onRefresh(keys.length, this.#clock.now());
+      this.#onRefresh(keys, this.#clock.now());
     } catch (error) {
       this.#log.debug({ err: error }, 'partner keys could not be read; the ones in memory stay in force');
     }

@@ -9,11 +9,14 @@ export interface KeyManifest {
   readonly partner: string;
   readonly keys: readonly string[];
   readonly status?: string;
+  /** More of them, such as bounds. */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** The Secret as YAML and as an object; `kubectl apply` takes both. */
 export function partnerSecretManifest(wanted: KeyManifest): { readonly yaml: string; readonly object: object } {
   const { name, namespace, partner, keys, status } = wanted;
+  const annotations = { ...wanted.annotations, ...(status === undefined ? {} : { [STATUS_ANNOTATION]: status }) };
   const object = {
     apiVersion: 'v1',
     kind: 'Secret',
@@ -21,7 +24,7 @@ export function partnerSecretManifest(wanted: KeyManifest): { readonly yaml: str
       name,
       namespace,
       labels: { [PARTNER_LABEL]: partner },
-      ...(status === undefined ? {} : { annotations: { [STATUS_ANNOTATION]: status } }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
     },
     stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, keyDigest(key)])),
   };

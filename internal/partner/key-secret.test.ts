@@ -31,7 +31,7 @@ test('each entry is one key, so that old and new hold together during a rotation
   expect(problems).toEqual([]);
   const source = { namespace: acme.namespace, name: acme.name, uid: acme.uid };
   expect([...keys.values()]).toEqual(
-    [one, two].map((key) => ({ hash: hashApiKey(key), partnerId: 'acme', status: 'active', source })),
+    [one, two].map((key) => ({ hash: hashApiKey(key), partnerId: 'acme', status: 'active', terms: {}, source })),
   );
 });
 
@@ -138,6 +138,47 @@ describe('status', () => {
     expect(problemsOf(secret('acme', [key], { status: 'paused' }))).toEqual(['unknown_status']);
     expect(problemsOf(secret('acme', [key], { status: 'inactive' }))).toEqual([]);
   });
+});
+
+describe('bounds', () => {
+  const key = newApiKey();
+  const perMinute = (value: string) => ({ 'partner-ingest.io/max-per-minute': value });
+  const perDay = (value: string) => ({ 'partner-ingest.io/max-megabytes-per-day': value });
+  const termsOf = (...secrets: PartnerSecret[]) => wantedKeys(secrets).keys.get(hashApiKey(key))?.terms;
+
+  test('there are none by default; of several Secrets of a partner the smaller counts, for all of its keys', () => {
+    expect(termsOf(secret('acme', [key]))).toEqual({});
+    const annotations = { ...perMinute('60'), ...perDay('1000000') };
+    expect(termsOf(secret('acme', [key], { annotations }))).toEqual({ maxPerMinute: 60, maxMegabytesPerDay: 1e6 });
+    const others = [
+      secret('acme', [], { annotations: perMinute('7') }),
+      secret('acme', [newApiKey()], { annotations: { ...perMinute('100'), ...perDay('5') } }),
+      secret('other', [newApiKey()], { annotations: perMinute('1') }),
+    ];
+    expect(termsOf(secret('acme', [key], { annotations }), ...others)).toEqual({
+      maxPerMinute: 7,
+      maxMegabytesPerDay: 5,
+    });
+  });
+
+  test.each(['', '0', '-1', '1.5', '1e3', '1000001', 'sixty'])(
+    '%j costs only its Secret, and names the rule',
+    (bad) => {
+      const good = newApiKey();
+      const { keys, problems } = wantedKeys([
+        secret('acme', [key], { annotations: perDay(bad) }),
+        secret('acme', [good]),
+      ]);
+      expect([...keys.keys()]).toEqual([hashApiKey(good)]);
+      expect(problems).toMatchObject([
+        {
+          code: 'invalid_annotation',
+          message:
+            'annotation partner-ingest.io/max-megabytes-per-day must be a whole number from 1 to 1000000; the keys of this Secret are not used',
+        },
+      ]);
+    },
+  );
 });
 
 describe('the same key twice', () => {

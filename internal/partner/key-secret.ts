@@ -1,5 +1,6 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
 import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, hashOfDigest } from './api-key.ts';
+import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
@@ -12,6 +13,8 @@ export interface PartnerSecret {
   readonly createdAt: Date | undefined;
   readonly partnerId: string;
   readonly status: string | undefined;
+  /** Those that `termAnnotations` keeps. */
+  readonly annotations?: Readonly<Record<string, string>>;
   readonly data: Readonly<Record<string, string>>;
 }
 
@@ -25,6 +28,7 @@ export interface WantedKey {
   readonly hash: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive';
+  readonly terms: KeyTerms;
   readonly source: KeySource;
 }
 
@@ -39,6 +43,7 @@ export type ProblemCode =
   | 'key_guessable'
   | 'same_key_two_partners'
   | 'unknown_status'
+  | 'invalid_annotation'
   | 'other_installation'
   | 'removal_held'
   | 'unreadable_namespace'
@@ -59,8 +64,9 @@ export function isPartnerId(text: string): boolean {
 }
 
 /**
- * All Secrets together, because one inactive Secret switches its whole partner off, and a key under two partners goes
- * to the older Secret. A bad entry costs that entry only.
+ * All Secrets together, because one inactive Secret switches its whole partner off, the smallest bound counts for its
+ * whole partner, and a key under two partners goes to the older Secret. A bad entry costs that entry only, a bad annotation
+ * its Secret only.
  */
 export function wantedKeys(secrets: readonly PartnerSecret[]): {
   readonly keys: ReadonlyMap<string, WantedKey>;
@@ -69,6 +75,7 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
   const problems: Problem[] = [];
   const keys = new Map<string, WantedKey>();
   const inactive = new Set(secrets.filter((secret) => !isActive(secret.status)).map((secret) => secret.partnerId));
+  const bounds = boundsByPartner(secrets);
 
   for (const secret of secrets.toSorted(byAge)) {
     const source: KeySource = { namespace: secret.namespace, name: secret.name, uid: secret.uid };
@@ -80,6 +87,9 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
     if (secret.status !== undefined && !['active', 'inactive'].includes(secret.status)) {
       report('unknown_status', `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; it counts as inactive`);
     }
+    const { terms, faults } = readTerms(secret.annotations ?? {});
+    for (const fault of faults) report('invalid_annotation', fault);
+    if (faults.length > 0) continue;
     if (Object.keys(secret.data).length === 0) report('no_keys', 'the Secret has no data entries');
 
     for (const [name, value] of Object.entries(secret.data)) {
@@ -99,10 +109,20 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
       }
       if (other !== undefined) continue;
       const status = inactive.has(secret.partnerId) ? 'inactive' : 'active';
-      keys.set(hash, { hash, partnerId: secret.partnerId, status, source });
+      const { partnerId } = secret;
+      keys.set(hash, { hash, partnerId, status, terms: { ...terms, ...bounds.get(partnerId) }, source });
     }
   }
   return { keys, problems };
+}
+
+function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {
+  const bounds = new Map<string, PartnerBounds>();
+  for (const { partnerId, annotations } of secrets) {
+    const { terms } = readTerms(annotations ?? {});
+    bounds.set(partnerId, smallerBounds(bounds.get(partnerId) ?? {}, terms));
+  }
+  return bounds;
 }
 
 function isActive(status: string | undefined): boolean {

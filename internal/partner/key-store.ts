@@ -5,6 +5,7 @@ import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import { type IndexDefinition } from '../platform/mongo-indexes.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
+import type { KeyTerms } from './key-terms.ts';
 
 export const PARTNER_KEYS = 'partner_keys';
 /** Holds the `synced` marker, the terms of controllers, and removals that wait. */
@@ -26,10 +27,19 @@ export interface PartnerKey {
   readonly _id: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive' | 'removed';
+  /** Absent in documents of versions that knew no terms. */
+  readonly terms?: KeyTerms;
   readonly source: KeySource & { readonly owner: string };
   readonly term: number;
   readonly lastUsedAt?: Date;
   readonly updatedAt: Date;
+}
+
+/** What ingest holds; of each key only its id, partner, status and terms are read. */
+export interface LoadedKeys {
+  readonly keys: readonly PartnerKey[];
+  readonly removed: readonly PartnerKey[];
+  readonly synced: boolean;
 }
 
 interface SyncDocument {
@@ -71,14 +81,18 @@ export class KeyStore {
     return keySyncOf<SyncDocument>(this.#db);
   }
 
-  /** All keys but tombstones, and whether a controller has ever finished a complete reconcile. */
-  async load(): Promise<{ readonly keys: readonly PartnerKey[]; readonly synced: boolean }> {
+  /** All keys, tombstones apart, and whether a controller has ever finished a complete reconcile. */
+  async load(): Promise<LoadedKeys> {
     // The marker is read first: keys read after it are at least as new.
     const marker = await this.#sync.findOne({ _id: SYNCED });
-    const keys = await this.#keys
-      .find({ status: { $ne: 'removed' } }, { projection: { partnerId: 1, status: 1 } })
-      .toArray();
-    return { keys, synced: marker !== null };
+    const projection = { partnerId: 1, status: 1, terms: 1 };
+    const all = await this.#keys.find({}, { projection }).toArray();
+    const isRemoved = ({ status }: PartnerKey): boolean => status === 'removed';
+    return {
+      keys: all.filter((key) => !isRemoved(key)),
+      removed: all.filter(isRemoved),
+      synced: marker !== null,
+    };
   }
 
   /** Every document of `owner`, tombstones included. */
@@ -236,6 +250,6 @@ function ownedBy({ owner, term }: Writer) {
   return { 'source.owner': owner, term: { $lte: term } };
 }
 
-function stored(key: WantedKey, { owner, term }: Writer): Pick<PartnerKey, 'partnerId' | 'source' | 'term'> {
-  return { partnerId: key.partnerId, source: { owner, ...key.source }, term };
+function stored(key: WantedKey, { owner, term }: Writer): Pick<PartnerKey, 'partnerId' | 'terms' | 'source' | 'term'> {
+  return { partnerId: key.partnerId, terms: key.terms, source: { owner, ...key.source }, term };
 }

@@ -6,6 +6,7 @@ import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { discardedReason } from '../application/reasons.ts';
 import { Claim, ClaimLostError } from './claim.ts';
+import { countOutcome } from './count-outcome.ts';
 import { classOfError, type FailureClass } from './failures.ts';
 import type { Holds } from './follow-holds.ts';
 import { settleFailure, type FailureTools } from './settle-failure.ts';
@@ -142,6 +143,6 @@ async function obeyHold(
     reason: `discarded by ${hold.endedBy ?? 'an operator'}`,
   });
   tools.attempts.inc({ queue, result: 'discarded' });
-  if (state !== undefined) tools.outcomes.inc({ state, reason: discardedReason.code });
+  if (state !== undefined) countOutcome(record, { state, reason: discardedReason.code }, tools);
   return true;
 }

@@ -16,6 +16,7 @@ import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { AttemptFailure, runAttempt, type AttemptTools, type Step } from './attempt.ts';
 import { ClaimLostError, type Claim } from './claim.ts';
+import { countOutcome } from './count-outcome.ts';
 import { classOfHandOver } from './failures.ts';
 import type { Sending } from './sending.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
@@ -65,7 +66,7 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
 export async function complete(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
   const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
   if (state === undefined) return;
-  tools.outcomes.inc({ state, reason: 'none' });
+  countOutcome(record, { state, reason: 'none' }, tools);
   const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
   tools.completionSeconds.observe(seconds);
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');

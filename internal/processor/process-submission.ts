@@ -13,6 +13,7 @@ import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { runAttempt, type AttemptTools } from './attempt.ts';
 import type { Claim } from './claim.ts';
+import { countOutcome } from './count-outcome.ts';
 import { FirstMail, type FirstMailTools } from './first-mail.ts';
 
 export interface ProcessTools extends AttemptTools, FirstMailTools {
@@ -85,7 +86,7 @@ async function createOrReject(
     ...(goesOn ? { keepClaim: true } : {}),
   });
   if (state === undefined) return false;
-  tools.outcomes.inc({ state, reason: 'none' });
+  countOutcome(record, { state, reason: 'none' }, tools);
   tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
   if (goesOn) {
     const now = tools.clock.now();
@@ -109,7 +110,7 @@ async function reject(
     ...bodyUntil(record, tools),
   });
   if (state === undefined) return;
-  tools.outcomes.inc({ state, reason: reasons[0]?.code ?? 'none' });
+  countOutcome(record, { state, reason: reasons[0]?.code ?? 'none' }, tools);
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
 }
 

@@ -6,6 +6,7 @@ import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { countOutcome, type OutcomeTools } from './count-outcome.ts';
 import type { OutageGate } from './outage.ts';
 import { verdict, type FailureClass } from './failures.ts';
 
@@ -21,7 +22,7 @@ export interface FailedAttempt {
   readonly possibleMails: number | undefined;
 }
 
-export interface FailureTools extends Pick<ProcessorMetrics, 'outcomes' | 'failures'> {
+export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'failures'> {
   readonly clock: Clock;
   readonly store: WorkerMoves;
   readonly gates: Readonly<Record<QueueName, Pick<OutageGate, 'wait'>>>;
@@ -57,7 +58,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
         lastError,
         reason: lastError,
       });
-      if (state !== undefined) tools.outcomes.inc({ state, reason: failure });
+      if (state !== undefined) countOutcome(record, { state, reason: failure }, tools);
       return;
     }
     const postponed = await tools.store.postpone(position, { delayMs: what.delayMs, ...counted, lastError });

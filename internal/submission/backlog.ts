@@ -1,7 +1,13 @@
 /** How much work waits in the database, and since when. Reads small indexes only, whatever the collection's size. */
 import type { Collection, Db } from 'mongodb';
 import { later, systemClock } from '../platform/clock.ts';
-import { BACKLOG_COUNTED, BACKLOG_LOOKED_AT, BACKLOG_TIMEOUT_MS, BOUNCED_WINDOW_MS } from './limits.ts';
+import {
+  BACKLOG_BY_PARTNER,
+  BACKLOG_COUNTED,
+  BACKLOG_LOOKED_AT,
+  BACKLOG_TIMEOUT_MS,
+  BOUNCED_WINDOW_MS,
+} from './limits.ts';
 import { openStates, type OpenState } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -36,6 +42,22 @@ export async function readBacklog(db: Db, now = systemClock.now()): Promise<Back
     records: Object.fromEntries(records) as Backlog['records'],
     oldestReceivedAt: Object.fromEntries(oldestReceivedAt) as Backlog['oldestReceivedAt'],
   };
+}
+
+/** Open records by partner, the partner with most first; counts `BACKLOG_BY_PARTNER` of them. Rejects as `readBacklog`. */
+export async function readPartnerBacklog(db: Db): Promise<{ readonly partnerId: string; readonly records: number }[]> {
+  return submissionCollection(db)
+    .aggregate<{ partnerId: string; records: number }>(
+      [
+        { $match: { state: { $in: [...openStates] }, dueAt: { $exists: true } } },
+        { $limit: BACKLOG_BY_PARTNER },
+        { $group: { _id: '$partnerId', records: { $sum: 1 } } },
+        { $sort: { records: -1 } },
+        { $project: { _id: 0, partnerId: '$_id', records: 1 } },
+      ],
+      { maxTimeMS: BACKLOG_TIMEOUT_MS },
+    )
+    .toArray();
 }
 
 const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };

@@ -67,6 +67,8 @@ export const BOUNCED_WINDOW_MS = 86_400_000;
 
 /** Records of a state that are counted at most; a larger exact number does not help an operator. */
 export const BACKLOG_COUNTED = 100_000;
+/** Open records whose partners are counted; the documents are read, so their number has a bound. */
+export const BACKLOG_BY_PARTNER = 20_000;
 /** Records read from each end to find the oldest. */
 export const BACKLOG_LOOKED_AT = 500;
 /** A search for due records begins here: what is older is little, or was left by an outage of a week. */

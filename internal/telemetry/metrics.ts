@@ -1,8 +1,8 @@
 /**
  * Every metric of the service in one table: name, help, labels with all their values, unit (the end of the name).
  *
- * No label holds an address, an e-mail or a request_id: each has the few values that stand here, so the number of series
- * is known beforehand. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
+ * No label holds an address, an e-mail or a request_id: each has the few values that stand here, or names of partners, of
+ * which a process shows at most `PARTNER_LABELS`. So the number of series is bounded. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
  */
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
@@ -26,11 +26,25 @@ const clockOffset = gauge(
   "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
 );
 
+/** Names of partners: not known beforehand, so these series begin with their first event. `PartnerLabels` bounds them. */
+const PARTNERS: readonly string[] = [];
+
+const answerStatus = ['200', '202', '400', '401', '403', '404', '405', '422', '429', '500', '503'] as const;
+
 /** What ingest counts. */
 export const ingestMetrics = {
   requests: counter('requests', 'Answers given on the partner port, by status code.', {
-    status: ['200', '202', '400', '401', '403', '404', '405', '422', '429', '500', '503'],
+    status: answerStatus,
   }),
+  partnerRequests: counter(
+    'partner_requests',
+    'Answers given to requests with a known key, by partner and status code.',
+    {
+      partner: PARTNERS,
+      status: answerStatus,
+    },
+  ),
+  removedKeyUses: counter('removed_key_uses', 'Requests with a key that was removed or revoked in the last 24 hours.'),
   acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
   brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
     kind: [
@@ -120,6 +134,11 @@ export const processorMetrics = {
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     outcomes,
   ),
+  partnerOutcomes: counter('partner_outcomes', 'Moves into a state, by partner, state and first reason.', {
+    partner: PARTNERS,
+    state: valuesOf(outcomes, 'state'),
+    reason: valuesOf(outcomes, 'reason'),
+  }),
   attempts: counter(
     'attempts',
     'Attempts of workers, by queue and result; `repeat` found the record claimed or done.',
@@ -181,6 +200,9 @@ export const controllerMetrics = {
       state: backlogStates,
     },
   ),
+  partnerRecords: gauge('partner_records', 'Records with work ahead, by partner; of the 20,000 that are found first.', {
+    partner: PARTNERS,
+  }),
   bouncedMails: gauge(
     'bounced_mails',
     'E-mails that the mail server took and that bounced later, as reported in the last 24 hours.',
@@ -215,6 +237,7 @@ export const controllerMetrics = {
       'key_guessable',
       'same_key_two_partners',
       'unknown_status',
+      'invalid_annotation',
       'other_installation',
       'removal_held',
       'unreadable_namespace',

@@ -393,6 +393,36 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('keys_removal_held', 'pod="controller-1"')]: always(0) },
   },
   {
+    alert: 'PartnerIngestRefusalsJump',
+    fires: { [of('requests_total', 'status="401"')]: '0+1x75 135+60x14' },
+    labels: { status: '401' },
+    says: '900 in 15 minutes.',
+    quiet: { [of('requests_total', 'status="401"')]: '0+0x75 6+6x14' },
+    alsoFires: {
+      '403': {
+        fires: { [of('requests_total', 'status="403"')]: '0+0x75 10+10x14' },
+        labels: { status: '403' },
+        says: '150 in 15 minutes.',
+      },
+      '429': {
+        fires: { [of('requests_total', 'status="429"')]: '0+0x75 10+10x14' },
+        labels: { status: '429' },
+        says: '150 in 15 minutes.',
+      },
+    },
+    alsoQuiet: {
+      'it is usual': { [of('requests_total', 'status="429"')]: '0+333x90' },
+      'many 400s': { [of('requests_total', 'status="400"')]: '0+0x75 100+100x14' },
+    },
+  },
+  {
+    alert: 'PartnerIngestRemovedKeyUsed',
+    fires: { [of('removed_key_uses_total', 'pod="ingest-1"')]: '0+0x80 3+0x9' },
+    says: '3 requests in 15 minutes came with a key that was removed or revoked.',
+    // Once, an hour ago.
+    quiet: { [of('removed_key_uses_total', 'pod="ingest-1"')]: '0+0x20 3+0x69' },
+  },
+  {
     alert: 'PartnerIngestUntrustedProxy',
     fires: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: '0+0x70 590+590x19' },
     says: 'Most requests come through a proxy that is not in trustedProxies.',

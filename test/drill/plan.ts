@@ -12,6 +12,7 @@ import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
+import { INGEST_PATH } from '../support/http.ts';
 import { wrongClock } from '../support/wrong-clock.ts';
 import type { ChaosWorld } from '../chaos/world.ts';
 
@@ -52,6 +53,7 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.thresholds.keysStaleSeconds': 75,
   'metrics.prometheusRule.thresholds.undeliverable': 10,
   'metrics.prometheusRule.thresholds.backlogStaleSeconds': 75,
+  'metrics.prometheusRule.thresholds.refusals': 400,
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
@@ -155,6 +157,44 @@ function trafficStopped(): Fault {
     inject: (world) => setReady(world, false),
     heal: (world) => setReady(world, true),
   };
+}
+
+/** Wrong keys at once, as of somebody who guesses. */
+const GUESSES_AT_ONCE = 10;
+const GUESS_EVERY_MS = 50;
+
+/** Sends with a key from `keyOf` all the time. */
+function keyTried(about: Pick<Fault, 'name' | 'about'>, keyOf: (world: ChaosWorld) => Promise<string>): Fault {
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    ...about,
+    inject: async (world) => {
+      const key = await keyOf(world);
+      timer = setInterval(() => {
+        for (const { url } of world.targets()) {
+          for (let one = 0; one < GUESSES_AT_ONCE; one += 1) {
+            const headers = { authorization: `Bearer ${key}` };
+            void fetch(`${url}${INGEST_PATH}`, { method: 'POST', headers, body: '{}' })
+              .then((answer) => answer.arrayBuffer())
+              .catch(() => undefined);
+          }
+        }
+      }, GUESS_EVERY_MS);
+    },
+    heal: async () => clearInterval(timer),
+  };
+}
+
+function removedKey(keyFolder: string): Fault {
+  const about = { name: 'removed-key-used', about: 'a partner goes on with a key that was removed' };
+  return keyTried(about, async () => {
+    const key = newApiKey();
+    const file = await writePartnerSecret(keyFolder, { partner: 'forgetful', keys: [key] });
+    await pause(STORED_WITHIN_MS);
+    await rm(file);
+    await pause(STORED_WITHIN_MS);
+    return key;
+  });
 }
 
 /** More than the alert's threshold. */
@@ -315,6 +355,11 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
     { fault: own['keysEmptied']!, raises: [name('KeyRemovalHeld')] },
+    {
+      fault: keyTried({ name: 'keys-guessed', about: 'somebody tries unknown keys' }, async () => newApiKey()),
+      raises: [name('RefusalsJump')],
+    },
+    { fault: removedKey(keyFolder), raises: [name('RemovedKeyUsed'), name('RefusalsJump')] },
     { fault: own['clockOff']!, raises: [name('ClockOff')] },
     { fault: own['backlogRefused']!, raises: [name('BacklogStale')] },
     { fault: trafficStopped(), raises: [name('TrafficStopped')] },

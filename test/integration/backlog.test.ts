@@ -3,10 +3,11 @@ import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { loggingRead, showBacklog, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { readBacklog, type Backlog } from '../../internal/submission/backlog.ts';
+import { readBacklog, readPartnerBacklog, type Backlog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
@@ -71,6 +72,8 @@ test('only the leader shows it, and an age grows on while the database is away',
     clock,
     log: createLogger('test', 'silent'),
     leads: () => leads,
+    readPartners: () => (away ? Promise.reject(new Error('away')) : readPartnerBacklog(stores.db)),
+    partnerLabels: new PartnerLabels(),
     read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db)),
     jobs: async (queue) => ({ waiting: queue === 'applications' ? 2 : 3, active: 0, delayed: 0, prioritized: 0 }),
     metrics: createControllerMetrics(registry),
@@ -78,13 +81,14 @@ test('only the leader shows it, and an age grows on while the database is away',
   const shown = async (): Promise<string[]> =>
     (await registry.metrics())
       .split('\n')
-      .filter((line) => /^partner_ingest_(records|oldest_waiting_seconds|queue_jobs)\{/.test(line))
+      .filter((line) => /^partner_ingest_(records|partner_records|oldest_waiting_seconds|queue_jobs)\{/.test(line))
       .map((line) => line.replace(/^partner_ingest_/, '').replace(',component="controller"', ''));
   const expected = (age: number): string[] => [
     'records{state="recorded"} 1',
     'records{state="account_created"} 0',
     'records{state="dead_lettered"} 0',
     'records{state="held"} 0',
+    'partner_records{partner="demo"} 1',
     `oldest_waiting_seconds{state="recorded"} ${age}`,
     'oldest_waiting_seconds{state="account_created"} 0',
     ...['applications', 'notifications'].flatMap((queue, index) => [

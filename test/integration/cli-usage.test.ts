@@ -128,7 +128,13 @@ test('keys adopt: what a former installation left in force ends, but for what th
   const former = 'kubernetes:old/partner-ingest';
   const keyStore = new KeyStore({ db: world.stores.db, clock });
   const source = { namespace: 'old', name: 'partner-moved', uid: 'u' };
-  const key = (text: string) => ({ hash: hashApiKey(text), partnerId: 'moved', status: 'active' as const, source });
+  const key = (text: string) => ({
+    hash: hashApiKey(text),
+    partnerId: 'moved',
+    status: 'active' as const,
+    terms: {},
+    source,
+  });
   expect(await keyStore.claimTerm({ owner: former, term: 7 })).toBe(true);
   await keyStore.put([wanted, orphaned].map(key), { owner: former, term: 7 });
   const ingest = await world.start('ingest');

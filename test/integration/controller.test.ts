@@ -180,6 +180,7 @@ describe('who may write', () => {
     hash: hashApiKey(key),
     partnerId,
     status: 'active' as const,
+    terms: {},
     source: { namespace: 'n', name: 's', uid: 'u' },
   });
 

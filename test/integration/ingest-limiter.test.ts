@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { Redis } from 'ioredis';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, expectRecord } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
@@ -52,14 +53,19 @@ const post = (
   send(process.url, { ...(key === '' ? {} : { key }), body: '{}', headers: { 'x-forwarded-for': address } });
 
 /** A 429 in full; gives its request_id. */
-async function expectLimited(answer: Answer, max: number, windowSeconds: number): Promise<string> {
+async function expectLimited(
+  answer: Answer,
+  amount: number | string,
+  windowSeconds: number,
+  whose = 'one address',
+): Promise<string> {
   const retryAfter = answer.headers['retry-after'] ?? '';
   expect(retryAfter).toMatch(/^[1-9]\d*$/);
   expect(Number(retryAfter)).toBeLessThanOrEqual(windowSeconds);
   const id = expectAnswer(
     answer,
     429,
-    `{"error":"Too many requests: at most ${max} in ${windowSeconds} seconds from one address; retry after ${retryAfter} seconds"}`,
+    `{"error":"Too many requests: at most ${amount} in ${windowSeconds} seconds from ${whose}; retry after ${retryAfter} seconds"}`,
   );
   expect(await world.record(id)).toBeNull();
   return id;
@@ -192,6 +198,49 @@ async function expectCountedTogether(address: string): Promise<void> {
   expect(known.length).toBeGreaterThanOrEqual(19);
 }
 
+/** The key of a new partner with these bounds, once all of `processes` know it. */
+async function boundedPartner(
+  partner: string,
+  annotations: Readonly<Record<string, string>>,
+  processes: readonly { readonly adminUrl: string }[],
+): Promise<string> {
+  const key = newApiKey();
+  const counts = (): Promise<number[]> =>
+    Promise.all(processes.map((each) => world.metric(each, 'partner_ingest_keys')));
+  const before = await counts();
+  await world.writePartner({ partner, keys: [key], annotations });
+  await eventually('the key', async () => (await counts()).every((count, index) => count > before[index]!));
+  return key;
+}
+
+test("a partner's own bounds hold over all processes and addresses, for it alone, and its metrics say so", () =>
+  withSharedCount(children, async (address) => {
+    const partner = `bounded-${address}`;
+    const bounds = { 'partner-ingest.io/max-per-minute': '20', 'partner-ingest.io/max-megabytes-per-day': '1' };
+    const key = await boundedPartner(partner, bounds, children);
+    const big = Buffer.alloc(65_000, ' ');
+    const sendBig = (index: number): Promise<Answer> =>
+      send(children[index % 2 === 0 ? 0 : 1].url, {
+        key,
+        body: big,
+        headers: { 'x-forwarded-for': `${address}${index}` },
+      });
+    // 15 times 65,000 bytes are within a megabyte, one more is not. Blanks are no object, so each is a 400.
+    for (let index = 0; index < 15; index += 1) expect((await sendBig(index)).status).toBe(400);
+    for (let index = 15; index < 19; index += 1) expect((await post(children[0], address, key)).status).toBe(202);
+    await expectLimited(await sendBig(19), '1 megabytes', 86_400, 'this partner');
+    await expectLimited(await post(children[1], address, key), 20, 60, 'this partner');
+    expect((await post(children[1], address)).status).toBe(202);
+
+    const answered = async (status: string): Promise<number> => {
+      const each = children.map((one) =>
+        world.metric(one, 'partner_ingest_partner_requests_total', { partner, status }),
+      );
+      return (await Promise.all(each)).reduce((sum, count) => sum + count);
+    };
+    expect([await answered('400'), await answered('202'), await answered('429')]).toEqual([15, 4, 2]);
+  }));
+
 describe('in one process', () => {
   test('the limit comes before authentication, so guessing keys is limited, too', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '3' });
@@ -250,6 +299,9 @@ describe('without Redis', () => {
     const ingest = await startIngest({ REDIS_URL: redis.url, RATE_LIMIT_MAX: '5' });
     await expectServed(ingest, 40);
     await expectLocalLimit(ingest, '192.0.4.1', 5);
+    const key = await boundedPartner('bounded-alone', { 'partner-ingest.io/max-per-minute': '2' }, [ingest]);
+    for (const address of ['192.0.4.11', '192.0.4.12']) expect((await post(ingest, address, key)).status).toBe(202);
+    await expectLimited(await post(ingest, '192.0.4.13', key), 2, 60, 'this partner');
     await redis.restart();
     await expectSharedAgain(ingest, '192.0.4.2');
 

@@ -24,13 +24,20 @@ const wanted = (key: string) => ({
   hash: hashApiKey(key),
   partnerId: 'demo',
   status: 'active' as const,
+  terms: {},
   source: { namespace: 'keys', name: 'partner-demo', uid: 'one' },
 });
 
 test('an emptied store revokes nothing: without the marker of a complete sync the keys in memory stay', async () => {
   const [key, other] = [newApiKey(), newApiKey()];
-  let refreshed = 0;
-  const cache = new KeyCache({ store, clock, log, onRefresh: () => (refreshed += 1) });
+  let [refreshed, removedUses] = [0, 0];
+  const cache = new KeyCache({
+    store,
+    clock,
+    log,
+    onRefresh: () => (refreshed += 1),
+    onRemovedUse: () => (removedUses += 1),
+  });
   await store.put([wanted(key)], writer);
   await cache.refresh();
   expect({ loaded: cache.loaded, found: cache.lookup(key) }).toEqual({ loaded: false, found: { known: false } });
@@ -38,7 +45,7 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   await store.markSynced(writer);
   await cache.refresh();
   expect(cache.loaded).toBe(true);
-  expect(cache.lookup(key)).toEqual({ known: true, partnerId: 'demo', active: true });
+  expect(cache.lookup(key)).toEqual({ known: true, partnerId: 'demo', active: true, terms: {} });
   expect(cache.lookup(other)).toEqual({ known: false });
 
   await stores.empty();
@@ -54,7 +61,16 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   expect(cache.lookup(other)).toMatchObject({ known: true });
   expect(cache.lookup(key)).toEqual({ known: false });
 
+  // What was removed not long ago is told when it is used, and its last use is written down.
+  await store.put([wanted(key)], writer);
+  await store.remove([hashApiKey(key)], writer);
+  await cache.refresh();
+  expect(removedUses).toBe(0);
+  expect(cache.lookup(key)).toEqual({ known: false });
+  expect(removedUses).toBe(1);
+
   await cache.close();
   const used = await stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(other) });
   expect(used?.lastUsedAt).toBeInstanceOf(Date);
+  expect((await store.list('demo')).find(({ status }) => status === 'removed')?.lastUsedAt).toBeInstanceOf(Date);
 });

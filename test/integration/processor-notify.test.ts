@@ -16,6 +16,7 @@ import { BREAKER_LEAST, PARKED_AT_MOST_MS } from '../../internal/processor/limit
 import { notifyApplicant, type NotifyTools } from '../../internal/processor/notify-applicant.ts';
 import type { Hint } from '../../internal/queue/job.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { makeIndexes, recordOf } from '../support/processor-records.ts';
 import { faultsOfTheServer, nameOf, wrongPause } from '../support/smtp-faults.ts';
@@ -93,6 +94,8 @@ function newTools() {
     mails: { inc: () => {} },
     possibleSecondMails: { inc: ({ cause }) => void counted.secondMails.push(cause) },
     outcomes: { inc: () => {} },
+    partnerOutcomes: { inc: () => {} },
+    partnerLabels: new PartnerLabels(),
     failures: { inc: () => {} },
     attempts: { inc: ({ result }) => void counted.attempts.push(result) },
     completionSeconds: { observe: () => {} },

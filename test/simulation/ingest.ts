@@ -67,7 +67,8 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
   });
   return {
     clock,
-    keys: { loaded: true, lookup: () => ({ known: true, partnerId: 'demo', active: true }) },
+    keys: { loaded: true, lookup: () => ({ known: true, partnerId: 'demo', active: true, terms: {} }) },
+    admitBody: () => undefined,
     record: async (record) => {
       const result = await group.record(record);
       return result === 'in_doubt' && parts.takesDoubtForStored ? 'stored' : result;

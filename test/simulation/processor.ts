@@ -8,6 +8,7 @@ import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
 import type { WorkerMoves } from '../../internal/submission/worker-moves.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, silent, type World } from './world.ts';
 
@@ -22,6 +23,8 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const mailer = world.relay.mailer();
   const tools = {
     outcomes: noMetric,
+    partnerOutcomes: noMetric,
+    partnerLabels: new PartnerLabels(),
     attempts: noMetric,
     failures: noMetric,
     mails: noMetric,

@@ -203,6 +203,26 @@ export const dashboardRows: readonly RowSpec[] = [
         query('holds', `max(${metric('partners_held')})`),
         query('requests', `max(${shared('records').replace('}', ',state="held"}')})`),
       ]),
+      lines(
+        'Requests by partner',
+        'reqps',
+        'Of known partners, by status; without those over the limit of an address.',
+        [query('{{partner}} {{status}}', sumRate('partner, status', 'partner_requests_total'))],
+      ),
+      lines('Outcomes by partner', 'ops', 'Moves into a state, with the first reason.', [
+        query('{{partner}} {{state}} {{reason}}', sumRate('partner, state, reason', 'partner_outcomes_total')),
+      ]),
+      lines('Backlog by partner', 'short', 'Records with work ahead, of the 20,000 that are found first.', [
+        query('{{partner}}', `max by (partner) (${shared('partner_records')})`),
+      ]),
+      lines('Refused', 'short', 'In 15 minutes, and what is usual; and requests with a key that was removed.', [
+        query('{{status}}', `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[15m]))`),
+        query(
+          'usual {{status}}',
+          `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[6h])) / 24`,
+        ),
+        query('removed key', `sum(increase(${metric('removed_key_uses_total')}[15m]))`),
+      ]),
     ],
   },
   {

@@ -12,6 +12,9 @@ const beside = (path: string, changes: Parameters<typeof mutantsOf>[2]) =>
   mutantsOf(`${path}.ts`, `${path}.test.ts`, changes);
 
 export const rules = [
+  ...mutantsOf('internal/partner/key-terms.ts', `${keySecret}.test.ts`, [
+    ['Math.min(one[field]', 'Math.max(one[field]', 'a second Secret widens the bound of a partner'],
+  ]),
   ...beside(identity, [
     ['.toLowerCase()', '', 'the same address in capitals makes a second account'],
     ['email.trim()', 'email', 'a blank makes a second account'],

@@ -208,6 +208,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/ingest/limit-policy.ts', 'test/integration/ingest-limiter.test.ts', [
     ['Math.ceil(ttlMs / 1_000)', 'Math.ceil(ttlMs / 2_000)', 'a partner that waits as told is refused again'],
+    ['if (current <= max) return;', 'if (current > 0) return;', "a partner's own bound holds back nothing"],
   ]),
   ...mutantsOf('internal/submission/over-limit.ts', 'test/integration/ingest-limiter.test.ts', [
     ['$inc: { count }', '$set: { count }', 'a flood looks like a few requests'],
