@@ -263,10 +263,11 @@ function openKeys(config: ConfigOf<'ingest'>, store: KeyStore, parts: Parts): Ke
     clock,
     log,
     onRemovedUse: () => metrics.removedKeyUses.inc(),
-    onRefresh: (all, at) => {
+    onRefresh: ({ keys: all, unclaimed }, at) => {
       // In order, so that all pods show the same partners by name.
       for (const partnerId of all.map((key) => key.partnerId).toSorted()) partnerLabels.of(partnerId);
       metrics.keys.set(all.length);
+      metrics.keysUnclaimed.set(unclaimed.length);
       metrics.keysRefreshedAt.set(at.getTime() / 1_000);
     },
   });

@@ -19,6 +19,8 @@ export interface Deed {
   readonly requestId?: string;
   readonly accountId?: string;
   readonly partnerId?: string;
+  /** The beginning of the SHA-256 of an API key. */
+  readonly keyId?: string;
   /** Records it was about, where it was about more than one. */
   readonly count?: number;
 }

@@ -36,7 +36,7 @@ export class CommandError extends Error {
 export interface Desk {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
-  readonly keys: Pick<KeyStore, 'list' | 'ofOwner' | 'adopt'>;
+  readonly keys: Pick<KeyStore, 'list' | 'ofOwner' | 'adopt' | 'beginningWith' | 'revoke'>;
   readonly heldRemovals: Pick<HeldRemovals, 'list' | 'confirm'>;
   readonly holds: Pick<HoldStore, 'hold' | 'release' | 'discard' | 'list'>;
   readonly moves: OperatorMoves;

@@ -9,6 +9,7 @@ import { exportRequests, find } from './find.ts';
 import { keysAdopt, keysList, keysNew } from './keys.ts';
 import { voidLinks } from './links.ts';
 import { keysConfirm } from './keys-removal.ts';
+import { keysRevoke } from './keys-revoke.ts';
 import { partnerDiscard, partnerHold, partnerHolds, partnerRelease } from './partner.ts';
 import { resend, retry } from './retry.ts';
 import { show } from './show.ts';
@@ -32,6 +33,7 @@ export const commands: readonly Command[] = [
   partnerHolds,
   keysNew,
   keysList,
+  keysRevoke,
   keysAdopt,
   keysConfirm,
 ];

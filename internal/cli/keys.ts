@@ -71,23 +71,28 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
       keys.map((key) => ({
         key: keyIdOf(key._id),
         partner: key.partnerId,
-        status: key.status,
+        status: key.revokedAt === undefined ? key.status : 'revoked',
         secret: `${key.source.namespace}/${key.source.name}`,
         owner: key.source.owner,
         last_used_at: key.lastUsedAt ?? null,
+        not_after: key.terms?.notAfter ?? null,
+        cidrs: key.terms?.cidrs ?? null,
         changed_at: key.updatedAt,
+        revoked_at: key.revokedAt ?? null,
       })),
     );
   } else if (keys.length > 0) {
-    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', ''];
-    const rows = keys.map(({ _id, partnerId, status, source, lastUsedAt }) =>
+    const ends = keys.some(({ terms }) => terms?.notAfter !== undefined);
+    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', '', ...(ends ? ['ENDS (UTC)'] : [])];
+    const rows = keys.map(({ _id, partnerId, status, revokedAt, source, lastUsedAt, terms }) =>
       [
         partnerId,
-        status,
+        revokedAt === undefined ? status : 'revoked',
         keyIdOf(_id),
         `${source.namespace}/${source.name}`,
         lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
         lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
+        ...(terms?.notAfter === undefined ? [] : [utc(terms.notAfter).slice(0, -4)]),
       ].map(printable),
     );
     out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));

@@ -1,5 +1,5 @@
 /** Partner Secrets from the Kubernetes API: several namespaces, each read for itself, so that one failing costs only its own. */
-import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
+import { ofOneNamespaceEach, type KeySource, type Problem } from '../partner/key-secret.ts';
 import { FollowedNamespace, type FollowTools } from './followed-namespace.ts';
 import { STALE_MS } from './limits.ts';
 import type { SecretSource } from './secret-source.ts';
@@ -13,14 +13,12 @@ export function kubernetesSource(namespaces: readonly string[], tools: FollowToo
       return {
         async list() {
           await Promise.all(followed.map((namespace) => namespace.tried));
-          const secrets: PartnerSecret[] = followed.flatMap((namespace) => namespace.secrets ?? []);
-          const problems: Problem[] = followed.flatMap(({ name, fault }) =>
-            fault === undefined ? [] : [unreadable(name, fault)],
-          );
+          const seen = ofOneNamespaceEach(followed.flatMap((namespace) => namespace.secrets ?? []));
+          const unread = followed.flatMap(({ name, fault }) => (fault === undefined ? [] : [unreadable(name, fault)]));
           const complete = namespaces.every(hasBeenRead);
           const provesGone = ({ namespace }: KeySource): boolean => complete || hasBeenRead(namespace);
           const asOf = new Date(Math.min(...followed.map(({ seenAt }) => seenAt?.getTime() ?? 0)));
-          return { secrets, problems, complete, provesGone, asOf };
+          return { secrets: seen.secrets, problems: [...unread, ...seen.problems], complete, provesGone, asOf };
         },
         faults: () =>
           followed.flatMap(({ name, seenAt, fault }) => {

@@ -1,6 +1,7 @@
 /** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
 import { isDeepStrictEqual } from 'node:util';
-import { wantedKeys, type Problem, type WantedKey } from '../partner/key-secret.ts';
+import { wantedKeys, type KeySource, type Problem, type WantedKey } from '../partner/key-secret.ts';
+import { partnersEnding } from '../partner/key-terms.ts';
 import type { KeyStore, PartnerKey, Writer } from '../partner/key-store.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import { brakeRemovals, heldProblem, type BrakeTools } from './removal-brake.ts';
@@ -10,7 +11,7 @@ export interface ReconcileKeysTools extends BrakeTools {
   readonly store: KeyStore;
   readonly metrics: Pick<
     ControllerMetrics,
-    'keysWanted' | 'keysRemovalHeld' | 'secretProblems' | 'keyChanges' | 'syncedAt'
+    'keysWanted' | 'partnersEnding' | 'keysRemovalHeld' | 'secretProblems' | 'keyChanges' | 'syncedAt'
   >;
   /** Tells ingest to read the keys again; a failure is harmless, because it does so anyway every 15 s. */
   notify(): Promise<void>;
@@ -59,8 +60,18 @@ export async function reconcilePartnerKeys(
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
   }
 
-  const all = [...list.problems, ...problems, ...foreign.map(ofOtherInstallation), ...hold.map(heldProblem)];
+  const revoked = [...wanted.values()].flatMap(({ hash, source }) =>
+    stored.get(hash)?.revokedAt === undefined ? [] : [revokedProblem(source)],
+  );
+  const all = [
+    ...list.problems,
+    ...problems,
+    ...foreign.map(ofOtherInstallation),
+    ...revoked,
+    ...hold.map(heldProblem),
+  ];
   metrics.keysWanted.set(wanted.size);
+  metrics.partnersEnding.set(partnersEnding(wanted.values(), tools.clock.now()).length);
   metrics.keysRemovalHeld.set(hold.length);
   metrics.secretProblems.reset();
   for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
@@ -71,6 +82,11 @@ export async function reconcilePartnerKeys(
 function ofOtherInstallation({ source }: WantedKey): Problem {
   const message = 'a key of this Secret is in force for another installation on the same database and was left alone';
   return { source, code: 'other_installation', message };
+}
+
+function revokedProblem(source: KeySource): Problem {
+  const message = 'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
+  return { source, code: 'key_revoked', message };
 }
 
 /**

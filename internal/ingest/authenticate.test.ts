@@ -2,14 +2,26 @@
 import { describe, expect, test } from '@jest/globals';
 import { HANG_MS } from '../../test/support/wait.ts';
 import type { KeyLookup } from '../partner/key-cache.ts';
-import { authenticate } from './authenticate.ts';
+import { addressCheck, type KeyTerms } from '../partner/key-terms.ts';
+import { authenticate as authenticateFrom } from './authenticate.ts';
+import { later } from '../platform/clock.ts';
 import { errors } from './errors.ts';
 
+const now = new Date('2026-11-22T12:00:00Z');
+const known = (partnerId: string, active: boolean, terms: KeyTerms = {}): KeyLookup => ({
+  known: true,
+  partnerId,
+  active,
+  terms,
+  admits: addressCheck(terms),
+});
 const lookup = (key: string): KeyLookup => {
-  if (key === 'good') return { known: true, partnerId: 'demo', active: true, terms: { maxPerMinute: 5 } };
-  if (key === 'dormant') return { known: true, partnerId: 'sleeper', active: false, terms: {} };
+  if (key === 'good') return known('demo', true, { maxPerMinute: 5 });
+  if (key === 'dormant') return known('sleeper', false);
   return { known: false };
 };
+const authenticate = (header: string | undefined, find = lookup, address = '192.0.2.7') =>
+  authenticateFrom(header, address, { lookup: find, now: () => now });
 
 describe('authenticate', () => {
   test.each([
@@ -27,7 +39,7 @@ describe('authenticate', () => {
     'Token good',
     'X Bearer good',
   ])('%j has no key', (header) => {
-    expect(authenticate(header, lookup)).toEqual({ ok: false, answer: errors.keyMissing });
+    expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyMissing });
   });
 
   test.each([
@@ -39,7 +51,7 @@ describe('authenticate', () => {
     'Bearer Bearer good',
     'Bearer go\u00a0od',
   ])('%j has an unknown key', (header) => {
-    expect(authenticate(header, lookup)).toEqual({ ok: false, answer: errors.keyInvalid });
+    expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyInvalid });
   });
 
   test.each([
@@ -51,15 +63,32 @@ describe('authenticate', () => {
     'Bearer\tgood',
     '  Bearer good  ',
   ])('%j is the partner', (header) => {
-    expect(authenticate(header, lookup)).toEqual({ ok: true, partnerId: 'demo', terms: { maxPerMinute: 5 } });
+    expect(authenticate(header)).toEqual({ ok: true, partnerId: 'demo', terms: { maxPerMinute: 5 } });
   });
 
   test('an inactive partner is refused by name', () => {
-    expect(authenticate('Bearer dormant', lookup)).toEqual({
+    expect(authenticate('Bearer dormant')).toEqual({
       ok: false,
       answer: errors.partnerInactive,
       partnerId: 'sleeper',
     });
+  });
+
+  const withTerms = (terms: KeyTerms, address?: string, active = true) =>
+    authenticate('Bearer any', () => known('demo', active, terms), address);
+  const refused = (because: string) => ({ ok: false, answer: errors.keyInvalid, partnerId: 'demo', because });
+
+  test('a key counts until its end, and from its own addresses only; else it is as good as unknown', () => {
+    expect(withTerms({ notAfter: later(now, 1) })).toMatchObject({ ok: true });
+    expect(withTerms({ notAfter: now })).toEqual(refused('ended'));
+    const cidrs = ['192.0.2.0/29', '2001:db8::/32', '198.51.100.1'];
+    for (const address of ['192.0.2.7', '2001:db8:1::5', '198.51.100.1'])
+      expect(withTerms({ cidrs }, address)).toMatchObject({ ok: true });
+    for (const address of ['192.0.2.8', '2001:db9::5', '198.51.100.2'])
+      expect(withTerms({ cidrs }, address)).toEqual(refused('address'));
+    // What an inactive partner is told, too, is for its own addresses only.
+    expect(withTerms({ cidrs }, '192.0.2.8', false)).toEqual(refused('address'));
+    expect(withTerms({ cidrs }, '192.0.2.7', false)).toMatchObject({ answer: errors.partnerInactive });
   });
 
   test('the look-up sees the key and nothing else, and is not asked without one', () => {

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
 import type { KeyCache } from '../partner/key-cache.ts';
+import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import type { State } from '../submission/states.ts';
@@ -13,6 +14,7 @@ import { errors } from './errors.ts';
 
 /** What the operation needs from outside. */
 export interface LookUpTools {
+  readonly clock: Clock;
   readonly log: Logger;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
   /** The record of this id if it is this partner's; rejects when it cannot be read in time. */
@@ -39,7 +41,10 @@ export function authenticateLookUp(request: FastifyRequest, reply: FastifyReply,
     answerEarly(request, reply, errors.statusUnavailable);
     return false;
   }
-  const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
+  const authentication = authenticate(request.headers.authorization, request.client.ip, {
+    lookup: (key) => tools.keys.lookup(key),
+    now: () => tools.clock.now(),
+  });
   request.partnerId = authentication.partnerId ?? '';
   if (!authentication.ok) answerEarly(request, reply, authentication.answer);
   return authentication.ok;

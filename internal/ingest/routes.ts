@@ -44,7 +44,7 @@ export async function addRoutes(app: FastifyInstance, settings: LimitSettings, t
 
   const { readStatus } = tools;
   if (readStatus !== undefined) {
-    const lookUpTools: LookUpTools = { log: tools.log, keys: tools.keys, readStatus };
+    const lookUpTools: LookUpTools = { clock: tools.clock, log: tools.log, keys: tools.keys, readStatus };
     app.route({
       method: ['GET', 'HEAD'],
       url: STATUS_PATH,

@@ -36,7 +36,7 @@ export interface SubmitTools {
   /** Gets a line for each recorded request, where an operator wants them. */
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
-  readonly metrics: Pick<IngestMetrics, 'acceptSeconds' | 'idempotencyKeys' | 'notAccepted'>;
+  readonly metrics: Pick<IngestMetrics, 'acceptSeconds' | 'idempotencyKeys' | 'keysOutOfTerms' | 'notAccepted'>;
 }
 
 /** The stage between rate limit and body: notes the partner, or answers 401, 403 or 500 and gives false. */
@@ -47,14 +47,18 @@ export function authenticateRequest(request: FastifyRequest, reply: FastifyReply
     answerEarly(request, reply, errors.internal);
     return false;
   }
-  const authentication = authenticate(request.headers.authorization, (key) => tools.keys.lookup(key));
+  const authentication = authenticate(request.headers.authorization, request.client.ip, {
+    lookup: (key) => tools.keys.lookup(key),
+    now: () => tools.clock.now(),
+  });
   if (authentication.ok) {
     request.partnerId = authentication.partnerId;
     request.bounds = authentication.terms;
     return true;
   }
-  const { answer, partnerId } = authentication;
+  const { answer, partnerId, because } = authentication;
   request.partnerId = partnerId ?? '';
+  if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
   tools.refusals.keep({ address: request.client.limitKey, status: answer.status, requestId: request.id }, () => {
     const received = { ...receivedOf(request, tools.clock.now()), partnerId };
     return refusedRecord(received, answer.status, tools.retention.refusedDays);

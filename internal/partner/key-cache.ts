@@ -3,11 +3,13 @@ import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { hashApiKey, keyIdOf } from './api-key.ts';
-import type { KeyStore, PartnerKey } from './key-store.ts';
-import type { KeyTerms } from './key-terms.ts';
+import type { KeyStore, LoadedKeys } from './key-store.ts';
+import { addressCheck, type KeyTerms } from './key-terms.ts';
 
 /** Keys are read again this often even if nobody says that they changed. */
 const REFRESH_EVERY_MS = 15_000;
+/** Revocations are looked for this often: in effect within a second, without Redis and without a controller. */
+const REVOCATIONS_EVERY_MS = 500;
 /** Until the first complete load, which the pod's readiness waits for. */
 const FIRST_LOAD_RETRY_MS = 500;
 /** How often the last use of keys is written down. */
@@ -18,14 +20,19 @@ interface KnownKey {
   readonly partnerId: string;
   readonly active: boolean;
   readonly terms: KeyTerms;
+  /** Whether the key counts from this address. */
+  readonly admits: (address: string) => boolean;
 }
+/** Ids of keys in one line of the log. */
+const UNCLAIMED_TOLD = 10;
+
 export type KeyLookup = { readonly known: false } | KnownKey;
 
 export class KeyCache {
   readonly #store: KeyStore;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #onRefresh: (keys: readonly PartnerKey[], at: Date) => void;
+  readonly #onRefresh: (loaded: LoadedKeys, at: Date) => void;
   readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
@@ -35,6 +42,8 @@ export class KeyCache {
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
   #loaded = false;
+  #revocations = 0;
+  #unclaimed = 0;
   #refreshing: Promise<void> | undefined;
   #refreshAgain = false;
 
@@ -42,7 +51,7 @@ export class KeyCache {
     readonly store: KeyStore;
     readonly clock: Clock;
     readonly log: Logger;
-    readonly onRefresh: (keys: readonly PartnerKey[], at: Date) => void;
+    readonly onRefresh: (loaded: LoadedKeys, at: Date) => void;
     /** A request came with a key that was removed not long ago. */
     readonly onRemovedUse: () => void;
   }) {
@@ -83,6 +92,7 @@ export class KeyCache {
   start(): void {
     void this.#refreshForever();
     void this.#touchForever();
+    void this.#followRevocations();
   }
 
   /** Reads the keys again, now. Calls while a read is under way share one further read. */
@@ -112,19 +122,22 @@ export class KeyCache {
   /** Keys stay in force when they cannot be read, and also when the marker is gone: an emptied store revokes nothing. */
   async #load(): Promise<void> {
     try {
-      const { keys, removed, synced } = await this.#store.load();
-      if (!synced) return;
+      const all = await this.#store.load();
+      const { keys, removed } = all;
+      if (!all.synced) return;
+      this.#revocations = all.revocations;
+      this.#tellUnclaimed(all);
       this.#keys = new Map(
         keys.map(({ _id, partnerId, status, terms = {} }) => [
           _id,
-          { known: true, partnerId, active: status === 'active', terms },
+          { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
         ]),
       );
       this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));
       this.#toldRemoved = new Set([...this.#toldRemoved].filter((hash) => this.#removed.has(hash)));
       if (!this.#loaded) this.#log.info({ keys: keys.length }, 'partner keys loaded');
       this.#loaded = true;
-      this.#onRefresh(keys, this.#clock.now());
+      this.#onRefresh(all, this.#clock.now());
     } catch (error) {
       this.#log.debug({ err: error }, 'partner keys could not be read; the ones in memory stay in force');
     }
@@ -134,6 +147,29 @@ export class KeyCache {
     while (!this.#stop.signal.aborted) {
       await this.refresh();
       await pause(this.#loaded ? REFRESH_EVERY_MS : FIRST_LOAD_RETRY_MS, this.#stop.signal);
+    }
+  }
+
+  /** Tells each time when there are more of them. */
+  #tellUnclaimed({ unclaimed }: LoadedKeys): void {
+    if (unclaimed.length > this.#unclaimed) {
+      const ids = unclaimed.slice(0, UNCLAIMED_TOLD).map(({ _id }) => keyIdOf(_id));
+      this.#log.error(
+        { keys: unclaimed.length, ids },
+        'keys of an owner that no controller has claimed do not count: who wrote them?',
+      );
+    }
+    this.#unclaimed = unclaimed.length;
+  }
+
+  async #followRevocations(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      await pause(REVOCATIONS_EVERY_MS, this.#stop.signal);
+      const isNew = await this.#store.revocations().then(
+        (count) => count !== this.#revocations,
+        () => false,
+      );
+      if (isNew && this.#loaded) await this.refresh();
     }
   }
 

@@ -1,8 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
-import { wantedKeys, type PartnerSecret } from './key-secret.ts';
+import { DAY_MS, later } from '../platform/clock.ts';
+import { partnersEnding } from './key-terms.ts';
+import { ofOneNamespaceEach, wantedKeys, type PartnerSecret } from './key-secret.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
+const now = new Date('2026-11-22T12:00:00Z');
 let made = 0;
 
 /** A Secret of one partner; `keys` are clear texts. */
@@ -179,6 +182,56 @@ describe('bounds', () => {
       ]);
     },
   );
+});
+
+describe('when and from where a key counts', () => {
+  const [key, other] = [newApiKey(), newApiKey()];
+  const notAfter = (value: string) => ({ 'partner-ingest.io/not-after': value });
+  const cidrs = (value: string) => ({ 'partner-ingest.io/cidrs': value });
+
+  test('is said by the key’s own Secret, and not by its partner’s others', () => {
+    const annotations = { ...notAfter('2027-01-31T12:00:00+02:00'), ...cidrs(' 192.0.2.0/24, 2001:db8::1 ,10.0.0.1') };
+    const { keys, problems } = wantedKeys([secret('acme', [key], { annotations }), secret('acme', [other])]);
+    expect(problems).toEqual([]);
+    expect(keys.get(hashApiKey(key))?.terms).toEqual({
+      notAfter: new Date('2027-01-31T10:00:00Z'),
+      cidrs: ['192.0.2.0/24', '2001:db8::1', '10.0.0.1'],
+    });
+    expect(keys.get(hashApiKey(other))?.terms).toEqual({});
+  });
+
+  test.each([
+    ...['', 'tomorrow', '2027-01-31', '2027-01-31T12:00:00', '2027-02-30T12:00:00Z', '1799999999'].map(notAfter),
+    ...['', ',', '192.0.2.0/33', '2001:db8::/129', '192.0.2', '10.0.0.1,', 'example.org', '::/0/0'].map(cidrs),
+    cidrs(Array.from({ length: 101 }, () => '10.0.0.1').join()),
+  ])('%j costs only its Secret', (annotations) => {
+    const { keys, problems } = wantedKeys([secret('acme', [key], { annotations }), secret('acme', [other])]);
+    expect([...keys.keys()]).toEqual([hashApiKey(other)]);
+    expect(problems.map(({ code }) => code)).toEqual(['invalid_annotation']);
+  });
+
+  test.each([
+    ['long before its end', { notAfter: later(now, 8 * DAY_MS) }, false],
+    ['a week before its end', { notAfter: later(now, 7 * DAY_MS) }, true],
+    ['just after its end', { notAfter: later(now, -DAY_MS) }, true],
+    ['long after its end', { notAfter: later(now, -DAY_MS - 1) }, false],
+    ['without an end', {}, false],
+  ])('a partner is counted as ending by its last key, %s: %j %s', (_when, terms, ending) => {
+    const soon = { partnerId: 'acme', status: 'active', terms: { notAfter: later(now, -30 * DAY_MS) } };
+    const last = { ...soon, terms };
+    const off = { ...soon, status: 'inactive', terms: {} };
+    expect(partnersEnding([last, soon, off], now)).toEqual(ending ? ['acme'] : []);
+  });
+});
+
+test("a partner's Secrets count from the namespace of its oldest one only", () => {
+  const of = (partnerId: string, namespace: string, day: number) =>
+    secret(partnerId, [newApiKey()], { namespace, createdAt: later(now, day * DAY_MS) });
+  const [home, more, planted] = [of('acme', 'a', 1), of('acme', 'a', 3), of('acme', 'b', 2)];
+  const other = of('other', 'b', 9);
+  const { secrets, problems } = ofOneNamespaceEach([planted, more, home, other]);
+  expect(secrets).toEqual([more, home, other]);
+  expect(problems).toMatchObject([{ code: 'other_namespace', source: { name: planted.name, namespace: 'b' } }]);
 });
 
 describe('the same key twice', () => {

@@ -45,6 +45,8 @@ export type ProblemCode =
   | 'unknown_status'
   | 'invalid_annotation'
   | 'other_installation'
+  | 'other_namespace'
+  | 'key_revoked'
   | 'removal_held'
   | 'unreadable_namespace'
   | 'unreadable_file';
@@ -114,6 +116,31 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
     }
   }
   return { keys, problems };
+}
+
+/**
+ * Leaves out Secrets of partners that have an older one in another namespace: who may write Secrets in one namespace has no
+ * say over a partner of another.
+ */
+export function ofOneNamespaceEach(secrets: readonly PartnerSecret[]): {
+  readonly secrets: readonly PartnerSecret[];
+  readonly problems: readonly Problem[];
+} {
+  const homes = new Map<string, string>();
+  for (const { partnerId, namespace } of secrets.toSorted(byAge)) {
+    if (!homes.has(partnerId)) homes.set(partnerId, namespace);
+  }
+  const isAtHome = ({ partnerId, namespace }: PartnerSecret): boolean => homes.get(partnerId) === namespace;
+  return {
+    secrets: secrets.filter(isAtHome),
+    problems: secrets
+      .filter((secret) => !isAtHome(secret))
+      .map(({ namespace, name, uid, partnerId }) => ({
+        source: { namespace, name, uid },
+        code: 'other_namespace',
+        message: `the partner has an older Secret in the namespace ${homes.get(partnerId)}, and only that namespace counts`,
+      })),
+  };
 }
 
 function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {

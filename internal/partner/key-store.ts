@@ -12,6 +12,8 @@ export const PARTNER_KEYS = 'partner_keys';
 const PARTNER_KEY_SYNC = 'partner_key_sync';
 export const keySyncOf = <T extends Document>(db: Db): Collection<T> => db.collection<T>(PARTNER_KEY_SYNC);
 const SYNCED = 'synced';
+/** Counts revocations, so that ingest sees soon that there is one, without any other store. */
+const REVOCATIONS = 'revocations';
 
 /** Redis channel that tells every ingest to read the keys again. */
 export const KEYS_CHANGED_CHANNEL = 'partner-ingest:keys-changed';
@@ -32,19 +34,29 @@ export interface PartnerKey {
   readonly source: KeySource & { readonly owner: string };
   readonly term: number;
   readonly lastUsedAt?: Date;
+  /** An operator ended the key: it does not count, whatever `status` says. Goes with the document, a day after its removal. */
+  readonly revokedAt?: Date;
   readonly updatedAt: Date;
 }
 
-/** What ingest holds; of each key only its id, partner, status and terms are read. */
+/** What ingest holds; of each key only what it needs is read. */
 export interface LoadedKeys {
   readonly keys: readonly PartnerKey[];
+  /** Removed or revoked not long ago. */
   readonly removed: readonly PartnerKey[];
+  /** Of an owner that no controller has ever claimed. */
+  readonly unclaimed: readonly PartnerKey[];
+  /** Whether a controller has ever finished a complete reconcile. */
   readonly synced: boolean;
+  /** How many revocations these keys hold. */
+  readonly revocations: number;
 }
 
 interface SyncDocument {
   readonly _id: string;
   readonly term?: number;
+  /** Of `REVOCATIONS`. */
+  readonly count?: number;
   readonly syncedAt?: Date;
   readonly owner?: string;
 }
@@ -81,18 +93,45 @@ export class KeyStore {
     return keySyncOf<SyncDocument>(this.#db);
   }
 
-  /** All keys, tombstones apart, and whether a controller has ever finished a complete reconcile. */
+  /** All keys, by what they count for. */
   async load(): Promise<LoadedKeys> {
-    // The marker is read first: keys read after it are at least as new.
-    const marker = await this.#sync.findOne({ _id: SYNCED });
-    const projection = { partnerId: 1, status: 1, terms: 1 };
+    // The markers are read first: keys read after them are at least as new.
+    const markers = await this.#sync.find({}, { projection: { count: 1 } }).toArray();
+    const isClaimed = ({ source }: PartnerKey): boolean => markers.some(({ _id }) => _id === termOf(source.owner));
+    const projection = { partnerId: 1, status: 1, terms: 1, revokedAt: 1, 'source.owner': 1 };
     const all = await this.#keys.find({}, { projection }).toArray();
-    const isRemoved = ({ status }: PartnerKey): boolean => status === 'removed';
+    const isRemoved = ({ status, revokedAt }: PartnerKey): boolean => status === 'removed' || revokedAt !== undefined;
     return {
-      keys: all.filter((key) => !isRemoved(key)),
-      removed: all.filter(isRemoved),
-      synced: marker !== null,
+      keys: all.filter((key) => isClaimed(key) && !isRemoved(key)),
+      removed: all.filter((key) => isClaimed(key) && isRemoved(key)),
+      unclaimed: all.filter((key) => !isClaimed(key)),
+      synced: markers.some(({ _id }) => _id === SYNCED),
+      revocations: markers.find(({ _id }) => _id === REVOCATIONS)?.count ?? 0,
     };
+  }
+
+  /** How many keys have ever been revoked. */
+  async revocations(): Promise<number> {
+    return (await this.#sync.findOne({ _id: REVOCATIONS }))?.count ?? 0;
+  }
+
+  /** Keys whose hash begins with `prefix`, which is hexadecimal; two at most. */
+  async beginningWith(prefix: string): Promise<readonly PartnerKey[]> {
+    return this.#keys
+      .find({ _id: { $gte: prefix, $lt: `${prefix}g` } }, bounded)
+      .limit(2)
+      .toArray();
+  }
+
+  /** Ends a key for good: no controller brings it back. False when that has been done. */
+  async revoke(hash: string): Promise<boolean> {
+    const { matchedCount } = await this.#keys.updateOne(
+      { _id: hash, revokedAt: { $exists: false } },
+      { $set: { revokedAt: this.#clock.now() } },
+    );
+    // Also where it had been done: the count may be what was cut off then.
+    await this.#sync.updateOne({ _id: REVOCATIONS }, { $inc: { count: 1 } }, { upsert: true });
+    return matchedCount === 1;
   }
 
   /** Every document of `owner`, tombstones included. */

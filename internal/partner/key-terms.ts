@@ -1,4 +1,7 @@
-/** What annotations of a partner's Secret say beside its status: the bounds of the partner. Pure. */
+/** What annotations of a partner's Secret say beside its status: bounds of the partner, and when and from where its keys count. Pure. */
+import { BlockList, isIP } from 'node:net';
+import { z } from 'zod';
+import { DAY_MS, later } from '../platform/clock.ts';
 
 /** What a partner may send; without a bound only the limit by address counts. */
 export interface PartnerBounds {
@@ -9,7 +12,12 @@ export interface PartnerBounds {
 }
 
 /** What a key's Secret, and its partner's others, say about it. */
-export type KeyTerms = PartnerBounds;
+export interface KeyTerms extends PartnerBounds {
+  /** From then on the key does not count. */
+  readonly notAfter?: Date;
+  /** The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses. */
+  readonly cidrs?: readonly string[];
+}
 
 interface Rule {
   readonly text: string;
@@ -26,9 +34,23 @@ const bound = (field: keyof PartnerBounds): Rule => ({
   },
 });
 
+const MAX_CIDRS = 100;
+const dateTime = z.iso.datetime({ offset: true });
+
 const rules: Readonly<Record<string, Rule>> = {
   'partner-ingest.io/max-per-minute': bound('maxPerMinute'),
   'partner-ingest.io/max-megabytes-per-day': bound('maxMegabytesPerDay'),
+  'partner-ingest.io/not-after': {
+    text: 'must be a time of RFC 3339 such as 2027-01-31T12:00:00Z',
+    read: (value) => (dateTime.safeParse(value).success ? { notAfter: new Date(value) } : undefined),
+  },
+  'partner-ingest.io/cidrs': {
+    text: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
+    read: (value) => {
+      const cidrs = value.split(',').map((cidr) => cidr.trim());
+      return cidrs.length <= MAX_CIDRS && cidrs.every(isCidr) ? { cidrs } : undefined;
+    },
+  },
 };
 
 /** Of a Secret's annotations those that are read here; the others can be large. */
@@ -60,4 +82,47 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
     return least === Infinity ? {} : { [field]: least };
   };
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
+}
+
+const WHOLE_ADDRESS = { 4: 32, 6: 128 } as const;
+
+/** An address with its version, and the bits of its network; undefined for any other text. */
+function networkOf(cidr: string) {
+  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(cidr) ?? [];
+  const version = isIP(address) as 0 | 4 | 6;
+  if (version === 0) return undefined;
+  const prefix = bits === undefined ? WHOLE_ADDRESS[version] : Number(bits);
+  return prefix <= WHOLE_ADDRESS[version] ? { address, prefix, family: `ipv${version}` as const } : undefined;
+}
+
+const isCidr = (cidr: string): boolean => networkOf(cidr) !== undefined;
+
+/** Whether a key with these terms counts from an address, which IPv4 has in its short form. */
+export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean {
+  if (cidrs === undefined) return () => true;
+  const networks = new BlockList();
+  for (const cidr of cidrs) {
+    const network = networkOf(cidr);
+    if (network !== undefined) networks.addSubnet(network.address, network.prefix, network.family);
+  }
+  return (address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** How long before the end of a partner's last key operators are warned, and how long after it. */
+const WARNED_MS = 7 * DAY_MS;
+const WARNED_AFTER_MS = DAY_MS;
+
+/** Partners whose active keys have all ended or end soon; without those that ended more than a day ago. */
+export function partnersEnding(
+  keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
+  now: Date,
+): readonly string[] {
+  const lastEnds = new Map<string, number>();
+  for (const { partnerId, status, terms } of keys) {
+    if (status !== 'active') continue;
+    const endsAt = terms.notAfter?.getTime() ?? Infinity;
+    lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
+  }
+  const [from, to] = [later(now, -WARNED_AFTER_MS).getTime(), later(now, WARNED_MS).getTime()];
+  return [...lastEnds].filter(([, endsAt]) => endsAt >= from && endsAt <= to).map(([partnerId]) => partnerId);
 }

@@ -44,6 +44,11 @@ export const ingestMetrics = {
       status: answerStatus,
     },
   ),
+  keysOutOfTerms: counter(
+    'keys_out_of_terms',
+    'Requests with a known key that has ended, or from an address that is not one of its own; each is a 401.',
+    { because: ['ended', 'address'] },
+  ),
   removedKeyUses: counter('removed_key_uses', 'Requests with a key that was removed or revoked in the last 24 hours.'),
   acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
   brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
@@ -109,6 +114,10 @@ export const ingestMetrics = {
     '1 while this process limits on its own memory because Redis is away or slow.',
   ),
   keys: gauge('keys', 'API keys held in memory.'),
+  keysUnclaimed: gauge(
+    'keys_unclaimed',
+    'Stored API keys that do not count, because no controller has ever claimed their owner: not written by this service.',
+  ),
   keysRefreshedAt: gauge(
     'keys_refreshed_timestamp_seconds',
     'When the keys in memory were last read, as Unix time; 0 before the first time.',
@@ -221,6 +230,10 @@ export const controllerMetrics = {
     'When records and ages were last read from the database, as Unix time; 0 while not leading.',
   ),
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
+  partnersEnding: gauge(
+    'partners_keys_ending',
+    'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
+  ),
   keysRemovalHeld: gauge(
     'keys_removal_held',
     'Keys that are gone from their Secrets and stay active for now, because most would be removed at once.',
@@ -239,6 +252,8 @@ export const controllerMetrics = {
       'unknown_status',
       'invalid_annotation',
       'other_installation',
+      'other_namespace',
+      'key_revoked',
       'removal_held',
       'unreadable_namespace',
       'unreadable_file',

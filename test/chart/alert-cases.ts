@@ -423,6 +423,12 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('removed_key_uses_total', 'pod="ingest-1"')]: '0+0x20 3+0x69' },
   },
   {
+    alert: 'PartnerIngestKeysEnding',
+    fires: { [of('partners_keys_ending', 'pod="controller-1"')]: '0+0x80 2+0x10' },
+    says: '2 partners have no key that lasts longer than 7 days.',
+    quiet: { [of('partners_keys_ending', 'pod="controller-1"')]: always(0) },
+  },
+  {
     alert: 'PartnerIngestUntrustedProxy',
     fires: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: '0+0x70 590+590x19' },
     says: 'Most requests come through a proxy that is not in trustedProxies.',

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { DAY_MS, systemClock } from '../../internal/platform/clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
@@ -275,6 +275,15 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       heal: (world) => replaceProcessor(world, {}),
     },
     keysEmptied: emptiedKeys(keyFolder),
+    keysEnding: {
+      name: 'keys-ending',
+      about: 'the only key of a partner ends tomorrow',
+      inject: async () => {
+        const annotations = { 'partner-ingest.io/not-after': new Date(Date.now() + DAY_MS).toISOString() };
+        await writePartnerSecret(keyFolder, { partner: 'ending', keys: [newApiKey()], annotations });
+      },
+      heal: () => rm(join(keyFolder, 'ending.yaml')),
+    },
     choked: {
       name: 'ingest-choked',
       about: 'one ingest gets the CPU for 300 of every 700 ms',
@@ -354,6 +363,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('processor-frozen'), raises: [] },
     { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
+    { fault: own['keysEnding']!, raises: [name('KeysEnding')] },
     { fault: own['keysEmptied']!, raises: [name('KeyRemovalHeld')] },
     {
       fault: keyTried({ name: 'keys-guessed', about: 'somebody tries unknown keys' }, async () => newApiKey()),

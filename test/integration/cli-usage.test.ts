@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
-import { writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commands } from '../../internal/cli/commands.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
@@ -121,6 +121,53 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
   expect(text.stdout).toMatch(/Acme\.Corp +active +[0-9a-f]{12} +partner-ingest-keys\/partner-acme-corp-\d+ +\d{4}-/);
   expect(text.stdout).not.toContain(key);
   expect(await cli('keys', 'list', '--partner', 'nobody')).toMatchObject({ code: 1, stdout: '' });
+});
+
+test('keys revoke: in force within about a second without a controller, and it stays so when one comes back', async () => {
+  const key = newApiKey();
+  const id = hashApiKey(key).slice(0, 12);
+  const stored = () => world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) });
+  const file = await world.writePartner({ partner: 'leaky', keys: [key] });
+  await eventually('the key', async () => (await stored())?.status === 'active');
+  const ingest = await world.start('ingest');
+  const status = async () => (await send(ingest.url, { key, body: '{}' })).status;
+  expect(await status()).toBe(202);
+  await controller.close();
+
+  expect((await cli('keys', 'revoke', id)).stdout).toContain(`key ${id} of leaky, from partner-keys/partner-leaky,`);
+  for (const [words, code] of [
+    [['000000000000', '--yes'], 1],
+    [[id.slice(1), '--yes'], 2],
+    [[key, '--yes'], 2],
+  ] as const)
+    expect(await cli('keys', 'revoke', ...words)).toMatchObject({ code, stdout: '' });
+  expect(await status()).toBe(202);
+
+  const revoked = await cli('keys', 'revoke', id.toUpperCase(), '--yes', '--json', '--why', 'leaked');
+  const startedAt = performance.now();
+  expect(revoked.json()).toMatchObject({ key: id, partner: 'leaky', result: 'revoked' });
+  await eventually('401', async () => (await status()) === 401);
+  console.log(`revoked: 401 ${Math.round(performance.now() - startedAt)} ms after the command`);
+  expect((await cli('keys', 'revoke', id, '--yes')).code).toBe(1);
+  expect((await cli('keys', 'list', '--partner', 'leaky', '--json')).json()).toMatchObject([{ status: 'revoked' }]);
+  expect(
+    await world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT).findOne({ action: 'keys revoke', result: 'done' }),
+  ).toMatchObject({ partnerId: 'leaky', keyId: id, why: 'leaked' });
+
+  controller = await world.start('controller');
+  const problems = () => world.metric(controller, 'partner_ingest_secret_problems', { problem: 'key_revoked' });
+  await eventually('the problem', async () => (await problems()) === 1);
+  expect(await status()).toBe(401);
+  // The Secret agrees; one that brings the key back soon after changes nothing.
+  await rm(file);
+  await eventually('its removal', async () => (await stored())?.status === 'removed');
+  await eventually('no problem any more', async () => (await problems()) === 0);
+  await world.writePartner({ partner: 'leaky', keys: [key] });
+  await eventually('the problem again', async () => (await problems()) === 1);
+  expect(await status()).toBe(401);
+  expect(await world.metric(ingest, 'partner_ingest_removed_key_uses_total')).toBeGreaterThan(0);
+  await rm(file);
+  await eventually('its removal', async () => (await stored())?.status === 'removed');
 });
 
 test('keys adopt: what a former installation left in force ends, but for what the Secrets of now ask for', async () => {

@@ -83,6 +83,28 @@ test('issued, rotated, switched off and on, and taken away: each comes into forc
   console.log(`in force after ${tookMs.map(Math.round).join(', ')} ms`);
 });
 
+test('a key counts from its own addresses, and until its end', async () => {
+  const key = newApiKey();
+  const annotate = (annotations: Readonly<Record<string, string>>) =>
+    world.writePartner({ partner: 'bound', keys: [key], annotations });
+  await annotate({ 'partner-ingest.io/cidrs': '127.0.0.0/8' });
+  await becomes(key, 202);
+  await annotate({ 'partner-ingest.io/cidrs': '192.0.2.0/24' });
+  await becomes(key, 401);
+  expect((await world.records({ partnerId: 'bound', httpStatus: 401 })).length).toBeGreaterThan(0);
+  await annotate({ 'partner-ingest.io/cidrs': '192.0.2.0/240' });
+  await eventually('the problem', async () => (await problems('invalid_annotation')) === 1);
+  await annotate({});
+  await becomes(key, 202);
+  // Nothing is written when the time comes: ingest looks at its clock.
+  await annotate({ 'partner-ingest.io/not-after': new Date(Date.now() + 3_000).toISOString() });
+  await eventually('the end to be known', async () => (await stored(key))?.terms?.notAfter !== undefined);
+  await becomes(key, 401);
+  expect(await world.metric(controller, 'partner_ingest_partners_keys_ending')).toBe(1);
+  for (const because of ['address', 'ended'])
+    expect(await world.metric(ingest, 'partner_ingest_keys_out_of_terms_total', { because })).toBeGreaterThan(0);
+});
+
 describe('files', () => {
   test('data and stringData, several documents in one file, JSON as well', async () => {
     const [clear, encoded, second, json] = [newApiKey(), newApiKey(), newApiKey(), newApiKey()];
@@ -200,7 +222,7 @@ describe('who may write', () => {
     expect(await keys.claimTerm(newer)).toBe(false);
     expect(await keys.remove([hashApiKey(removed)], newer)).toBe(1);
 
-    const before = await keys.load();
+    const { keys: before } = await keys.load();
     expect(await keys.remove([hashApiKey(kept)], older)).toBe(0);
     for (const key of [
       { ...wanted(kept, 'q'), status: 'inactive' as const },
@@ -210,7 +232,7 @@ describe('who may write', () => {
       await expect(keys.put([key], older)).rejects.toThrow(SupersededError);
     }
     await expect(keys.markSynced(older)).rejects.toThrow(SupersededError);
-    expect(await keys.load()).toEqual(before);
+    expect((await keys.load()).keys).toEqual(before);
     expect(await stored(kept)).toMatchObject({ partnerId: 'p', status: 'active', term: newer.term });
     expect(await stored(removed)).toMatchObject({ status: 'removed' });
   });

@@ -31,11 +31,16 @@ const wanted = (key: string) => ({
 test('an emptied store revokes nothing: without the marker of a complete sync the keys in memory stay', async () => {
   const [key, other] = [newApiKey(), newApiKey()];
   let [refreshed, removedUses] = [0, 0];
+  let unclaimed: readonly string[] = [];
+  const keys = stores.db.collection<PartnerKey>(PARTNER_KEYS);
   const cache = new KeyCache({
     store,
     clock,
     log,
-    onRefresh: () => (refreshed += 1),
+    onRefresh: (loaded) => {
+      refreshed += 1;
+      unclaimed = loaded.unclaimed.map(({ _id }) => _id);
+    },
     onRemovedUse: () => (removedUses += 1),
   });
   await store.put([wanted(key)], writer);
@@ -45,7 +50,7 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   await store.markSynced(writer);
   await cache.refresh();
   expect(cache.loaded).toBe(true);
-  expect(cache.lookup(key)).toEqual({ known: true, partnerId: 'demo', active: true, terms: {} });
+  expect(cache.lookup(key)).toMatchObject({ known: true, partnerId: 'demo', active: true, terms: {} });
   expect(cache.lookup(other)).toEqual({ known: false });
 
   await stores.empty();
@@ -68,6 +73,21 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   expect(removedUses).toBe(0);
   expect(cache.lookup(key)).toEqual({ known: false });
   expect(removedUses).toBe(1);
+
+  // Somebody else's document is no key, and is told.
+  const planted = newApiKey();
+  const { insertedId } = await keys.insertOne({
+    _id: hashApiKey(planted),
+    partnerId: 'demo',
+    status: 'active',
+    source: { namespace: 'keys', name: 'partner-demo', uid: 'one', owner: 'nobody' },
+    term: 1,
+    updatedAt: new Date(),
+  });
+  await cache.refresh();
+  expect(cache.lookup(planted)).toEqual({ known: false });
+  expect(unclaimed).toEqual([insertedId]);
+  expect(cache.lookup(other)).toMatchObject({ known: true });
 
   await cache.close();
   const used = await stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(other) });

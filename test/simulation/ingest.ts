@@ -67,7 +67,10 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
   });
   return {
     clock,
-    keys: { loaded: true, lookup: () => ({ known: true, partnerId: 'demo', active: true, terms: {} }) },
+    keys: {
+      loaded: true,
+      lookup: () => ({ known: true, partnerId: 'demo', active: true, terms: {}, admits: () => true }),
+    },
     admitBody: () => undefined,
     record: async (record) => {
       const result = await group.record(record);

@@ -221,6 +221,7 @@ export const dashboardRows: readonly RowSpec[] = [
           'usual {{status}}',
           `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[6h])) / 24`,
         ),
+        query('{{because}}', `sum by (because) (increase(${metric('keys_out_of_terms_total')}[15m]))`),
         query('removed key', `sum(increase(${metric('removed_key_uses_total')}[15m]))`),
       ]),
     ],
@@ -247,6 +248,8 @@ export const dashboardRows: readonly RowSpec[] = [
       ]),
       lines('Secrets to mend', 'short', 'Also as Events of the Secret.', [
         query('{{problem}}', `sum by (problem) (${shared('secret_problems')}) or vector(0)`),
+        query('unclaimed keys', `max(${metric('keys_unclaimed')}) or vector(0)`),
+        query('partners whose last key ends', `max(${shared('partners_keys_ending')}) or vector(0)`),
         query('removals held', `max(${shared('keys_removal_held')}) or vector(0)`),
       ]),
     ],

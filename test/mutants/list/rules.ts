@@ -15,6 +15,10 @@ export const rules = [
   ...mutantsOf('internal/partner/key-terms.ts', `${keySecret}.test.ts`, [
     ['Math.min(one[field]', 'Math.max(one[field]', 'a second Secret widens the bound of a partner'],
   ]),
+  ...beside('internal/ingest/authenticate', [
+    ['tools.now() >= terms.notAfter', 'false', 'a key goes on after its end'],
+    ['!found.admits(address)', 'false', 'a leaked key works from everywhere'],
+  ]),
   ...beside(identity, [
     ['.toLowerCase()', '', 'the same address in capitals makes a second account'],
     ['email.trim()', 'email', 'a blank makes a second account'],

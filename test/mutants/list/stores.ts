@@ -161,6 +161,20 @@ export const stores = [
   ...mutantsOf('internal/mail/ledger-store.ts', LEDGER, [
     ["$inc: { 'mail.begun': 1, 'mail.possible': 1 }", "$inc: { 'mail.begun': 1 }", 'a second mail is not counted'],
   ]),
+  ...mutantsOf('internal/partner/key-store.ts', KEY_CACHE, [
+    [
+      'keys: all.filter((key) => isClaimed(key) && ',
+      'keys: all.filter((key) => ',
+      'whoever writes a document has a key',
+    ],
+  ]),
+  ...mutantsOf('internal/partner/key-store.ts', 'test/integration/cli-usage.test.ts', [
+    [
+      "status === 'removed' || revokedAt !== undefined",
+      "status === 'removed'",
+      'a leaked key goes on until its Secret is gone',
+    ],
+  ]),
   ...mutantsOf('internal/partner/key-cache.ts', KEY_CACHE, [
     ['if (!synced) return;', '', 'an emptied database locks all partners out'],
   ]),
