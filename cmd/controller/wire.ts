@@ -61,6 +61,7 @@ export async function startController(
           report: () => {},
         }),
     store,
+    allowPublished: config.ALLOW_PUBLISHED_SECRETS,
     held: new HeldRemovals({ db, clock }),
     clock,
     log,

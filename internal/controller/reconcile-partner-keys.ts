@@ -9,6 +9,8 @@ import type { SecretList } from './secret-source.ts';
 
 export interface ReconcileKeysTools extends BrakeTools {
   readonly store: KeyStore;
+  /** Whether the evaluation's published key counts. */
+  readonly allowPublished: boolean;
   readonly metrics: Pick<
     ControllerMetrics,
     'keysWanted' | 'partnersEnding' | 'keysRemovalHeld' | 'secretProblems' | 'keyChanges' | 'syncedAt'
@@ -26,7 +28,7 @@ export async function reconcilePartnerKeys(
   tools: ReconcileKeysTools,
 ): Promise<{ readonly complete: boolean; readonly held: number }> {
   const { store, metrics } = tools;
-  const { keys: wanted, problems } = wantedKeys(list.secrets);
+  const { keys: wanted, problems } = wantedKeys(list.secrets, tools);
   const stored = new Map((await store.ofOwner(writer.owner)).map((key) => [key._id, key]));
   const unsure = unsurePartners([...stored.values()], list);
   const puts = [...wanted.values()].filter((key) => {

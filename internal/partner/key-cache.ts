@@ -12,6 +12,8 @@ const REFRESH_EVERY_MS = 15_000;
 const REVOCATIONS_EVERY_MS = 500;
 /** Until the first complete load, which the pod's readiness waits for. */
 const FIRST_LOAD_RETRY_MS = 500;
+/** Ids of keys in one line of the log. */
+const UNCLAIMED_TOLD = 10;
 /** How often the last use of keys is written down. */
 const TOUCH_EVERY_MS = 30_000;
 
@@ -23,9 +25,6 @@ interface KnownKey {
   /** Whether the key counts from this address. */
   readonly admits: (address: string) => boolean;
 }
-/** Ids of keys in one line of the log. */
-const UNCLAIMED_TOLD = 10;
-
 export type KeyLookup = { readonly known: false } | KnownKey;
 
 export class KeyCache {

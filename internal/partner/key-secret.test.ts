@@ -234,6 +234,15 @@ test("a partner's Secrets count from the namespace of its oldest one only", () =
   expect(problems).toMatchObject([{ code: 'other_namespace', source: { name: planted.name, namespace: 'b' } }]);
 });
 
+test('the published key of the evaluation is no key elsewhere, nor is its digest', () => {
+  const published = 'pik_evaluation_only_not_for_production';
+  for (const entry of [published, keyDigest(published)]) {
+    expect(problemsOf(secret('acme', [entry]))).toEqual(['key_published']);
+    const { keys, problems } = wantedKeys([secret('acme', [entry])], { allowPublished: true });
+    expect([[...keys.keys()], problems]).toEqual([[hashApiKey(published)], []]);
+  }
+});
+
 describe('the same key twice', () => {
   const key = newApiKey();
   const [older, newer] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];

@@ -1,6 +1,7 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
 import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, hashOfDigest } from './api-key.ts';
 import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+import { isPublishedKey } from './published.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
@@ -41,6 +42,7 @@ export type ProblemCode =
   | 'key_not_printable'
   | 'key_not_base64'
   | 'key_guessable'
+  | 'key_published'
   | 'same_key_two_partners'
   | 'unknown_status'
   | 'invalid_annotation'
@@ -70,7 +72,10 @@ export function isPartnerId(text: string): boolean {
  * whole partner, and a key under two partners goes to the older Secret. A bad entry costs that entry only, a bad annotation
  * its Secret only.
  */
-export function wantedKeys(secrets: readonly PartnerSecret[]): {
+export function wantedKeys(
+  secrets: readonly PartnerSecret[],
+  { allowPublished = false }: { readonly allowPublished?: boolean } = {},
+): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
 } {
@@ -104,6 +109,10 @@ export function wantedKeys(secrets: readonly PartnerSecret[]): {
         continue;
       }
       const hash = digest ?? hashApiKey(key);
+      if (!allowPublished && isPublishedKey(hash)) {
+        report('key_published', `${entry} is the published key of the evaluation, which everybody has`);
+        continue;
+      }
       const other = keys.get(hash);
       if (other !== undefined && other.partnerId !== secret.partnerId) {
         report('same_key_two_partners', `${entry} is already a key of another partner and was ignored here`);

@@ -95,18 +95,21 @@ export class KeyStore {
 
   /** All keys, by what they count for. */
   async load(): Promise<LoadedKeys> {
-    // The markers are read first: keys read after them are at least as new.
-    const markers = await this.#sync.find({}, { projection: { count: 1 } }).toArray();
-    const isClaimed = ({ source }: PartnerKey): boolean => markers.some(({ _id }) => _id === termOf(source.owner));
+    // These are read first: keys read after them are at least as new.
+    const before = await this.#sync.find({ _id: { $in: [SYNCED, REVOCATIONS] } }).toArray();
     const projection = { partnerId: 1, status: 1, terms: 1, revokedAt: 1, 'source.owner': 1 };
     const all = await this.#keys.find({}, { projection }).toArray();
+    // And claims last: an owner claims before it writes. Somebody else's document may have any shape.
+    const claims = await this.#sync.find({ _id: { $gte: termOf(''), $lt: termOf('\uffff') } }).toArray();
+    const isClaimed = ({ source }: Partial<PartnerKey>): boolean =>
+      claims.some(({ _id }) => _id === termOf(source?.owner ?? ''));
     const isRemoved = ({ status, revokedAt }: PartnerKey): boolean => status === 'removed' || revokedAt !== undefined;
     return {
       keys: all.filter((key) => isClaimed(key) && !isRemoved(key)),
       removed: all.filter((key) => isClaimed(key) && isRemoved(key)),
       unclaimed: all.filter((key) => !isClaimed(key)),
-      synced: markers.some(({ _id }) => _id === SYNCED),
-      revocations: markers.find(({ _id }) => _id === REVOCATIONS)?.count ?? 0,
+      synced: before.some(({ _id }) => _id === SYNCED),
+      revocations: before.find(({ _id }) => _id === REVOCATIONS)?.count ?? 0,
     };
   }
 

@@ -62,6 +62,7 @@ test('defaults are those of the design', () => {
     POD_NAMESPACE: 'ns',
     POD_NAME: 'controller',
     LEASE_NAME: 'partner-ingest-controller',
+    ALLOW_PUBLISHED_SECRETS: false,
     LOG_LEVEL: 'info',
   });
 });
@@ -105,6 +106,16 @@ describe('a number', () => {
   test.each(['', ' 5', '5 ', '-1', '1.5', '1e3', '0x10', '65536', 'NaN'])('%j is not taken as one', (value) => {
     if (value === '') expect(loadConfig('ingest', { ...stores, HTTP_PORT: value }).HTTP_PORT).toBe(8080);
     else expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: value }))).toHaveLength(1);
+  });
+});
+
+test('the LINK_SECRET of the evaluation is refused elsewhere', () => {
+  const published = { ...processor, LINK_SECRET: 'key-1:evaluation only, not a secret for production' };
+  expect(faultsOf(() => loadConfig('processor', published))).toEqual([
+    'LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"',
+  ]);
+  expect(loadConfig('processor', { ...published, ALLOW_PUBLISHED_SECRETS: 'true' })).toMatchObject({
+    ALLOW_PUBLISHED_SECRETS: true,
   });
 });
 

@@ -16,6 +16,7 @@ import {
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
 import { isGuessable } from '../partner/guessable.ts';
+import { hasPublishedSecret } from '../partner/published.ts';
 import { otelSettings } from './otel-settings.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller' | 'cli';
@@ -126,6 +127,12 @@ const settings = {
     usedBy: ['controller'],
     about:
       "Name of the Lease that elects the leader and keeps the installation's id. Changing it orphans the keys (`keys adopt`).",
+  },
+  ALLOW_PUBLISHED_SECRETS: {
+    schema: flag.default(false),
+    usedBy: ['processor', 'controller'],
+    about:
+      'Whether the API key and the `LINK_SECRET` that the evaluation is published with count. Only for an evaluation.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
@@ -255,6 +262,15 @@ export type ConfigOf<Process extends ProcessName> = Pick<
 
 /** What no setting can check for itself: those that need one another. */
 function relationFaults(config: Partial<Config>): string[] {
+  return [...namespaceFaults(config), ...linkSecretFaults(config)];
+}
+
+function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowed }: Partial<Config>): string[] {
+  if (secret === undefined || allowed === true || !hasPublishedSecret(secret)) return [];
+  return ['LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"'];
+}
+
+function namespaceFaults(config: Partial<Config>): string[] {
   if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
   const missing = [
     ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),

@@ -248,6 +248,7 @@ export const controllerMetrics = {
       'key_not_printable',
       'key_not_base64',
       'key_guessable',
+      'key_published',
       'same_key_two_partners',
       'unknown_status',
       'invalid_annotation',

@@ -136,7 +136,7 @@ test('the drill has a fault for every alert, and knows no other', () => {
 
 test('every alert has a runbook, every runbook an alert, and each has all its parts', () => {
   const folder = `${ROOT}docs/runbooks/`;
-  const pages = readdirSync(folder).filter((name) => name !== 'README.md');
+  const pages = readdirSync(folder).filter((name) => name.startsWith('PartnerIngest'));
   expect(pages.toSorted()).toEqual(alerts.map((alert) => `${alert}.md`).toSorted());
   for (const page of pages) {
     const text = readFileSync(folder + page, 'utf8');

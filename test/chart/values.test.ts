@@ -3,6 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parse } from 'yaml';
+import { hashApiKey } from '../../internal/partner/api-key.ts';
+import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published.ts';
 import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
 import { describeSettings, loadConfig, type ProcessName } from '../../internal/settings/settings.ts';
 import {
@@ -17,6 +20,10 @@ import {
   withValue,
   type Json,
 } from '../support/chart.ts';
+
+interface EvaluationValues {
+  readonly evaluation: { readonly demoPartner: { readonly apiKey: string }; readonly linkSecret: string };
+}
 
 const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
 const leavesOf = (value: ChartValue): ChartValue[] =>
@@ -192,6 +199,8 @@ const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/
 /** Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and OpenTelemetry's finer ones. */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
+  // Only with evaluation.enabled.
+  'ALLOW_PUBLISHED_SECRETS',
   'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
   'OTEL_TRACES_EXPORTER',
   'OTEL_SERVICE_NAME',
@@ -291,6 +300,15 @@ describe('settings', () => {
     );
     expect(told.length).toBeGreaterThan(0);
     for (const value of told) expect(value).toBe(expected ?? String(given));
+  });
+
+  test('the published secrets of the evaluation count there, and nowhere else', async () => {
+    const { demoPartner, linkSecret } = (parse(valuesYaml) as EvaluationValues).evaluation;
+    expect([isPublishedKey(hashApiKey(demoPartner.apiKey)), hasPublishedSecret(linkSecret)]).toEqual([true, true]);
+    for (const process of ['processor', 'controller'] as const) {
+      expect(environmentOf(await render(evaluation), process)['ALLOW_PUBLISHED_SECRETS']).toBe('true');
+      expect(environmentOf(await render(production), process)['ALLOW_PUBLISHED_SECRETS']).toBeUndefined();
+    }
   });
 
   test.each(PROCESSES)('the defaults of the chart are those of %s', async (process) => {

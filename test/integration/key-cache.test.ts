@@ -87,6 +87,10 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   await cache.refresh();
   expect(cache.lookup(planted)).toEqual({ known: false });
   expect(unclaimed).toEqual([insertedId]);
+  // Whatever its shape.
+  await stores.db.collection<{ _id: string }>(PARTNER_KEYS).insertOne({ _id: hashApiKey('any') });
+  await cache.refresh();
+  expect(unclaimed).toHaveLength(2);
   expect(cache.lookup(other)).toMatchObject({ known: true });
 
   await cache.close();

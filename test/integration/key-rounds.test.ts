@@ -57,6 +57,7 @@ function round(secrets: readonly PartnerSecret[], unread?: string) {
   };
   return reconcilePartnerKeys(list, writer, {
     store,
+    allowPublished: false,
     held,
     clock,
     log: createLogger('test', 'silent'),

@@ -15,6 +15,9 @@ export const rules = [
   ...mutantsOf('internal/partner/key-terms.ts', `${keySecret}.test.ts`, [
     ['Math.min(one[field]', 'Math.max(one[field]', 'a second Secret widens the bound of a partner'],
   ]),
+  ...mutantsOf('internal/partner/published.ts', `${keySecret}.test.ts`, [
+    ['publishedHashes.has(keyHash)', 'false', 'everybody has a key of every installation'],
+  ]),
   ...beside('internal/ingest/authenticate', [
     ['tools.now() >= terms.notAfter', 'false', 'a key goes on after its end'],
     ['!found.admits(address)', 'false', 'a leaked key works from everywhere'],
