@@ -33,25 +33,27 @@ export interface WantedKey {
   readonly source: KeySource;
 }
 
-export type ProblemCode =
-  | 'invalid_partner_id'
-  | 'no_keys'
-  | 'empty_key'
-  | 'key_too_short'
-  | 'key_too_long'
-  | 'key_not_printable'
-  | 'key_not_base64'
-  | 'key_guessable'
-  | 'key_published'
-  | 'same_key_two_partners'
-  | 'unknown_status'
-  | 'invalid_annotation'
-  | 'other_installation'
-  | 'other_namespace'
-  | 'key_revoked'
-  | 'removal_held'
-  | 'unreadable_namespace'
-  | 'unreadable_file';
+export const problemCodes = [
+  'invalid_partner_id',
+  'no_keys',
+  'empty_key',
+  'key_too_short',
+  'key_too_long',
+  'key_not_printable',
+  'key_not_base64',
+  'key_guessable',
+  'key_published',
+  'same_key_two_partners',
+  'unknown_status',
+  'invalid_annotation',
+  'other_installation',
+  'other_namespace',
+  'key_revoked',
+  'removal_held',
+  'unreadable_namespace',
+  'unreadable_file',
+] as const;
+export type ProblemCode = (typeof problemCodes)[number];
 
 /** Something an operator should mend; never quotes a key. */
 export interface Problem {

@@ -16,8 +16,8 @@ import {
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
 import { isGuessable } from '../partner/guessable.ts';
-import { hasPublishedSecret } from '../partner/published.ts';
 import { otelSettings } from './otel-settings.ts';
+import { relationFaults } from './relation-faults.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller' | 'cli';
 
@@ -259,25 +259,6 @@ export type ConfigOf<Process extends ProcessName> = Pick<
   Config,
   { [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never }[SettingName]
 >;
-
-/** What no setting can check for itself: those that need one another. */
-function relationFaults(config: Partial<Config>): string[] {
-  return [...namespaceFaults(config), ...linkSecretFaults(config)];
-}
-
-function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowed }: Partial<Config>): string[] {
-  if (secret === undefined || allowed === true || !hasPublishedSecret(secret)) return [];
-  return ['LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"'];
-}
-
-function namespaceFaults(config: Partial<Config>): string[] {
-  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
-  const missing = [
-    ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),
-    ...('POD_NAMESPACE' in config && config.POD_NAMESPACE === undefined ? ['POD_NAMESPACE'] : []),
-  ];
-  return missing.map((name) => `${name}: is required with PARTNER_KEYS_SOURCE=kubernetes`);
-}
 
 /** Every setting for the documentation and the chart: name, default, who uses it, what it is for. */
 export function describeSettings(): (Described & { readonly name: SettingName })[] {

@@ -6,6 +6,7 @@
  */
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
+import { problemCodes } from '../partner/key-secret.ts';
 import { jobStates, queueNames } from '../queue/job.ts';
 import { backlogStates } from '../submission/backlog.ts';
 import { openStates } from '../submission/states.ts';
@@ -239,26 +240,7 @@ export const controllerMetrics = {
     'Keys that are gone from their Secrets and stay active for now, because most would be removed at once.',
   ),
   secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
-    problem: [
-      'invalid_partner_id',
-      'no_keys',
-      'empty_key',
-      'key_too_short',
-      'key_too_long',
-      'key_not_printable',
-      'key_not_base64',
-      'key_guessable',
-      'key_published',
-      'same_key_two_partners',
-      'unknown_status',
-      'invalid_annotation',
-      'other_installation',
-      'other_namespace',
-      'key_revoked',
-      'removal_held',
-      'unreadable_namespace',
-      'unreadable_file',
-    ],
+    problem: problemCodes,
   }),
   keyChanges: counter('key_changes', 'Key documents written, by change.', { change: ['put', 'remove', 'not_ours'] }),
   syncedAt: gauge(

@@ -176,7 +176,7 @@ export const stores = [
     ],
   ]),
   ...mutantsOf('internal/partner/key-cache.ts', KEY_CACHE, [
-    ['if (!synced) return;', '', 'an emptied database locks all partners out'],
+    ['if (!all.synced) return;', '', 'an emptied database locks all partners out'],
   ]),
   ...mutantsOf('internal/partner/key-store.ts', CONTROLLER, [
     [

@@ -1,0 +1,29 @@
+/** What no setting can check for itself: those that need one another. */
+import { hasPublishedSecret } from '../partner/published.ts';
+
+/** The settings that are looked at; a process has those that it uses. */
+interface Related {
+  readonly PARTNER_KEYS_SOURCE?: unknown;
+  readonly WATCH_NAMESPACES?: readonly string[];
+  readonly POD_NAMESPACE?: string | undefined;
+  readonly LINK_SECRET?: string;
+  readonly ALLOW_PUBLISHED_SECRETS?: boolean;
+}
+
+export function relationFaults(config: Related): string[] {
+  return [...namespaceFaults(config), ...linkSecretFaults(config)];
+}
+
+function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowed }: Related): string[] {
+  if (secret === undefined || allowed === true || !hasPublishedSecret(secret)) return [];
+  return ['LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"'];
+}
+
+function namespaceFaults(config: Related): string[] {
+  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
+  const missing = [
+    ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),
+    ...('POD_NAMESPACE' in config && config.POD_NAMESPACE === undefined ? ['POD_NAMESPACE'] : []),
+  ];
+  return missing.map((name) => `${name}: is required with PARTNER_KEYS_SOURCE=kubernetes`);
+}
