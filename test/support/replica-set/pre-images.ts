@@ -35,7 +35,11 @@ export class PreImages {
   /** Everything as it was; then nothing is remembered any more. */
   async restore(): Promise<void> {
     await this.#last;
-    for (const { database, collection, id, before } of this.#images.values()) {
+    // What was not there goes first: it may hold a unique key of what was.
+    const images = [...this.#images.values()].toSorted(
+      (one, other) => Number(one.before !== null) - Number(other.before !== null),
+    );
+    for (const { database, collection, id, before } of images) {
       const documents = this.#client.db(database).collection(collection);
       const filter = { _id: id } as Document;
       if (before === null) await documents.deleteOne(filter);
