@@ -79,10 +79,8 @@ export class FirstMail {
       confirmedAt,
       startedAt: tools.clock.now(),
       links: [],
-    }).finally(
       // Where an operator's hold came first, the mail is still only announced.
-      () => this.giveUp(),
-    );
+    }).then(() => this.giveUp());
   }
 
   /** Frees the slot and the turn; a mail that was announced does not go out. */
