@@ -17,12 +17,13 @@ export function timeline(
   deeds: readonly TrailEntry[],
 ): Happening[] {
   const happenings = [
+    // By its end: the first hand-over is noted together with the account, before the record says that there is one.
+    ...handOversOf(account?.mail).map((mail) => ({ at: mail.endedAt ?? mail.startedAt, what: mailInWords(mail) })),
     ...record.history.map((entry, index) => ({ at: entry.at, what: inWords(entry, record, index) })),
-    ...handOversOf(account?.mail).map((mail) => ({ at: mail.startedAt, what: mailInWords(mail) })),
     ...deeds.map((deed) => ({ at: deed.at, what: deedInWords(deed) })),
     ...(record.erasedAt === undefined ? [] : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
-  // Of the same instant, states come first: the sort keeps the order above.
+  // Of the same instant, an e-mail comes before the state it led to: the sort keeps the order above.
   return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
 

@@ -134,11 +134,6 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
     [/pods\.extraPodSpec holds containers/, /ingest\.pod\.extraPodSpec holds schedulerName/, /^(?!.*shareProcess)/s],
   ],
   [
-    'alerts whose runbooks nobody finds',
-    { ...production, metrics: { prometheusRule: { enabled: true, runbookBaseUrl: 'docs/runbooks' } } },
-    [/runbookBaseUrl/],
-  ],
-  [
     'a class of load balancer without one',
     { ...production, service: { loadBalancerClass: 'x' } },
     [/service\.loadBalancerClass is set/],

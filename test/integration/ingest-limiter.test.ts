@@ -129,12 +129,16 @@ async function expectLocalLimit(ingest: InProcess, address: string, max: number)
   expect(await world.metric(ingest, DECISIONS, { store: 'local', decision: 'refused' })).toBeGreaterThan(0);
 }
 
-async function expectSharedAgain(ingest: InProcess, address: string): Promise<void> {
-  await eventually('the limiter to go back to Redis', async () => (await world.metric(ingest, FALLBACK)) === 0);
-  const before = await world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
-  expect((await post(ingest, address)).status).toBe(202);
-  expect(await world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' })).toBe(before + 1);
-  expect(await world.metric(ingest, FALLBACK)).toBe(0);
+/** On a busy machine Redis may take longer than ingest waits for it once more; then another address is counted in it. */
+async function expectSharedAgain(ingest: InProcess): Promise<void> {
+  const counted = (): Promise<number> => world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
+  await eventually('the limiter to count in Redis again', async () => {
+    if ((await world.metric(ingest, FALLBACK)) !== 0) return false;
+    const before = await counted();
+    addresses += 1;
+    expect((await post(ingest, `192.0.7.${addresses}`)).status).toBe(202);
+    return (await counted()) === before + 1 && (await world.metric(ingest, FALLBACK)) === 0;
+  });
 }
 
 test('Retry-After is what is left of the window, so that a retry then is served', () =>
@@ -303,13 +307,13 @@ describe('without Redis', () => {
     for (const address of ['192.0.4.11', '192.0.4.12']) expect((await post(ingest, address, key)).status).toBe(202);
     await expectLimited(await post(ingest, '192.0.4.13', key), 2, 60, 'this partner');
     await redis.restart();
-    await expectSharedAgain(ingest, '192.0.4.2');
+    await expectSharedAgain(ingest);
 
     await redis.signal('SIGKILL');
     await expectServed(ingest, 40);
     await expectLocalLimit(ingest, '192.0.4.3', 5);
     await redis.restart();
-    await expectSharedAgain(ingest, '192.0.4.4');
+    await expectSharedAgain(ingest);
 
     await redis.signal('SIGSTOP');
     await expectServed(ingest, 40);
@@ -317,7 +321,7 @@ describe('without Redis', () => {
     await redis.signal('SIGCONT');
     // Only the request that found it hung waited for it.
     expect(await askedOf(redis)).toBeLessThanOrEqual(1);
-    await expectSharedAgain(ingest, '192.0.4.6');
+    await expectSharedAgain(ingest);
     expect(await world.metric(ingest, 'partner_ingest_requests_total', { status: '500' })).toBe(0);
   });
 
@@ -333,6 +337,6 @@ describe('without Redis', () => {
     expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([202]));
     expect(await world.metric(ingest, FALLBACK)).toBe(1);
     await redis.signal('SIGCONT');
-    await expectSharedAgain(ingest, '192.0.5.200');
+    await expectSharedAgain(ingest);
   });
 });
