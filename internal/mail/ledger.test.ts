@@ -82,6 +82,8 @@ describe('second mails', () => {
     // The second never ends, so the third counts it, though it reached nobody itself.
     expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
     expect(counted(4, cut, dead, refused, last)).toEqual([[4, 'crash']]);
+    // The third counted itself.
+    expect(counted(4, cut, handOver(3, 'accepted'), last)).toEqual([[4, 'resent']]);
     // It was only frozen: awake again, it finds itself counted.
     expect(counted(2, cut, handOver(2, 'accepted', 99), refused, last)).toEqual([]);
   });

@@ -72,6 +72,7 @@ test('a probe that throws or hangs counts as "no"', async () => {
   const { gate, doings } = newGate(() => answers.shift()!());
   gate.wait();
   await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS + 2_000);
+  expect(answers).toEqual([]);
   expect(doings.at(-1)).toBe('applications=0');
 });
 
