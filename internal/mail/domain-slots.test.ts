@@ -22,3 +22,15 @@ test('a slot that becomes free goes to the mail that waits for it', async () => 
   const third = slots.take('one.example');
   expect(await third).toBe(false);
 });
+
+test('a domain that goes on is not slow, however many mails wait for it', async () => {
+  const slots = new DomainSlots(4, clock);
+  expect(await slots.take('one.example')).toBe(true);
+  const [second, third] = [slots.take('one.example'), slots.take('one.example')];
+  slots.release('one.example');
+  expect([await second, await third]).toEqual([true, false]);
+  // Not slow, so a mail waits for the slot.
+  const fourth = slots.take('one.example');
+  slots.release('one.example');
+  expect(await fourth).toBe(true);
+});

@@ -5,6 +5,8 @@ import { DOMAIN_SHARE, DOMAIN_SLOW_MS, DOMAIN_WAIT_MS } from './limits.ts';
 
 interface Domain {
   held: number;
+  /** Slots given back so far. */
+  freed: number;
   slowUntilMs: number;
   readonly waiting: (() => void)[];
 }
@@ -24,7 +26,7 @@ export class DomainSlots {
   /** Takes a slot of `domain` that is free; false if there is none. */
   takeNow(domain: string): boolean {
     this.#forgetIdle();
-    const state = this.#domains.get(domain) ?? { held: 0, slowUntilMs: 0, waiting: [] };
+    const state = this.#domains.get(domain) ?? { held: 0, freed: 0, slowUntilMs: 0, waiting: [] };
     this.#domains.set(domain, state);
     if (state.held >= this.#most) return false;
     state.held += 1;
@@ -40,10 +42,12 @@ export class DomainSlots {
     // A slot that becomes free is handed on, so it stays held.
     const take = (): void => given.abort();
     state.waiting.push(take);
+    const { freed } = state;
     await pause(DOMAIN_WAIT_MS, given.signal);
     if (given.signal.aborted) return true;
     state.waiting.splice(state.waiting.indexOf(take), 1);
-    state.slowUntilMs = this.#clock.monotonicMs() + DOMAIN_SLOW_MS;
+    // One that goes on is only asked for much: whoever comes next may wait as well.
+    if (state.freed === freed) state.slowUntilMs = this.#clock.monotonicMs() + DOMAIN_SLOW_MS;
     return false;
   }
 
@@ -51,6 +55,8 @@ export class DomainSlots {
   release(domain: string): void {
     const state = this.#domains.get(domain);
     if (state === undefined) return;
+    state.freed += 1;
+    state.slowUntilMs = 0;
     const next = state.waiting.shift();
     if (next === undefined) state.held -= 1;
     else next();

@@ -18,7 +18,7 @@ export const PACE_LEAST_GROWTH = 0.02;
 
 /** Share of the slots that the mails to one domain may hold. */
 export const DOMAIN_SHARE = 0.25;
-/** How long a mail waits for a slot of its domain: a domain that answers frees one sooner. */
-export const DOMAIN_WAIT_MS = 1_000;
-/** How long a domain that freed none counts as slow; its mails then do not wait in a slot. */
+/** How long a mail waits for a slot of its domain: one that answers frees a slot sooner, even over a slow relay. */
+export const DOMAIN_WAIT_MS = 3_000;
+/** How long a domain that freed none meanwhile counts as slow, unless it frees one: its mails do not wait in a slot. */
 export const DOMAIN_SLOW_MS = 30_000;

@@ -121,6 +121,9 @@ export const rules = [
     ['handOver.claim > counted', 'handOver.claim >= counted', 'a second mail is counted twice'],
     ["'ambiguous' ? 'ambiguous_data' :", "'ambiguous' ? 'resent' :", 'a second mail by fault looks wanted'],
   ]),
+  ...beside('internal/mail/domain-slots', [
+    ['if (state.freed === freed) ', '', 'a domain that many mails go to gets four in half a minute'],
+  ]),
   ...beside('internal/mail/message', [
     ['\\p{Cc}\\p{Zl}', '\\p{Zl}', 'a name adds lines to the mail'],
     ['LINK.test(seen) || ', '', 'a name brings a link into the mail'],
