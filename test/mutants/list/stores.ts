@@ -56,6 +56,7 @@ export const stores = [
     [', idempotencyDigest: true }', ' }', 'a key stays bound to what was withdrawn'],
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', 'test/simulation/withdrawals.test.ts', [
+    ['first?.tried !== false', 'true', 'an outage leaves withdrawals untried for long'],
     ['Math.ceil(this.#batch / 2)', 'this.#batch', 'a slow database never settles a withdrawal'],
   ]),
   ...mutantsOf('internal/submission/idempotency.ts', IDEMPOTENCY, [
@@ -77,7 +78,6 @@ export const stores = [
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', 'test/integration/withdrawals.test.ts', [
     ['record.applied = true;', 'record.applied = false;', 'a stall makes ever new upserts'],
-    ['first?.tried !== false', 'true', 'a stall leaves withdrawals untried for long'],
     ['if (!this.#pending.delete(record._id)) return;', 'return;', 'a stall tries the oldest again and again'],
   ]),
   ...mutantsOf('internal/submission/indexes.ts', DURABLE, [
@@ -120,7 +120,6 @@ export const stores = [
     ['dueAt: { $gt: ANY_TIME, $lte: upTo }', 'dueAt: { $lte: upTo }', 'FerretDB does not take the index'],
   ]),
   ...mutantsOf('internal/submission/move-update.ts', CLAIMS, [
-    ["isOpen(to) || to === 'dead_lettered' ?", 'isOpen(to) ?', 'a dead letter is deleted before anybody saw it'],
     ['...(isOpen(to) ? {} : { dueAt: true }),', '', 'what is finished stays due'],
   ]),
   ...mutantsOf('internal/submission/operator-moves.ts', ERASE, [
