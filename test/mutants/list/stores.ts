@@ -77,7 +77,6 @@ export const stores = [
     ["entry.adopting ? 'unknown' : 'in_doubt'", "'in_doubt'", 'what may be adopted is answered 500'],
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', 'test/integration/withdrawals.test.ts', [
-    ['record.applied = true;', 'record.applied = false;', 'a stall makes ever new upserts'],
     ['if (!this.#pending.delete(record._id)) return;', 'return;', 'a stall tries the oldest again and again'],
   ]),
   ...mutantsOf('internal/submission/indexes.ts', DURABLE, [
