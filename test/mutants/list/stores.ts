@@ -201,9 +201,6 @@ export const stores = [
     ['record.version === 0 && record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
     ['if (worker.paused) return false;', '', 'hints pile up during an outage'],
   ]),
-  ...mutantsOf('internal/processor/notify-applicant.ts', SIMULATION, [
-    ['await claim.confirm();', '', 'a worker that lost its claim mails'],
-  ]),
   ...mutantsOf('internal/processor/process-submission.ts', SIMULATION, [
     ['...(goesOn ? { keepClaim: true } : {}),', '', 'a request that is being mailed is free for another worker'],
   ]),
@@ -216,7 +213,6 @@ export const stores = [
   ]),
   ...mutantsOf('internal/ingest/submit-application.ts', SIMULATION, [
     ['>= FIRST_DUE_MS', '>= Infinity', 'a process that was frozen answers 500 for what is being processed'],
-    ["if (result === 'in_doubt') tools.withdraw(record);", '', 'what was answered 500 is processed'],
   ]),
   ...mutantsOf('internal/ingest/limit-policy.ts', 'test/integration/ingest-limiter.test.ts', [
     ['Math.ceil(ttlMs / 1_000)', 'Math.ceil(ttlMs / 2_000)', 'a partner that waits as told is refused again'],
