@@ -189,14 +189,6 @@ export const stores = [
   ...mutantsOf('internal/controller/removal-brake.ts', KEY_ROUNDS, [
     ['removals > REMOVED_FREELY && removals * 2 > keys', 'false', 'an emptied source locks all partners out'],
   ]),
-  ...mutantsOf('internal/controller/reconcile-partner-keys.ts', CONTROLLER, [
-    ['&& list.provesGone(key.source)', '', 'a folder that cannot be read revokes all keys'],
-    [
-      "stored.partnerId === wanted.partnerId && wanted.status === 'inactive'",
-      'true',
-      'an unread Secret switches a partner on',
-    ],
-  ]),
   ...mutantsOf('internal/processor/reconcile.ts', CLAIMS, [
     ['record.version === 0 && record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
     ['if (worker.paused) return false;', '', 'hints pile up during an outage'],
