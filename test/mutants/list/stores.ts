@@ -205,6 +205,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/ingest/submit-application.ts', SIMULATION, [
     ['>= FIRST_DUE_MS', '>= Infinity', 'a process that was frozen answers 500 for what is being processed'],
+    ["if (result === 'in_doubt') tools.withdraw(record);", '', 'what was answered 500 is processed'],
   ]),
   ...mutantsOf('internal/ingest/limit-policy.ts', 'test/integration/ingest-limiter.test.ts', [
     ['Math.ceil(ttlMs / 1_000)', 'Math.ceil(ttlMs / 2_000)', 'a partner that waits as told is refused again'],
