@@ -82,6 +82,9 @@ fuzz: node_modules ## Ask the running service all its OpenAPI document allows an
 	@$(NEED) 'MongoDB and Redis,schemathesis'
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),300) $(JEST) test/integration/openapi-fuzz
 
+profile: node_modules stores build ## Say where the processor time of ingest under load goes, or of the processor in a drain (OF=processor BENCH="--connections 64,256 --seconds 5")
+	@$(NODE) node test/bench/profile.ts --of $(or $(OF),ingest) $(BENCH)
+
 drill: node_modules stores ## Inject every fault under load and see which alert it raises (FAULTS= SEED= JSON=)
 	@$(NEED) 'Helm 3,Prometheus'
 	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"

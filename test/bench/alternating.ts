@@ -25,25 +25,21 @@ export interface Variant {
 
 export interface Bench {
   readonly client: MongoClient;
+  readonly key: string;
+  readonly mongoUrl: string;
+  readonly redisUrl: string;
   /** Starts a process with this on top of the common environment, and waits until it is ready. */
-  start(name: 'controller' | 'ingest', more?: Readonly<Record<string, string>>): Promise<Variant>;
+  start(
+    name: 'controller' | 'ingest',
+    more?: Readonly<Record<string, string>>,
+  ): Promise<Variant & { readonly lines: readonly string[] }>;
   closeLater(close: () => Promise<unknown>): void;
 }
 
 const log = (line: string): void => console.error(paint('dim', line));
 
-/** Opens the variants, loads them in turn and prints a table; the first variant is what the others are compared with. */
-export async function compareVariants(
-  title: string,
-  open: (bench: Bench) => Promise<Readonly<Record<string, Variant>>>,
-): Promise<void> {
-  const { values: flags } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '6' },
-      seconds: { type: 'string', default: '4' },
-      connections: { type: 'string', default: '64' },
-    },
-  });
+/** Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure is told and ends the command with 1. */
+export async function withBench(measure: (bench: Bench) => Promise<void>): Promise<void> {
   const opened: (() => Promise<unknown>)[] = [];
   try {
     await checkLoadGenerator();
@@ -66,24 +62,44 @@ export async function compareVariants(
       TRUSTED_PROXIES: '127.0.0.0/8',
       ...imageEnvironment(),
     };
-    const variants = await open({
+    await measure({
       client,
+      key,
+      mongoUrl: mongo.url,
+      redisUrl: redis.url,
       closeLater: (close) => void opened.push(close),
       async start(name, more = {}) {
         const service = await startService(name, { ...environment, ...more }, { compiled: true });
         opened.push(() => service.stop());
         await service.ready();
-        return { url: service.url, pid: service.child.pid ?? 0 };
+        return { url: service.url, pid: service.child.pid ?? 0, lines: service.lines };
       },
     });
-    const plan = { key, connections: Number(flags.connections), seconds: Number(flags.seconds) };
-    console.log(compared(title, await alternate(variants, plan, Number(flags.rounds))));
   } catch (error) {
     console.error(paint('red', error instanceof Error ? error.message : String(error)));
     process.exitCode = 1;
   } finally {
     for (const close of opened.toReversed()) await close().catch((error: unknown) => console.error(error));
   }
+}
+
+/** Opens the variants, loads them in turn and prints a table; the first variant is what the others are compared with. */
+export async function compareVariants(
+  title: string,
+  open: (bench: Bench) => Promise<Readonly<Record<string, Variant>>>,
+): Promise<void> {
+  const { values: flags } = parseArgs({
+    options: {
+      rounds: { type: 'string', default: '6' },
+      seconds: { type: 'string', default: '4' },
+      connections: { type: 'string', default: '64' },
+    },
+  });
+  await withBench(async (bench) => {
+    const variants = await open(bench);
+    const plan = { key: bench.key, connections: Number(flags.connections), seconds: Number(flags.seconds) };
+    console.log(compared(title, await alternate(variants, plan, Number(flags.rounds))));
+  });
 }
 
 async function alternate(
@@ -116,7 +132,8 @@ function compared(title: string, rounds: Readonly<Record<string, readonly LoadRe
     median(results.map((result, index) => rate(result) / rate(base[index]!))).toFixed(2),
     `${Math.round(median(results.map(microseconds)))} µs`,
     median(results.map((result, index) => microseconds(result) / microseconds(base[index]!))).toFixed(2),
+    `${median(results.map(({ p99Ms }) => p99Ms)).toFixed(0)} ms`,
     `${Math.round(Math.max(...results.map(({ rssMib }) => rssMib)))} MiB`,
   ]);
-  return table([[title, 'accepts', `of ${first}`, 'CPU a request', `of ${first}`, 'RSS'], ...rows]);
+  return table([[title, 'accepts', `of ${first}`, 'CPU a request', `of ${first}`, 'p99', 'RSS'], ...rows]);
 }

@@ -11,7 +11,7 @@ import { HintSender } from '../../internal/queue/enqueue.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
-import { startService } from '../../deploy/local/processes.ts';
+import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { processorSeconds, startProgram } from './load.ts';
 
@@ -67,6 +67,10 @@ export async function drain(
     readonly size: number;
     readonly mongo: { readonly url: string; readonly client: MongoClient };
     readonly redisUrl: string;
+    /** On top of what ours is started with. */
+    readonly environment?: Readonly<Record<string, string>>;
+    /** Hears of ours as soon as it runs, and once it has sent the last mail. */
+    readonly watch?: { started(service: ServiceProcess): Promise<void>; ending(): Promise<void> };
   },
 ): Promise<DrainResult> {
   const database = `bench_drain_${worker}`;
@@ -83,9 +87,10 @@ export async function drain(
       MONGODB_DATABASE: database,
       REDIS_URL: options.redisUrl,
       SMTP_URL: sink.url,
+      ...options.environment,
     };
     const startedAt = performance.now();
-    const program = await start[worker](stores);
+    const program = await start[worker](stores, options.watch?.started);
     let firstAt: number | undefined;
     while (sink.count() < options.size && performance.now() - startedAt < DEADLINE_MS) {
       if (sink.count() > 0) firstAt ??= performance.now();
@@ -94,6 +99,7 @@ export async function drain(
     const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
     const cpu = processorSeconds(program.pid) / ((performance.now() - startedAt) / 1_000);
     const completed = await waitForCompleted(db, options.size);
+    await options.watch?.ending();
     await program.stop();
     return { perSecond: sink.count() / seconds, cpu, completed, mails: sink.count() };
   } finally {
@@ -148,21 +154,28 @@ const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis
   };
 
 const start: Readonly<
-  Record<WorkerName, (stores: Record<string, string>) => Promise<{ pid: number; stop(): Promise<unknown> }>>
+  Record<
+    WorkerName,
+    (
+      stores: Record<string, string>,
+      started?: (service: ServiceProcess) => Promise<void>,
+    ) => Promise<{ pid: number; stop(): Promise<unknown> }>
+  >
 > = {
-  async ours(stores) {
+  async ours(stores, started) {
     const service = await startService(
       'processor',
       {
-        ...stores,
         MAIL_FROM: 'accounts@bench.example',
         LOGIN_URL: 'https://login.bench.example/',
         LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
         PROCESSOR_CONCURRENCY: String(CONCURRENCY),
         ...imageEnvironment(),
+        ...stores,
       },
       { compiled: true },
     );
+    await started?.(service);
     return { pid: service.child.pid ?? 0, stop: () => service.stop() };
   },
   naive: (stores) => startProgram('naive-worker.ts', { ...stores, CONCURRENCY: String(CONCURRENCY) }),
