@@ -21,3 +21,10 @@ test('ids made before a time come before its first id, later ones after it', () 
 test.each(['', 'req_', 'req_short', 'nonsense', 'req_!!!!!!!!!!!!!!!!!!!!!!!!!!'])('%j has no time', (id) => {
   expect(timeOfId(id)).toBeUndefined();
 });
+
+test('ids come in the order in which they were made, also many within a millisecond, and are different', () => {
+  const ids = Array.from({ length: 20_000 }, () => newId('req'));
+  expect(ids.toSorted()).toEqual(ids);
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(new Set(ids.map((id) => id.slice(-12))).size).toBe(ids.length);
+});
