@@ -1,10 +1,8 @@
 /** From what a socket or a proxy says to the address on the record and the one that is limited. */
 import { expect, test } from '@jest/globals';
-import type { FastifyRequest } from 'fastify';
-import { clientAddress } from './client-address.ts';
+import { addressTest, clientAddress } from './client-address.ts';
 
-const request = (ip: string, remoteAddress: string | undefined = '198.51.100.1'): FastifyRequest =>
-  ({ ip, socket: { remoteAddress } }) as unknown as FastifyRequest;
+const SOCKET = '198.51.100.1';
 
 test.each([
   ['192.0.2.1', '192.0.2.1', '192.0.2.1'],
@@ -18,7 +16,7 @@ test.each([
   ['[2001:db8:0:1::5]', '2001:db8:0:1::5', '2001:db8:0:1::'],
   ['[2001:db8:0:1::5]:4711', '2001:db8:0:1::5', '2001:db8:0:1::'],
 ])('%s is %s, limited as %s', (claimed, ip, limitKey) => {
-  expect(clientAddress(request(claimed))).toEqual({ ip, limitKey });
+  expect(clientAddress(claimed, SOCKET)).toEqual({ ip, limitKey });
 });
 
 test.each([
@@ -33,15 +31,29 @@ test.each([
   'fe80::%%',
   "'; drop",
 ])("%j is no address, so the socket's counts", (claimed) => {
-  expect(clientAddress(request(claimed))).toEqual({ ip: '198.51.100.1', limitKey: '198.51.100.1' });
-  expect(clientAddress(request(claimed, '::ffff:198.51.100.1')).limitKey).toBe('198.51.100.1');
+  expect(clientAddress(claimed, SOCKET)).toEqual({ ip: '198.51.100.1', limitKey: '198.51.100.1' });
+  expect(clientAddress(claimed, '::ffff:198.51.100.1').limitKey).toBe('198.51.100.1');
 });
 
 test('addresses of one link with a zone share a limit', () => {
-  expect(clientAddress(request('fe80::1%eth0')).limitKey).toBe(clientAddress(request('fe80::2%eth0')).limitKey);
+  expect(clientAddress('fe80::1%eth0', SOCKET).limitKey).toBe(clientAddress('fe80::2%eth0', SOCKET).limitKey);
 });
 
 test('a socket that is already gone still has some address', () => {
-  const gone = { ip: 'unknown', socket: {} } as unknown as FastifyRequest;
-  expect(clientAddress(gone)).toEqual({ ip: '0.0.0.0', limitKey: '0.0.0.0' });
+  expect(clientAddress('unknown', undefined)).toEqual({ ip: '0.0.0.0', limitKey: '0.0.0.0' });
+});
+
+test.each<[networks: string[], trusted: string[], others: string[]]>([
+  [[], [], ['127.0.0.1', '::1']],
+  [['10.0.0.0/8'], ['10.1.2.3', '::ffff:10.1.2.3'], ['11.0.0.1', '::1', '::ffff:11.0.0.1']],
+  [['192.0.2.7'], ['192.0.2.7'], ['192.0.2.8', '', 'unknown', '192.0.2.7:80', '3221225991']],
+  [
+    ['2001:db8::/32', '::1'],
+    ['2001:db8::7', '::1'],
+    ['2001:db9::7', '::2', '127.0.0.1', 'fe80::1%eth0'],
+  ],
+])('%j hold addresses and others do not', (networks, trusted, others) => {
+  const isProxy = addressTest(networks);
+  expect(trusted.filter((address) => !isProxy(address))).toEqual([]);
+  expect(others.filter((address) => isProxy(address))).toEqual([]);
 });

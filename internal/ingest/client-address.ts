@@ -1,7 +1,6 @@
 /** Who is asking: the client's address, and the key it is limited by. */
-import { isIP } from 'node:net';
+import { BlockList, isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
-import type { FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
@@ -11,15 +10,37 @@ export interface ClientAddress {
   readonly limitKey: string;
 }
 
+export type AddressTest = (address: string) => boolean;
+
+/** Whether an address is in one of the networks, each an address or a CIDR range. */
+export function addressTest(networks: readonly string[]): AddressTest {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address = '', bits] = network.split('/');
+    const family = familyOf(address);
+    if (bits === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(bits), family);
+  }
+  return (text) => {
+    // A zone names a link of this machine, not a network.
+    const [address = ''] = text.split('%', 1);
+    return isIP(address) !== 0 && list.check(address, familyOf(address));
+  };
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIP(address) === 6 ? 'ipv6' : 'ipv4';
+}
+
 const SUBNET_BITS = 64;
 const WHOLE_ADDRESS_BITS = 128;
 /** Of an IPv6 address that holds an IPv4 address at its end. */
 const IPV4_AT_BYTE = 12;
 
-/** `request.ip` is the socket's address, or what trusted proxies say; what is no address falls back to the socket's. */
-export function clientAddress(request: FastifyRequest): ClientAddress {
-  const claimed = withoutPort(request.ip);
-  const address = isIP(claimed) === 0 ? (request.socket.remoteAddress ?? '0.0.0.0') : claimed;
+/** `claimed` is the socket's address, or what trusted proxies say; what is no address falls back to the socket's. */
+export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): ClientAddress {
+  const bare = withoutPort(claimed);
+  const address = isIP(bare) === 0 ? socketAddress : bare;
   if (!address.includes(':')) return { ip: address, limitKey: address };
   return { ip: rateLimit.normalizeIP(address, WHOLE_ADDRESS_BITS), limitKey: limitKeyOf(address) };
 }

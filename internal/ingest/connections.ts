@@ -1,22 +1,18 @@
 /** Which connections the partner port takes, and what Node would do on them by itself. */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import ipaddr from 'ipaddr.js';
 import { answerConnect, type BrokenTools } from './broken-http.ts';
-import { limitKeyOf } from './client-address.ts';
+import { limitKeyOf, type AddressTest } from './client-address.ts';
 import { isAnswering } from './connection.ts';
 import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
 
-const BITS_IN_BYTE = 8;
-
 /** Bounds connections, closes idle ones at the end, and takes over what Node answers without us. */
-export function watchConnections(app: FastifyInstance, trustedProxies: readonly string[], tools: BrokenTools): void {
+export function watchConnections(app: FastifyInstance, isProxy: AddressTest, tools: BrokenTools): void {
   const { server } = app;
   server.maxConnections = MAX_CONNECTIONS;
   server.maxHeadersCount = MAX_HEADERS;
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
-  const isProxy = proxyTest(trustedProxies);
   const byAddress = new Map<string, number>();
   // Node takes a connection without a whole request head for busy, and stops timing it once it closes: it would hold up
   // a drain to its deadline.
@@ -50,17 +46,4 @@ export function watchConnections(app: FastifyInstance, trustedProxies: readonly 
   server.on('checkContinue', (request, response) => server.emit('request', request, response));
   // Node would close without a word.
   server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
-}
-
-/** Whether an address is in one of the networks, each an address or a CIDR range. */
-export function proxyTest(networks: readonly string[]): (address: string) => boolean {
-  const ranges = networks.map((network) => {
-    if (network.includes('/')) return ipaddr.parseCIDR(network);
-    const address = ipaddr.parse(network);
-    return [address, address.toByteArray().length * BITS_IN_BYTE] as const;
-  });
-  return (text) => {
-    const address = ipaddr.process(text);
-    return ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
-  };
 }

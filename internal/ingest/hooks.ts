@@ -105,9 +105,10 @@ function begin(request: FastifyRequest, reply: FastifyReply, room: BodyRoom, too
   request.contentType = request.raw.headers['content-type'];
   // Fastify would judge a malformed Content-Type itself, with an answer of its own.
   request.raw.headers['content-type'] = 'application/octet-stream';
-  request.client = clientAddress(request);
+  const { ips: addresses = [request.ip] } = request;
+  request.client = clientAddress(addresses.at(-1)!, request.socket.remoteAddress);
   reply.header('x-request-id', request.id);
-  if (request.headers['x-forwarded-for'] !== undefined && (request.ips?.length ?? 1) === 1) {
+  if (request.headers['x-forwarded-for'] !== undefined && addresses.length === 1) {
     tools.metrics.untrustedForwardedFor.inc();
   }
 }

@@ -73,6 +73,8 @@ export async function addRoutes(app: FastifyInstance, settings: LimitSettings, t
  * names nothing that exists; Fastify would answer it past all hooks.
  */
 export function routedUrl(request: IncomingMessage): string {
+  // Nearly all of them, so the rest is not looked for.
+  if (request.url === INGEST_PATH) return INGEST_PATH;
   const url = (request.url ?? '/').replace(/^https?:\/\/[^/?#]*/i, '');
   try {
     decodeURI(url.split('?', 1)[0] ?? '');

@@ -2,6 +2,7 @@
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { answerBroken } from './broken-http.ts';
+import { addressTest } from './client-address.ts';
 import { watchConnections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import { CONNECTIONS_CHECK_MS, HEADERS_TIMEOUT_MS, MAX_HEADER_BYTES, REQUEST_TIMEOUT_MS } from './limits.ts';
@@ -17,9 +18,10 @@ export interface ServerSettings extends LimitSettings {
 
 /** Builds the server without listening. Everything it answers is JSON and carries `X-Request-Id`. */
 export async function createIngestServer(settings: ServerSettings, tools: ServerTools): Promise<FastifyInstance> {
+  const isProxy = addressTest(settings.trustedProxies);
   const app = fastify({
     logger: false,
-    trustProxy: settings.trustedProxies.length === 0 ? false : [...settings.trustedProxies],
+    trustProxy: isProxy,
     genReqId: () => newId('req'),
     requestIdHeader: false,
     return503OnClosing: false,
@@ -42,7 +44,7 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
   // The body decides, whatever its type is called: the bytes are read by the handler, past Fastify's parsers.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-  watchConnections(app, settings.trustedProxies, tools);
+  watchConnections(app, isProxy, tools);
   addHooks(app, tools);
   await addRoutes(app, settings, tools);
   return app;
