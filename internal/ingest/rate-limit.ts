@@ -4,7 +4,9 @@
  * The request that finds Redis slow waits 50 ms at most; from then on no request asks Redis until a probe has found that it
  * takes writes again, on the server that failed: a demoted primary answers, but takes none.
  */
+import { Cluster } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
+import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import type { Logger } from '../platform/log.ts';
 import { isReady, type RedisClient } from '../platform/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -12,15 +14,35 @@ import { LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
 import { LocalCounts, type Counted } from './local-counts.ts';
 
 const KEY_PREFIX = 'partner-ingest:limit:';
-/** Adds ARGV[1] to a count that ends ARGV[2] milliseconds after its beginning; gives the count and the milliseconds left. */
+/** Requests counted in one script, which keeps the server from all others: some 0.2 ms. */
+const COUNTS_TOGETHER = 256;
+/**
+ * Adds to each of the KEYS what its pair in ARGV says, to a count that ends so many milliseconds after its beginning; gives
+ * each count and the milliseconds left.
+ */
 const COUNT = `
-  local count = redis.call('INCRBY', KEYS[1], ARGV[1])
-  if count == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return {count, redis.call('PTTL', KEYS[1])}
+  local counted = {}
+  for i, key in ipairs(KEYS) do
+    local by = ARGV[2 * i - 1]
+    local count = redis.call('INCRBY', key, by)
+    if count == tonumber(by) then redis.call('PEXPIRE', key, ARGV[2 * i]) end
+    counted[2 * i - 1] = count
+    counted[2 * i] = redis.call('PTTL', key)
+  end
+  return counted
 `;
 type CountingRedis = RedisClient & {
-  partnerIngestCount(key: string, by: number, windowMs: number): Promise<[count: number, ttl: number]>;
+  partnerIngestCount(keys: number, ...keysAndPairs: readonly (string | number)[]): Promise<number[]>;
 };
+
+/** A request to be counted. */
+interface Count {
+  readonly key: string;
+  readonly by: number;
+  readonly windowMs: number;
+  readonly max: number;
+  answer(counted: Counted): void;
+}
 
 export interface LimiterStoreTools {
   /** Fails at once while it is away; how long a count may take is decided here. */
@@ -33,23 +55,31 @@ export class SharedLimiterStore {
   readonly #redis: CountingRedis;
   readonly #local = new LocalCounts();
   readonly #tools: LimiterStoreTools;
+  readonly #waiting: Count[] = [];
+  /** Those that come while Redis counts others are counted together after them. */
+  readonly #dispatcher: Dispatcher<Count>;
   #probe: NodeJS.Timeout | undefined;
 
   constructor(tools: LimiterStoreTools) {
     this.#tools = tools;
-    tools.redis.defineCommand('partnerIngestCount', { numberOfKeys: 1, lua: COUNT });
+    this.#dispatcher = newDispatcher(
+      1,
+      () => this.#waiting.splice(0, COUNTS_TOGETHER),
+      (counts) => this.#countTogether(counts),
+    );
+    tools.redis.defineCommand('partnerIngestCount', { lua: COUNT });
     this.#redis = tools.redis as CountingRedis;
     this.#tools.metrics.limiterFallback.set(0);
   }
 
   /** Counts a request of `key`; the store's part of @fastify/rate-limit's contract. */
   incr(key: string, answer: (error: null, counted: Counted) => void, windowMs: number, max: number): void {
-    this.#count(key, { by: 1, windowMs, max }, (counted) => answer(null, counted));
+    this.#count({ key, by: 1, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
   /** Adds `by` to the count of `key`, which must not stay above `max` in a window. Never rejects. */
   count(key: string, by: number, windowMs: number, max: number): Promise<Counted> {
-    return new Promise((resolve) => this.#count(key, { by, windowMs, max }, resolve));
+    return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
   /** The plugin asks for a child for each route. Ours share this store: the routes' counts differ by `groupId` in the key. */
@@ -61,41 +91,54 @@ export class SharedLimiterStore {
     clearInterval(this.#probe);
   }
 
-  #count(key: string, asked: Asked, answer: (counted: Counted) => void): void {
+  #count(count: Count): void {
+    this.#waiting.push(count);
+    this.#dispatcher.plan();
+  }
+
+  /** Never rejects, and ends within `LIMITER_TIMEOUT_MS`. */
+  async #countTogether(counts: readonly Count[]): Promise<void> {
     if (this.#probe !== undefined || !isReady(this.#redis)) {
-      this.#fallBack(key);
-      this.#countLocally(key, asked, answer);
+      this.#countLocally(counts);
       return;
     }
-    let answered = false;
-    const settle = (counted: Counted | undefined): void => {
-      if (answered) return;
-      answered = true;
-      clearTimeout(timer);
-      if (counted === undefined) {
-        this.#fallBack(key);
-        this.#countLocally(key, asked, answer);
-        return;
-      }
-      this.#decided('redis', counted, asked);
-      answer(counted);
-    };
-    // An answer that came while this process was busy is read first.
-    const timer = setTimeout(() => setImmediate(settle, undefined), LIMITER_TIMEOUT_MS);
-    this.#redis.partnerIngestCount(KEY_PREFIX + key, asked.by, asked.windowMs).then(
-      ([current, ttl]) => settle({ current, ttl }),
-      () => settle(undefined),
-    );
+    // In a Cluster each key has a slot of its own, and a script has keys of one slot only.
+    const scripts = this.#redis instanceof Cluster ? counts.map((count) => [count]) : [counts];
+    await Promise.all(scripts.map((together) => this.#runScript(together)));
   }
 
-  #countLocally(key: string, asked: Asked, answer: (counted: Counted) => void): void {
-    const counted = this.#local.add(key, asked.by, asked.windowMs);
-    this.#decided('local', counted, asked);
+  #runScript(counts: readonly Count[]): Promise<void> {
+    const keys = counts.map(({ key }) => KEY_PREFIX + key);
+    const pairs = counts.flatMap(({ by, windowMs }) => [by, windowMs]);
+    return new Promise((resolve) => {
+      let ended = false;
+      const end = (reply: readonly number[] | undefined): void => {
+        if (ended) return;
+        ended = true;
+        clearTimeout(timer);
+        if (reply === undefined) this.#countLocally(counts);
+        else {
+          for (const [index, count] of counts.entries()) {
+            this.#answer('redis', count, { current: reply[2 * index]!, ttl: reply[2 * index + 1]! });
+          }
+        }
+        resolve();
+      };
+      // An answer that came while this process was busy is read first.
+      const timer = setTimeout(() => setImmediate(end, undefined), LIMITER_TIMEOUT_MS);
+      this.#redis.partnerIngestCount(keys.length, ...keys, ...pairs).then(end, () => end(undefined));
+    });
+  }
+
+  /** `counts` are what Redis did not count. */
+  #countLocally(counts: readonly Count[]): void {
+    this.#fallBack(counts[0]!.key);
+    for (const count of counts) this.#answer('local', count, this.#local.add(count.key, count.by, count.windowMs));
+  }
+
+  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: Counted): void {
+    this.#tools.metrics.limiterDecisions.inc({ store, decision: counted.current > max ? 'refused' : 'served' });
     answer(counted);
-  }
-
-  #decided(store: 'redis' | 'local', { current }: Counted, { max }: Asked): void {
-    this.#tools.metrics.limiterDecisions.inc({ store, decision: current > max ? 'refused' : 'served' });
   }
 
   /** `key` is one that Redis did not count. */
@@ -122,10 +165,4 @@ export class SharedLimiterStore {
     this.#tools.metrics.limiterFallback.set(0);
     this.#tools.log.info('limiting together with the other processes again');
   }
-}
-
-interface Asked {
-  readonly by: number;
-  readonly windowMs: number;
-  readonly max: number;
 }

@@ -19,8 +19,7 @@ const MAX_REDIRECTIONS = 4;
 /**
  * What the connection is for:
  * - `commands`: fails at once while Redis is away and gives up on an answer after `commandTimeoutMs`, in a Cluster after
- *   a second;
- *   with `autoPipeline`, commands of one turn of the event loop share a round trip (not for BullMQ's own scripts);
+ *   a second; there, with `autoPipeline`, the commands of one turn of the event loop share a round trip for each server;
  * - `subscriber`: waits without end and subscribes again after a reconnect.
  */
 export type RedisUse =
@@ -74,7 +73,7 @@ export function isReady(redis: RedisClient): boolean {
 }
 
 /** What ioredis does where a use says nothing else. */
-const NO_COMMANDS = { enableOfflineQueue: true, enableAutoPipelining: false };
+const NO_COMMANDS = { enableOfflineQueue: true };
 
 type Options = ReturnType<typeof connectionOptions> & ReturnType<typeof useOptions>;
 
@@ -121,21 +120,20 @@ function useOptions(use: RedisUse) {
   if (use.for === 'subscriber') return { maxRetriesPerRequest: null } satisfies RedisOptions;
   return {
     enableOfflineQueue: false,
-    enableAutoPipelining: use.autoPipeline === true,
     commandTimeout: use.commandTimeoutMs,
     maxRetriesPerRequest: 0,
   } satisfies RedisOptions;
 }
 
 function clusterOptions(options: Options, use: RedisUse) {
-  const { retryStrategy, enableOfflineQueue, enableAutoPipelining, ...redisOptions } = { ...NO_COMMANDS, ...options };
+  const { retryStrategy, enableOfflineQueue, ...redisOptions } = { ...NO_COMMANDS, ...options };
   const commands = use.for === 'commands';
   return {
     // The pool connects to a node anew when a slot needs it, and a command's time includes that: the caller bounds it.
     redisOptions: { ...redisOptions, ...(commands ? { commandTimeout: CONNECT_TIMEOUT_MS } : {}) },
     clusterRetryStrategy: retryStrategy,
     enableOfflineQueue,
-    enableAutoPipelining,
+    enableAutoPipelining: use.for === 'commands' && use.autoPipeline === true,
     maxRedirections: MAX_REDIRECTIONS,
     slotsRefreshInterval: SLOTS_REFRESH_MS,
     slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
