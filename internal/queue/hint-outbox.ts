@@ -6,8 +6,11 @@ import type { Hint } from './job.ts';
 
 /** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
 const MAX_WAITING_HINTS = 5_000;
-/** Hints wait this long for company: nobody waits for them, and a job for each would cost as much as its record. */
-const LINGER_MS = 5;
+/**
+ * Hints wait this long for company: nobody waits for them, and a job for each would cost as much as its record. An idle
+ * processor asks every 100 ms, so it is not noticed.
+ */
+const LINGER_MS = 10;
 /** Hints in one `addBulk`. */
 const HINTS_PER_SEND = 500;
 
@@ -22,7 +25,9 @@ export class HintOutbox {
   readonly #results: IngestMetrics['hints'];
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   #waiting: Hint[] = [];
-  #sent: { readonly hint: Hint; readonly at: number }[] = [];
+  /** What was sent together, the oldest first. */
+  #sent: { readonly hints: readonly Hint[]; readonly at: number }[] = [];
+  #sentHints = 0;
   #failed = false;
   #sending: Promise<void> | undefined;
 
@@ -59,10 +64,15 @@ export class HintOutbox {
       const batch = this.#waiting.splice(0, HINTS_PER_SEND);
       if (!(await this.#deliver(batch))) continue;
       if (this.#failed) await this.#sendAgain();
-      const at = this.#clock.monotonicMs();
-      this.#sent = [...this.#sent, ...batch.map((hint) => ({ hint, at }))].slice(-MAX_SENT_HINTS);
+      this.#keep(batch);
     }
     this.#sending = undefined;
+  }
+
+  #keep(hints: readonly Hint[]): void {
+    this.#sent.push({ hints, at: this.#clock.monotonicMs() });
+    this.#sentHints += hints.length;
+    while (this.#sentHints > MAX_SENT_HINTS) this.#sentHints -= this.#sent.shift()!.hints.length;
   }
 
   async #deliver(batch: readonly Hint[]): Promise<boolean> {
@@ -82,9 +92,10 @@ export class HintOutbox {
   async #sendAgain(): Promise<void> {
     this.#failed = false;
     const since = this.#clock.monotonicMs() - SENT_AGAIN_MS;
-    const young = this.#sent.splice(0).filter(({ at }) => at >= since);
+    const young = this.#sent.splice(0).flatMap(({ hints, at }) => (at >= since ? hints : []));
+    this.#sentHints = 0;
     for (let from = 0; from < young.length; from += HINTS_PER_SEND) {
-      await this.#deliver(young.slice(from, from + HINTS_PER_SEND).map(({ hint }) => hint));
+      await this.#deliver(young.slice(from, from + HINTS_PER_SEND));
     }
   }
 }

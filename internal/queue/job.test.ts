@@ -24,8 +24,8 @@ test.each([
   [0, 0],
   [1, 1],
   [SPREAD, SPREAD],
-  [SPREAD + 1, 9],
-  [50, 13],
+  [SPREAD + 1, 3],
+  [50, SPREAD],
   [SPREAD * HINTS_PER_JOB, SPREAD],
   [SPREAD * HINTS_PER_JOB + 1, SPREAD + 1],
 ])('%i hints come out of their %i jobs as they went in', (count, jobCount) => {

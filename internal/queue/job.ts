@@ -43,8 +43,11 @@ export function hintFor(record: {
  * of one moment share one; fifty of them leave little of that cost, and little to take over from a killed worker.
  */
 export const HINTS_PER_JOB = 50;
-/** A burst is spread over this many jobs before any is shared, so that all processors get their part of it. */
-export const SPREAD = 16;
+/**
+ * What is sent together is spread over this many jobs before they grow, so that several processors get their part of it. Under
+ * load there are a hundred sendings a second.
+ */
+export const SPREAD = 4;
 
 /** What a job holds. It has no id of ours: claims keep work single, however often a hint comes. */
 const jobSchema = z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) });
