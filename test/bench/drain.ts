@@ -13,7 +13,8 @@ import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { imageEnvironment } from '../support/image.ts';
-import { processorSeconds, startProgram } from './load.ts';
+import { startProgram } from './load.ts';
+import { processorSeconds } from './processor-time.ts';
 
 export const workers = ['ours', 'naive'] as const;
 export type WorkerName = (typeof workers)[number];

@@ -4,11 +4,10 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { ENDED, processorSeconds, secondsByProgram, type Seconds } from './processor-time.ts';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
-/** Linux counts processor time in hundredths of a second. */
-const TICKS_PER_SECOND = 100;
 const KIB_PER_MIB = 1_024;
 
 export interface LoadResult {
@@ -22,6 +21,8 @@ export interface LoadResult {
   readonly socketErrors: number;
   /** Share of one core the server used. */
   readonly cpu: number;
+  /** Of the server, the load generator, and each program of stores that runs under this process. */
+  readonly processorSeconds: Readonly<Record<string, number>>;
   readonly rssMib: number;
 }
 
@@ -65,7 +66,7 @@ export async function load(options: {
   /** Each request comes with an idempotency key of its own. */
   readonly keyed?: boolean;
 }): Promise<LoadResult> {
-  const before = processorSeconds(options.pid);
+  const before = { server: processorSeconds(options.pid), programs: secondsByProgram() };
   const { stdout } = await run('wrk', [
     '-t1',
     `-c${options.connections}`,
@@ -76,19 +77,25 @@ export async function load(options: {
     options.key,
     ...(options.keyed === true ? ['keyed'] : []),
   ]);
-  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<LoadResult, 'cpu' | 'rssMb'> | null;
+  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<LoadResult, 'cpu' | 'processorSeconds' | 'rssMib'> | null;
   if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);
+  const server = processorSeconds(options.pid) - before.server;
   return {
     ...result,
-    cpu: (processorSeconds(options.pid) - before) / result.seconds,
+    cpu: server / result.seconds,
+    processorSeconds: spentOn(before.programs, secondsByProgram(), server),
     rssMib: memoryMib(options.pid),
   };
 }
 
-/** Processor time a process has used since its start. */
-export function processorSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+/** Between two moments: of the server, of each store, and of wrk, which has ended by then. */
+function spentOn(before: Seconds, after: Seconds, server: number): Readonly<Record<string, number>> {
+  const programs = Object.entries(after)
+    // The server and what is idle beside it.
+    .filter(([program]) => !/node|MainThread/i.test(program))
+    .map(([program, seconds]) => [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const)
+    .filter(([, seconds]) => seconds > 0);
+  return { server, ...Object.fromEntries(programs) };
 }
 
 function memoryMib(pid: number): number {

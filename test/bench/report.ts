@@ -3,6 +3,8 @@ import { table } from '../../internal/platform/terminal.ts';
 import { contenders, type Contender, type ContenderRound } from './contenders.ts';
 import { workers, type DrainRound, type WorkerName } from './drain.ts';
 
+const US_PER_SECOND = 1e6;
+
 export interface ContenderSummary {
   readonly connections: number;
   readonly contender: Contender;
@@ -10,6 +12,8 @@ export interface ContenderSummary {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly cpu: number;
+  /** Processor time of a request in µs, by part. */
+  readonly microseconds: Readonly<Record<string, number>>;
   /** The highest seen, in MiB. */
   readonly rssMib: number;
   readonly perWrite?: number;
@@ -43,6 +47,7 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
         p50Ms: median(of(contender).map(({ p50Ms }) => p50Ms)),
         p99Ms: median(of(contender).map(({ p99Ms }) => p99Ms)),
         cpu: median(of(contender).map(({ cpu }) => cpu)),
+        microseconds: microsecondsOf(of(contender)),
         rssMib: Math.max(...of(contender).map(({ rssMib }) => rssMib)),
         ...(contender === 'ours'
           ? { perWrite: median(of(contender).map(({ perWrite = Number.NaN }) => perWrite)) }
@@ -76,6 +81,28 @@ export function contenderTable(summary: Summary): string {
     row.contender === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
   ]);
   return table([['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]);
+}
+
+/** What a request costs each part; it drifts less than the rates. */
+export function processorTable(summary: Summary): string {
+  const parts = [...new Set(summary.contenders.flatMap(({ microseconds }) => Object.keys(microseconds)))];
+  const rows = summary.contenders.map(({ connections, contender, microseconds }) => [
+    String(connections),
+    contender,
+    ...parts.map((part) => (microseconds[part] === undefined ? '' : `${microseconds[part].toFixed(0)} µs`)),
+  ]);
+  return table([['connections', 'processor time', ...parts], ...rows]);
+}
+
+function microsecondsOf(rounds: readonly ContenderRound[]): Readonly<Record<string, number>> {
+  const requests = rounds.reduce((sum, round) => sum + round.requests, 0);
+  const parts = new Set(rounds.flatMap(({ processorSeconds }) => Object.keys(processorSeconds)));
+  return Object.fromEntries(
+    [...parts].map((part) => {
+      const seconds = rounds.reduce((sum, { processorSeconds }) => sum + (processorSeconds[part] ?? 0), 0);
+      return [part, (seconds / requests) * US_PER_SECOND];
+    }),
+  );
 }
 
 export function drainTable(summary: Summary): string {
