@@ -12,7 +12,7 @@ import { loadContenders } from './contenders.ts';
 import { drain, workers, type DrainRound } from './drain.ts';
 import { checkLoadGenerator } from './load.ts';
 import { plot } from './plot.ts';
-import { contenderTable, drainTable, processorTable, summarise } from './report.ts';
+import { contenderTable, drainTable, summarise } from './report.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -60,7 +60,7 @@ async function main(): Promise<number> {
     }
 
     const summary = summarise(contenders.rounds, drains);
-    if (connections.length > 0) console.log(`${contenderTable(summary)}\n\n${processorTable(summary)}`);
+    if (connections.length > 0) console.log(contenderTable(summary));
     if (size > 0) console.log(`\n${drainTable(summary)}`);
     const { accepted, stored, badStatus } = contenders.agreement;
     const drained = drains.every((round) => round.completed === size && round.mails === size);

@@ -1,8 +1,9 @@
 /** How fast a backlog of accepted applications is worked off, mails included: our processor against a naive worker. */
+import { fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Binary, type Db, type MongoClient } from 'mongodb';
-import { SMTPServer } from 'smtp-server';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -14,7 +15,7 @@ import { newRecord } from '../support/records.ts';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { startProgram } from './load.ts';
-import { processorSeconds } from './processor-time.ts';
+import { processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
 
 export const workers = ['ours', 'naive'] as const;
 export type WorkerName = (typeof workers)[number];
@@ -23,6 +24,8 @@ export interface DrainResult {
   readonly perSecond: number;
   /** Share of one core the worker used. */
   readonly cpu: number;
+  /** Of the worker, the mail server, and each program of stores. */
+  readonly processorSeconds: Readonly<Record<string, number>>;
   readonly completed: number;
   readonly mails: number;
 }
@@ -38,26 +41,25 @@ const CONCURRENCY = 64;
 const DEADLINE_MS = 300_000;
 const POLL_MS = 10;
 
-/** Takes every mail and counts it. */
-async function startMailSink(): Promise<{ url: string; count(): number; stop(): Promise<void> }> {
+/** Takes every mail and counts it, in a process of its own. */
+async function startMailSink() {
+  const child = fork(fileURLToPath(new URL('mail-sink.ts', import.meta.url)));
+  const exited = new Promise((resolve) => child.once('exit', resolve));
   let count = 0;
-  const server = new SMTPServer({
-    disabledCommands: ['AUTH', 'STARTTLS'],
-    onData: (stream, _session, done) => {
-      stream.resume();
-      stream.on('end', () => {
-        count += 1;
-        done();
-      });
-    },
-  });
-  server.on('error', () => {});
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.server.address() as { port: number };
+  const url = new Promise<string>((resolve) =>
+    child.on('message', (message: { readonly url?: string; readonly count?: number }) => {
+      if (message.url !== undefined) resolve(message.url);
+      count = message.count ?? count;
+    }),
+  );
   return {
-    url: `smtp://127.0.0.1:${port}`,
+    url: await url,
+    pid: child.pid!,
     count: () => count,
-    stop: () => new Promise((resolve) => server.close(resolve)),
+    stop: async () => {
+      child.kill();
+      await exited;
+    },
   };
 }
 
@@ -90,6 +92,7 @@ export async function drain(
       SMTP_URL: sink.url,
       ...options.environment,
     };
+    const before = secondsByProgram();
     const startedAt = performance.now();
     const program = await start[worker](stores, options.watch?.started);
     let firstAt: number | undefined;
@@ -98,11 +101,13 @@ export async function drain(
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
     const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
-    const cpu = processorSeconds(program.pid) / ((performance.now() - startedAt) / 1_000);
+    const used = processorSeconds(program.pid);
+    const cpu = used / ((performance.now() - startedAt) / 1_000);
+    const parts = { ...spentOn(before, secondsByProgram(), used), relay: processorSeconds(sink.pid) };
     const completed = await waitForCompleted(db, options.size);
     await options.watch?.ending();
     await program.stop();
-    return { perSecond: sink.count() / seconds, cpu, completed, mails: sink.count() };
+    return { perSecond: sink.count() / seconds, cpu, processorSeconds: parts, completed, mails: sink.count() };
   } finally {
     await sink.stop();
     redis.disconnect();
@@ -113,7 +118,8 @@ async function fill(db: Db, size: number): Promise<string[]> {
   await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
   const records = Array.from({ length: size }, (_, index) => {
     const body = JSON.stringify({
-      email: `drain-${index}@bench.example`,
+      // As many domains as a backlog has: one domain gets a quarter of the mail slots at most.
+      email: `drain-${index}@bench-${index % 200}.example`,
       business_name: `Drain Test ${index} Ltd`,
       ein: String(index).padStart(9, '0'),
     });

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { ENDED, processorSeconds, secondsByProgram, type Seconds } from './processor-time.ts';
+import { processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
@@ -77,7 +77,10 @@ export async function load(options: {
     options.key,
     ...(options.keyed === true ? ['keyed'] : []),
   ]);
-  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<LoadResult, 'cpu' | 'processorSeconds' | 'rssMib'> | null;
+  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<
+    LoadResult,
+    'cpu' | 'processorSeconds' | 'rssMib'
+  > | null;
   if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);
   const server = processorSeconds(options.pid) - before.server;
   return {
@@ -86,16 +89,6 @@ export async function load(options: {
     processorSeconds: spentOn(before.programs, secondsByProgram(), server),
     rssMib: memoryMib(options.pid),
   };
-}
-
-/** Between two moments: of the server, of each store, and of wrk, which has ended by then. */
-function spentOn(before: Seconds, after: Seconds, server: number): Readonly<Record<string, number>> {
-  const programs = Object.entries(after)
-    // The server and what is idle beside it.
-    .filter(([program]) => !/node|MainThread/i.test(program))
-    .map(([program, seconds]) => [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const)
-    .filter(([, seconds]) => seconds > 0);
-  return { server, ...Object.fromEntries(programs) };
 }
 
 function memoryMib(pid: number): number {

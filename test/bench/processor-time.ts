@@ -38,6 +38,16 @@ export function secondsByProgram(): Seconds {
   return seconds;
 }
 
+/** Between two moments: of the server, of each store, and of wrk, which has ended by then. */
+export function spentOn(before: Seconds, after: Seconds, server: number): Seconds {
+  const programs = Object.entries(after)
+    // The server and what is idle beside it.
+    .filter(([program]) => !/node|MainThread/i.test(program))
+    .map(([program, seconds]) => [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const)
+    .filter(([, seconds]) => seconds > 0);
+  return { server, ...Object.fromEntries(programs) };
+}
+
 function statOf(pid: number) {
   const [head = '', tail = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(/\) (?=[A-Z] )/);
   const fields = tail.split(' ').map(Number);

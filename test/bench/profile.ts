@@ -21,7 +21,10 @@ const STAGES = [
   ['request ids', /typeid|uuidv7|platform\/ids/],
   ['addresses', /ipaddr\.js|proxy-addr|forwarded|client-address/],
   ['hints', /bullmq|msgpackr|internal\/queue\//],
-  ['limiter, Redis client', /rate-limit|limit-policy|local-counts|ioredis|redis-parser|cluster-key-slot|platform\/redis/],
+  [
+    'limiter, Redis client',
+    /rate-limit|limit-policy|local-counts|ioredis|redis-parser|cluster-key-slot|platform\/redis/,
+  ],
   ['e-mail', /nodemailer|internal\/mail\//],
   ['database driver', /node_modules\/(mongodb|bson)/],
   ['records and commit', /internal\/(submission|account)\/|platform\/(mongo|dispatcher|batcher|deadline)/],

@@ -25,6 +25,8 @@ export interface DrainSummary {
   readonly worker: WorkerName;
   readonly perSecond: number;
   readonly cpu: number;
+  /** Processor time of an application in µs, by part. */
+  readonly microseconds: Readonly<Record<string, number>>;
   readonly oursRatio: number;
 }
 
@@ -62,6 +64,7 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
         worker,
         perSecond: median(rates(worker)),
         cpu: median(of(worker).map(({ cpu }) => cpu)),
+        microseconds: microsecondsOf(of(worker).map((round) => ({ ...round, requests: round.mails }))),
         oursRatio: ratio(rates('ours'), rates(worker)),
       };
     }),
@@ -80,21 +83,33 @@ export function contenderTable(summary: Summary): string {
     row.perWrite === undefined ? '' : row.perWrite.toFixed(1),
     row.contender === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
   ]);
-  return table([['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]);
+  const costs = summary.contenders.map(({ connections, contender, microseconds }) => ({
+    name: `${contender} at ${connections}`,
+    microseconds,
+  }));
+  return [
+    table([['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]),
+    processorTable('processor time of a request', costs),
+  ].join('\n\n');
 }
 
-/** What a request costs each part; it drifts less than the rates. */
-export function processorTable(summary: Summary): string {
-  const parts = [...new Set(summary.contenders.flatMap(({ microseconds }) => Object.keys(microseconds)))];
-  const rows = summary.contenders.map(({ connections, contender, microseconds }) => [
-    String(connections),
-    contender,
-    ...parts.map((part) => (microseconds[part] === undefined ? '' : `${microseconds[part].toFixed(0)} µs`)),
+/** What each of `rows` costs each part; it drifts less than the rates. */
+function processorTable(
+  title: string,
+  rows: readonly { readonly name: string; readonly microseconds: Readonly<Record<string, number>> }[],
+): string {
+  const parts = [...new Set(rows.flatMap(({ microseconds }) => Object.keys(microseconds)))];
+  const cell = (microseconds: number | undefined): string =>
+    microseconds === undefined ? '' : `${microseconds.toFixed(0)} µs`;
+  return table([
+    [title, ...parts],
+    ...rows.map(({ name, microseconds }) => [name, ...parts.map((part) => cell(microseconds[part]))]),
   ]);
-  return table([['connections', 'processor time', ...parts], ...rows]);
 }
 
-function microsecondsOf(rounds: readonly ContenderRound[]): Readonly<Record<string, number>> {
+function microsecondsOf(
+  rounds: readonly { readonly requests: number; readonly processorSeconds: Readonly<Record<string, number>> }[],
+): Readonly<Record<string, number>> {
   const requests = rounds.reduce((sum, round) => sum + round.requests, 0);
   const parts = new Set(rounds.flatMap(({ processorSeconds }) => Object.keys(processorSeconds)));
   return Object.fromEntries(
@@ -112,7 +127,11 @@ export function drainTable(summary: Summary): string {
     `${Math.round(row.cpu * 100)} %`,
     row.worker === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
   ]);
-  return table([['worker', 'drained', 'CPU', 'ours is'], ...rows]);
+  const costs = summary.drains.map(({ worker, microseconds }) => ({ name: worker, microseconds }));
+  return [
+    table([['worker', 'drained', 'CPU', 'ours is'], ...rows]),
+    processorTable('processor time of an application', costs),
+  ].join('\n\n');
 }
 
 function ratio(ours: readonly number[], others: readonly number[]): number {
