@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
+import { refusedTable } from '../test/support/refused-configurations.ts';
 import { smtpFaultTable } from '../test/support/smtp-faults.ts';
 import { dashboard } from './dashboard/dashboard.ts';
 import { metricsPage } from './metrics-docs.ts';
@@ -54,6 +55,13 @@ function configuration(): string {
     '| Variable | Default | Used by | What it is for |',
     '| --- | --- | --- | --- |',
     ...rows,
+    '',
+    '## Refused at start',
+    '',
+    'Besides what breaks the rule of its setting. Loopback and Unix sockets need no TLS. `mongodb+srv` has TLS unless it says',
+    '`tls=false`. In a list of hosts one that is elsewhere counts. No setting allows TLS without a check of the certificate.',
+    '',
+    ...refusedTable(),
     '',
   ].join('\n');
 }

@@ -83,7 +83,14 @@ async function main(): Promise<void> {
   step('starting ingest, processor and controller');
   // Whoever has a collector at hand may look at traces.
   const otel = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')));
-  const stores = { MONGODB_URI: mongo.url, REDIS_URL: redis.url, MONGODB_DATABASE: database, ...otel };
+  const stores = {
+    MONGODB_URI: mongo.url,
+    REDIS_URL: redis.url,
+    MONGODB_DATABASE: database,
+    // Stores that were given may be on another machine.
+    ALLOW_INSECURE_STORES: 'true',
+    ...otel,
+  };
   const start = async (name: ServiceProcess['name'], environment: Record<string, string>): Promise<ServiceProcess> => {
     const service = await startService(
       name,

@@ -1,5 +1,5 @@
 /** Reads SMTP_URL and SMTP_TLS: where the mail relay is, who we are there, and how the connection is encrypted. Pure. */
-import ipaddr from 'ipaddr.js';
+import { isLoopback } from '../platform/loopback.ts';
 
 export const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
 /**
@@ -56,8 +56,4 @@ function credentialsOf(url: URL): Relay['auth'] {
   } catch {
     throw new Error('SMTP_URL: a "%" in user or password must be written as %25');
   }
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || (ipaddr.isValid(host) && ipaddr.process(host).range() === 'loopback');
 }

@@ -1,7 +1,9 @@
 /** What a setting may look like: the rules that the table of settings is written in. */
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { isLoopback } from './loopback.ts';
 import { RedisUrlError, parseRedisUrl } from './redis-url.ts';
+import { mongoLink } from './store-link.ts';
 
 export const wholeNumber = (min: number, max: number) =>
   z
@@ -18,6 +20,13 @@ export const url = (schemes: readonly string[]) =>
       `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
     );
 
+/** A page that people are sent to with a secret in its URL. */
+export const securePage = z.string().refine((value) => {
+  const page = URL.parse(value);
+  if (page?.protocol === 'https:') return true;
+  return page?.protocol === 'http:' && isLoopback(page.hostname.replace(/^\[(.*)\]$/, '$1'));
+}, 'must be a URL that starts with https://, or with http:// on loopback: its links let people in');
+
 export const redisUrl = z.string().superRefine((value, context) => {
   try {
     parseRedisUrl(value);
@@ -29,7 +38,26 @@ export const redisUrl = z.string().superRefine((value, context) => {
 
 export const mongodbUri = z
   .string()
-  .regex(/^mongodb(\+srv)?:\/\/.+/, 'must be a URI that starts with mongodb:// or mongodb+srv://');
+  .regex(/^mongodb(\+srv)?:\/\/.+/, {
+    error: 'must be a URI that starts with mongodb:// or mongodb+srv://',
+    abort: true,
+  })
+  .superRefine((value, context) => {
+    const message = mongodbFault(value);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+  });
+
+function mongodbFault(uri: string): string | undefined {
+  try {
+    if (!mongoLink(uri).unverified) return undefined;
+  } catch {
+    return 'is no connection string for the driver: percent-encode user and password, and look for misspelt options';
+  }
+  return (
+    "switches the check of the server's certificate off: remove tlsInsecure, tlsAllowInvalidCertificates and " +
+    'tlsAllowInvalidHostnames; NODE_EXTRA_CA_CERTS adds a CA'
+  );
+}
 
 /** `10.0.0.0/8, ::1` → ['10.0.0.0/8', '::1']; a bare address is a network of one. */
 export const cidrList = z.string().transform((value, context) => {

@@ -1,8 +1,12 @@
 /** What no setting can check for itself: those that need one another. */
 import { hasPublishedSecret } from '../partner/published.ts';
+import { mongoLink, redisExposed } from '../platform/store-link.ts';
 
 /** The settings that are looked at; a process has those that it uses. */
 interface Related {
+  readonly MONGODB_URI?: string;
+  readonly REDIS_URL?: string;
+  readonly ALLOW_INSECURE_STORES?: boolean;
   readonly PARTNER_KEYS_SOURCE?: unknown;
   readonly WATCH_NAMESPACES?: readonly string[];
   readonly POD_NAMESPACE?: string | undefined;
@@ -11,7 +15,21 @@ interface Related {
 }
 
 export function relationFaults(config: Related): string[] {
-  return [...namespaceFaults(config), ...linkSecretFaults(config)];
+  return [...storeFaults(config), ...namespaceFaults(config), ...linkSecretFaults(config)];
+}
+
+/** Personal data, and what workers do, pass between here and the stores. */
+function storeFaults({ MONGODB_URI: mongodb, REDIS_URL: redis, ALLOW_INSECURE_STORES: allowed }: Related): string[] {
+  if (allowed === true) return [];
+  const otherwise = 'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
+  return [
+    ...(mongodb !== undefined && mongoLink(mongodb).exposed
+      ? [`MONGODB_URI: is not encrypted: add tls=true, ${otherwise}`]
+      : []),
+    ...(redis !== undefined && redisExposed(redis)
+      ? [`REDIS_URL: is not encrypted: use rediss:// in place of redis://, ${otherwise}`]
+      : []),
+  ];
 }
 
 function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowed }: Related): string[] {

@@ -4,10 +4,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../platform/config-error.ts';
-import { describeSettings, loadConfig, printableConfig } from './settings.ts';
+import { describeSettings, loadConfig, printableConfig, type ProcessName } from './settings.ts';
 import { wantsTraces } from './otel-settings.ts';
+import { ACCEPTED, refusedConfigurations } from '../../test/support/refused-configurations.ts';
 
-const stores = { MONGODB_URI: 'mongodb://db:27017', REDIS_URL: 'redis://cache:6379' };
+const stores = { MONGODB_URI: 'mongodb://db:27017/?tls=true', REDIS_URL: 'rediss://cache:6379' };
 const processor = {
   ...stores,
   SMTP_URL: 'smtp://user:hunter2-password@relay:587',
@@ -29,6 +30,7 @@ function faultsOf(load: () => unknown): readonly string[] {
 test('defaults are those of the design', () => {
   expect(loadConfig('ingest', stores)).toEqual({
     ...stores,
+    ALLOW_INSECURE_STORES: false,
     MONGODB_DATABASE: 'partner_ingest',
     HTTP_HOST: '0.0.0.0',
     HTTP_KEEP_ALIVE_SECONDS: 75,
@@ -54,6 +56,7 @@ test('defaults are those of the design', () => {
   });
   expect(loadConfig('controller', { ...stores, WATCH_NAMESPACES: 'keys', POD_NAMESPACE: 'ns' })).toEqual({
     ...stores,
+    ALLOW_INSECURE_STORES: false,
     MONGODB_DATABASE: 'partner_ingest',
     ADMIN_HOST: '0.0.0.0',
     ADMIN_PORT: 9090,
@@ -109,14 +112,30 @@ describe('a number', () => {
   });
 });
 
-test('the LINK_SECRET of the evaluation is refused elsewhere', () => {
-  const published = { ...processor, LINK_SECRET: 'key-1:evaluation only, not a secret for production' };
-  expect(faultsOf(() => loadConfig('processor', published))).toEqual([
-    'LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"',
-  ]);
-  expect(loadConfig('processor', { ...published, ALLOW_PUBLISHED_SECRETS: 'true' })).toMatchObject({
-    ALLOW_PUBLISHED_SECRETS: true,
+describe('refused at start', () => {
+  const rows = refusedConfigurations.flatMap(({ values, ...row }) => values.map((value) => ({ ...row, value })));
+  test.each(rows)('$name=$value', ({ process, name, value, message }) => {
+    expect(loadConfig(process, ACCEPTED)).toBeDefined();
+    expect(faultsOf(() => loadConfig(process, { ...ACCEPTED, [name]: value }))).toEqual([`${name}: ${message}`]);
   });
+});
+
+test.each<[process: ProcessName, environment: Record<string, string>]>([
+  ['ingest', { MONGODB_URI: 'mongodb://localhost,127.0.0.9:27018,[::1]:1/?replicaSet=rs', REDIS_URL: 'redis://[::1]' }],
+  [
+    'ingest',
+    { MONGODB_URI: 'mongodb://%2Ftmp%2Fmongodb-27017.sock', REDIS_URL: 'redis+cluster://127.0.0.1:1,LOCALHOST' },
+  ],
+  ['ingest', { MONGODB_URI: 'mongodb+srv://cluster.example/?retryWrites=true', REDIS_URL: 'rediss+cluster://a,b' }],
+  ['ingest', { MONGODB_URI: 'mongodb://a,b/?ssl=true&tlsInsecure=false', REDIS_URL: 'rediss+sentinel://a,b?name=c' }],
+  ['controller', { MONGODB_URI: 'mongodb://db', REDIS_URL: 'redis://cache', ALLOW_INSECURE_STORES: 'true' }],
+  ['processor', { LOGIN_URL: 'http://127.0.0.1:8080/' }],
+  ['processor', { LOGIN_URL: 'http://[::1]/?a=1', NODE_TLS_REJECT_UNAUTHORIZED: '1' }],
+  ['processor', { LINK_SECRET: 'key-1:evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
+])('%s starts with %j', (process, environment) => {
+  expect(loadConfig(process, { ...ACCEPTED, ...environment })).toMatchObject(
+    Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== 'true')),
+  );
 });
 
 test('a process asks only for its own part', () => {
@@ -158,9 +177,9 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 test('a secret comes from a file, with one trailing newline taken off', () => {
   const file = join(folder, 'uri');
-  writeFileSync(file, 'mongodb://from-file\n');
+  writeFileSync(file, 'mongodb://localhost/from-file\n');
   const environment = { ...stores, MONGODB_URI: undefined, MONGODB_URI_FILE: file };
-  expect(loadConfig('ingest', environment).MONGODB_URI).toBe('mongodb://from-file');
+  expect(loadConfig('ingest', environment).MONGODB_URI).toBe('mongodb://localhost/from-file');
   expect(faultsOf(() => loadConfig('ingest', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
     'MONGODB_URI: is set twice, as MONGODB_URI and as MONGODB_URI_FILE',
   ]);

@@ -11,6 +11,7 @@ import {
   nonEmpty,
   port,
   redisUrl,
+  securePage,
   url,
   wholeNumber,
 } from '../platform/config-rules.ts';
@@ -29,7 +30,8 @@ const settings = {
     schema: mongodbUri,
     usedBy: every,
     secret: true,
-    about: 'MongoDB connection string. The record of truth lives there.',
+    about:
+      'MongoDB connection string. The record of truth lives there. Must have TLS, except on loopback; the certificate is always verified.',
   },
   MONGODB_DATABASE: { schema: nonEmpty.default('partner_ingest'), usedBy: every, about: 'Database name.' },
   REDIS_URL: {
@@ -37,7 +39,20 @@ const settings = {
     usedBy: services,
     secret: true,
     about:
-      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Losing all of it loses no work.',
+      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback. Losing all of it loses no work.',
+  },
+  ALLOW_INSECURE_STORES: {
+    schema: flag.default(false),
+    usedBy: every,
+    about: 'Whether MongoDB and Redis may be on another machine without TLS. Only for an evaluation.',
+  },
+  NODE_TLS_REJECT_UNAUTHORIZED: {
+    schema: z
+      .string()
+      .refine((value) => value !== '0', 'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA')
+      .optional(),
+    usedBy: every,
+    about: "Node's own switch for the check of certificates; refused when it is `0`.",
   },
   HTTP_HOST: { schema: nonEmpty.default('0.0.0.0'), usedBy: ['ingest'], about: 'Address partners are served on.' },
   HTTP_PORT: {
@@ -189,9 +204,10 @@ const settings = {
     about: 'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
   },
   LOGIN_URL: {
-    schema: url(['http', 'https']),
+    schema: securePage,
     usedBy: ['processor'],
-    about: 'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added.',
+    about:
+      'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added. Must be https, except on loopback.',
   },
   LINK_SECRET: {
     schema: z

@@ -192,6 +192,8 @@ const misfits: readonly [string, unknown, RegExp][] = [
   ['trustedProxies', '10.0.0.0/8', /trustedProxies.*array/],
   ['service.type', 'ExternalName', /service\/type/],
   ['links.loginUrl', 'login.example.com', /links\/loginUrl.*pattern/],
+  ['links.loginUrl', 'http://login.example.com', /links\/loginUrl.*pattern/],
+  ['evaluation.loginUrl', 'http://login.example.com', /evaluation\/loginUrl.*pattern/],
   ['partnerKeys.namespaces', ['Not_A_Name'], /partnerKeys\/namespaces\/0.*pattern/],
   ['partnerKeys.source', 'vault', /partnerKeys\/source.*pattern/],
   ['ingest.annotations', { on: true }, /ingest\/annotations.*string/],

@@ -75,6 +75,7 @@ const examples: Record<string, unknown> = {
   'metrics.prometheusRule.sloPercent': 99,
   'metrics.prometheusRule.runbookBaseUrl': 'https://other.example.com/runbooks',
   undeliverableShare: 0.5,
+  'evaluation.loginUrl': 'https://other.example.com',
   'evaluation.demoPartner.apiKey': 'pik_another_key_for_evaluation',
   'pods.topologySpreadConstraints': [],
   extraManifests: ['apiVersion: v1\nkind: ConfigMap\nmetadata: { name: extra }\n'],
@@ -199,6 +200,7 @@ const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/
 /** Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and OpenTelemetry's finer ones. */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
+  'NODE_TLS_REJECT_UNAUTHORIZED',
   // Only with evaluation.enabled.
   'ALLOW_PUBLISHED_SECRETS',
   'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
@@ -214,6 +216,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MONGODB_URI: ['mongodb.file', '/other'],
   MONGODB_DATABASE: ['mongodb.database', 'other'],
   REDIS_URL: ['redis.file', '/other'],
+  ALLOW_INSECURE_STORES: ['allowInsecureStores', true],
   HTTP_HOST: ['listenAddress', '::'],
   HTTP_PORT: ['ingest.port', 8081],
   HTTP_KEEP_ALIVE_SECONDS: ['proxyIdleSeconds', 600, '615'],
@@ -311,10 +314,17 @@ describe('settings', () => {
     }
   });
 
+  test.each(PROCESSES)('only the evaluation and allowInsecureStores let %s use stores without TLS', async (process) => {
+    const allowed = async (values: Json) => environmentOf(await render(values), process)['ALLOW_INSECURE_STORES'];
+    expect(await allowed(production)).toBe('false');
+    expect(await allowed({ ...production, allowInsecureStores: true })).toBe('true');
+    expect(await allowed(evaluation)).toBe('true');
+  });
+
   test.each(PROCESSES)('the defaults of the chart are those of %s', async (process) => {
     const secrets = {
-      MONGODB_URI: 'mongodb://db/',
-      REDIS_URL: 'redis://cache',
+      MONGODB_URI: 'mongodb://db/?tls=true',
+      REDIS_URL: 'rediss://cache',
       SMTP_URL: 'smtp://relay',
       LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
     };

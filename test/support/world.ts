@@ -76,6 +76,8 @@ export async function openWorld(
     MONGODB_URI: stores.mongodbUri,
     MONGODB_DATABASE: stores.database,
     REDIS_URL: stores.redisUrl,
+    // Stores that were given may be on another machine.
+    ALLOW_INSECURE_STORES: 'true',
     HTTP_HOST: '127.0.0.1',
     HTTP_PORT: '0',
     ADMIN_HOST: '127.0.0.1',

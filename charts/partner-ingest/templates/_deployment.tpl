@@ -139,6 +139,8 @@ volumeMounts:
   value: {{ $values.adminPort | quote }}
 - name: MONGODB_DATABASE
   value: {{ $values.mongodb.database | quote }}
+- name: ALLOW_INSECURE_STORES
+  value: {{ or $values.evaluation.enabled $values.allowInsecureStores | quote }}
 {{- include "partner-ingest.credentialEnv" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 {{- with .given.env }}
 {{ . | trim }}

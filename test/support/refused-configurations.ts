@@ -1,0 +1,109 @@
+/** What no process starts with, and the message: one table for the test that tries it and for docs/configuration.md. */
+import type { ProcessName } from '../../internal/settings/settings.ts';
+
+export const ACCEPTED = {
+  MONGODB_URI: 'mongodb://db/?tls=true',
+  REDIS_URL: 'rediss://cache',
+  SMTP_URL: 'smtp://user:password@relay',
+  MAIL_FROM: 'accounts@partner.example',
+  LOGIN_URL: 'https://login.partner.example/',
+  LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
+  WATCH_NAMESPACES: 'keys',
+  POD_NAMESPACE: 'ns',
+};
+
+interface Refused {
+  readonly process: ProcessName;
+  /** The setting at fault. */
+  readonly name: string;
+  /** Each is refused, with the same message. */
+  readonly values: readonly string[];
+  readonly message: string;
+}
+
+const WHERE = 'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
+const UNVERIFIED =
+  "switches the check of the server's certificate off: remove tlsInsecure, tlsAllowInvalidCertificates and " +
+  'tlsAllowInvalidHostnames; NODE_EXTRA_CA_CERTS adds a CA';
+
+export const refusedConfigurations: readonly Refused[] = [
+  {
+    process: 'ingest',
+    name: 'MONGODB_URI',
+    values: [
+      'mongodb://db',
+      'mongodb://127.0.0.1,db',
+      'mongodb://db/?tls=false',
+      'mongodb+srv://cluster.example/?tls=false',
+      'mongodb://localhost.example',
+    ],
+    message: `is not encrypted: add tls=true, ${WHERE}`,
+  },
+  {
+    process: 'cli',
+    name: 'MONGODB_URI',
+    values: [
+      'mongodb://db/?tls=true&tlsInsecure=true',
+      'mongodb://db/?tls=true&tlsAllowInvalidCertificates=true',
+      'mongodb+srv://cluster.example/?tlsAllowInvalidHostnames=true',
+      'mongodb://127.0.0.1/?tls=true&tlsallowinvalidcertificates=true',
+    ],
+    message: UNVERIFIED,
+  },
+  {
+    process: 'processor',
+    name: 'MONGODB_URI',
+    values: ['mongodb://user:canary:@db', 'mongodb://user:canary%@db', 'mongodb://db/?tls=true&ssl=false'],
+    message: 'is no connection string for the driver: percent-encode user and password, and look for misspelt options',
+  },
+  {
+    process: 'controller',
+    name: 'REDIS_URL',
+    values: [
+      'redis://cache',
+      'redis://:canary@cache:6379/3',
+      'redis+sentinel://127.0.0.1,cache?name=main',
+      'redis+cluster://cache:6379',
+    ],
+    message: `is not encrypted: use rediss:// in place of redis://, ${WHERE}`,
+  },
+  {
+    process: 'controller',
+    name: 'REDIS_URL',
+    values: ['rediss://cache?rejectUnauthorized=false'],
+    message: 'has a parameter that single does not know',
+  },
+  {
+    process: 'processor',
+    name: 'LOGIN_URL',
+    values: ['http://login.partner.example/', 'http://127.0.0.1.example/', 'ftp://127.0.0.1/', 'login'],
+    message: 'must be a URL that starts with https://, or with http:// on loopback: its links let people in',
+  },
+  {
+    process: 'ingest',
+    name: 'NODE_TLS_REJECT_UNAUTHORIZED',
+    values: ['0'],
+    message: 'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA',
+  },
+  {
+    process: 'processor',
+    name: 'LINK_SECRET',
+    values: ['key-1:evaluation only, not a secret for production'],
+    message: 'is the published one of the evaluation: make one with "openssl rand -hex 32"',
+  },
+  {
+    process: 'processor',
+    name: 'LINK_SECRET',
+    values: ['a'.repeat(32)],
+    message: 'can be guessed: make one with "openssl rand -hex 32"',
+  },
+];
+
+/** For docs/configuration.md: the first value of each row stands for all. */
+export function refusedTable(): string[] {
+  return [
+    '| Setting | Such as | Refused with |',
+    '| --- | --- | --- |',
+    ...refusedConfigurations.map(({ name, values, message }) => `| \`${name}\` | \`${values[0]}\` | ${message} |`),
+  ];
+}
