@@ -315,7 +315,7 @@ describe('settings', () => {
   });
 
   test.each(PROCESSES)('only the evaluation and allowInsecureStores let %s use stores without TLS', async (process) => {
-    const allowed = async (values: Json) => environmentOf(await render(values), process)['ALLOW_INSECURE_STORES'];
+    const allowed = async (given: Json) => environmentOf(await render(given), process)['ALLOW_INSECURE_STORES'];
     expect(await allowed(production)).toBe('false');
     expect(await allowed({ ...production, allowInsecureStores: true })).toBe('true');
     expect(await allowed(evaluation)).toBe('true');
