@@ -1,5 +1,6 @@
 /** What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is personal. */
 import type { Collection, Db, Filter } from 'mongodb';
+import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, pastLockConflicts, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
@@ -163,7 +164,9 @@ export class OperatorMoves {
   }
 
   #moveTo(to: State, now: Date, reason: string) {
-    return moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const move = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    // What its partner may know of the reason: ours may name an operator.
+    return to === 'rejected' ? { ...move, $set: { ...move.$set, reasons: [discardedReason] } } : move;
   }
 
   async #takeOver(seen: Seen, dueInMs: number, only: Filter<SubmissionRecord> = {}): Promise<Seen | undefined> {

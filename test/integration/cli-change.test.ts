@@ -315,6 +315,8 @@ test('close: an open request and a dead letter end for good, with a reason; what
     bodyUntil: expect.any(Date),
   });
   expect(record).not.toHaveProperty('dueAt');
+    // What the status look-up shows of it.
+    reasons: [{ code: 'discarded' }],
   expect(record?.history.at(-1)?.reason).toBe('operator closed it: ticket 4711, by test-operator');
   expect(await cli('close', held!, '--yes', '--why', 'x')).toMatchObject({
     code: 1,

@@ -112,7 +112,12 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
   world.mail.setFault(undefined);
   const record = await world.record(id);
-  expect(record).toMatchObject({ state: 'rejected', expiresAt: expect.any(Date), erasedAt: expect.any(Date) });
+  expect(record).toMatchObject({
+    state: 'rejected',
+    reasons: [{ code: 'discarded' }],
+    expiresAt: expect.any(Date),
+    erasedAt: expect.any(Date),
+  });
   expect(await accounts().findOne({ requestId: id })).toBeNull();
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
   expect(await cli('audit')).toMatchObject({ code: 0 });

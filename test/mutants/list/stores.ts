@@ -139,6 +139,9 @@ export const stores = [
   ...mutantsOf('internal/cli/many.ts', CHANGE, [
     ['if (values.yes && planned.length > 0)', 'if (planned.length > 0)', 'a dry run changes requests'],
   ]),
+  ...mutantsOf('internal/submission/operator-moves.ts', CHANGE, [
+    ['reasons: [discardedReason]', 'reasons: []', 'a partner does not learn why its request was ended'],
+  ]),
   ...mutantsOf('internal/audit/trail.ts', RACES, [
     ["done ? 'done' : 'not_done'", "'done'", 'a lost race is noted as done'],
   ]),
