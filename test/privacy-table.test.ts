@@ -9,8 +9,8 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
   rate_limited: [['internal/submission/over-limit.ts', 'RateLimitedRecord']],
   partner_holds: [['internal/partner/holds.ts', 'Hold']],
   operator_audit: [
-    ['internal/audit/trail.ts', 'TrailEntry'],
-    ['internal/audit/trail.ts', 'Deed'],
+    ['internal/audit/entry.ts', 'TrailEntry'],
+    ['internal/audit/entry.ts', 'Deed'],
   ],
 };
 

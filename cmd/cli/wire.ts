@@ -1,4 +1,5 @@
 /** What the operator's command consists of: its output, and the stores where the command needs them. */
+import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
@@ -21,6 +22,8 @@ import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
 const CLOSE_DEADLINE_MS = 2_000;
+/** Standard error of the container's first process, which the kubelet keeps. */
+const POD_LOG = '/proc/1/fd/2';
 
 /** Runs one command line; resolves with its exit code once everything is closed. */
 export async function runCli(words: readonly string[]): Promise<ExitCode> {
@@ -46,9 +49,8 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
       trail: new Trail({
         db,
         clock,
-        by: values.as ?? loggedInUser(),
-        unproven: values.as !== undefined,
-        copy: (entry) => terminalOutput.note(printableJson({ operator_audit: entry })),
+        ...operator(values.as),
+        copy: (entry) => copyOut(printableJson({ operator_audit: entry })),
         ...(values.why === undefined ? {} : { why: values.why }),
       }),
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
@@ -81,14 +83,36 @@ function configOrUsage() {
   }
 }
 
+/** Who gives the command. Anybody can say `--as` or set `$USER`; only the account of the operating system cannot be made up. */
+function operator(said: string | undefined): { readonly by: string; readonly unproven: boolean } {
+  const account = systemAccount();
+  const by = said ?? (readTerminalEnvironment().user || account);
+  return { by, unproven: by !== account };
+}
+
 /** A container's user often has no name; then its number says at least that. */
-function loggedInUser(): string {
-  const { user } = readTerminalEnvironment();
-  if (user !== undefined && user !== '') return user;
+function systemAccount(): string {
   try {
     return userInfo().username;
   } catch {
     return `uid ${process.getuid?.() ?? 'unknown'}`;
+  }
+}
+
+/** In a pod also to the log of its first process: what `kubectl exec` prints goes to the operator alone. */
+function copyOut(line: string): void {
+  terminalOutput.note(line);
+  if (!readTerminalEnvironment().inPod) return;
+  try {
+    // Without waiting: a log that nobody reads must not stop the command.
+    const log = openSync(POD_LOG, constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
+    try {
+      writeSync(log, `${line}\n`);
+    } finally {
+      closeSync(log);
+    }
+  } catch {
+    terminalOutput.note("partner-ingest: the line above could not be written to the pod's log as well");
   }
 }
 

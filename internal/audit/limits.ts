@@ -4,3 +4,5 @@
 export const TRAIL_SHOWN = 50;
 /** Two years: longer than any record it is about is kept. */
 export const TRAIL_DAYS = 730;
+/** Another operator may take the next place in the chain first; each time one of them gets in. */
+export const LINK_TRIES = 100;

@@ -2,41 +2,21 @@
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
+import { checkChain, digestOf, type ChainReport } from './chain.ts';
+import type { Deed, TrailCopy, TrailEntry } from './entry.ts';
+import { LINK_TRIES, TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 
 export const OPERATOR_AUDIT = 'operator_audit';
 
 const indexes: readonly IndexDefinition[] = [
   { collection: OPERATOR_AUDIT, name: 'operator_audit_request', key: { requestId: 1 }, sparse: true },
+  // One entry for each place in the chain: of two operators at once, one takes the next place.
+  { collection: OPERATOR_AUDIT, name: 'operator_audit_seq', key: { seq: 1 }, unique: true, sparse: true },
   { collection: OPERATOR_AUDIT, name: 'operator_audit_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
 ];
-
-/** What was done. Nothing personal of an applicant stands in it, so that it survives an erasure. */
-export interface Deed {
-  readonly action: string;
-  readonly requestId?: string;
-  readonly accountId?: string;
-  readonly partnerId?: string;
-  /** The beginning of the SHA-256 of an API key. */
-  readonly keyId?: string;
-  /** Records it was about, where it was about more than one. */
-  readonly count?: number;
-}
-
-/** One document of `operator_audit`. */
-export interface TrailEntry extends Deed {
-  readonly _id: string;
-  readonly at: Date;
-  readonly by: string;
-  readonly why?: string;
-  /** `by` is what the operator said with `--as`; nothing proves it. */
-  readonly unproven?: true;
-  /** `begun` stays where the command was cut off before its end: it may or may not have happened. */
-  readonly result: 'begun' | 'done' | 'not_done';
-  readonly expiresAt: Date;
-}
 
 export class Trail {
   readonly #db: Db;
@@ -44,17 +24,17 @@ export class Trail {
   readonly by: string;
   readonly #why: string | undefined;
   readonly #unproven: boolean;
-  readonly #copy: (entry: Omit<TrailEntry, 'expiresAt'>) => void;
+  readonly #copy: (entry: TrailCopy) => void;
   #indexed: Promise<void> | undefined;
 
-  /** `copy` gets each entry as it is written, and again when its result is known: for a place that the database's users cannot change. */
+  /** `copy` gets each entry once it is written: for a place that the database's users cannot change. */
   constructor(options: {
     readonly db: Db;
     readonly clock: Clock;
     readonly by: string;
     readonly unproven: boolean;
     readonly why?: string;
-    readonly copy: (entry: Omit<TrailEntry, 'expiresAt'>) => void;
+    readonly copy: (entry: TrailCopy) => void;
   }) {
     this.#db = options.db;
     this.#clock = options.clock;
@@ -70,40 +50,72 @@ export class Trail {
 
   /** Notes that personal data is about to be shown; it must not be shown if this fails. */
   async revealed(deed: Deed): Promise<void> {
-    await this.#insert(deed, 'done');
+    await this.#append(deed, { result: 'done' });
   }
 
   /** Notes the deed, runs `act`, and notes how it ended. `act` tells whether it changed anything. */
   async record(deed: Deed, act: () => Promise<boolean>): Promise<boolean> {
-    const begun = await this.#insert(deed, 'begun');
+    const begun = await this.#append(deed, { result: 'begun' });
     const done = await act();
-    const result = done ? 'done' : 'not_done';
-    await this.#entries.updateOne({ _id: begun._id }, { $set: { result } });
-    this.#copy({ ...begun, result });
+    await this.#append(deed, { result: done ? 'done' : 'not_done', ends: begun._id });
     return done;
   }
 
-  /** What operators did with a request, oldest first. */
+  /** What operators did with a request, oldest first: one entry for each deed, with the time it began and how it ended. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
     const latest = await this.#entries.find({ requestId }, bounded).sort({ _id: -1 }).limit(TRAIL_SHOWN).toArray();
-    return latest.toReversed();
+    const results = new Map(latest.flatMap(({ ends, result }) => (ends === undefined ? [] : [[ends, result]])));
+    return latest
+      .filter(({ ends }) => ends === undefined)
+      .map((entry) => ({ ...entry, result: results.get(entry._id) ?? entry.result }))
+      .toReversed();
   }
 
-  async #insert(deed: Deed, result: TrailEntry['result']): Promise<Omit<TrailEntry, 'expiresAt'>> {
+  /** Whether an entry was changed or removed since it was written. Entries from before the chain are not in it. */
+  check(): Promise<ChainReport> {
+    return checkChain(this.#entries.find({ seq: { $gt: 0 } }, bounded).sort({ seq: 1 }), this.#clock.now());
+  }
+
+  async #append(deed: Deed, ending: Pick<TrailEntry, 'result' | 'ends'>): Promise<TrailEntry> {
     this.#indexed ??= ensureIndexes(this.#db, indexes);
     await this.#indexed;
+    for (let tries = 1; ; tries += 1) {
+      const entry = this.#entryAfter(await this.#last(), deed, ending);
+      try {
+        await this.#entries.insertOne(entry);
+      } catch (error) {
+        if (tries < LINK_TRIES && isDuplicateKey(error)) continue;
+        throw error;
+      }
+      this.#copy({ ...entry, sha256: digestOf(entry) });
+      return entry;
+    }
+  }
+
+  async #last(): Promise<TrailEntry | undefined> {
+    const [last] = await this.#entries
+      .find({ seq: { $gt: 0 } }, bounded)
+      .sort({ seq: -1 })
+      .limit(1)
+      .toArray();
+    return last;
+  }
+
+  #entryAfter(last: TrailEntry | undefined, deed: Deed, ending: Pick<TrailEntry, 'result' | 'ends'>): TrailEntry {
     const at = this.#clock.now();
-    const entry = {
+    // Never before the one before it, whose operator's clock may be ahead: entries are to expire in the chain's order.
+    const expiresMs = Math.max(later(at, TRAIL_DAYS * DAY_MS).getTime(), last?.expiresAt.getTime() ?? 0);
+    return {
       _id: newId('opr'),
+      seq: (last?.seq ?? 0) + 1,
+      ...(last === undefined ? {} : { previous: { sha256: digestOf(last), expiresAt: last.expiresAt } }),
       at,
       by: this.by,
       ...deed,
       ...(this.#why === undefined ? {} : { why: this.#why }),
       ...(this.#unproven ? { unproven: true as const } : {}),
-      result,
+      ...ending,
+      expiresAt: new Date(expiresMs),
     };
-    await this.#entries.insertOne({ ...entry, expiresAt: later(at, TRAIL_DAYS * DAY_MS) });
-    this.#copy(entry);
-    return entry;
   }
 }

@@ -72,10 +72,13 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
     await walkBodies(subject, call, tally);
     return tally.count > 0;
   };
-  if (values.yes) {
-    const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
-    await desk.trail.record({ action: 'erase', ...requestId }, work);
-  } else await work();
+  const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
+  if (values.yes) await desk.trail.record({ action: 'erase', ...requestId }, work);
+  else {
+    // It lists where a person is found.
+    await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
+    await work();
+  }
   report(call, tally);
   if (tally.stoppedAfter !== undefined) return EXIT.stopped;
   return tally.count === 0 || tally.left || tally.unsearchableCount > 0 ? EXIT.found : EXIT.ok;

@@ -2,7 +2,7 @@
 import { paint, printable, table } from '../platform/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { UsageError } from './options.ts';
+import { UsageError, type Values } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
 import { maskApplicant } from './mask.ts';
 import { utc } from './timeline.ts';
@@ -34,7 +34,8 @@ export const exportRequests: Command = {
   name: 'export',
   positionals: [],
   about: 'all requests that match, oldest first, one JSON object a line',
-  details: 'Masked unless --reveal, which also adds the bodies and is noted in operator_audit. Memory stays small.',
+  details:
+    'Masked unless --reveal, which also adds the bodies. That, and a search for a person, is noted in operator_audit. Memory stays small.',
   options: [...filters, 'reveal', 'as', 'why'],
   examples: [
     'export --partner acme --since 30d > acme.ndjson',
@@ -53,12 +54,8 @@ async function findRequests(call: Call): Promise<ExitCode> {
   const found = await desk.submissions.newest(values, limit + 1);
   const shown = found.slice(0, limit);
   const reveal = values.reveal && shown.length > 0;
-  // What was searched for is personal, so the trail names only the kind.
-  const asked = personalFilters.filter((name) => values[name] !== undefined).map((name) => `--${name}`);
-  if (reveal || asked.length > 0) {
-    const action = ['find', ...asked, ...(reveal ? ['--reveal'] : [])].join(' ');
-    await desk.trail.revealed({ action, ...concerning(shown) });
-  }
+  const action = searchInWords('find', values, reveal);
+  if (action !== undefined) await desk.trail.revealed({ action, ...concerning(shown) });
   if (values.json) out.json(shown.map((record) => viewOf(record, values.reveal)));
   else if (shown.length > 0) out.line(table([header, ...shown.map((record) => row(record, values.reveal))], ''));
   if (shown.length === 0) {
@@ -90,12 +87,20 @@ function row(record: SubmissionRecord, reveal: boolean): string[] {
 async function exportMatching(call: Call): Promise<ExitCode> {
   const { desk, out, values } = call;
   const { reveal } = values;
-  if (reveal) await desk.trail.revealed({ action: 'export --reveal' });
+  const action = searchInWords('export', values, reveal);
+  if (action !== undefined) await desk.trail.revealed({ action });
   for await (const page of desk.submissions.pages(values, { bodies: reveal })) {
     for (const record of page) out.jsonLine(viewOf(record, reveal));
     await out.drained();
   }
   return EXIT.ok;
+}
+
+/** For the trail, where a search is for a person or shows one. What was searched for is personal, so only its kind is named. */
+function searchInWords(command: string, values: Values, reveal: boolean): string | undefined {
+  const asked = personalFilters.filter((name) => values[name] !== undefined).map((name) => `--${name}`);
+  const words = [...asked, ...(reveal ? ['--reveal'] : [])];
+  return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
 /** One request is named in the trail; of more only the number. */

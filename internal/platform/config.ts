@@ -79,8 +79,14 @@ export function readTerminalEnvironment(environment: Environment = process.env):
   readonly noColor: boolean;
   readonly user: string | undefined;
   readonly keysNamespace: string;
+  readonly inPod: boolean;
 } {
   // The namespace that the chart makes where nothing else is asked for.
   const keysNamespace = environment['WATCH_NAMESPACES']?.split(',')[0]?.trim() || 'partner-ingest-keys';
-  return { noColor: (environment['NO_COLOR'] ?? '') !== '', user: environment['USER'], keysNamespace };
+  return {
+    noColor: (environment['NO_COLOR'] ?? '') !== '',
+    user: environment['USER'],
+    keysNamespace,
+    inPod: environment['KUBERNETES_SERVICE_HOST'] !== undefined,
+  };
 }

@@ -6,7 +6,8 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/audit/trail.ts';
+import type { TrailEntry } from '../../internal/audit/entry.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -28,7 +29,11 @@ afterAll(() => world.close());
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const accountOf = (requestId: string) => world.stores.db.collection<Account>(ACCOUNTS).findOne({ requestId });
 const trailOf = (requestId: string) =>
-  world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT).find({ requestId }).sort({ _id: 1 }).toArray();
+  world.stores.db
+    .collection<TrailEntry>(OPERATOR_AUDIT)
+    .find({ requestId, result: { $ne: 'begun' } })
+    .sort({ seq: 1 })
+    .toArray();
 const busy = { at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
 
@@ -310,13 +315,13 @@ test('close: an open request and a dead letter end for good, with a reason; what
   const record = await world.record(waiting!);
   expect(record).toMatchObject({
     state: 'rejected',
+    // What the status look-up shows of it.
+    reasons: [{ code: 'discarded' }],
     version: 2,
     expiresAt: expect.any(Date),
     bodyUntil: expect.any(Date),
   });
   expect(record).not.toHaveProperty('dueAt');
-    // What the status look-up shows of it.
-    reasons: [{ code: 'discarded' }],
   expect(record?.history.at(-1)?.reason).toBe('operator closed it: ticket 4711, by test-operator');
   expect(await cli('close', held!, '--yes', '--why', 'x')).toMatchObject({
     code: 1,
@@ -351,7 +356,7 @@ test('close and retry by query: dry run first, only what matches, page after pag
   expect(await world.record(ids[600]!)).toMatchObject({ state: 'dead_lettered' });
   const trail = await world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
-    .find({ action: 'close', why: 'old' })
+    .find({ action: 'close', why: 'old', result: 'done' })
     .toArray();
   expect(trail.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(1_202);
   expect(await cli('close', '--state', 'completed')).toMatchObject({ code: 2 });

@@ -1,6 +1,8 @@
 /** `show` and `find` from outside: the real command on the records of a real run. */
+import { userInfo } from 'node:os';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/audit/trail.ts';
+import type { TrailEntry } from '../../internal/audit/entry.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/ids.ts';
 import { send } from '../support/http.ts';
@@ -63,7 +65,7 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
     applicant: { email: application.email, ein: application.ein, business_name: application.business_name },
     body: JSON.stringify(application),
   });
-  expect(await trail().find({ requestId: id }).toArray()).toEqual([
+  expect(await trail().find({ requestId: id }).toArray()).toMatchObject([
     {
       _id: expect.stringMatching(/^opr_/),
       at: expect.any(Date),
@@ -72,6 +74,7 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
       why: 'ticket 4711',
       action: 'show --reveal',
       requestId: id,
+      seq: expect.any(Number),
       result: 'done',
       expiresAt: expect.any(Date),
     },
@@ -202,10 +205,15 @@ test('export: every match on a line, masked; revealed only with a note', async (
 
   const revealed = await cli('export', '--email', application.email, '--reveal', '--why', 'request for access');
   expect(lines(revealed)).toMatchObject([{ request_id: id, applicant: { email: application.email } }]);
-  expect(await trail().findOne({ action: 'export --reveal' })).toMatchObject({
+  expect(await trail().findOne({ action: 'export --email --reveal' })).toMatchObject({
     by: 'test-operator',
+    unproven: true,
     why: 'request for access',
   });
+  expect(await cli('export', '--ein', application.ein)).toMatchObject({ code: 0 });
+  expect(await trail().findOne({ action: 'export --ein' })).not.toBeNull();
+  expect(await cli('erase', '--email', application.email)).toMatchObject({ code: 0 });
+  expect(await trail().findOne({ action: 'erase without --yes' })).not.toBeNull();
 });
 
 test('audit --since reads what came since then, and nothing older', async () => {
@@ -232,4 +240,24 @@ test('a search by what is personal is audited without it, copied to standard err
   expect(JSON.parse(found.stderr)).toMatchObject({ operator_audit: { _id: entry?._id, action: 'find --email' } });
   const revealed = await cli('show', id, '--reveal', '--json');
   expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
+});
+
+test('audit says where the trail was changed, and an operator of the system is proven', async () => {
+  const { username } = userInfo();
+  const searched = await cli('find', '--email', 'nobody@example.com', '--as', username);
+  const copy = (JSON.parse(searched.stderr.split('\n')[0]!) as { operator_audit: { seq: number; sha256: string } })
+    .operator_audit;
+  const entry = await trail().findOne({ seq: copy.seq });
+  expect(entry).toMatchObject({ by: username });
+  expect(entry).not.toHaveProperty('unproven');
+  const unbroken = await cli('audit', '--json', '--since', '1s');
+  expect(unbroken.json()).toMatchObject({ trail: { last_seq: copy.seq, last_sha256: copy.sha256 }, problems: 0 });
+
+  await cli('find', '--email', 'nobody@example.com');
+  await trail().updateOne({ seq: copy.seq }, { $set: { by: 'joe' } });
+  const changed = await cli('audit', '--since', '1s');
+  expect(changed.code).toBe(1);
+  expect(changed.stdout).toMatch(new RegExp(`1 trail_changed: .*\\n  ${entry!._id}\\n`));
+  await trail().updateOne({ seq: copy.seq }, { $set: { by: username } });
+  expect(await cli('audit', '--since', '1s')).toMatchObject({ code: 0 });
 });

@@ -1,6 +1,7 @@
 /** Holds on a partner's work, by the real command: kept, let go on, ended; another partner's work goes on meanwhile. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/audit/trail.ts';
+import type { TrailEntry } from '../../internal/audit/entry.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS, type Hold } from '../../internal/partner/holds.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -61,7 +62,10 @@ test('held work is set aside and nobody else waits; released, it is completed', 
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 0 });
   await world.recordIn('completed', id);
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 1 });
-  const trail = world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT).find({ partnerId: 'demo' }).sort({ _id: 1 });
+  const trail = world.stores.db
+    .collection<TrailEntry>(OPERATOR_AUDIT)
+    .find({ partnerId: 'demo', result: { $ne: 'begun' } })
+    .sort({ seq: 1 });
   expect(await trail.toArray()).toMatchObject([
     { action: 'partner hold', by: 'jane', why: 'key leaked', result: 'done' },
     { action: 'partner release', result: 'done' },

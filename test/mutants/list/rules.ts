@@ -18,6 +18,22 @@ export const rules = [
   ...mutantsOf('internal/partner/published.ts', `${keySecret}.test.ts`, [
     ['publishedHashes.has(keyHash)', 'false', 'everybody has a key of every installation'],
   ]),
+  ...beside('internal/audit/chain', [
+    ['previous?.sha256 !== digestOf(before)', 'false', 'a changed entry of the trail passes'],
+    ['previous.expiresAt > now', 'false', 'entries are taken out of the trail unnoticed'],
+  ]),
+  ...mutantsOf('internal/settings/relation-faults.ts', 'internal/settings/settings.test.ts', [
+    ['mongoLink(mongodb).exposed', 'false', 'applications travel in clear'],
+    ['redisExposed(redis)', 'false', 'hints travel in clear'],
+  ]),
+  ...mutantsOf('internal/platform/store-link.ts', 'internal/settings/settings.test.ts', [
+    ['rejectUnauthorized === false || ', '', 'a server with any certificate is believed'],
+    [
+      'hosts.every(({ host, socketPath })',
+      'hosts.some(({ host, socketPath })',
+      'one host on loopback hides the others',
+    ],
+  ]),
   ...beside('internal/ingest/authenticate', [
     ['tools.now() >= terms.notAfter', 'false', 'a key goes on after its end'],
     ['!found.admits(address)', 'false', 'a leaked key works from everywhere'],

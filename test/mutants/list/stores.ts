@@ -144,6 +144,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/audit/trail.ts', RACES, [
     ["done ? 'done' : 'not_done'", "'done'", 'a lost race is noted as done'],
+    ['unique: true, sparse: true', 'sparse: true', 'two operators at once fork the trail'],
   ]),
   ...mutantsOf('internal/account/account-corrections.ts', RACES, [
     ['    mailVersion: account.mailVersion ?? { $exists: false },\n', '', 'two operators mail twice'],
@@ -227,6 +228,6 @@ export const stores = [
     ['draining: () => state.draining', 'draining: () => false', 'a rollout resets connections in use'],
   ]),
   ...mutantsOf('cmd/cli/wire.ts', CHANGE, [
-    ['by: values.as ?? loggedInUser()', 'by: loggedInUser()', 'the trail names the wrong person'],
+    ['by = said ?? (readTerminalEnvironment().user || account)', 'by = account', 'the trail names the wrong person'],
   ]),
 ];

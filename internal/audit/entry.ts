@@ -1,0 +1,35 @@
+/** One entry of the operators' trail, as it is stored. */
+
+/** What was done. Nothing personal of an applicant stands in it, so that it survives an erasure. */
+export interface Deed {
+  readonly action: string;
+  readonly requestId?: string;
+  readonly accountId?: string;
+  readonly partnerId?: string;
+  /** The beginning of the SHA-256 of an API key. */
+  readonly keyId?: string;
+  /** Records it was about, where it was about more than one. */
+  readonly count?: number;
+}
+
+/** One document of `operator_audit`, which is never changed: how a deed ended is an entry of its own. */
+export interface TrailEntry extends Deed {
+  readonly _id: string;
+  /** Its place in the chain, from 1; absent in entries of versions that had none. */
+  readonly seq?: number;
+  /** The entry before it: its digest, and until when it was to be kept. Absent in the first. */
+  readonly previous?: { readonly sha256: string; readonly expiresAt: Date };
+  readonly at: Date;
+  readonly by: string;
+  readonly why?: string;
+  /** `by` is what the operator said; nothing proves it. */
+  readonly unproven?: true;
+  /** `begun` without an entry that `ends` it: the command was cut off, and it may or may not have happened. */
+  readonly result: 'begun' | 'done' | 'not_done';
+  /** Id of the `begun` entry whose result this is. */
+  readonly ends?: string;
+  readonly expiresAt: Date;
+}
+
+/** An entry as it leaves for a log, with the digest that the next entry holds. */
+export type TrailCopy = TrailEntry & { readonly sha256: string };
