@@ -1,0 +1,164 @@
+/** The rights that docs/stores.md gives each process: seen on the wire, a process uses these and no others. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Document } from 'mongodb';
+import { REMOVED_FREELY } from '../../internal/controller/limits.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { cliOf } from '../support/cli.ts';
+import { send } from '../support/http.ts';
+import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
+import { read } from '../support/pages.ts';
+import { submit } from '../support/processing.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
+type Name = (typeof PROCESSES)[number];
+
+/** Commands that need no right on a collection. */
+const FREE = ['hello', 'ismaster', 'ping', 'endSessions', 'killCursors'];
+const READS = ['find', 'aggregate', 'count', 'distinct'];
+
+let world: World;
+let folder: string;
+let wires: Record<Name, MongoWire>;
+let [controller, ingest, processor]: InProcess[] = [];
+
+beforeAll(async () => {
+  world = await openWorld({ controller: false, environment: { STATUS_ENDPOINT: 'true', RATE_LIMIT_MAX: '60' } });
+  folder = mkdtempSync(join(tmpdir(), 'roles-'));
+  const opened = PROCESSES.map(async (name) => [name, await startMongoWire(world.stores.mongodbUri)] as const);
+  wires = Object.fromEntries(await Promise.all(opened)) as Record<Name, MongoWire>;
+  controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
+  ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
+  processor = await world.start('processor', { MONGODB_URI: wires.processor.url });
+});
+afterAll(async () => {
+  await world.close();
+  for (const wire of Object.values(wires)) await wire.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** `requests find` and the like, as MongoDB asks for them. */
+function rightsOf(command: Document): string[] {
+  const [name = '', collection] = Object.entries(command)[0] ?? [];
+  const has = (list: string): boolean =>
+    [command, ...((command[list] as Document[] | undefined) ?? [])].some((item) => item['upsert'] === true);
+  if (FREE.includes(name)) return [];
+  if (READS.includes(name)) return [`${collection} find`];
+  if (name === 'getMore') return [`${command['collection']} find`];
+  if (name === 'insert') return [`${collection} insert`];
+  if (name === 'delete') return [`${collection} remove`];
+  if (name === 'createIndexes' || name === 'listIndexes') return [`${collection} indexes`];
+  const inserts = has('updates') ? [`${collection} insert`] : [];
+  if (name === 'update') return [`${collection} update`, ...inserts];
+  if (name === 'findAndModify') return [`${collection} find`, `${collection} update`, ...inserts];
+  return [`unknown command ${name}`];
+}
+
+const used = (name: Name): string[] => [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
+
+/** The rights in the row of a process. */
+function documented(name: Name): string[] {
+  const rows = read('docs/stores.md')
+    .split('\n')
+    .map((line) => line.split('|').map((cell) => cell.trim()));
+  const header = rows.find(([, first]) => first === 'Process')!;
+  const row = rows.find(([, first]) => first?.replaceAll('`', '') === name)!;
+  return row
+    .flatMap((cell, column) =>
+      (cell.match(/find|insert|update|remove|indexes/g) ?? []).map(
+        (right) => `${header[column]!.replaceAll('`', '')} ${right}`,
+      ),
+    )
+    .toSorted();
+}
+
+/** Everything that makes a process speak to the database. */
+async function live(): Promise<void> {
+  const cli = cliOf(world);
+  const application = newApplication();
+  await eventually('the key', async () => (await send(ingest!.url, { key: world.key, body: '[]' })).status === 400);
+  const id = await submit(world, ingest!, application);
+  await world.recordIn('completed', id);
+  await world.recordIn('rejected', await submit(world, ingest!, application));
+  await send(ingest!.url, { method: 'GET', key: world.key, path: `/api/v1/capital/ingest/${id}` });
+  await send(ingest!.url, { key: world.inactiveKey, body: '{}' });
+  await eventually('the refused record', async () => (await world.records({ state: 'refused' })).length === 1);
+
+  await cli('partner', 'hold', 'demo');
+  await eventually('the hold', async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1);
+  const held = await submit(world, ingest!, newApplication());
+  await eventually('the record to be set aside', async () => (await world.record(held))?.holdId !== undefined);
+  await cli('partner', 'release', 'demo');
+  await world.recordIn('completed', held);
+
+  // An insert whose answer says nothing of durability: the record is withdrawn.
+  wires.ingest.answer((command) =>
+    command['insert'] === 'requests'
+      ? { ok: 1, n: 1, writeConcernError: { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'played' } }
+      : undefined,
+  );
+  expect((await send(ingest!.url, { key: world.key, body: JSON.stringify(newApplication()) })).status).toBe(500);
+  wires.ingest.answer(() => undefined);
+  await eventually('the withdrawal', async () => (await world.records({ state: 'withdrawn' })).length === 1);
+}
+
+/** The pod of `helm test`. */
+async function helmTest(): Promise<void> {
+  const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
+  writeFileSync(uriFile, wires['helm test'].url);
+  writeFileSync(keyFile, world.key);
+  const program = read('charts/partner-ingest/files/send-one.mjs');
+  await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
+    cwd: ROOT,
+    timeout: HANG_MS,
+    env: {
+      BASE_URL: `${ingest!.url}/api/v1`,
+      TIMEOUT_SECONDS: '60',
+      EMAIL: 'helm-test@example.com',
+      MONGODB_DATABASE: world.stores.database,
+      MONGODB_URI_FILE: uriFile,
+      API_KEY_FILE: keyFile,
+    },
+  });
+}
+
+/** The controller writes and removes keys, holds the removal of most of them, and drops that when they are back. */
+async function changeKeys(): Promise<void> {
+  const stored = (): Promise<number> =>
+    world.stores.db.collection('partner_keys').countDocuments({ status: { $ne: 'removed' } });
+  const held = (): Promise<number> =>
+    world.stores.db.collection('partner_key_sync').countDocuments({ _id: /^held:/ } as object);
+  const few = await world.writePartner({ partner: 'few', keys: [newApiKey()] });
+  await eventually('the key', async () => (await stored()) === 3);
+  unlinkSync(few);
+  await eventually('no key', async () => (await stored()) === 2);
+  const partner = { partner: 'many', keys: Array.from({ length: REMOVED_FREELY + 1 }, () => newApiKey()) };
+  const many = await world.writePartner(partner);
+  await eventually('the keys', async () => (await stored()) === REMOVED_FREELY + 3);
+  unlinkSync(many);
+  await eventually('the removal to be held', async () => (await held()) === 1);
+  await world.writePartner(partner);
+  await eventually('the removal to be dropped', async () => (await held()) === 0);
+}
+
+test('each process has the rights that it uses, and no others', async () => {
+  await live();
+  await changeKeys();
+  await helmTest();
+  await eventually('a request over the limit', async () => {
+    await Promise.all(Array.from({ length: 20 }, () => send(ingest!.url, { key: 'none', body: '{}' })));
+    return (await world.rateLimited()).length > 0;
+  });
+  // What was counted is written at the end at the latest.
+  for (const service of [ingest, processor, controller]) await service!.close();
+  const all = (rights: (name: Name) => string[]) => Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
+  expect(all(used)).toEqual(all(documented));
+});
