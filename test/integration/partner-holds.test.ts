@@ -44,7 +44,9 @@ const setAside = (id: string): Promise<SubmissionRecord> =>
   });
 
 test('held work is set aside and nobody else waits; released, it is completed', async () => {
+  const startedAt = performance.now();
   await hold('--as', 'jane', '--why', 'key leaked');
+  console.log(`hold: in force ${Math.round(performance.now() - startedAt)} ms after the command was given`);
   const id = await send202();
   const record = await setAside(id);
   expect(record).toMatchObject({ state: 'recorded', attempts: 0 });
