@@ -13,6 +13,7 @@ import { newApplication, openWorld, requestIdOf, type InProcess, type World } fr
 
 /** Enough that a queue in order of arrival would take them all before the one that comes last. BACKLOG=30000 tries more. */
 const BACKLOG = Number(process.env['BACKLOG'] ?? 3_000);
+const PAGE = 1_000;
 
 let world: World;
 const smallKey = newApiKey();
@@ -33,12 +34,14 @@ async function completeOne(ingest: InProcess, mailbox: string): Promise<number> 
 }
 
 async function queueBacklog(): Promise<void> {
-  const backlog = Array.from({ length: BACKLOG }, () => recordOf(newApplication(), clock.now()));
-  for (let from = 0; from < BACKLOG; from += 1_000) await requests().insertMany(backlog.slice(from, from + 1_000));
   const sender = new HintSender({ redisUrl: world.stores.redisUrl, clock, log: createLogger('test', 'silent') });
   try {
     await eventually('Redis to answer', () => sender.ready);
-    await sender.send('applications', backlog.map(hintFor));
+    for (let made = 0; made < BACKLOG; made += PAGE) {
+      const page = Array.from({ length: PAGE }, () => recordOf(newApplication(), clock.now()));
+      await requests().insertMany(page);
+      await sender.send('applications', page.map(hintFor));
+    }
   } finally {
     await sender.close();
   }

@@ -134,8 +134,7 @@ async function helmTest(): Promise<void> {
 async function changeKeys(): Promise<void> {
   const stored = (): Promise<number> =>
     world.stores.db.collection('partner_keys').countDocuments({ status: { $ne: 'removed' } });
-  const held = (): Promise<number> =>
-    world.stores.db.collection('partner_key_sync').countDocuments({ _id: /^held:/ } as object);
+  const held = (): Promise<number> => world.stores.db.collection('partner_key_sync').countDocuments({ _id: /^held:/ });
   const few = await world.writePartner({ partner: 'few', keys: [newApiKey()] });
   await eventually('the key', async () => (await stored()) === 3);
   unlinkSync(few);
