@@ -1,8 +1,8 @@
-/** Makes the chart's values.schema.json and the table of its README from the comments in values.yaml. */
+/** Makes the chart's values.schema.json and the list of its README from the comments in values.yaml. */
 import { isMap, isScalar, isSeq, parse, parseDocument, type Node, type Pair, type YAMLMap } from 'yaml';
 
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
-const TABLE = /(<!-- values -->)[^]*(<!-- \/values -->)/;
+const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
 /** One value: where it is, what its comment says, its default, and what is in it where it is a map of ours. */
 export interface ChartValue {
@@ -73,27 +73,38 @@ function typeOf(value: unknown): string {
   return typeof value;
 }
 
-/** `readme` with a new table between its two marks. */
+/** `readme` with a new list of values between its two marks. */
 export function chartReadme(readme: string, valuesYaml: string): string {
-  if (!TABLE.test(readme)) throw new Error('the README of the chart has lost its marks');
+  if (!LIST.test(readme)) throw new Error('the README of the chart has lost its marks');
   const values = chartValues(valuesYaml);
   const alone = values.filter((value) => value.inside.length === 0);
-  const sections = [
-    table(alone),
-    ...values
-      .filter((value) => value.inside.length > 0)
-      .map((section) => `### ${section.path.join('.')}\n\n${section.about}\n\n${table(section.inside)}`),
+  const sections = values.filter((value) => value.inside.length > 0);
+  const ingest = sections.find(({ path }) => path[0] === 'ingest');
+  const parts = [
+    alone.flatMap(linesOf).join('\n'),
+    ...sections.map((section) => {
+      const shared = section === ingest ? [] : sharedWith(ingest, section);
+      const own = section.inside.filter((value) => !shared.includes(value));
+      const names = shared.map(({ path }) => `\`${path.at(-1)}\``).join(', ');
+      const also = names === '' ? '' : ` As in \`ingest\`: ${names}.`;
+      return `### ${section.path.join('.')}\n\n${section.about}${also}\n\n${own.flatMap(linesOf).join('\n')}`;
+    }),
   ];
-  return readme.replace(TABLE, (_, start: string, end: string) => [start, ...sections, end].join('\n\n'));
+  return readme.replace(LIST, (_, start: string, end: string) => [start, ...parts, end].join('\n\n'));
 }
 
-function table(values: readonly ChartValue[]): string {
-  const rows = values.flatMap(rowsOf);
-  return ['| Value | Default | What it is for |', '| --- | --- | --- |', ...rows].join('\n');
+/** Maps and values of a component that stand word for word in `ingest`. */
+function sharedWith(ingest: ChartValue | undefined, component: ChartValue): readonly ChartValue[] {
+  const ofIngest = new Set(ingest?.inside.map(withoutComponent));
+  return component.inside.filter((value) => ofIngest.has(withoutComponent(value)));
 }
 
-function rowsOf({ path, about, fallback, inside }: ChartValue): string[] {
-  const row = (shown: string): string => `| \`${path.join('.')}\` | ${shown} | ${about.replaceAll('|', '\\|')} |`;
-  if (inside.length === 0) return [row(`\`${JSON.stringify(fallback)}\``)];
-  return [...(about === '' ? [] : [row('')]), ...inside.flatMap(rowsOf)];
+function withoutComponent(value: ChartValue): string {
+  return JSON.stringify(value, (key, part: unknown) => (key === 'path' ? (part as string[]).slice(1) : part));
+}
+
+function linesOf({ path, about, fallback, inside }: ChartValue): string[] {
+  const name = `- \`${path.join('.')}\``;
+  if (inside.length === 0) return [`${name} (\`${JSON.stringify(fallback)}\`): ${about}`];
+  return [...(about === '' ? [] : [`${name}: ${about}`]), ...inside.flatMap(linesOf)];
 }
