@@ -2,6 +2,7 @@
 import { isMap, isScalar, isSeq, parse, parseDocument, type Node, type Pair, type YAMLMap } from 'yaml';
 
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
+const EMPTY = ['""', '[]', '{}', 'null'];
 const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
 /** One value: where it is, what its comment says, its default, and what is in it where it is a map of ours. */
@@ -105,6 +106,7 @@ function withoutComponent(value: ChartValue): string {
 
 function linesOf({ path, about, fallback, inside }: ChartValue): string[] {
   const name = `- \`${path.join('.')}\``;
-  if (inside.length === 0) return [`${name} (\`${JSON.stringify(fallback)}\`): ${about}`];
+  const preset = JSON.stringify(fallback);
+  if (inside.length === 0) return [`${name}${EMPTY.includes(preset) ? '' : ` (\`${preset}\`)`}: ${about}`];
   return [...(about === '' ? [] : [`${name}: ${about}`]), ...inside.flatMap(linesOf)];
 }

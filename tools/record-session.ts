@@ -4,10 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { SUBMISSIONS, type SubmissionRecord } from '../internal/submission/submission.ts';
 import { cliOf } from '../test/support/cli.ts';
-import { send } from '../test/support/http.ts';
 import { openOwnWorld, submit } from '../test/support/processing.ts';
 import { eventually } from '../test/support/wait.ts';
-import { requestIdOf } from '../test/support/world.ts';
 
 const FILE = fileURLToPath(new URL('../docs/session.md', import.meta.url));
 
@@ -37,15 +35,6 @@ try {
   await world.recordIn('completed', completed);
   tell('Completed', 'A partner asks what became of a request.');
   await run('show', completed);
-
-  const answer = await send(ingest.url, {
-    key: world.key,
-    body: JSON.stringify({ email: 'bob(at)example.com', business_name: ' ', ein: '12-3456789' }),
-  });
-  const rejected = requestIdOf(answer);
-  await world.recordIn('rejected', rejected);
-  tell('Rejected for three reasons', 'All faults at once, without the values.');
-  await run('show', rejected);
 
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try again later' } });
   const failing = await submit(world, ingest, {
@@ -81,10 +70,6 @@ try {
   await run('find', '--state', 'dead-lettered');
   await run('retry', completed);
 
-  tell('Audit, erasure, keys', 'Every accepted request is in exactly one place, also after an erasure.');
-  await run('erase', '--email', 'eve@example.org', '--yes', '--why', 'request of the applicant');
-  await run('audit');
-  await run('keys', 'list');
   await writeFile(FILE, await format(`${parts.join('\n')}\n`, { parser: 'markdown', printWidth: 120 }));
   console.log('wrote docs/session.md');
 } finally {
