@@ -54,7 +54,8 @@ export async function startController(
   const folder = from === 'kubernetes' ? undefined : from.directory;
   const keeper = keepKeysReconciled({
     ...(folder === undefined
-      ? await kubernetesParts(config, { store, log, closers, metrics })
+      ? // Loaded only when needed: the Kubernetes library takes half a second and 130 MB.
+        (await import('./wire-kubernetes.ts')).kubernetesParts(config, { store, log, closers, metrics })
       : {
           source: directorySource(folder),
           election: lastStarted({ owner: DIRECTORY_OWNER, store, log }),
@@ -103,9 +104,4 @@ function openBacklog(
     watching.signal,
   );
   closers.add('backlog', () => watching.abort());
-}
-
-/** Loaded only when needed: the Kubernetes library takes half a second and 130 MB. */
-async function kubernetesParts(...wants: Parameters<typeof import('./wire-kubernetes.ts').kubernetesParts>) {
-  return (await import('./wire-kubernetes.ts')).kubernetesParts(...wants);
 }

@@ -4,7 +4,7 @@ import { isOpen, meanings, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById } from './find-submission.ts';
-import { orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
 import { UsageError } from './options.ts';
 import { changedMeanwhile } from './retry.ts';
 
@@ -48,8 +48,7 @@ async function closeRequests(call: Call): Promise<ExitCode> {
   const [id] = call.positionals;
   if (values.yes && values.why === undefined) throw new UsageError('close: --why is missing: it is the reason');
   if (id === undefined) return orderMany(call, order);
-  const surplus = queryOptions.find((name) => values[name] !== undefined);
-  if (surplus !== undefined) throw new UsageError(`close: --${surplus} does not go with a REQUEST_ID`);
+  onlyOne(call, 'close');
 
   const { desk, clock } = call;
   const record = await submissionById(id, desk, clock.now());

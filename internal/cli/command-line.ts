@@ -64,6 +64,18 @@ function checkPositionals(command: Command, given: readonly string[]): void {
   if (surplus !== undefined) throw new UsageError(`${command.name}: "${surplus}" is one argument too many`);
 }
 
+/** Options that take any text. */
+const UNCHECKED = [
+  'name',
+  'reason',
+  'partner',
+  'namespace',
+  'idempotency-key',
+  'request',
+  'message-id',
+  'key',
+] as const;
+
 function checkValues(command: string, raw: Partial<Record<OptionName, string | true>>, now: Date): Values {
   const text = (option: OptionName): string | undefined => {
     const value = raw[option];
@@ -76,42 +88,31 @@ function checkValues(command: string, raw: Partial<Record<OptionName, string | t
     const value = text(option);
     return value === undefined ? {} : { [option]: check(value) };
   };
+  const short = (option: OptionName, max: number) =>
+    checked(option, (value) => (value.length > max ? wrong(option, `has more than ${max} characters`) : value));
+  const count = (option: OptionName, max: number) =>
+    checked(option, (value) => countOf(value, max) ?? wrong(option, `must be a whole number from 1 to ${max}`));
   const values: Values = {
     json: raw.json === true,
     reveal: raw.reveal === true,
     yes: raw.yes === true,
-    ...checked('as', (value) => (value.length > WHO_MAX ? wrong('as', `has more than ${WHO_MAX} characters`) : value)),
-    ...checked('why', (value) =>
-      value.length > WHY_MAX ? wrong('why', `has more than ${WHY_MAX} characters`) : value,
-    ),
+    ...Object.fromEntries(UNCHECKED.flatMap((option) => Object.entries(checked(option, (value) => value)))),
+    ...short('as', WHO_MAX),
+    ...short('why', WHY_MAX),
     ...checked('email', (value) => normalizeEmail(value)),
     ...checked('ein', (value) => {
       const ein = normalizeEin(value);
       return /^[0-9]{9}$/.test(ein) ? ein : wrong('ein', 'must be nine digits');
     }),
-    ...checked('name', (value) => value),
-    ...checked('reason', (value) => value),
-    ...checked(
-      'rate',
-      (value) => countOf(value, RATE_MAX) ?? wrong('rate', `must be a whole number from 1 to ${RATE_MAX}`),
-    ),
-    ...checked('partner', (value) => value),
+    ...count('rate', RATE_MAX),
+    ...count('limit', PAGE_MAX),
     ...checked('after', (value) => (timeOfId(value) === undefined ? wrong('after', 'must be a request_id') : value)),
-    ...checked('namespace', (value) => value),
-    ...checked('idempotency-key', (value) => value),
-    ...checked('request', (value) => value),
-    ...checked('message-id', (value) => value),
     ...checked('status', (value) =>
       /^[245]\.\d{1,3}\.\d{1,3}$/.test(value) ? value : wrong('status', 'must be like 5.1.1'),
     ),
-    ...checked('key', (value) => value),
     ...checked('state', (value) => stateOf(value) ?? wrong('state', stateHint(value))),
     ...checked('since', (value) => timeOf(value, now) ?? wrong('since', timeHint(value))),
     ...checked('until', (value) => timeOf(value, now) ?? wrong('until', timeHint(value))),
-    ...checked(
-      'limit',
-      (value) => countOf(value, PAGE_MAX) ?? wrong('limit', `must be a whole number from 1 to ${PAGE_MAX}`),
-    ),
   };
   if (values['idempotency-key'] !== undefined && values.partner === undefined) {
     wrong('idempotency-key', 'needs --partner: a key is in force for one partner');

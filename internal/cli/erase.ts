@@ -5,7 +5,7 @@ import type { Account } from '../account/account.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
-import { ERASE_LISTED } from './limits.ts';
+import { CHANGES_LISTED } from './limits.ts';
 import { applicantOf, isAccountOf, relationOf, type Person } from './person.ts';
 import { submissionById } from './find-submission.ts';
 import { Progress } from './progress.ts';
@@ -52,14 +52,14 @@ class Tally {
 
   note(entry: Found): void {
     this.count += 1;
-    if (this.listed.length < ERASE_LISTED) this.listed.push(entry);
+    if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
     if (entry.result === 'changed' || entry.result === 'still open') this.left = true;
     else this.settled.add(entry.id);
   }
 
   noteUnsearchable(id: string): void {
     this.unsearchableCount += 1;
-    if (this.unsearchable.length < ERASE_LISTED) this.unsearchable.push(id);
+    if (this.unsearchable.length < CHANGES_LISTED) this.unsearchable.push(id);
   }
 }
 

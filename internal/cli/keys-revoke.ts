@@ -9,7 +9,7 @@ export const keysRevoke: Command = {
   positionals: ['KEY'],
   about: 'end a key at once, whatever its Secret says; this cannot be undone',
   details:
-    'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest refuses the key with 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A day after that the key is forgotten. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
+    'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest answers the key 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A day after that the key is forgotten. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
   options: ['yes', 'as', 'why'],
   examples: ['keys revoke 371b03fdc691', 'keys revoke 371b03fdc691 --yes --as jane --why "found in a repository"'],
   run: revoke,

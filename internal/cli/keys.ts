@@ -21,7 +21,7 @@ export const keysNew: Command = {
 export const keysList: Command = {
   name: 'keys list',
   positionals: [],
-  about: 'keys in force, with their Secret and their last use',
+  about: 'active keys, with their Secret and their last use',
   details: 'Keys are named by the beginning of their SHA-256. The last use is at most 30 s behind.',
   options: ['partner'],
   examples: ['keys list', 'keys list --partner acme --json'],
@@ -33,7 +33,7 @@ export const keysAdopt: Command = {
   positionals: ['OWNER'],
   about: 'hand the keys of a former installation to the one that syncs now',
   details:
-    'A key belongs to the controller that wrote it; "keys list" tells where there are several. Keys of a controller that is gone (another release name, namespace or source) stay in force whatever becomes of their Secrets. Adopted, those the Secrets of now ask for stay in force without a gap, and the others end within about a minute. Not while the former controller still runs.',
+    'A key belongs to the controller that wrote it; "keys list" tells where there are several. Keys of a controller that is gone (another release name, namespace or source) stay active whatever becomes of their Secrets. Adopted, those the Secrets of now ask for stay active without a gap, and the others end within about a minute. Not while the former controller still runs.',
   options: ['yes', 'as', 'why'],
   examples: ['keys adopt kubernetes:old-namespace/partner-ingest --yes --why "moved to another namespace"'],
   run: adoptKeys,

@@ -23,10 +23,8 @@ export const INPUT_MAX_BYTES = 1_048_576;
 /** Longest that standard input may take to end. */
 export const INPUT_TIMEOUT_MS = 30_000;
 
-/** Lines `erase` lists; all are counted. */
-export const ERASE_LISTED = 200;
-/** Requests that `retry`, `resend` and `close` list; all are counted. */
-export const MANY_LISTED = 200;
+/** Requests or accounts that a command which changes many lists; all are counted. */
+export const CHANGES_LISTED = 200;
 /** Requests a second that `retry` and `resend` set going unless told otherwise: more would only wait for the relay. */
 export const MANY_RATE = 1_000;
 /** Most that `--rate` takes: more than any store does. */

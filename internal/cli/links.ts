@@ -3,7 +3,7 @@ import type { Account } from '../account/account.ts';
 import { isOpen } from '../submission/states.ts';
 import { EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
 import { submissionById } from './find-submission.ts';
-import { ERASE_LISTED } from './limits.ts';
+import { CHANGES_LISTED } from './limits.ts';
 import { UsageError } from './options.ts';
 import { reopen } from './retry.ts';
 
@@ -32,7 +32,7 @@ async function voidOpenLinks(call: Call): Promise<ExitCode> {
       found += 1;
       const result = values.yes ? await voidOne(account, desk, clock.now()) : undefined;
       if (result !== undefined) counts[result] = (counts[result] ?? 0) + 1;
-      if (listed.length < ERASE_LISTED) {
+      if (listed.length < CHANGES_LISTED) {
         listed.push({
           account_id: account._id,
           request_id: account.requestId,

@@ -5,7 +5,7 @@ import { printable, table } from '../platform/terminal.ts';
 import type { State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type ExitCode } from './command.ts';
-import { MANY_LISTED } from './limits.ts';
+import { CHANGES_LISTED } from './limits.ts';
 import type { OptionName } from './options.ts';
 import { Progress } from './progress.ts';
 import { UsageError } from './options.ts';
@@ -43,6 +43,12 @@ export const queryOptions = [
   'rate',
   'after',
 ] as const satisfies OptionName[];
+
+/** Throws where a command that names its REQUEST_ID has options of a query, too. */
+export function onlyOne({ values }: Call, command: string): void {
+  const surplus = queryOptions.find((name) => values[name] !== undefined);
+  if (surplus !== undefined) throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
+}
 
 interface Row {
   readonly request_id: string;
@@ -97,7 +103,7 @@ async function orderPart(part: readonly SubmissionRecord[], call: Call, order: O
     const account = accounts.get(record._id);
     const { to, whyNot } = order.plan(record, account);
     if (to !== undefined) planned.push({ record, account, to });
-    if (tally.rows.length >= MANY_LISTED) continue;
+    if (tally.rows.length >= CHANGES_LISTED) continue;
     const result = whyNot ?? (values.yes ? order.past : `would be ${order.past}`);
     tally.rows.push({ request_id: record._id, from: record.state, ...(to === undefined ? {} : { to }), result });
   }

@@ -12,7 +12,7 @@ export const partnerHold: Command = {
   positionals: ['PARTNER'],
   about: 'keep what a partner sent from being worked on',
   details:
-    'Takes effect within five seconds, also on requests under way. Requests are still accepted, and kept: nothing is lost. With --since, only what was received from then on. "partner release" lets the work go on, "partner discard" ends it. To refuse new requests, make the key inactive.',
+    'Takes effect within five seconds, also on requests under way. Requests are still accepted, and kept: nothing is lost. With --since, only what was received from then on. "partner release" lets the work go on, "partner discard" ends it. To turn new requests away, make the key inactive.',
   options: ['since', 'as', 'why'],
   examples: ['partner hold acme --why "key leaked"', 'partner hold acme --since 2026-11-21T09:00Z --as jane'],
   run: hold,

@@ -4,10 +4,9 @@ import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
-import { UsageError } from './options.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { MANY_RATE } from './limits.ts';
-import { orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
 
 export const retry: Command = {
   name: 'retry',
@@ -82,11 +81,6 @@ const resendOrder: Order = {
     return done;
   },
 };
-
-function onlyOne({ values }: Call, command: string): void {
-  const surplus = queryOptions.find((name) => values[name] !== undefined);
-  if (surplus !== undefined) throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
-}
 
 async function resendMail(call: Call): Promise<ExitCode> {
   onlyOne(call, 'resend');

@@ -172,7 +172,7 @@ function nextStep(record: SubmissionRecord, account: Account | undefined, now: D
     case 'undeliverable':
       return `ask the partner for the right address: "partner-ingest account correct-email ${id} ADDRESS --yes"`;
     case 'dead_lettered':
-      return `mend the cause (last error), then "partner-ingest retry ${id}"`;
+      return `correct the cause (last error), then "partner-ingest retry ${id}"`;
     case 'malformed':
       return 'the partner mends its program and sends the application again';
     case 'refused':
