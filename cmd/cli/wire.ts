@@ -1,6 +1,7 @@
 /** What the operator's command consists of: its output, and the stores where the command needs them. */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { userInfo } from 'node:os';
+import type { Readable, Writable } from 'node:stream';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/audit/trail.ts';
@@ -14,6 +15,7 @@ import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
 import { readTerminalEnvironment } from '../../internal/platform/config.ts';
+import type { Environment } from '../../internal/platform/config-value.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
@@ -25,11 +27,20 @@ const CLOSE_DEADLINE_MS = 2_000;
 /** Standard error of the container's first process, which the kubelet keeps. */
 const POD_LOG = '/proc/1/fd/2';
 
+/** Where a command's settings and input come from, and where its answer goes: a process, or what stands for one. */
+export interface Terminal {
+  readonly env: Environment;
+  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+}
+
 /** Runs one command line; resolves with its exit code once everything is closed. */
-export async function runCli(words: readonly string[]): Promise<ExitCode> {
+export async function runCli(words: readonly string[], terminal: Terminal = process): Promise<ExitCode> {
+  const out = outputTo(terminal);
   let mongo: ReturnType<typeof createMongo> | undefined;
   const openDesk = (values: Values): Desk => {
-    const config = configOrUsage();
+    const config = configOrUsage(terminal.env);
     mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
     const db = mongo.db(config.MONGODB_DATABASE);
     const retention = {
@@ -49,8 +60,8 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
       trail: new Trail({
         db,
         clock,
-        ...operator(values.as),
-        copy: (entry) => copyOut(printableJson({ operator_audit: entry })),
+        ...operator(values.as, terminal.env),
+        copy: (entry) => copyOut(printableJson({ operator_audit: entry }), out, terminal.env),
         ...(values.why === undefined ? {} : { why: values.why }),
       }),
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
@@ -58,13 +69,13 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
   };
   const where = (): string => mongo?.options.hosts.join(', ') ?? 'MONGODB_URI';
   // The reader of a pipe may have seen enough ("| head"): that is no fault.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1));
+  terminal.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1));
   try {
     return await runCommand(words, {
-      out: terminalOutput,
+      out,
       clock,
-      keysNamespace: readTerminalEnvironment().keysNamespace,
-      input: standardInput,
+      keysNamespace: readTerminalEnvironment(terminal.env).keysNamespace,
+      input: () => textFrom(terminal.stdin),
       openDesk,
       catchStop,
       where,
@@ -74,9 +85,9 @@ export async function runCli(words: readonly string[]): Promise<ExitCode> {
   }
 }
 
-function configOrUsage() {
+function configOrUsage(environment: Environment) {
   try {
-    return loadConfig('cli');
+    return loadConfig('cli', environment);
   } catch (error) {
     if (error instanceof ConfigError) throw new UsageError(error.faults.join('; '));
     throw error;
@@ -84,9 +95,12 @@ function configOrUsage() {
 }
 
 /** Who gives the command. Anybody can say `--as` or set `$USER`; only the account of the operating system cannot be made up. */
-function operator(said: string | undefined): { readonly by: string; readonly unproven: boolean } {
+function operator(
+  said: string | undefined,
+  environment: Environment,
+): { readonly by: string; readonly unproven: boolean } {
   const account = systemAccount();
-  const by = said ?? (readTerminalEnvironment().user || account);
+  const by = said ?? (readTerminalEnvironment(environment).user || account);
   return { by, unproven: by !== account };
 }
 
@@ -100,9 +114,9 @@ function systemAccount(): string {
 }
 
 /** In a pod also to the log of its first process: what `kubectl exec` prints goes to the operator alone. */
-function copyOut(line: string): void {
-  terminalOutput.note(line);
-  if (!readTerminalEnvironment().inPod) return;
+function copyOut(line: string, out: Output, environment: Environment): void {
+  out.note(line);
+  if (!readTerminalEnvironment(environment).inPod) return;
   try {
     // Without waiting: a log that nobody reads must not stop the command.
     const log = openSync(POD_LOG, constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
@@ -112,23 +126,24 @@ function copyOut(line: string): void {
       closeSync(log);
     }
   } catch {
-    terminalOutput.note("partner-ingest: the line above could not be written to the pod's log as well");
+    out.note("partner-ingest: the line above could not be written to the pod's log as well");
   }
 }
 
-async function standardInput(): Promise<string> {
-  if (process.stdin.isTTY) throw new UsageError('standard input is a terminal: give the notification by a pipe or "<"');
+async function textFrom(stdin: Terminal['stdin']): Promise<string> {
+  if (stdin.isTTY === true)
+    throw new UsageError('standard input is a terminal: give the notification by a pipe or "<"');
   const chunks: Buffer[] = [];
   let bytes = 0;
   const read = async (): Promise<void> => {
-    for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    for await (const chunk of stdin as AsyncIterable<Buffer>) {
       chunks.push(chunk);
       bytes += chunk.length;
       if (bytes > INPUT_MAX_BYTES) throw new UsageError(`standard input has more than ${INPUT_MAX_BYTES} bytes`);
     }
   };
   const late = new UsageError(`standard input did not end within ${INPUT_TIMEOUT_MS / 1_000} s`);
-  const timer = setTimeout(() => process.stdin.destroy(late), INPUT_TIMEOUT_MS);
+  const timer = setTimeout(() => stdin.destroy(late), INPUT_TIMEOUT_MS);
   try {
     await read();
   } finally {
@@ -144,13 +159,13 @@ function catchStop(): AbortSignal {
   return stop.signal;
 }
 
-const terminalOutput: Output = {
-  line: (text = '') => void process.stdout.write(`${text}\n`),
-  json: (value) => void process.stdout.write(`${printableJson(value, 2)}\n`),
-  jsonLine: (value) => void process.stdout.write(`${printableJson(value)}\n`),
-  note: (text) => void process.stderr.write(`${text}\n`),
-  drained: () =>
-    process.stdout.writableNeedDrain
-      ? new Promise((resolve) => process.stdout.once('drain', () => resolve()))
-      : Promise.resolve(),
-};
+function outputTo({ stdout, stderr }: Terminal): Output {
+  return {
+    line: (text = '') => void stdout.write(`${text}\n`),
+    json: (value) => void stdout.write(`${printableJson(value, 2)}\n`),
+    jsonLine: (value) => void stdout.write(`${printableJson(value)}\n`),
+    note: (text) => void stderr.write(`${text}\n`),
+    drained: () =>
+      stdout.writableNeedDrain ? new Promise((resolve) => stdout.once('drain', () => resolve())) : Promise.resolve(),
+  };
+}

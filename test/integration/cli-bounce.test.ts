@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
-import { openOperatorWorld, runCliWith, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -47,7 +47,7 @@ const notification = (messageId: string, action = 'failed'): string =>
 
 test('a notification makes a completed request undeliverable, once; a retry mails again', async () => {
   const { id, application, messageId } = await completed();
-  const report = (text: string): Promise<Ran> => runCliWith(world.environment, text, 'bounce', '--as', 'bounces');
+  const report = (text: string): Promise<Ran> => spawnCli(world.environment, text, 'bounce', '--as', 'bounces');
   expect(await report(notification(messageId, 'delayed'))).toMatchObject({ code: 0 });
   expect((await world.record(id))?.state).toBe('completed');
 
@@ -100,7 +100,7 @@ test('a report that was cut off is finished by the same command', async () => {
 });
 
 test('what is no bounce of ours changes nothing and says so', async () => {
-  const report = (text: string): Promise<Ran> => runCliWith(world.environment, text, 'bounce');
+  const report = (text: string): Promise<Ran> => runCli(world.environment, text, 'bounce');
   expect(await report('Subject: out of office\n\nI am away.')).toMatchObject({ code: 1 });
   expect(await report(notification('<other@x.example>'))).toMatchObject({ code: 1 });
   expect((await report('x'.repeat(1_048_577))).stderr).toContain('more than 1048576 bytes');

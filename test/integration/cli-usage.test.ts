@@ -10,7 +10,7 @@ import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { cliOf, runCli, type Ran } from '../support/cli.ts';
+import { cliOf, runCli, spawnCli, type Ran } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 test('a mistake fails with 2 and one line', async () => {
-  const { code, stdout, stderr } = await cli('show', 'req_x', '--revael');
+  const { code, stdout, stderr } = await spawnCli(world.environment, '', 'show', 'req_x', '--revael');
   expect({ code, stdout, stderr }).toEqual({
     code: 2,
     stdout: '',
@@ -36,14 +36,15 @@ test('a mistake fails with 2 and one line', async () => {
 });
 
 test('without a configuration it says what is missing; keys new needs none', async () => {
-  const lost = await runCli({}, 'audit');
+  const lost = await spawnCli({}, '', 'audit');
   expect(lost).toMatchObject({ code: 2, stdout: '' });
   expect(lost.stderr).toContain('MONGODB_URI: is required');
-  expect(await runCli({}, 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
+  expect(await spawnCli({}, '', 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
 });
 
 test('a store that is away is told, without user and password', async () => {
-  const away = await runCli({ MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' }, 'find', '--state', 'completed');
+  const environment = { MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' };
+  const away = await spawnCli(environment, '', 'find', '--state', 'completed');
   expect(away).toMatchObject({ code: 3, stdout: '' });
   expect(away.stderr).toBe(
     'partner-ingest: MongoDB does not answer at 127.0.0.1:1: check that it runs there, that it lets us in, and MONGODB_URI\n',
@@ -51,12 +52,12 @@ test('a store that is away is told, without user and password', async () => {
 });
 
 test('every command has help with examples, which are commands that exist', async () => {
-  const all = await runCli({}, '--help');
+  const all = await spawnCli({}, '', '--help');
   expect(all).toMatchObject({ code: 0, stderr: '' });
-  expect(await runCli({})).toMatchObject({ code: 2, stdout: '', stderr: all.stdout });
+  expect(await runCli({}, '')).toMatchObject({ code: 2, stdout: '', stderr: all.stdout });
   for (const command of commands) {
     expect(all.stdout).toContain(`  ${command.name}`);
-    const help = await runCli({}, ...command.name.split(' '), '--help');
+    const help = await runCli({}, '', ...command.name.split(' '), '--help');
     expect(help).toMatchObject({ code: 0, stderr: '' });
     expect(command.examples.length).toBeGreaterThan(0);
     for (const example of command.examples) {

@@ -1,6 +1,9 @@
-/** Runs the operator's real command as a child process, on a world's stores. */
+/** Runs the operator's real command on a world's stores: inside the test's process, or as a child where that is the point. */
 import { spawn } from 'node:child_process';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { HANG_MS } from './wait.ts';
 import { openWorld, type InProcess, type World } from './world.ts';
 
@@ -15,23 +18,26 @@ export interface Ran {
   json<T>(): T;
 }
 
-/** Runs `partner-ingest WORDS…`; never rejects because of an exit code. */
-export function runCli(environment: Readonly<Record<string, string>>, ...words: readonly string[]): Promise<Ran> {
-  return runCliWith(environment, '', ...words);
+type Environment = Readonly<Record<string, string>>;
+
+const OPERATOR = { USER: 'test-operator' };
+
+// A terminal that runs Jest gets colours, and the answers compared here have none.
+process.env['NO_COLOR'] = '1';
+
+function ran(code: number | null, stdout: string, stderr: string): Ran {
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as above
+  return { code, stdout, stderr, json: <T>() => JSON.parse(stdout) as T };
 }
 
-/** The same, with `input` on standard input. */
-export async function runCliWith(
-  environment: Readonly<Record<string, string>>,
-  input: string,
-  ...words: readonly string[]
-): Promise<Ran> {
+/** Runs `partner-ingest WORDS…` as a process of its own, with `input` on its standard input; never rejects because of an exit code. */
+export async function spawnCli(environment: Environment, input: string, ...words: readonly string[]): Promise<Ran> {
   const child = spawn(process.execPath, ['cmd/cli/main.ts', ...words], {
     cwd: PROJECT,
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
-      USER: 'test-operator',
+      ...OPERATOR,
       ...environment,
     },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -40,20 +46,27 @@ export async function runCliWith(
   });
   // A command that reads no input, or not all of it, may be gone before it is written.
   child.stdin.on('error', () => {}).end(input);
-  const output = { stdout: '', stderr: '' };
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (text: string) => (output[name] += text));
-  }
-  const code = await new Promise<number | null>((resolve, reject) => {
+  const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', (exitCode) => resolve(exitCode));
   });
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as above
-  return { code, ...output, json: <T>() => JSON.parse(output.stdout) as T };
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  return ran(await ended, stdout, stderr);
+}
+
+/** The same inside this process, which costs a tenth: command, settings and stores are the real ones. */
+export async function runCli(environment: Environment, input: string, ...words: readonly string[]): Promise<Ran> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const written = Promise.all([text(stdout), text(stderr)]);
+  const env = { ...OPERATOR, ...environment };
+  const code = await runCliHere(words, { env, stdin: Readable.from([Buffer.from(input)]), stdout, stderr });
+  stdout.end();
+  stderr.end();
+  return ran(code, ...(await written));
 }
 
 /** The command on the stores of `world`, with the same environment as its processes. */
 export function cliOf(world: Pick<World, 'environment'>): (...words: readonly string[]) => Promise<Ran> {
-  return (...words) => runCli(world.environment, ...words);
+  return (...words) => runCli(world.environment, '', ...words);
 }
 
 /** A world with an ingest and a processor, and the command on its stores. */
