@@ -72,7 +72,8 @@ export async function helm(
   values: Json = {},
   by: Helm = helm3,
 ): Promise<{ code: number | null; out: string; err: string }> {
-  const child = spawn(by.program, args, { timeout: HELM_TIMEOUT_MS });
+  // A short run does not need its garbage collected.
+  const child = spawn(by.program, args, { timeout: HELM_TIMEOUT_MS, env: { ...process.env, GOGC: 'off' } });
   const [out, err]: [Buffer[], Buffer[]] = [[], []];
   child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
