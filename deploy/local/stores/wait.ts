@@ -15,11 +15,15 @@ const LOG_TAIL_LINES = 15;
 const FIRST_PORT = 15_000;
 const LAST_PORT = 32_000;
 const PORT_ATTEMPTS = 100;
+/** One whose server has not started yet still looks free. */
+const given = new Set<number>();
 
 /** Finds a port of 127.0.0.1 that nothing listens on. It is free now; another process may still be quicker. */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
     const port = randomInt(FIRST_PORT, LAST_PORT);
+    if (given.has(port)) continue;
+    given.add(port);
     if (await canListen(port)) return port;
   }
   throw new Error(`no free port between ${FIRST_PORT} and ${LAST_PORT} on ${LOOPBACK} after ${PORT_ATTEMPTS} attempts`);
