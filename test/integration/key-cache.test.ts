@@ -6,6 +6,7 @@ import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually, IN_FORCE_HANG_MS } from '../support/wait.ts';
 
 const writer = { owner: 'test', term: 1 };
 const log = createLogger('test', 'silent');
@@ -97,4 +98,20 @@ test('an emptied store revokes nothing: without the marker of a complete sync th
   const used = await stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(other) });
   expect(used?.lastUsedAt).toBeInstanceOf(Date);
   expect((await store.list('demo')).find(({ status }) => status === 'removed')?.lastUsedAt).toBeInstanceOf(Date);
+});
+
+test('a revocation is in force long before all keys are read again, though nobody tells of it', async () => {
+  const key = newApiKey();
+  const ignore = (): void => {};
+  const cache = new KeyCache({ store, clock, log, onRefresh: ignore, onRemovedUse: ignore });
+  await store.put([wanted(key)], writer);
+  await store.markSynced(writer);
+  cache.start();
+  try {
+    await eventually('the first load', () => cache.lookup(key).known);
+    await store.revoke(hashApiKey(key));
+    await eventually('the key to be gone', () => !cache.lookup(key).known, IN_FORCE_HANG_MS);
+  } finally {
+    await cache.close();
+  }
 });

@@ -92,6 +92,22 @@ describe('a partial list', () => {
     await round([known, fresh]);
     expect(await active()).toBe(2);
   });
+
+  test('a key of something unread stays, and goes once that has been read without it', async () => {
+    const [here, there] = [secret('here'), secret('there', { namespace: 'unread' })];
+    await round([here, there]);
+    await round([here], 'unread');
+    expect(await active()).toBe(2);
+    await round([here], 'another');
+    expect(await active()).toBe(1);
+  });
+
+  test('a key that is claimed by an inactive partner meanwhile stays its own', async () => {
+    const key = newApiKey();
+    await round([secret('owner', { namespace: 'unread', keys: [key] })]);
+    await round([secret('claims', { status: 'inactive', keys: [key] })], 'unread');
+    expect((await store.load()).keys).toMatchObject([{ partnerId: 'owner', status: 'active' }]);
+  });
 });
 
 describe('the brake', () => {

@@ -15,6 +15,10 @@ export const rules = [
   ...mutantsOf('internal/partner/key-terms.ts', `${keySecret}.test.ts`, [
     ['Math.min(one[field]', 'Math.max(one[field]', 'a second Secret widens the bound of a partner'],
   ]),
+  ...mutantsOf(`${keySecret}.ts`, `${keySecret}.test.ts`, [
+    ['homes.get(partnerId) === namespace;', 'true;', 'who may write in one namespace switches any partner off'],
+    ['namespace } of secrets.toSorted(byAge)', 'namespace } of secrets', 'a new Secret takes a partner over'],
+  ]),
   ...mutantsOf('internal/partner/published.ts', `${keySecret}.test.ts`, [
     ['publishedHashes.has(keyHash)', 'false', 'everybody has a key of every installation'],
   ]),

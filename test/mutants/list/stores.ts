@@ -98,6 +98,9 @@ export const stores = [
   ...mutantsOf('internal/mail/mailer.ts', 'test/integration/mail-mailer.test.ts', [
     ['lapsed = !mayGoOn()', 'lapsed = false', 'a process that wakes up after its claim is lost mails once more'],
   ]),
+  ...mutantsOf('internal/processor/notify-applicant.ts', 'test/integration/processor-notify.test.ts', [
+    ['    await claim.confirm();\n', '', 'two workers mail the same applicant'],
+  ]),
   ...mutantsOf('internal/submission/worker-moves.ts', CLAIMS, [
     ['{ heldUntil: { $lte: now } }', '{}', 'a claim takes what another one holds'],
     ['          state: { $in: [...openStates] },\n', '', 'what is finished is worked on again'],
@@ -179,6 +182,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/partner/key-cache.ts', KEY_CACHE, [
     ['if (!all.synced) return;', '', 'an emptied database locks all partners out'],
+    ['if (isNew && this.#loaded) await this.refresh();', '', 'a revoked key goes on for 15 s'],
   ]),
   ...mutantsOf('internal/partner/key-store.ts', CONTROLLER, [
     [
@@ -189,6 +193,8 @@ export const stores = [
   ]),
   ...mutantsOf('internal/controller/reconcile-partner-keys.ts', KEY_ROUNDS, [
     ["wanted.status === 'inactive' || !unsure.has(wanted.partnerId)", 'true', 'an unread Secret switches a new key on'],
+    [' && list.provesGone(key.source)', '', 'an API server that does not answer locks partners out'],
+    ['stored.partnerId === wanted.partnerId && ', '', "an unread Secret's key goes to another partner"],
   ]),
   ...mutantsOf('internal/controller/removal-brake.ts', KEY_ROUNDS, [
     ['removals > REMOVED_FREELY && removals * 2 > keys', 'false', 'an emptied source locks all partners out'],
