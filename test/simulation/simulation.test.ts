@@ -136,7 +136,7 @@ test(
 
 /**
  * Answers are lost for some seconds, and are back long before reconcile looks at what was answered 500; in every second
- * history ingest is frozen for longer.
+ * history ingest is frozen until it has been processed.
  */
 const inDoubt = (seed: number): Plan => ({
   seed,
@@ -146,7 +146,7 @@ const inDoubt = (seed: number): Plan => ({
     { kind: 'mongo_shaky', atMs: 0, near: null, forMs: 5_000, target: 0 },
     ...(seed % 2 === 0
       ? []
-      : [{ kind: 'freeze_ingest' as const, atMs: seed % 50, near: null, forMs: FIRST_DUE_MS + 1_000, target: 0 }]),
+      : [{ kind: 'freeze_ingest' as const, atMs: seed % 50, near: null, forMs: 3 * FIRST_DUE_MS, target: 0 }]),
   ],
   orders: [],
   skewsMs: [],
