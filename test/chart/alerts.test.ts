@@ -85,7 +85,7 @@ function rulesOn(series: SeriesValues, alert: string, { groups }: Rules): Rules 
 
 interface ToolTest {
   readonly rules: Rules;
-  readonly test: object;
+  readonly asked: object;
 }
 
 /** One of promtool's tests, of the alert that `series` is about: of all that it can change `expected` fires, and no other. */
@@ -108,7 +108,7 @@ function toolTest(
     series: inNamespace(one),
     values,
   }));
-  return { rules: concerned, test: { name, interval, input_series: inputs, alert_rule_test: alertRuleTest } };
+  return { rules: concerned, asked: { name, interval, input_series: inputs, alert_rule_test: alertRuleTest } };
 }
 
 const HEALTHY = 'a healthy system';
@@ -163,7 +163,7 @@ async function runTests(scale: string, { evaluatedEach }: Scale, tests: readonly
     const ruleName = `${scale}-${index}-rules.yaml`;
     await writeFile(join(folder, ruleName), text);
     const file = join(folder, `${scale}-${index}.yaml`);
-    const all = { rule_files: [ruleName], evaluation_interval: evaluatedEach, tests: sharing.map(({ test }) => test) };
+    const all = { rule_files: [ruleName], evaluation_interval: evaluatedEach, tests: sharing.map(({ asked }) => asked) };
     await writeFile(file, stringify(all));
     return file;
   });
