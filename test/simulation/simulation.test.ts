@@ -16,7 +16,7 @@ import type { Plan } from './plan.ts';
 import { simulate, type Simulated } from './simulate.ts';
 import { ourParts, type Parts } from './world.ts';
 
-const HISTORIES = 2_500;
+const HISTORIES = 1_000;
 /** Of these, some come as badly as can be. */
 const FROZEN_HISTORIES = 300;
 /** And these are asked again. */
