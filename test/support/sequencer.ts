@@ -8,23 +8,21 @@ interface TestFile {
 
 /** Most of them wait for timers of the service, so that they cost the others little. */
 const LONGEST = [
-  'processor-killed',
   'ingest-crowd',
+  'processor-killed',
   'chaos-short',
   'ingest-mongo',
   'processor-redis-away',
-  'simulation',
   'controller-outages',
   'values',
   'openapi-fuzz',
   'processor-recovery',
-  'alerts',
-  'cli-change',
-  'options',
-  'cli-restore',
   'traces',
+  'cli-change',
+  'simulation',
+  'cli-restore',
+  'alerts',
   'mail-faults',
-  'cli-show',
 ];
 
 // oxlint-disable-next-line import/no-default-export -- Jest asks for it
