@@ -163,7 +163,11 @@ async function runTests(scale: string, { evaluatedEach }: Scale, tests: readonly
     const ruleName = `${scale}-${index}-rules.yaml`;
     await writeFile(join(folder, ruleName), text);
     const file = join(folder, `${scale}-${index}.yaml`);
-    const all = { rule_files: [ruleName], evaluation_interval: evaluatedEach, tests: sharing.map(({ asked }) => asked) };
+    const all = {
+      rule_files: [ruleName],
+      evaluation_interval: evaluatedEach,
+      tests: sharing.map(({ asked }) => asked),
+    };
     await writeFile(file, stringify(all));
     return file;
   });
