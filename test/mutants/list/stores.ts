@@ -234,6 +234,10 @@ export const stores = [
     ['draining: () => state.draining', 'draining: () => false', 'a rollout resets connections in use'],
   ]),
   ...mutantsOf('cmd/cli/wire.ts', CHANGE, [
-    ['by = said ?? (readTerminalEnvironment(environment).user || account)', 'by = account', 'the trail names the wrong person'],
+    [
+      'by = said ?? (readTerminalEnvironment(environment).user || account)',
+      'by = account',
+      'the trail names the wrong person',
+    ],
   ]),
 ];
