@@ -1,6 +1,6 @@
 /**
- * The e-mail right after its account, under the claim that made it: three writes and a job fewer. Only where a slot and a
- * turn are free at once, so that a slow relay keeps no account waiting; every other mail goes through the queue.
+ * The e-mail right after its account, under the claim that made it: three writes and a job fewer. Only where a slot is free soon
+ * and a turn then, so that a slow relay keeps no account waiting; every other mail goes through the queue.
  */
 import type { Account } from '../account/account.ts';
 import { firstLedger } from '../mail/ledger.ts';
@@ -20,8 +20,8 @@ import {
 import type { Turn } from './sending.ts';
 
 export interface FirstMailTools extends NotifyTools {
-  /** Takes a mail slot of this process that is free, and gives what frees it. */
-  reserveMailSlot(): (() => void) | undefined;
+  /** Takes a mail slot of this process that is free soon, and gives what frees it. */
+  reserveMailSlot(): Promise<(() => void) | undefined>;
 }
 
 export class FirstMail {
@@ -36,9 +36,9 @@ export class FirstMail {
     this.#tools = tools;
   }
 
-  /** A mail to `email` that may go out at once; undefined if it goes through the queue. Ends by `goOn` or `giveUp`. */
-  static reserve(email: string, tools: FirstMailTools): FirstMail | undefined {
-    const freeSlot = tools.reserveMailSlot();
+  /** A mail to `email` that may go out now; undefined if it goes through the queue. Ends by `goOn` or `giveUp`. */
+  static async reserve(email: string, tools: FirstMailTools): Promise<FirstMail | undefined> {
+    const freeSlot = await tools.reserveMailSlot();
     if (freeSlot === undefined) return undefined;
     const turn = tools.sending.turnNow(email);
     if (turn === undefined) {

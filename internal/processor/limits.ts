@@ -1,6 +1,13 @@
 /** Every bound of the background work, with the reason for its size. */
 import { mailerLimits } from '../mail/mailer.ts';
 
+/**
+ * A new account waits this long for a mail slot, so that its mail goes out in the same claim. After a wait in vain nobody waits for
+ * some time: a relay that is slow delays accounts by a tenth at most.
+ */
+export const MAIL_SLOT_WAIT_MS = 1_000;
+export const MAIL_SLOT_WAITS_AGAIN_MS = 10_000;
+
 /** How often a claim is renewed while work goes on: three tries within its 45 s. */
 export const RENEW_EVERY_MS = 15_000;
 /** A claim not confirmed for this long is treated as lost; below 45 s by more than a renewal may take. */

@@ -43,9 +43,9 @@ async function createAccountOrReject(record: SubmissionRecord, claim: Claim, too
   if (fields.verdict === 'reject') return reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
   const { application } = fields;
 
-  claim.assertHeld();
-  let mail = FirstMail.reserve(application.email, tools);
+  let mail = await FirstMail.reserve(application.email, tools);
   try {
+    claim.assertHeld();
     if (await createOrReject(application, mail, record, claim, tools)) mail = undefined;
   } finally {
     await mail?.giveUp();

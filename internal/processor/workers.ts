@@ -2,6 +2,7 @@
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';
 import type { Hint, QueueName } from '../queue/job.ts';
+import { MAIL_SLOT_WAIT_MS, MAIL_SLOT_WAITS_AGAIN_MS } from './limits.ts';
 import { notifyApplicant, type NotifyTools } from './notify-applicant.ts';
 import { OutageGate } from './outage.ts';
 import { processSubmission, type ProcessTools } from './process-submission.ts';
@@ -39,7 +40,13 @@ export function createWorkers(options: {
     };
     return new HintsInHand({ queue, slots: slots[queue], handle });
   };
-  const reserveMailSlot = (): (() => void) | undefined => workers.notifications.tryReserve();
+  let waitsFrom = 0;
+  const reserveMailSlot = async (): Promise<(() => void) | undefined> => {
+    if (tools.clock.monotonicMs() < waitsFrom) return workers.notifications.tryReserve();
+    const slot = await workers.notifications.reserve(MAIL_SLOT_WAIT_MS);
+    if (slot === undefined) waitsFrom = tools.clock.monotonicMs() + MAIL_SLOT_WAITS_AGAIN_MS;
+    return slot;
+  };
   const workers: Workers = { applications: workerOf('applications'), notifications: workerOf('notifications') };
   const gateOf = (queue: QueueName, probe: () => Promise<boolean>): OutageGate => {
     paused.set({ queue }, 0);

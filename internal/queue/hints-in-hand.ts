@@ -13,6 +13,8 @@ export class HintsInHand {
   #paused = false;
   #closed = false;
   #onChange: (() => void)[] = [];
+  /** Who waits for a slot, the oldest first. */
+  readonly #reserving = new Set<(slot: (() => void) | undefined) => void>();
 
   /** `slots` hints are worked on at the same time. A rejection of `handle` is ignored. */
   constructor(options: {
@@ -50,9 +52,25 @@ export class HintsInHand {
     return () => this.#freeSlot();
   }
 
+  /** The same as soon as there is such a slot; undefined after `waitMs`, or at once where none can come. */
+  reserve(waitMs: number): Promise<(() => void) | undefined> {
+    const slot = this.tryReserve();
+    if (slot !== undefined || this.#paused || this.#closed || this.#slots < 2) return Promise.resolve(slot);
+    return new Promise((resolve) => {
+      const give = (given: (() => void) | undefined): void => {
+        clearTimeout(timer);
+        this.#reserving.delete(give);
+        resolve(given);
+      };
+      const timer = setTimeout(give, waitMs, undefined);
+      this.#reserving.add(give);
+    });
+  }
+
   /** Begins no more hints until `resume`; those in work go on. */
   pause(): void {
     this.#paused = true;
+    for (const give of this.#reserving) give(undefined);
   }
 
   resume(): void {
@@ -68,6 +86,7 @@ export class HintsInHand {
   /** Begins no more hints, and resolves with those not begun once the others are done. */
   async close(signal: AbortSignal): Promise<Hint[]> {
     this.#closed = true;
+    for (const give of this.#reserving) give(undefined);
     const left = this.#waiting.splice(0);
     while (!signal.aborted && this.#busy > 0) await this.#change(signal);
     return left;
@@ -81,6 +100,11 @@ export class HintsInHand {
       void this.#handle(hint)
         .catch(() => {})
         .finally(() => this.#freeSlot());
+    }
+    for (const give of this.#reserving) {
+      const slot = this.tryReserve();
+      if (slot === undefined) break;
+      give(slot);
     }
     for (const tell of this.#onChange.splice(0)) tell();
   }
