@@ -1,5 +1,5 @@
 /** The processor process: accounts and e-mails, in the background. */
-import '../../internal/platform/small-heap.ts';
+import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
@@ -9,5 +9,9 @@ await run({
   name: 'processor',
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
   load: () => loadConfig('processor'),
-  start: startProcessor,
+  start: async (...given) => {
+    const started = await startProcessor(...given);
+    letHeapGrow();
+    return started;
+  },
 });
