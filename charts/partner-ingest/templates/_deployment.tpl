@@ -129,6 +129,32 @@ volumeMounts:
 {{- end -}}
 
 {{/* Variables of every process, then those of this one, then those you add. */}}
+{{/* A quantity of memory in MiB: 512Mi, 1Gi, 600M or plain bytes. */}}
+{{- define "partner-ingest.mebibytes" -}}
+{{- $text := toString . -}}
+{{- if kindIs "float64" . }}{{ $text = printf "%.0f" . }}{{ end -}}
+{{- $bytes := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- divf (mulf (trimSuffix $unit $text | float64) (get $bytes $unit | default 0.0)) 1048576.0 | int -}}
+{{- end -}}
+
+{{/*
+V8's bounds: half of the pod's memory for what lives long, and an eighth for each half of what is young. The rest is for
+connections and bodies, which are outside V8's heap.
+*/}}
+{{- define "partner-ingest.heapEnv" -}}
+{{- $limit := ((.values.resources).limits).memory -}}
+{{- $own := list -}}
+{{- range .pod.extraEnv }}{{ $own = append $own .name }}{{ end -}}
+{{- if and $limit (not (has "NODE_OPTIONS" $own)) }}
+{{- $mebibytes := include "partner-ingest.mebibytes" $limit | int }}
+{{- if ge $mebibytes 64 }}
+- name: NODE_OPTIONS
+  value: --max-semi-space-size={{ ge $mebibytes 512 | ternary 64 (ge $mebibytes 256 | ternary 32 16) }} --max-old-space-size={{ div $mebibytes 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "partner-ingest.env" -}}
 {{- $values := .root.Values -}}
 - name: LOG_LEVEL
@@ -146,6 +172,7 @@ volumeMounts:
 {{ . | trim }}
 {{- end }}
 {{- include "partner-ingest.caEnv" .root }}
+{{- include "partner-ingest.heapEnv" . }}
 {{- if and .given.traced $values.tracing.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ $values.tracing.endpoint | quote }}
