@@ -15,7 +15,7 @@ import { newRecord } from '../support/records.ts';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { startProgram } from './load.ts';
-import { processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
+import { memoryMib, processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
 
 export const workers = ['ours', 'naive'] as const;
 export type WorkerName = (typeof workers)[number];
@@ -26,6 +26,7 @@ export interface DrainResult {
   readonly cpu: number;
   /** Of the worker, the mail server, and each program of stores. */
   readonly processorSeconds: Readonly<Record<string, number>>;
+  readonly rssMib: number;
   readonly completed: number;
   readonly mails: number;
 }
@@ -73,7 +74,10 @@ export async function drain(
     /** On top of what ours is started with. */
     readonly environment?: Readonly<Record<string, string>>;
     /** Hears of ours as soon as it runs, and once it has sent the last mail. */
-    readonly watch?: { started(service: ServiceProcess): Promise<void>; ending(): Promise<void> };
+    readonly watch?: {
+      readonly started: (service: ServiceProcess) => Promise<void>;
+      readonly ending: () => Promise<void>;
+    };
   },
 ): Promise<DrainResult> {
   const database = `bench_drain_${worker}`;
@@ -102,12 +106,13 @@ export async function drain(
     }
     const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
     const used = processorSeconds(program.pid);
+    const rssMib = memoryMib(program.pid);
     const cpu = used / ((performance.now() - startedAt) / 1_000);
     const parts = { ...spentOn(before, secondsByProgram(), used), relay: processorSeconds(sink.pid) };
     const completed = await waitForCompleted(db, options.size);
     await options.watch?.ending();
     await program.stop();
-    return { perSecond: sink.count() / seconds, cpu, processorSeconds: parts, completed, mails: sink.count() };
+    return { perSecond: sink.count() / seconds, cpu, processorSeconds: parts, rssMib, completed, mails: sink.count() };
   } finally {
     await sink.stop();
     redis.disconnect();

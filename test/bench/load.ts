@@ -1,14 +1,12 @@
 /** One run of load against one server: wrk outside, the server's processor time and memory beside it. */
 import { execFile, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
+import { memoryMib, processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
-const KIB_PER_MIB = 1_024;
 
 export interface LoadResult {
   readonly requests: number;
@@ -89,8 +87,4 @@ export async function load(options: {
     processorSeconds: spentOn(before.programs, secondsByProgram(), server),
     rssMib: memoryMib(options.pid),
   };
-}
-
-function memoryMib(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / KIB_PER_MIB;
 }

@@ -1,8 +1,9 @@
-/** The processor time of each part of a run: our processes, the stores, the load generator. */
+/** The processor time of each part of a run: our processes, the stores, the load generator; and a process's memory. */
 import { readdirSync, readFileSync } from 'node:fs';
 
 /** Linux counts processor time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
+const KIB_PER_MIB = 1_024;
 
 /** Seconds that a process has used since its start. */
 export function processorSeconds(pid: number): number {
@@ -54,4 +55,9 @@ function statOf(pid: number) {
   const [parent = 0] = fields.slice(1);
   const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(11);
   return { program: head.slice(head.indexOf('(') + 1), parent, user, system, endedUser, endedSystem };
+}
+
+/** What a process has in memory, in MiB. */
+export function memoryMib(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / KIB_PER_MIB;
 }

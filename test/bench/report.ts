@@ -25,6 +25,7 @@ export interface DrainSummary {
   readonly worker: WorkerName;
   readonly perSecond: number;
   readonly cpu: number;
+  readonly rssMib: number;
   /** Processor time of an application in µs, by part. */
   readonly microseconds: Readonly<Record<string, number>>;
   readonly oursRatio: number;
@@ -64,6 +65,7 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
         worker,
         perSecond: median(rates(worker)),
         cpu: median(of(worker).map(({ cpu }) => cpu)),
+        rssMib: Math.max(...of(worker).map(({ rssMib }) => rssMib)),
         microseconds: microsecondsOf(of(worker).map((round) => ({ ...round, requests: round.mails }))),
         oursRatio: ratio(rates('ours'), rates(worker)),
       };
@@ -125,11 +127,12 @@ export function drainTable(summary: Summary): string {
     row.worker,
     `${Math.round(row.perSecond)}/s`,
     `${Math.round(row.cpu * 100)} %`,
+    `${Math.round(row.rssMib)} MiB`,
     row.worker === 'ours' ? '' : `${row.oursRatio.toFixed(2)} x`,
   ]);
   const costs = summary.drains.map(({ worker, microseconds }) => ({ name: worker, microseconds }));
   return [
-    table([['worker', 'drained', 'CPU', 'ours is'], ...rows]),
+    table([['worker', 'drained', 'CPU', 'RSS', 'ours is'], ...rows]),
     processorTable('processor time of an application', costs),
   ].join('\n\n');
 }
