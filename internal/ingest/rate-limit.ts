@@ -41,7 +41,7 @@ interface Count {
   readonly by: number;
   readonly windowMs: number;
   readonly max: number;
-  answer(counted: Counted): void;
+  readonly answer: (counted: Counted) => void;
 }
 
 export interface LimiterStoreTools {

@@ -6,8 +6,8 @@ import { fromString, fromUUIDBytes, toUUIDBytes } from 'typeid-js';
 const random = new Uint8Array(8_192);
 let used = random.length;
 /** The id that is being made; nothing waits meanwhile. */
-const bytes = new Uint8Array(16);
-const view = new DataView(bytes.buffer);
+const made = new Uint8Array(16);
+const view = new DataView(made.buffer);
 let lastMs = 0;
 let sequence = 0;
 
@@ -18,7 +18,7 @@ export function newId(prefix: string): string {
 
 /** RFC 9562 §5.7: milliseconds, then 12 bits that count within one (§6.2, method 1), then 62 random bits. */
 function uuidV7(): Uint8Array {
-  for (let index = 6; index < bytes.length; index += 1) bytes[index] = randomByte();
+  for (let index = 6; index < made.length; index += 1) made[index] = randomByte();
   const nowMs = Date.now();
   sequence += 1;
   if (nowMs > lastMs || sequence > 0xfff) {
@@ -29,8 +29,8 @@ function uuidV7(): Uint8Array {
   view.setUint32(0, Math.floor(lastMs / 0x10000));
   view.setUint16(4, lastMs % 0x10000);
   view.setUint16(6, 0x7000 | sequence);
-  bytes[8] = 0x80 | (bytes[8]! & 0x3f);
-  return bytes;
+  made[8] = 0x80 | (made[8]! & 0x3f);
+  return made;
 }
 
 function randomByte(): number {

@@ -34,7 +34,8 @@ afterAll(() => stores.close());
 beforeEach(async () => {
   proxy = await startTcpProxy(stores.mongodbUri);
   client = createMongo(proxy.url, 'withdrawals test', { socketTimeoutMS: 1_000, serverSelectionTimeoutMS: 1_000 });
-  await collectionOf(client).findOne({});
+  // A busy machine may not answer the first time.
+  await eventually('the database', () => collectionOf(client).findOne({}));
   withdrawals = withdrawalsBy(client);
 });
 

@@ -212,7 +212,7 @@ export const rules = [
   ]),
   ...beside('internal/ingest/client-address', [
     ['SUBNET_BITS = 64', 'SUBNET_BITS = 128', 'one IPv6 client has endless addresses'],
-    ['isIP(claimed) === 0', 'isIP(claimed) === 9', 'a client chooses any text as its address'],
+    ['isIP(bare) === 0', 'isIP(bare) === 9', 'a client chooses any text as its address'],
   ]),
   ...beside('internal/ingest/body-room', [['oldest.giveWay();', '', 'bodies on their way take all memory']]),
 ];
