@@ -9,6 +9,7 @@ import { activationLink } from '../internal/mail/activation.ts';
 import { referenceOf } from '../internal/platform/ids.ts';
 import { loginInstructions } from '../internal/mail/message.ts';
 import { loadTemplates } from '../internal/mail/templates.ts';
+import { readable } from '../test/support/quoted-printable.ts';
 
 const PICTURE = fileURLToPath(new URL('../docs/images/login-instructions.png', import.meta.url));
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -43,7 +44,7 @@ async function main(folder?: string): Promise<void> {
   const workFolder = await mkdtemp(join(tmpdir(), 'mail-picture-'));
   try {
     const page = join(workFolder, 'mail.html');
-    await writeFile(page, html);
+    await writeFile(page, readable(html));
     await draw(page, workFolder);
   } finally {
     await rm(workFolder, { recursive: true, force: true });

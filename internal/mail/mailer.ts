@@ -1,8 +1,10 @@
 /** Hands a message to the SMTP relay once and reports the exact result. */
+import { Readable } from 'node:stream';
 import { createTransport } from 'nodemailer';
 import type { Message } from './message.ts';
 import { faultOf, refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
+import { composer } from './source.ts';
 
 /** Bounds of one hand-over, in milliseconds. */
 export interface MailerLimits {
@@ -75,21 +77,17 @@ interface MailerOptions {
 
 export function createMailer(options: MailerOptions): Mailer {
   const { from, fromName = '', limits = mailerLimits } = options;
+  const compose = composer({ name: fromName, address: from });
   const transport = openTransport(options, limits);
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
       const watched = watch(signal, mayGoOn, limits.beforeContentMs);
       try {
         const info = await transport.sendMail({
-          from: { name: fromName, address: from },
-          // An object, because a string would be parsed for further addresses.
-          to: { name: '', address: recipient },
           envelope: { from, to: [recipient] },
-          subject: message.subject,
-          text: message.text,
-          html: message.html,
+          raw: compose(message, recipient, new Date()),
+          // Without it nodemailer makes one up for its log.
           messageId: message.messageId,
-          headers: { 'Auto-Submitted': 'auto-generated' },
           signal: watched.signal,
           progressMark: watched.mark,
         } as Parameters<typeof transport.sendMail>[0]);
@@ -128,17 +126,16 @@ function openTransport({ relay, maxConnections }: MailerOptions, limits: MailerL
     disableUrlAccess: true,
   });
   transport.use('stream', (mail, done) => {
-    const mark = (mail.data as { progressMark?: ProgressMark }).progressMark;
-    const createReadStream = mail.message.createReadStream.bind(mail.message);
-    // nodemailer makes the stream once the session is ready, just before MAIL FROM.
-    mail.message.createReadStream = (streamOptions) => {
-      mark?.onProgress('connected');
-      const stream = createReadStream(streamOptions);
+    const { raw, progressMark: mark } = mail.data as { raw: string; progressMark: ProgressMark };
+    // nodemailer makes the stream once the session is ready, just before MAIL FROM. Its own passes `raw` through four.
+    mail.message.createReadStream = () => {
+      mark.onProgress('connected');
+      const stream = Readable.from(Buffer.from(raw));
       const pipe = stream.pipe.bind(stream);
       // nodemailer pipes the content to the socket only after the relay's 354.
       stream.pipe = (destination, pipeOptions) => {
-        if (mark?.mayGoOn() === false) return destination;
-        mark?.onProgress('content');
+        if (!mark.mayGoOn()) return destination;
+        mark.onProgress('content');
         return pipe(destination, pipeOptions);
       };
       return stream;

@@ -1,10 +1,13 @@
 import { expect, test } from '@jest/globals';
+import { readable } from '../../test/support/quoted-printable.ts';
 import { accountOfMessageId, loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
 import { loadTemplates } from './templates.ts';
 
 const templates = await loadTemplates();
-const loginInstructions = (from: LoginInstructions, senderDomain: string): Message =>
-  fillIn(from, senderDomain, templates);
+function loginInstructions(from: LoginInstructions, senderDomain: string): Message {
+  const message = fillIn(from, senderDomain, templates);
+  return { ...message, text: readable(message.text), html: readable(message.html) };
+}
 
 const facts: LoginInstructions = {
   accountId: 'acc_1',

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { encode, wrap } from 'nodemailer/lib/qp';
 
 /** What a template may name as `{{name}}`, and what stands there in the mail. */
 export const placeholders = {
@@ -19,8 +20,9 @@ export type Values = Readonly<Record<keyof typeof placeholders, string>>;
 
 export interface Templates {
   readonly subject: string;
+  /** In quoted-printable, as a part of the mail. */
   readonly text: (values: Values) => string;
-  /** Values are escaped for HTML. */
+  /** In quoted-printable; values are escaped for HTML. */
   readonly html: (values: Values) => string;
 }
 
@@ -67,8 +69,8 @@ export async function loadTemplates(folder = ''): Promise<Templates> {
   if (faults.length > 0) throw new TemplateError(from, faults);
   return {
     subject: subject.trim(),
-    text: (values) => fill(text, values),
-    html: (values) => fill(html, values, escapeHtml),
+    text: compile(text),
+    html: compile(html, escapeHtml),
   };
 }
 
@@ -81,11 +83,13 @@ async function readText(path: string): Promise<{ readonly text: string; readonly
   }
   if (bytes.length > FILE_MAX_BYTES) return { text: '', fault: `is larger than ${FILE_MAX_BYTES} bytes` };
   try {
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll('\r\n', '\n') };
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll(LINE_END, '\n') };
   } catch {
     return { text: '', fault: 'is not UTF-8' };
   }
 }
+
+const LINE_END = /\r\n?|\n/g;
 
 /** A placeholder, or braces that were meant to be one. */
 const PLACEHOLDER = /\{\{\s*(\w+)\s*\}\}|\{\{|\}\}/g;
@@ -130,8 +134,24 @@ function lineOf(text: string, index: number): number {
   return text.slice(0, index).split('\n').length;
 }
 
-function fill(template: string, values: Values, escape = (value: string): string => value): string {
-  return template.replace(PLACEHOLDER, (_, name: keyof Values) => escape(values[name]));
+/** Encodes what does not change once. A soft line break depends on nothing but its line, so lines are encoded apart. */
+function compile(template: string, escape = (value: string): string => value): (values: Values) => string {
+  const pieces = template
+    .replace(PLACEHOLDER, '{{$1}}')
+    .replaceAll('\n', '\r\n')
+    // Every second piece is a line with placeholders; between them are the lines without.
+    .split(/(?<![^\n])([^\n]*\{\{[^\n]*\n?)/)
+    .map((piece, index) => (index % 2 === 0 ? quotedPrintable(piece) : piece.split(/\{\{(\w+)\}\}/)));
+  const valueOf = (values: Values, name: string): string =>
+    escape(values[name as keyof Values]).replaceAll(LINE_END, '\r\n');
+  const fill = (line: readonly string[], values: Values): string =>
+    line.map((piece, index) => (index % 2 === 0 ? piece : valueOf(values, piece))).join('');
+  return (values) =>
+    pieces.map((piece) => (typeof piece === 'string' ? piece : quotedPrintable(fill(piece, values)))).join('');
+}
+
+function quotedPrintable(text: string): string {
+  return wrap(encode(text));
 }
 
 function escapeHtml(text: string): string {

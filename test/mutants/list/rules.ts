@@ -150,6 +150,13 @@ export const rules = [
     ["replaceAll(HOST_DOT, ' ')", "replaceAll(HOST_DOT, '.')", 'a mail program makes a link of a name'],
     ['login-instructions${again}', 'login-instructions', 'a mail that was asked for is dropped as a repeat'],
   ]),
+  ...beside('internal/mail/source', [
+    [
+      "header('To', { name: '', address: recipient })",
+      "header('To', recipient)",
+      'an address names a second recipient',
+    ],
+  ]),
   ...beside('internal/mail/activation', [
     ['key.id === madeWith.keyId', 'false', 'a rotation voids links that are out'],
   ]),
