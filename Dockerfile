@@ -22,7 +22,7 @@ RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --lo
 FROM ${BASE_IMAGE}
 # For a pod of 512 MiB: a young generation in which a request dies before it is copied, a bound for the old one, and two malloc
 # arenas (decision 17). The chart sets NODE_OPTIONS by the pod's memory limit.
-ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=64 --max-old-space-size=256" MALLOC_ARENA_MAX=2
+ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=32 --max-old-space-size=256" MALLOC_ARENA_MAX=2
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY --from=build /app/dist dist

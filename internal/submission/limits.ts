@@ -5,7 +5,7 @@ export interface GroupCommitLimits {
   readonly maxInFlight: number;
   /** Documents in one batch: enough to make the fixed cost of a write small. */
   readonly maxBatchDocuments: number;
-  /** Bytes in one batch: a sixth of the 48 MB MongoDB takes in one message. */
+  /** Bytes in one batch: 60 of the largest bodies, and a twelfth of the 48 MB MongoDB takes in one message. */
   readonly maxBatchBytes: number;
   /** Documents waiting: at the measured 10,000 a second, one second of work; beyond it the answer is a 500 at once. */
   readonly maxWaitingDocuments: number;
@@ -25,9 +25,9 @@ export interface GroupCommitLimits {
 export const groupCommitLimits: GroupCommitLimits = {
   maxInFlight: 2,
   maxBatchDocuments: 256,
-  maxBatchBytes: 8 * 1024 * 1024,
+  maxBatchBytes: 4 * 1024 * 1024,
   maxWaitingDocuments: 10_000,
-  maxWaitingBytes: 32 * 1024 * 1024,
+  maxWaitingBytes: 16 * 1024 * 1024,
   spareShare: 0.25,
   minSendBudgetMs: 100,
   maxPendingWithdrawals: 500,

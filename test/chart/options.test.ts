@@ -42,11 +42,11 @@ describe('an option', () => {
   });
 
   test.each<[memory: string | number | null, heap: string | undefined]>([
-    ['512Mi', '--max-semi-space-size=64 --max-old-space-size=256'],
+    ['512Mi', '--max-semi-space-size=32 --max-old-space-size=256'],
     ['1Gi', '--max-semi-space-size=64 --max-old-space-size=512'],
-    ['600M', '--max-semi-space-size=64 --max-old-space-size=286'],
-    [268_435_456, '--max-semi-space-size=32 --max-old-space-size=128'],
-    ['200Mi', '--max-semi-space-size=16 --max-old-space-size=100'],
+    ['600M', '--max-semi-space-size=32 --max-old-space-size=286'],
+    [268_435_456, '--max-semi-space-size=16 --max-old-space-size=128'],
+    ['200Mi', '--max-semi-space-size=8 --max-old-space-size=100'],
     [null, undefined],
   ])('a memory limit of %s bounds the heap of Node by %s', async (memory, heap) => {
     const limits = { memory };
@@ -57,7 +57,7 @@ describe('an option', () => {
   test('NODE_OPTIONS of your own replace the bounds of the heap', async () => {
     const extraEnv = [{ name: 'NODE_OPTIONS', value: '--max-old-space-size=300' }];
     const pods = podsOf(await render({ ...evaluation, ingest: { pod: { extraEnv } } }));
-    const { spec } = pods.find(({ owner }) => owner.endsWith('-ingest')) ?? { spec: {} };
+    const spec: Json = pods.find(({ owner }) => owner.endsWith('-ingest'))?.spec ?? {};
     const named = (spec['containers'][0].env as Json[]).filter(({ name }) => name === 'NODE_OPTIONS');
     expect(named).toEqual(extraEnv);
   });

@@ -196,7 +196,7 @@ describe('values', () => {
 });
 
 /** Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are made of. */
-const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
+const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
 /** Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and OpenTelemetry's finer ones. */
 const NOT_BY_VALUE = [
   'KUBECONFIG',

@@ -30,8 +30,8 @@ const ENDLESS_SECONDS = 600;
 /** Of a crowd that is to end by itself. */
 const [SOME, SOON_SECONDS] = [200, 1];
 const MIB = 1024 * 1024;
-/** What an idle connection may cost: 12 kB, of which the sum in docs/decisions/0018 is made, and as much for garbage. */
-const IDLE_CONNECTION_BYTES = 24 * 1024;
+/** What an idle connection may cost: 12 kB, of which the sum in docs/decisions/0018 is made, and garbage of a young generation. */
+const IDLE_CONNECTION_BYTES = 20 * 1024;
 /** The pod's memory limit in the chart's values. */
 const POD_BYTES = 512 * MIB;
 const AS_IN_A_POD = imageEnvironment();

@@ -139,8 +139,8 @@ volumeMounts:
 {{- end -}}
 
 {{/*
-V8's bounds: half of the pod's memory for what lives long, and an eighth for each half of what is young. The rest is for
-connections and bodies, which are outside V8's heap.
+V8's bounds: half of the pod's memory for what lives long, and a fifth for what is young (three times a semi-space). The rest is
+for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 */}}
 {{- define "partner-ingest.heapEnv" -}}
 {{- $limit := ((.values.resources).limits).memory -}}
@@ -150,7 +150,7 @@ connections and bodies, which are outside V8's heap.
 {{- $mebibytes := include "partner-ingest.mebibytes" $limit | int }}
 {{- if ge $mebibytes 64 }}
 - name: NODE_OPTIONS
-  value: --max-semi-space-size={{ ge $mebibytes 512 | ternary 64 (ge $mebibytes 256 | ternary 32 16) }} --max-old-space-size={{ div $mebibytes 2 }}
+  value: --max-semi-space-size={{ ge $mebibytes 1024 | ternary 64 (ge $mebibytes 512 | ternary 32 (ge $mebibytes 256 | ternary 16 8)) }} --max-old-space-size={{ div $mebibytes 2 }}
 {{- end }}
 {{- end }}
 {{- end -}}
