@@ -89,7 +89,7 @@ drill: node_modules stores ## Inject every fault under load and see which alert 
 	@$(NEED) 'Helm 3,Prometheus'
 	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
-bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify, or what traces or an idempotency key cost (OF=traces|idempotency BENCH="--rounds 3 --seconds 5")
+bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify, or what traces, an idempotency key or bounds of the heap cost (OF=traces|idempotency|heap BENCH="--rounds 3 --seconds 5")
 	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)
 
 ##@ Build it

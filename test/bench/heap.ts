@@ -1,7 +1,7 @@
-/** `make bench OF=heap`: what the image's bounds of V8's heap cost and save: a small young generation, the image's, none. */
-import { compareVariants, type Bench, type Variant } from './alternating.ts';
+/** `make bench OF=heap`: what bounds of V8's heap cost and save: a small young generation, the image's, a larger one, none. */
+import { compareVariants, type Variant } from './alternating.ts';
 
-await compareVariants('heap', async (bench: Bench) => {
+await compareVariants('heap', async (bench) => {
   await bench.start('controller');
   const start = (NODE_OPTIONS: string, arenas = '2'): Promise<Variant> =>
     bench.start('ingest', { NODE_OPTIONS, MALLOC_ARENA_MAX: arenas });

@@ -139,7 +139,7 @@ volumeMounts:
 {{- end -}}
 
 {{/*
-V8's bounds: half of the pod's memory for what lives long, and a fifth for what is young (three times a semi-space). The rest is
+V8's bounds: half of the pod's memory for what lives long, and at most a fifth for what is young (three semi-spaces). The rest is
 for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 */}}
 {{- define "partner-ingest.heapEnv" -}}
