@@ -1,5 +1,12 @@
 /** Reads the bytes of a body as every text they may stand for: escapes, forms, base64, compression. Pure and bounded. */
-import { brotliDecompressSync, constants, gunzipSync, inflateSync, zstdDecompressSync } from 'node:zlib';
+import {
+  type ZlibOptions,
+  brotliDecompressSync,
+  constants,
+  gunzipSync,
+  inflateSync,
+  zstdDecompressSync,
+} from 'node:zlib';
 import {
   BINARY_DISTINCT_MIN,
   BINARY_IGNORED_BYTES,
@@ -68,24 +75,29 @@ function ofBytes(bytes: Buffer): Inner {
   contents.push(latin);
   for (const wide of [bytes, swapped(bytes)]) contents.push(wide.toString('utf16le'));
   if (!hasControls(latin) || looksWide(bytes)) return { contents };
-  const brotli = attempt(() => brotliDecompressSync(bytes, { maxOutputLength: DECODED_MAX }));
-  return Buffer.isBuffer(brotli) ? { contents: [brotli] } : { contents, unreadable: 'binary data' };
+  // Brotli has no magic bytes: one random body in 25 begins with what reads as a whole, tiny stream.
+  const brotli = attempt(brotliDecompressSync, bytes);
+  return typeof brotli !== 'string' && brotli.length === 1
+    ? { contents: brotli }
+    : { contents, unreadable: 'binary data' };
 }
 
-const decompressors: readonly (readonly [magic: readonly number[], decompress: (bytes: Buffer) => Buffer])[] = [
-  [[0x1f, 0x8b], (bytes) => gunzipSync(bytes, cutOff)],
-  [[0x78], (bytes) => inflateSync(bytes, cutOff)],
-  [[0x28, 0xb5, 0x2f, 0xfd], (bytes) => zstdDecompressSync(bytes, { maxOutputLength: DECODED_MAX })],
+type Decompress = (bytes: Buffer, options: Pick<ZlibOptions, 'info' | 'maxOutputLength'>) => Buffer;
+
+const decompressors: readonly (readonly [magic: readonly number[], decompress: Decompress])[] = [
+  [[0x1f, 0x8b], (bytes, options) => gunzipSync(bytes, { ...options, ...cutOff })],
+  [[0x78], (bytes, options) => inflateSync(bytes, { ...options, ...cutOff })],
+  [[0x28, 0xb5, 0x2f, 0xfd], zstdDecompressSync],
 ];
 /** A body that was cut off gives what it holds. */
-const cutOff = { maxOutputLength: DECODED_MAX, finishFlush: constants.Z_SYNC_FLUSH };
+const cutOff = { finishFlush: constants.Z_SYNC_FLUSH };
 
 function decompressed(bytes: Buffer): Inner | undefined {
   const found = decompressors.find(([magic]) => magic.every((byte, index) => bytes[index] === byte));
   if (found === undefined) return undefined;
   const [magic, decompress] = found;
-  const result = attempt(() => decompress(bytes));
-  if (Buffer.isBuffer(result)) return { contents: [result] };
+  const result = attempt(decompress, bytes);
+  if (typeof result !== 'string') return { contents: result };
   // One byte is also the letter "x".
   if (magic.length === 1 && isUtf8(bytes)) return undefined;
   return result === 'too large' || magic.length > 1
@@ -93,9 +105,15 @@ function decompressed(bytes: Buffer): Inner | undefined {
     : undefined;
 }
 
-function attempt(decompress: () => Buffer): Buffer | 'too large' | 'failed' {
+/** What is decompressed, and the bytes behind its end, if any. */
+function attempt(decompress: Decompress, bytes: Buffer): Buffer[] | 'too large' | 'failed' {
   try {
-    return decompress();
+    // With `info`, the answer also says how many bytes it read: node:zlib, `engine.bytesWritten`.
+    const { buffer, engine } = decompress(bytes, { info: true, maxOutputLength: DECODED_MAX }) as unknown as {
+      buffer: Buffer;
+      engine: { bytesWritten: number };
+    };
+    return [buffer, bytes.subarray(engine.bytesWritten)].filter(({ length }, index) => index === 0 || length > 0);
   } catch (error) {
     return (error as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE' ? 'too large' : 'failed';
   }

@@ -39,6 +39,7 @@ test.each<[string, string | Buffer]>([
   ['deflate', deflateSync(json)],
   ['brotli', brotliCompressSync(json)],
   ['zstd', zstdCompressSync(json)],
+  ['zstd with something behind it', Buffer.concat([zstdCompressSync('nobody'), Buffer.from(json)])],
   ['base64', JSON.stringify({ data: base64(json) })],
   ['base64 in lines', folded(`${'x'.repeat(150)} jane+x@example.com ${'y'.repeat(150)}`)],
   ['gzip in base64 in base64', `{"data":"${base64(base64(gzipped))}"}`],
@@ -61,6 +62,7 @@ test.each<[string, string | Buffer]>([
   ['a bomb', gzipSync(Buffer.alloc(20_000_000))],
   ['broken gzip', Buffer.concat([gzipped.subarray(0, 10), Buffer.from('no deflate at all')])],
   ['encrypted data', randomBytes(5_000)],
+  ['encrypted data that begins like an empty brotli stream', Buffer.concat([Buffer.from([0x06]), randomBytes(5_000)])],
   ['a picture in base64', JSON.stringify({ picture: base64(randomBytes(5_000)) })],
   ['twenty layers of base64', Array.from({ length: 20 }).reduce<string>((text) => base64(text), json)],
 ])('listed as not searchable: %s', (_name, body) => {
