@@ -242,7 +242,7 @@ export const controllerMetrics = {
   secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
     problem: problemCodes,
   }),
-  keyChanges: counter('key_changes', 'Key documents written, by change.', { change: ['put', 'remove', 'not_ours'] }),
+  keyChanges: counter('key_changes', 'Key documents written, by change.', { change: ['put', 'remove'] }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
     'When the stored keys were last known to be what the partner Secrets ask for, as Unix time; 0 while not leading.',

@@ -243,7 +243,7 @@ export const dashboardRows: readonly RowSpec[] = [
         query('watch {{result}}', `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval]))`),
         query('Event {{result}}', `sum by (result) (rate(${shared('secret_events_total')}[$__rate_interval]))`),
       ]),
-      lines('Changes of keys', 'ops', '`not_ours`: another controller has taken over.', [
+      lines('Changes of keys', 'ops', 'Keys of another installation are left alone: see the problems of Secrets.', [
         query('{{change}}', `sum by (change) (rate(${shared('key_changes_total')}[$__rate_interval]))`),
       ]),
       lines('Secrets to mend', 'short', 'Also as Events of the Secret.', [
