@@ -34,6 +34,7 @@ function main(file: string, secondFile: string, e2eFile: string): number {
   const results = second === undefined ? first : withSecond(first, second);
   const runs = existsSync(e2eFile) ? [results, read(e2eFile)] : [results];
   const unsteady = second === undefined ? [] : failures(first).filter((name) => !failures(results).includes(name));
+  const broken = runs.flatMap(failures);
   const skipped = runs.flatMap(({ testResults }) =>
     testResults.flatMap(({ assertionResults }) =>
       assertionResults.filter(({ status }) => status === 'pending').map(({ fullName }) => fullName),
@@ -52,12 +53,16 @@ function main(file: string, secondFile: string, e2eFile: string): number {
   ];
   if (lines.length > 0)
     console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
-  if (unsteady.length > 0) {
-    console.log(`\n${paint('yellow', 'passed only at the second try, alone:')}`);
-    console.log(unsteady.map((name) => `  - ${name}`).join('\n'));
+  const named = [
+    ['yellow', 'passed only at the second try, alone:', unsteady],
+    ['red', 'failed:', broken],
+  ] as const;
+  for (const [colour, title, names] of named) {
+    if (names.length > 0) console.log(`\n${paint(colour, title)}\n${names.map((name) => `  - ${name}`).join('\n')}`);
   }
   // For programs.
-  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify({ passed, failed, unsteady }));
+  const summary = { passed, failed, unsteady, broken: [...broken, ...unwanted] };
+  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
   return failed === 0 ? 0 : 1;
