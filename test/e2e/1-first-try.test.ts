@@ -18,9 +18,9 @@ const OVER_LIMIT = 40;
 const AT_ONCE = 4;
 /** The shared limiter's Redis has 50 ms to answer; on a busy machine it may once be late, and pods then count on their own. */
 const LIMIT_TRIES = 8;
-/** What an install that starts may be told: probes that asked before there was an answer, and Kubernetes' own writes that met. */
+/** What an install that starts may be told: a probe came before there was an answer, Kubernetes' own writes met, a busy node was late. */
 const isUsual = ({ reason, message }: { readonly reason: string; readonly message: string }): boolean =>
-  reason === 'Unhealthy' || message.includes('the object has been modified');
+  reason === 'Unhealthy' || /the object has been modified|failed to sync \w+ cache/.test(message);
 const MB = 1_000_000;
 
 let world: World;

@@ -30,7 +30,7 @@ export function measured(): Measured[] {
 }
 
 /** The value below which a share of `values` lies: 0.5 is the median. */
-export function quantile(values: readonly number[], share: number): number {
+function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;
 }
