@@ -2,7 +2,7 @@
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { isDuplicateKey, isLockConflict } from '../platform/mongo.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { checkChain, digestOf, type ChainReport } from './chain.ts';
@@ -84,7 +84,7 @@ export class Trail {
       try {
         await this.#entries.insertOne(entry);
       } catch (error) {
-        if (tries < LINK_TRIES && isDuplicateKey(error)) continue;
+        if (tries < LINK_TRIES && (isDuplicateKey(error) || isLockConflict(error))) continue;
         throw error;
       }
       this.#copy({ ...entry, sha256: digestOf(entry) });
