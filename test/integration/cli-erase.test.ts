@@ -87,11 +87,8 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
   }
   expect(await world.record(mentioning)).toMatchObject({ state: 'completed', applicant: expect.any(Object) });
   expect(await world.record(mentioning)).not.toHaveProperty('body');
-  expect(await world.stores.db.collection(OPERATOR_AUDIT).findOne({ action: 'erase', result: 'done' })).toMatchObject({
-    by: 'test-operator',
-    why: 'request of today',
-    result: 'done',
-  });
+  const noted = await world.stores.db.collection(OPERATOR_AUDIT).findOne({ why: 'request of today', result: 'done' });
+  expect(noted).toMatchObject({ action: 'erase', by: 'test-operator' });
   expect((await cli('show', first)).stdout).toContain('personal data erased');
   expect(await cli('retry', first)).toMatchObject({ code: 1 });
   expect(await cli('erase', '--email', person.email, '--yes')).toMatchObject({

@@ -8,7 +8,7 @@ import { HintsInHand } from '../../internal/queue/hints-in-hand.ts';
 import type { Hint } from '../../internal/queue/job.ts';
 import { newTestClock } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
-import { eventually } from '../support/wait.ts';
+import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
 
 const SLOTS = 16;
 const DEADLINE_MS = 60_000;
@@ -67,7 +67,8 @@ test('sixteen slow hand-overs and a job that waits are life, for as long as it t
   clock.advance(20 * DEADLINE_MS);
   expect(consumer.faults(DEADLINE_MS)).toEqual([]);
   ends.shift()?.();
-  await eventually('the last one to be begun', () => begun.length === SLOTS + 1);
+  // A fetch whose answer is late leaves the job locked: it comes back when its lock has run out.
+  await eventually('the last one to be begun', () => begun.length === SLOTS + 1, HEAL_HANG_MS);
   expect(await sender.counts('notifications')).toMatchObject({ waiting: 0, active: 0 });
 });
 

@@ -1,5 +1,5 @@
 /** The keys in ingest's memory: what is read replaces them, and what cannot be read revokes none. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
@@ -17,6 +17,9 @@ let store: KeyStore;
 beforeAll(async () => {
   stores = await openTestStores();
   store = new KeyStore({ db: stores.db, clock });
+});
+beforeEach(async () => {
+  await stores.empty();
   await store.claimTerm(writer);
 });
 afterAll(() => stores.close());

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { QUEUE_PREFIX, hintsOf } from '../../internal/queue/job.ts';
+import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -36,15 +36,17 @@ async function spawnProcessor(): Promise<ServiceProcess> {
 
 test(`an emptied Redis, away when the processor starts, loses none of ${APPLICATIONS} accepted applications`, async () => {
   const people = Array.from({ length: APPLICATIONS }, newApplication);
+  const hintsBefore = await world.metric(ingest, 'partner_ingest_hints_total');
   const ids = await Promise.all(people.map((fields) => submit(world, ingest, fields)));
   const queue = new Queue('applications', {
     connection: world.stores.redis,
     prefix: QUEUE_PREFIX,
     skipVersionCheck: true,
   });
-  const hinted = async (): Promise<number> =>
-    (await queue.getWaiting()).flatMap((job) => hintsOf(job.data) ?? []).length;
-  await eventually('the hints to be queued', async () => (await hinted()) === APPLICATIONS);
+  // Some may fail where Redis is slow, which is as good as lost.
+  const told = async (): Promise<number> => (await world.metric(ingest, 'partner_ingest_hints_total')) - hintsBefore;
+  await eventually('all hints to be sent, or given up', async () => (await told()) >= APPLICATIONS);
+  expect(await queue.getWaitingCount()).toBeGreaterThan(0);
   await world.stores.redis.flushdb();
   expect(await queue.getWaitingCount()).toBe(0);
   await queue.close();
