@@ -23,7 +23,11 @@ let cli: (...words: string[]) => Promise<Ran>;
 beforeAll(async () => {
   ({ world, ingest, cli } = await openOperatorWorld());
 });
-afterEach(() => world.mail.setFault(undefined));
+// A query of one test finds nothing of another.
+afterEach(async () => {
+  world.mail.setFault(undefined);
+  for (const name of [SUBMISSIONS, ACCOUNTS]) await world.stores.db.collection(name).deleteMany({});
+});
 afterAll(() => world.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
