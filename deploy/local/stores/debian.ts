@@ -19,6 +19,12 @@ import { redisArguments, runningStore, type Workspace } from './running.ts';
 import type { Store, StoreOptions } from './store.ts';
 import { freePort, logTail, poll } from './wait.ts';
 
+/**
+ * DocumentDB lets inserts of equal keys under a unique index wait for each other, and PostgreSQL ends one of them after this
+ * time. The 1 s it takes by itself is half of what ingest gives a commit.
+ */
+const DEADLOCKS_END_SOON = ['-c', 'deadlock_timeout=20ms'];
+
 const COPY_TIMEOUT_MS = 60_000;
 
 /** Makes what both stores need, in parallel. Gives a sentence when this machine cannot. */
@@ -53,7 +59,7 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
   await mkdir(state, { recursive: true });
 
   async function startPostgresql(): Promise<ServerProcess> {
-    const server = [`${POSTGRESQL_BIN}/postgres`, '-D', DATA_IN_ROOT, '-p', String(innerPort)];
+    const server = [`${POSTGRESQL_BIN}/postgres`, '-D', DATA_IN_ROOT, '-p', String(innerPort), ...DEADLOCKS_END_SOON];
     const logFile = join(workspace.logDir, 'postgresql.log');
     const postgresql = await startProcess({ command: inRoot(root, data, 'postgres', server), logFile, wrapped: true });
     const ready = await poll(READY_TIMEOUT_MS, async () => !postgresql.running() || (await postgresqlReady(data)));
