@@ -69,8 +69,8 @@ export const STATUS_CONNECTIONS = 8;
 /** Look-ups of one pod under way; beyond it a 503 at once. While MongoDB hangs each stays for the whole time-out. */
 export const STATUS_LOOKUPS = 256;
 
-/** Clients in use of a connection have this long to hear `Connection: close` in an answer before idle ones are closed. */
-export const LAST_ANSWERS_MS = 1_000;
+/** Connections have this long to hear `Connection: close` in an answer before idle ones are closed: longer than a busy client pauses. */
+export const LAST_ANSWERS_MS = 5_000;
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;
 
