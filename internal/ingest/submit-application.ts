@@ -111,7 +111,8 @@ export async function submitApplication(
     const late = tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS;
     if (result === 'unknown' || (result === 'in_doubt' && late)) {
       reply.hijack();
-      request.raw.destroy();
+      // The request itself is read to its end: destroying it would leave the connection open.
+      request.raw.socket.destroy();
       return;
     }
     answerNotAccepted(reply);

@@ -1,9 +1,12 @@
 /** Idempotency keys over two ingest processes: one record for each key, and equal answers. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { withDeadline } from '../../internal/platform/deadline.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
-import { eventually } from '../support/wait.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
 
 const PAIRS = 200;
@@ -70,6 +73,25 @@ test(`${PAIRS} pairs of unequal requests at once: one is accepted, the other is 
     expect(Buffer.from(record!.body!.value()).toString()).toBe(pairs[index]![1 + accepted]);
   }
   await eventually('one record for each key', async () => (await live()).length - before === PAIRS);
+});
+
+test('a repeat of which nobody knows whether the first one is adopted gets a closed connection', async () => {
+  const set = await startReplicaSet(world.stores.mongodbUri);
+  try {
+    const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
+    const options = { key: world.key, body: newBody(), headers: { 'idempotency-key': newKey() } };
+    const first = await send(ingest.url, options);
+    expectAnswer(first, 202, bodies.accepted);
+    set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, SUBMISSIONS);
+    const unanswered = withDeadline(send(ingest.url, options), HANG_MS, 'the end of the connection');
+    await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
+    set.refuse('update');
+    expectAnswer(await send(ingest.url, options), 202, bodies.accepted(requestIdOf(first)));
+    // Nothing of it holds up the end of the process.
+    expect(await ingest.stop()).toBe(0);
+  } finally {
+    await set.close();
+  }
 });
 
 test('a malformed body is answered 400 and binds no key', async () => {

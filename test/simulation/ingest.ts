@@ -103,7 +103,7 @@ function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Requ
       release: () => {},
       read: () => Promise.resolve({ end: 'whole', bytes: body, received: body.length, reusable: true }),
     },
-    raw: { destroy: () => {} },
+    raw: { socket: { destroy: () => {} } },
   };
   return request as unknown as Request;
 }
