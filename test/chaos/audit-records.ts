@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
-import type { Answer, LedgerEntry } from './ledger.ts';
+import { CLIENT_GAVE_UP, type Answer, type LedgerEntry } from './ledger.ts';
 
 /** The contract's limit; the first so many bytes of a larger body are kept. */
 const KEPT_BYTES = 65_000;
@@ -12,7 +12,10 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
   counts.requests += 1;
   const { answer } = entry;
   if (answer === undefined) {
-    counts.noAnswer += 1;
+    if (entry.kind !== 'cut') counts.noAnswer += 1;
+    if (entry.failure?.error === CLIENT_GAVE_UP) {
+      view.violation('left_open', entry.phase, `request ${entry.n}`, 'neither an answer nor the end of its connection');
+    }
     checkUnanswered(entry, view);
     return;
   }

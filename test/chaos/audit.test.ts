@@ -8,7 +8,7 @@ import type { State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';
 import type { SentMail } from './facts.ts';
-import { userAgentOf, type LedgerEntry, type RequestKind } from './ledger.ts';
+import { CLIENT_GAVE_UP, userAgentOf, type LedgerEntry, type RequestKind } from './ledger.ts';
 
 const AT = new Date('2026-01-01T00:00:00Z');
 const ADA = { email: 'ada@example.com', ein: '100000001' };
@@ -122,10 +122,18 @@ const NO_FACTS: AuditInput['facts'] = {
   refused: new Set(),
 };
 
-/** One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that never was, one without answer. */
+/** One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that never was, one without answer, one cut by its client. */
 function cleanWorld(): AuditInput {
   return {
-    ledger: [sent(1, 202), sent(2, 202), sent(3, 400), sent(4, 500), sent(5, 500), sent(6, undefined)],
+    ledger: [
+      sent(1, 202),
+      sent(2, 202),
+      sent(3, 400),
+      sent(4, 500),
+      sent(5, 500),
+      sent(6, undefined),
+      sent(7, undefined, { kind: 'cut' }),
+    ],
     records: [
       record(1, 'completed', { accountId: 'acc_1' }),
       duplicate(2, 'req_1'),
@@ -157,7 +165,7 @@ test('a clean world is green, and counted', () => {
   const { total, violations, windows } = audit(cleanWorld());
   expect({ violations, windows }).toEqual({ violations: [], windows: [] });
   expect(total).toMatchObject({
-    requests: 6,
+    requests: 7,
     accepted: 2,
     malformed: 1,
     failed: 2,
@@ -172,6 +180,17 @@ test('a clean world is green, and counted', () => {
 test.each<[string, AuditInput, string[]]>([
   ['a lost 202', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_2') }, ['lost']],
   ['a lost 400', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_3') }, ['lost']],
+  [
+    'a request left open',
+    {
+      ...cleanWorld(),
+      ledger: [
+        ...cleanWorld().ledger.slice(0, 5),
+        sent(6, undefined, { failure: { at: AT.getTime(), error: CLIENT_GAVE_UP } }),
+      ],
+    },
+    ['left_open'],
+  ],
   ['altered bytes', withRecords(record(3, 'malformed', { body: new Binary(Buffer.from('{"n":8}')) })), ['altered']],
   ['a wrong SHA-256', withRecords(record(3, 'malformed', { bodySha256: 'abc' })), ['altered']],
   ['a wrong length', withRecords(record(3, 'malformed', { bodyBytes: 8 })), ['altered']],

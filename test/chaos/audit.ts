@@ -21,6 +21,7 @@ export type ViolationKind =
   | 'altered'
   | 'wrong_state'
   | 'wrong_answer'
+  | 'left_open'
   | 'doubled_id'
   | 'doubled_record'
   | 'stray_record'
@@ -68,6 +69,7 @@ export interface PhaseCounts {
   mismatched: number;
   /** 202 with the answer to an earlier request of the same key. */
   replayed: number;
+  /** Without those that the client itself cut. */
   noAnswer: number;
   /** No answer, but a record: in the partner's eyes in doubt, in ours accepted. */
   storedWithoutAnswer: number;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { openStates } from '../../internal/submission/states.ts';
+import { openStates, type State } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditResult } from './audit.ts';
 import type { Fault } from './faults.ts';
@@ -59,14 +59,18 @@ const DEFAULT_SETTLE_TIMEOUT_MS = 150_000;
 /** While records become final it may take this many times as long. */
 const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
+/** The phase in which the processes are replaced by others on another Redis. */
+const MOVING = 'to another Redis';
 /** Load before the first fault and after each one, so that there is something under way at any time. */
 const MARGIN_MS = 500;
+/** A fault whose effects last longer shows no time. */
+const GOES_ON_WITHIN_MS = 60_000;
 /** A long fault tells how far it is. */
 const TELL_EVERY = 25;
 const MS_PER_SECOND = 1_000;
 
 /** Final by work of a processor. */
-const WORKED_OFF: ReadonlySet<string> = new Set(['completed', 'rejected', 'undeliverable']);
+const WORKED_OFF: ReadonlySet<State> = new Set(['completed', 'rejected', 'undeliverable']);
 
 interface Phase {
   readonly fault: string;
@@ -102,12 +106,19 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       await world.pause(MARGIN_MS);
       for (const fault of options.faults) {
         if (signal.aborted) break;
+        phase = MOVING;
+        await world.useRedis(fault.redis);
         phase = fault.name;
         options.log(`${fault.name}: ${fault.about}`);
-        phases.push(
-          await runFault(fault, world, { log: options.log, random: choices, seconds: options.secondsPerFault, signal }),
-        );
+        const ended = await runFault(fault, world, {
+          log: options.log,
+          random: choices,
+          seconds: options.secondsPerFault,
+          signal,
+        });
+        phases.push(ended);
         await world.pause(MARGIN_MS);
+        await untilItGoesOn(world, ended.healedAt, signal);
         if (options.settle === 'each') await settle(world, load, options);
       }
     } finally {
@@ -128,7 +139,7 @@ async function runFault(
 ): Promise<Phase> {
   const lastsMs = Math.max(run.seconds * 1_000, fault.leastMs ?? 0);
   const endsAt = performance.now() + lastsMs;
-  let injections = 0;
+  let [injections, healedAt] = [0, 0];
   const goesOn = (): boolean =>
     !run.signal.aborted && (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
   do {
@@ -139,12 +150,27 @@ async function runFault(
       await world.pause(fault.rhythm?.onMs ?? lastsMs);
     } finally {
       await fault.heal(world);
+      healedAt = Date.now();
     }
+    await fault.tidy?.(world);
     // A long run's mails are more than the catcher keeps.
     world.facts.collectMails();
     await world.pause(fault.rhythm?.offMs ?? 0);
   } while (goesOn());
-  return { fault: fault.name, injections, healedAt: Date.now() };
+  return { fault: fault.name, injections, healedAt };
+}
+
+/** The load goes on meanwhile, so that the table can say how long this takes. */
+async function untilItGoesOn({ db, pause }: ChaosWorld, since: number, signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + GOES_ON_WITHIN_MS;
+  const sentSince = { receivedAt: { $gte: new Date(since) }, state: { $in: [...WORKED_OFF] } };
+  while (performance.now() < deadline && !signal.aborted) {
+    const worked = await requestsOf(db)
+      .findOne(sentSince)
+      .catch(() => null);
+    if (worked !== null) return;
+    await pause(SETTLE_POLL_MS);
+  }
 }
 
 /** Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the load go on. */

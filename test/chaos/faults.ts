@@ -1,8 +1,10 @@
 /** The named faults: how each part of the system is taken away, and how it comes back. */
 import type { FaultChoice, SmtpFault } from '../../deploy/local/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
+import type { RedisMember } from '../support/redis-sets.ts';
+import { eventually } from '../support/wait.ts';
 import type { Random } from './random.ts';
-import { ACCEPT_TIMEOUT_MS, type ChaosWorld, type Slot } from './world.ts';
+import { ACCEPT_TIMEOUT_MS, type ChaosWorld, type RedisSetKind, type Slot } from './world.ts';
 
 export interface Fault {
   readonly name: string;
@@ -10,6 +12,10 @@ export interface Fault {
   inject(world: ChaosWorld, random: Random): Promise<void>;
   /** Undoes it; resolves once the part is there again. */
   heal(world: ChaosWorld): Promise<void>;
+  /** Restores what the service does not wait for. */
+  tidy?(world: ChaosWorld): Promise<void>;
+  /** The processes use such a Redis meanwhile, instead of a single server. */
+  readonly redis?: RedisSetKind;
   /** Injected again and again: held for `onMs`, healed for `offMs`. Without it once, for the whole time. */
   readonly rhythm?: { readonly onMs: number; readonly offMs: number };
   /** Lasts at least this long, whatever is asked for: shorter would show nothing. */
@@ -34,6 +40,8 @@ const STALL_MS = 40_000;
 /** Shorter than the 15 s to the first due date: within it a withdrawal still comes first. */
 const PARTITION_MS = 8_000;
 const BETWEEN_MS = 700;
+/** The second one comes to a member that was a primary before. */
+const FAILOVERS = 2;
 const KILL_WITHIN_MS = 1_200;
 const SHARE_OF_DOUBLE_KILLS = 0.25;
 
@@ -109,6 +117,33 @@ function frozen(name: ServiceName, leastMs: number, options: { readonly holdMong
     },
     heal: async (world) => {
       for (const slot of world.slotsOf(name)) world.signal(slot, 'SIGCONT');
+    },
+  };
+}
+
+/** Kills the primary of a Redis with failover. Healed once another member is the primary; then the old one comes back. */
+function failedOver(kind: RedisSetKind): Fault {
+  let old: RedisMember | undefined;
+  return {
+    name: `redis-${kind}-failover`,
+    about: `the primary of a Redis ${kind} is killed, a replica takes over, the old primary comes back as a replica`,
+    redis: kind,
+    times: FAILOVERS,
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: async (world) => {
+      old = await world.redisSets[kind]?.primary();
+      world.facts.killed('redis', 'redis');
+      await old?.signal('SIGKILL');
+    },
+    heal: async (world) => {
+      await eventually('another primary', async () => (await world.redisSets[kind]?.primary()) !== old);
+    },
+    tidy: async () => {
+      await old?.restart();
+      await eventually('the old primary to be a replica', async () => {
+        const role = await old?.client.info('replication');
+        return role?.includes('role:slave') === true && role.includes('master_link_status:up');
+      });
     },
   };
 }
@@ -260,6 +295,8 @@ export const faults: readonly Fault[] = [
   drained('processor'),
   frozen('ingest', INGEST_FREEZE_MS, { holdMongo: true }),
   frozen('processor', PROCESSOR_FREEZE_MS, { holdMongo: false }),
+  failedOver('sentinel'),
+  failedOver('cluster'),
 ];
 
 /** SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started again. */

@@ -46,6 +46,9 @@ export interface LedgerEntry {
   failure?: { readonly at: number; readonly error: string };
 }
 
+/** The error of a request whose client ended its wait. */
+export const CLIENT_GAVE_UP = 'ABORT_ERR';
+
 const USER_AGENT = 'chaos/';
 
 /** The User-Agent of request `n`. */

@@ -10,6 +10,7 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
+import { startRedisCluster, startRedisSentinel, type RedisSet } from '../support/redis-sets.ts';
 import { startReplicaSet, type Door, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
@@ -26,6 +27,10 @@ const MAILS_KEPT = 1_000_000;
 const SCRAPE_TIMEOUT_MS = 300;
 const WITHDRAWALS = 'partner_ingest_withdrawals_total';
 const WITHDRAWAL_RESULTS = ['withdrawn', 'too_late', 'abandoned'] as const;
+
+/** Redis with failover, by the name a fault asks for it. */
+const startRedisSet = { sentinel: startRedisSentinel, cluster: startRedisCluster } as const;
+export type RedisSetKind = keyof typeof startRedisSet;
 
 /** A place for one process; the one in it may die and be followed by another. */
 export interface Slot {
@@ -53,6 +58,8 @@ export interface ChaosWorld {
   /** The processes find a replica set, behind it the proxy, and behind that the store. */
   readonly replicaSet: ReplicaSet;
   readonly redisProxy: TcpProxy;
+  /** Those started so far. */
+  readonly redisSets: Readonly<Partial<Record<RedisSetKind, RedisSet>>>;
   readonly mail: MailCatcher;
   readonly db: Db;
   readonly slots: readonly Slot[];
@@ -67,6 +74,8 @@ export interface ChaosWorld {
   drain(slot: Slot): Promise<void>;
   signal(slot: Slot, signal: 'SIGSTOP' | 'SIGCONT'): void;
   emptyRedis(): Promise<void>;
+  /** Replaces each process, one after the other, by one on such a Redis; undefined is the single server. */
+  useRedis(kind: RedisSetKind | undefined): Promise<void>;
   /** The duration of a fault; ends at once when the run is given up. */
   pause(milliseconds: number): Promise<void>;
   /** Sum of a metric over the ingest processes that live; those that do not answer count as 0. */
@@ -115,6 +124,10 @@ async function open(
   opened.push(() => replicaSet.close());
   const redisProxy = await startTcpProxy(redis.url, () => random.next());
   opened.push(() => redisProxy.close());
+  const redisSets: Partial<Record<RedisSetKind, RedisSet>> = {};
+  opened.push(async () => {
+    for (const set of Object.values(redisSets)) await set.stop();
+  });
   const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
   opened.push(() => mail.close());
   const client = new MongoClient(mongo.url, { serverSelectionTimeoutMS: 2_000, socketTimeoutMS: 10_000 });
@@ -172,6 +185,7 @@ async function open(
     mongoProxy,
     replicaSet,
     redisProxy,
+    redisSets,
     mail,
     db: client.db(DATABASE),
     slots,
@@ -224,6 +238,18 @@ async function open(
     },
     pause: (milliseconds) => pause(milliseconds, options.signal),
     emptyRedis: async () => void (await direct.flushall()),
+    async useRedis(kind) {
+      if (kind !== undefined) redisSets[kind] ??= await startRedisSet[kind]();
+      const url = kind === undefined ? redisProxy.url : redisSets[kind]!.url;
+      if (url === environment.REDIS_URL) return;
+      environment.REDIS_URL = url;
+      for (const slot of slots) {
+        // As its endpoint is withdrawn.
+        slot.ready = false;
+        await world.drain(slot);
+        await world.start(slot);
+      }
+    },
     async withdrawals() {
       const counted = await Promise.all(
         WITHDRAWAL_RESULTS.map(
