@@ -161,15 +161,15 @@ async function runFault(
 }
 
 /** The load goes on meanwhile, so that the table can say how long this takes. */
-async function untilItGoesOn({ db, pause }: ChaosWorld, since: number, signal: AbortSignal): Promise<void> {
+async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + GOES_ON_WITHIN_MS;
   const sentSince = { receivedAt: { $gte: new Date(since) }, state: { $in: [...WORKED_OFF] } };
   while (performance.now() < deadline && !signal.aborted) {
-    const worked = await requestsOf(db)
+    const worked = await requestsOf(world.db)
       .findOne(sentSince)
       .catch(() => null);
     if (worked !== null) return;
-    await pause(SETTLE_POLL_MS);
+    await world.pause(SETTLE_POLL_MS);
   }
 }
 
