@@ -8,6 +8,7 @@ import { findCommand, parseLine } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { createRegistry, definitions } from '../internal/telemetry/metrics.ts';
+import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
 import { faults, found, read, type Page } from './support/pages.ts';
 import { selectorsIn } from './support/promql.ts';
 
@@ -238,6 +239,16 @@ test.each([
 ])('pages name what there is: %s', (_kind, check) => {
   expect(faults(check)).toEqual([]);
 });
+
+test.each(Object.keys(BLOCKS) as WalkedPage[])(
+  'make e2e runs each block of commands of %s that is not marked',
+  (page) => {
+    const run = BLOCKS[page].map((beginning) => blockOf(page, beginning as never));
+    expect(blocksOf(page).filter((block) => !run.includes(block))).toEqual([]);
+    const fences = read(page).match(/^[ \t]*```\S.*/gm) ?? [];
+    expect(fences.filter((fence) => !['```sh', '```sh untested'].includes(fence))).toEqual([]);
+  },
+);
 
 test('.gitattributes marks every generated file, and only files that are there', async () => {
   const marked = [...read('.gitattributes').matchAll(/^(\S+) linguist-generated/gm)].map(([, path = '']) => path);

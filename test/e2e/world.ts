@@ -46,17 +46,23 @@ export interface World extends Shared {
   close(): void;
 }
 
-/** A test whose failure shows the state of the cluster. */
-export function step(name: string, run: () => Promise<void>, timeoutMs: number): void {
+/** A test whose failure shows the state of `namespaces`: by default that of the shared install. */
+export function step(
+  name: string,
+  run: () => Promise<void>,
+  timeoutMs: number,
+  namespaces: readonly string[] = [openShared().release.namespace],
+): void {
   test(
     name,
     async () => {
       try {
         await run();
       } catch (error) {
-        const { kubectl } = openShared();
+        const { tools } = openShared();
+        const states = namespaces.map((namespace) => diagnose(new Kubectl(tools, namespace)));
         const trouble = error as Error;
-        trouble.message = `${trouble.message}\n\n${await diagnose(kubectl)}`;
+        trouble.message = [trouble.message, ...(await Promise.all(states))].join('\n\n');
         throw trouble;
       }
     },
@@ -64,7 +70,7 @@ export function step(name: string, run: () => Promise<void>, timeoutMs: number):
   );
 }
 
-function openShared(): Shared & { readonly kubectl: Kubectl } {
+export function openShared(): Shared & { readonly kubectl: Kubectl } {
   const shared = JSON.parse(process.env[WORLD_VARIABLE] ?? '{}') as Shared;
   return { ...shared, kubectl: new Kubectl(shared.tools, shared.release.namespace) };
 }

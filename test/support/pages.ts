@@ -24,7 +24,7 @@ export interface Page {
 
 function pageOf(path: string): Page {
   const text = read(path);
-  const fence = /^[ \t]*```(\w*)\n([\s\S]*?)^[ \t]*```/gm;
+  const fence = /^[ \t]*```(\w*)[^\n]*\n([\s\S]*?)^[ \t]*```/gm;
   const lines = [...text.matchAll(fence)]
     .filter(([, language]) => language !== 'text' && language !== 'mermaid')
     .flatMap(([, , code = '']) => code.replaceAll(/\\\n\s*/g, ' ').split('\n'));

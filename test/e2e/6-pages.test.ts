@@ -1,0 +1,231 @@
+/**
+ * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md and restore.md. All names are the
+ * printed ones, so this refuses a cluster that has one of their namespaces already.
+ */
+import { afterAll, beforeAll, expect } from '@jest/globals';
+import { resolve } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { MongoClient } from 'mongodb';
+import { parse } from 'yaml';
+import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { send } from '../support/http.ts';
+import { read } from '../support/pages.ts';
+import { requestIdOf } from '../support/world.ts';
+import { ROOT } from './cluster.ts';
+import { Kubectl, soon } from './kubectl.ts';
+import { note } from './measured.ts';
+import { PortForward } from './port-forward.ts';
+import { Reader } from './reader.ts';
+import { addressOf, remove, type Release } from './release.ts';
+import { openShared, step as stepIn } from './world.ts';
+
+const STEP_TIMEOUT_MS = 480_000;
+/** The two installs of the pages. The stores of the evaluation serve both. */
+const TRY: Release = release('try', 'try-partner-ingest');
+const PRODUCTION: Release = release('partner-ingest', 'partner-ingest');
+const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [namespace, keysNamespace]);
+const DATABASE = 'production';
+/** Both installs, beside the shared one, start on a node of two processors. */
+const SMALL = { resources: { requests: { cpu: '10m' } } };
+const PODS = { ingest: 3, processor: 2, controller: 2 };
+
+const { tools, images } = openShared();
+const kubectl = new Kubectl(tools, PRODUCTION.namespace);
+/** What a reader writes in place of what is printed, as far as it is known before. */
+const IN_PLACE = new Map([
+  ['registry.example.com/partner-ingest', `${images.repository} --values cluster.values.yaml`],
+  [
+    'mongodb://USER:PASSWORD@db-0,db-1,db-2/?replicaSet=rs0&tls=true',
+    `mongodb://${TRY.fullname}-mongodb.try/?directConnection=true`,
+  ],
+  ['rediss://:PASSWORD@redis:6380', `redis://${TRY.fullname}-redis.try/1`],
+  ['smtp://USER:PASSWORD@relay:587', `smtp://${TRY.fullname}-mail.try:1025`],
+]);
+const startedAt = performance.now();
+let reader: Reader;
+let [free, key, url] = [false, '', ''];
+
+function release(name: string, fullname: string): Release {
+  return { name, namespace: name, fullname, keysNamespace: `${fullname}-keys` };
+}
+
+const step = (name: string, run: () => Promise<void>): void => stepIn(name, run, STEP_TIMEOUT_MS, NAMESPACES);
+
+beforeAll(async () => {
+  const taken = await kubectl.run(['get', 'namespace', ...NAMESPACES, '--ignore-not-found', '--output=name']);
+  if (taken !== '') throw new Error(`the cluster has the pages' own names already: ${taken.trim()}`);
+  free = true;
+  reader = await Reader.open(tools, IN_PLACE);
+}, 60_000);
+
+afterAll(async () => {
+  if (!free) return;
+  await reader.close();
+  await Promise.all([remove(tools, TRY), remove(tools, PRODUCTION)]);
+}, 400_000);
+
+/** The status of a request of the partner with `apiKey`. */
+async function post(apiKey: string, body = '{}') {
+  return await send(url, { key: apiKey, body, headers: {} });
+}
+
+const becomes = (apiKey: string, status: number): Promise<boolean> =>
+  soon(`an answer ${status}`, async () => (await post(apiKey)).status === status);
+
+/** What the command of operations.md prints for a fresh key, and applies. */
+function madeKey(said: string): { readonly key: string; readonly secret: string } {
+  const [, made = ''] = /the key, shown only now: (pik_\S+)/.exec(said) ?? [];
+  const [, secret = ''] = /secret\/(\S+) created/.exec(said) ?? [];
+  expect({ made, secret }).toEqual({
+    made: expect.stringMatching(/^pik_/),
+    secret: expect.stringMatching(/^partner-/),
+  });
+  return { key: made, secret };
+}
+
+async function podCounts(): Promise<Record<string, number>> {
+  const pods = Object.groupBy(
+    await kubectl.pods(),
+    ({ metadata }) => metadata.labels['app.kubernetes.io/component'] ?? '',
+  );
+  return Object.fromEntries(Object.entries(pods).map(([component, of]) => [component, of?.length ?? 0]));
+}
+
+step('install.md: the evaluation install, and `helm test`', async () => {
+  const given = tools.values === undefined ? {} : (parse(readFileSync(resolve(ROOT, tools.values), 'utf8')) as Values);
+  await reader.write('cluster.values.yaml', {
+    ...given,
+    image: { tag: images.current },
+    evaluation: { ...given['evaluation'], mail: { image: images.mail } },
+    ingest: SMALL,
+    processor: SMALL,
+    controller: SMALL,
+  });
+  expect(await reader.paste('docs/install.md', 'helm install try ')).toMatch(/Phase:\s+Succeeded/);
+});
+
+type Values = Readonly<Record<string, object>>;
+
+/** production.values.yaml on a cluster of one node, with the stores of an evaluation and partners at a NodePort. */
+function productionValues(smtp = {}): object {
+  const production = parse(read('deploy/examples/production.values.yaml')) as Values;
+  return {
+    ...production,
+    image: { repository: images.repository, tag: images.current },
+    mongodb: { ...production['mongodb'], database: DATABASE },
+    ingest: { ...production['ingest'], ...SMALL, logAccepts: true },
+    processor: SMALL,
+    controller: SMALL,
+    smtp: { ...production['smtp'], ...smtp },
+    pods: {},
+    service: { type: 'NodePort' },
+    allowPlainHttp: true,
+    allowInsecureStores: true,
+  };
+}
+
+step('install.md: the Secrets and the production install', async () => {
+  await new Kubectl(tools, TRY.namespace).apply({
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata: { name: 'production', namespace: TRY.namespace },
+    spec: {
+      podSelector: {},
+      ingress: [
+        { from: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': PRODUCTION.namespace } } }] },
+      ],
+    },
+  });
+  await reader.paste('docs/install.md', 'kubectl create namespace ');
+  expect(await reader.paste('docs/install.md', "printf 'password: '", 'p@ss/word')).toContain('p%40ss%2Fword');
+  await reader.write('my-values.yaml', productionValues());
+  const printed = await reader.paste('docs/install.md', 'helm install partner-ingest ');
+  expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(7);
+  expect(await podCounts()).toEqual(PODS);
+  url = await addressOf(kubectl, PRODUCTION);
+  reader.inPlace.set('https://partners.example.com', url);
+});
+
+step('install.md and operations.md: a partner, a key, the first 202, and what became of it', async () => {
+  const made = madeKey(await reader.paste('docs/install.md', 'kubectl --namespace partner-ingest exec '));
+  key = made.key;
+  reader.inPlace.set('pik_…', key);
+  reader.inPlace.set('partner-acme-…', made.secret);
+  // A reader is slower than the second that a key takes.
+  await becomes(key, 202);
+  const answer = await reader.paste('docs/install.md', 'key=');
+  expect(answer).toContain('HTTP/1.1 202 Accepted');
+  reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
+  await soon('the request to be completed', async () => {
+    return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes('  completed\n');
+  });
+});
+
+step('operations.md: a key is rotated', async () => {
+  const old = key;
+  key = madeKey(await reader.paste('docs/operations.md', 'partner-ingest keys new ')).key;
+  await becomes(old, 401);
+  await becomes(key, 202);
+});
+
+step('upgrade.md: upgrade and rollback', async () => {
+  await reader.write('my-values.yaml', productionValues({ fromName: 'After the upgrade' }));
+  await reader.paste('docs/upgrade.md', 'helm upgrade ');
+  const history = await kubectl.helmYaml<{ description: string; status: string }[]>(['history', PRODUCTION.name]);
+  expect(history.map(({ description, status }) => `${status}: ${description}`)).toEqual([
+    'superseded: Install complete',
+    'superseded: Upgrade complete',
+    'deployed: Rollback to 1',
+  ]);
+  expect((await post(key)).status).toBe(202);
+});
+
+step('restore.md: stop, the command as a Job, what is lost, start', async () => {
+  const lost = requestIdOf(await post(key));
+  const kept = requestIdOf(await post(key));
+  await reader.type(
+    `kubectl -n ${PRODUCTION.namespace} logs -l app.kubernetes.io/component=ingest --tail=-1 > accepts.log`,
+  );
+  await reader.paste('docs/runbooks/README.md', 'NS=');
+  await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy -l ');
+  expect(await podCounts()).toEqual({});
+  await forget(lost);
+  await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy "$NAME-processor"');
+  await reader.type('partner-ingest audit');
+  const printed = await reader.paste('docs/restore.md', 'grep ');
+  expect(printed.trim().split('\n')).toEqual([expect.stringContaining(lost)]);
+  expect(printed).not.toContain(kept);
+  await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-controller"');
+  await reader.paste('docs/runbooks/README.md', 'NS=');
+  await reader.type('partner-ingest audit');
+  expect((await post(key)).status).toBe(202);
+});
+
+/** As a backup of before `requestId` does. */
+async function forget(requestId: string): Promise<void> {
+  const forward = new PortForward(new Kubectl(tools, TRY.namespace), `service/${TRY.fullname}-mongodb`, 27_017);
+  const client = new MongoClient(`mongodb://${await forward.address()}/?directConnection=true`);
+  try {
+    const requests = client.db(DATABASE).collection<{ _id: string }>(SUBMISSIONS);
+    expect(await requests.deleteOne({ _id: requestId })).toMatchObject({ deletedCount: 1 });
+  } finally {
+    await client.close();
+    forward.close();
+  }
+}
+
+step('operations.md: a key ends at once; upgrade.md: the uninstall keeps the partners', async () => {
+  reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
+  await reader.paste('docs/operations.md', 'partner-ingest keys list ');
+  await becomes(key, 401);
+  await reader.paste('docs/upgrade.md', 'helm uninstall ');
+  const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run(['get', 'secrets', '--output=name']);
+  expect(kept).toMatch(/^secret\/partner-acme-\d+\n$/);
+});
+
+step('no block of these pages was left out', () => {
+  expect(reader.left).toEqual([]);
+  note("the pages' own blocks of commands", `all run, in ${Math.round((performance.now() - startedAt) / 1_000)} s`);
+  return Promise.resolve();
+});

@@ -1,0 +1,36 @@
+/** Which blocks of commands in the pages `make e2e` runs as printed, and how a block is found by its beginning. */
+import { read } from '../support/pages.ts';
+
+/** In the order of the page. A block that a lone cluster cannot run begins with ```sh untested. */
+export const BLOCKS = {
+  'docs/install.md': [
+    'helm install try ',
+    'kubectl create namespace ',
+    "printf 'password: '",
+    'helm install partner-ingest ',
+    'kubectl --namespace partner-ingest exec ',
+    'key=',
+  ],
+  'docs/upgrade.md': ['helm upgrade ', 'helm uninstall '],
+  'docs/operations.md': ['partner-ingest() {', 'partner-ingest keys new ', 'partner-ingest keys list '],
+  'docs/restore.md': [
+    'kubectl -n "$NS" get deploy -l ',
+    'kubectl -n "$NS" get deploy "$NAME-processor"',
+    'kubectl -n "$NS" scale deploy "$NAME-controller"',
+    'grep ',
+  ],
+  'docs/runbooks/README.md': ['NS='],
+} as const;
+export type WalkedPage = keyof typeof BLOCKS;
+
+/** The blocks of a page that are not marked. */
+export function blocksOf(page: WalkedPage): string[] {
+  return [...read(page).matchAll(/^```sh\n([^]*?)\n```$/gm)].map(([, block = '']) => block);
+}
+
+/** The one block of `page` that begins so. */
+export function blockOf<Page extends WalkedPage>(page: Page, beginning: (typeof BLOCKS)[Page][number]): string {
+  const [block, another] = blocksOf(page).filter((text) => text.startsWith(beginning));
+  if (block === undefined || another !== undefined) throw new Error(`not one block of ${page} begins ${beginning}`);
+  return block;
+}

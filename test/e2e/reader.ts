@@ -1,0 +1,68 @@
+/** A reader of the pages: pastes their blocks of commands into a terminal beside the chart, with names of its own where one is printed. */
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { stringify } from 'yaml';
+import { ROOT, type ClusterTools } from './cluster.ts';
+import { BLOCKS, blockOf, type WalkedPage } from './page-blocks.ts';
+import { Terminal } from './terminal.ts';
+
+const BLOCK_TIMEOUT_MS = 360_000;
+
+export class Reader {
+  readonly #folder: string;
+  readonly #terminal: Terminal;
+  readonly #pasted = new Set<string>();
+  /** What a reader writes in place of what is printed. */
+  readonly inPlace: Map<string, string>;
+
+  private constructor(folder: string, terminal: Terminal, inPlace: ReadonlyMap<string, string>) {
+    this.#folder = folder;
+    this.#terminal = terminal;
+    this.inPlace = new Map(inPlace);
+  }
+
+  static async open(tools: ClusterTools, inPlace: ReadonlyMap<string, string>): Promise<Reader> {
+    const folder = await mkdtemp(join(tmpdir(), 'e2e-pages-'));
+    const programs = join(folder, 'bin');
+    await mkdir(programs);
+    await symlink(tools.kubectl, join(programs, 'kubectl'));
+    await symlink(tools.helm, join(programs, 'helm'));
+    await symlink(join(ROOT, 'charts'), join(folder, 'charts'));
+    const path = `${programs}:${process.env['PATH'] ?? ''}`;
+    return new Reader(folder, new Terminal(folder, { KUBECONFIG: tools.kubeconfig, PATH: path }), inPlace);
+  }
+
+  /** A values file beside the chart. */
+  async write(name: string, values: object): Promise<void> {
+    await writeFile(join(this.#folder, name), stringify(values));
+  }
+
+  /** Runs the block of a page that begins so; `typed` is what the reader answers. Gives what it printed. */
+  async paste<Page extends WalkedPage>(
+    page: Page,
+    beginning: (typeof BLOCKS)[Page][number],
+    typed = '',
+  ): Promise<string> {
+    this.#pasted.add(`${page}: ${beginning}`);
+    let block = blockOf(page, beginning);
+    for (const [printed, written] of this.inPlace) block = block.replaceAll(printed, written);
+    return await this.#terminal.run(block, BLOCK_TIMEOUT_MS, typed);
+  }
+
+  /** A command that is not printed. */
+  async type(command: string): Promise<string> {
+    return await this.#terminal.run(command, BLOCK_TIMEOUT_MS);
+  }
+
+  /** Blocks that were not run yet. */
+  get left(): string[] {
+    const all = Object.entries(BLOCKS).flatMap(([page, blocks]) => blocks.map((block) => `${page}: ${block}`));
+    return all.filter((block) => !this.#pasted.has(block));
+  }
+
+  async close(): Promise<void> {
+    this.#terminal.close();
+    await rm(this.#folder, { recursive: true });
+  }
+}
