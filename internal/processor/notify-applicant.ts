@@ -22,7 +22,9 @@ import type { Sending } from './sending.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
 export interface NotifyTools
-  extends AttemptTools, Pick<ProcessorMetrics, 'mails' | 'possibleSecondMails' | 'completionSeconds'> {
+  extends
+    AttemptTools,
+    Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails' | 'completionSeconds'> {
   readonly accounts: AccountStore;
   readonly ledger: LedgerStore;
   readonly mailer: Mailer;
@@ -105,10 +107,13 @@ export async function handOverAndNote(
   claim: Claim,
   tools: NotifyTools,
 ): Promise<HandOver> {
-  const result = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
-  tools.mails.inc({ result: result.result });
-  await noteResult(account, intent, result, claim, tools);
-  return result;
+  const startedMs = tools.clock.monotonicMs();
+  const handOver = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
+  const { result } = handOver;
+  tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
+  tools.mails.inc({ result });
+  await noteResult(account, intent, handOver, claim, tools);
+  return handOver;
 }
 
 /** Returns if the mail is out; throws what else came of it. `before`: mails that may have been out already. */

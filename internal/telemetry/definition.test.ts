@@ -8,6 +8,7 @@ const table = {
   labelled: counter('labelled', 'With two labels.', { store: ['redis', 'local'], decision: ['served', 'refused'] }),
   level: gauge('level', 'With a label.', { state: ['open', 'closed'] }),
   seconds: histogram('seconds', 'A histogram.', [1, 2]),
+  answers: histogram('answers', 'A histogram with a label.', [1, 2], { result: ['good', 'bad'] }),
 };
 
 test('a label or a value that is not in the table does not compile', async () => {
@@ -17,6 +18,7 @@ test('a label or a value that is not in the table does not compile', async () =>
   made.labelled.inc({ store: 'redis', decision: 'served' }, 2);
   made.level.set({ state: 'open' }, 3);
   made.seconds.observe(1);
+  made.answers.observe({ result: 'bad' }, 2);
 
   // Never called: prom-client refuses unknown labels when it runs, and does not look at values.
   const wrong = (text: string): void => {
@@ -34,6 +36,8 @@ test('a label or a value that is not in the table does not compile', async () =>
     made.unknown.inc();
     // @ts-expect-error a value of a gauge's label
     made.level.set({ state: text }, 1);
+    // @ts-expect-error a value of a histogram's label
+    made.answers.observe({ result: text }, 1);
     // @ts-expect-error a gauge is set, not observed
     made.level.observe(1);
   };

@@ -38,8 +38,13 @@ export function gauge<const Labels extends LabelValues = NoLabels>(
   return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
 }
 
-export function histogram(name: string, help: string, buckets: readonly number[]): Definition<'histogram', NoLabels> {
-  return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels: {}, buckets };
+export function histogram<const Labels extends LabelValues = NoLabels>(
+  name: string,
+  help: string,
+  buckets: readonly number[],
+  labels = {} as Labels,
+): Definition<'histogram', Labels> {
+  return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels, buckets };
 }
 
 /** One value of each label. */
@@ -61,7 +66,9 @@ type Made<D> =
           readonly set: (...values: [...Chosen<Labels>, value: number]) => void;
           readonly reset: () => void;
         }
-      : { readonly observe: (value: number) => void };
+      : D extends Definition<'histogram', infer Labels>
+        ? { readonly observe: (...values: [...Chosen<Labels>, value: number]) => void }
+        : never;
 
 /** The metrics of a table, made. */
 export type MadeFrom<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };

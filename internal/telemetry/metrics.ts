@@ -15,6 +15,8 @@ import { counter, gauge, histogram, make, valuesOf, type MadeFrom } from './defi
 /** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
 const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+/** From a relay next door to the ten minutes a relay may take after the content. */
+const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
 /** Counted by both who make work and who pass it on. */
@@ -126,6 +128,7 @@ export const ingestMetrics = {
 };
 
 const byQueue = { queue: queueNames };
+const byHandOver = { result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'] } as const;
 /** The ways a record can go: its new state, and the first reason to reject it or the class of the last failure. */
 const outcomes = [
   { state: 'account_created', reason: 'none' },
@@ -165,9 +168,13 @@ export const processorMetrics = {
       class: ['permanent', 'transient', 'infrastructure', 'ours', 'busy', 'ambiguous'],
     },
   ),
-  mails: counter('mails', 'Hand-overs to the mail server, by result.', {
-    result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'],
-  }),
+  mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),
+  handOverSeconds: histogram(
+    'hand_over_seconds',
+    "Time from asking for a connection to the mail server to its last answer, by the hand-over's result, in seconds.",
+    HAND_OVER_SECONDS,
+    byHandOver,
+  ),
   possibleSecondMails: counter(
     'possible_second_mails',
     'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',

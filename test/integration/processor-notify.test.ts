@@ -72,6 +72,7 @@ class FailingLedger extends LedgerStore {
 
 function newTools() {
   const counted = { attempts: [] as string[], secondMails: [] as string[], waits: 0, hints: [] as Hint[] };
+  const measured: { result: string; seconds: number }[] = [];
   const store = new FailingStore({ db: stores.db, retention: { completed: 1, rejected: 1, undeliverable: 1 }, clock });
   const gate = { wait: () => void (counted.waits += 1) };
   const tools: NotifyTools = {
@@ -92,6 +93,7 @@ function newTools() {
     gates: { applications: gate, notifications: gate },
     host: 'processor-1',
     mails: { inc: () => {} },
+    handOverSeconds: { observe: ({ result }, seconds) => void measured.push({ result, seconds }) },
     possibleSecondMails: { inc: ({ cause }) => void counted.secondMails.push(cause) },
     outcomes: { inc: () => {} },
     partnerOutcomes: { inc: () => {} },
@@ -104,7 +106,7 @@ function newTools() {
       return Promise.resolve();
     },
   };
-  return { tools, store, counted };
+  return { tools, store, counted, measured };
 }
 
 async function newAccount(more: Partial<SubmissionRecord> = {}): Promise<{ record: SubmissionRecord; email: string }> {
@@ -140,6 +142,25 @@ test('a database that is away just after the 250 is waited for: one mail, comple
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted).toEqual({ attempts: ['done'], secondMails: [], waits: 3, hints: [] });
   expect(await ledgerOf(record)).toEqual({ entries: ['2 accepted'], possible: 1 });
+});
+
+test('the time of each hand-over is measured, by its result', async () => {
+  const { tools, measured } = newTools();
+  let now = clock.monotonicMs();
+  const handOver: Mailer['handOver'] = async (...given) => {
+    now += 2_500;
+    return mailer.handOver(...given);
+  };
+  const slow = { ...tools, mailer: { ...mailer, handOver }, clock: { ...clock, monotonicMs: () => now } };
+  const { record } = await newAccount();
+  catcher.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 later' } });
+  await notifyApplicant({ requestId: record._id, version: 1 }, slow);
+  catcher.setFault(undefined);
+  await notifyApplicant({ requestId: record._id, version: 2 }, slow);
+  expect(measured).toEqual([
+    { result: 'refused', seconds: 2.5 },
+    { result: 'accepted', seconds: 2.5 },
+  ]);
 });
 
 test('a mail that the account knows of is not sent again: the next attempt only completes', async () => {

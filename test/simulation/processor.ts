@@ -28,6 +28,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
     attempts: noMetric,
     failures: noMetric,
     mails: noMetric,
+    handOverSeconds: noMetric,
     duplicateKeys: noMetric,
     completionSeconds: noMetric,
     possibleSecondMails: noMetric,

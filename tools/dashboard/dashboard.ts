@@ -176,6 +176,12 @@ export const dashboardRows: readonly RowSpec[] = [
         query('{{result}}', sumRate('result', 'mails_total')),
         query('possibly a second one, {{cause}}', sumRate('cause', 'possible_second_mails_total')),
       ]),
+      lines(
+        'Time of the relay',
+        's',
+        'To its last answer about an e-mail, 95 %, by result. A slow relay limits the rate.',
+        [query('{{result}}', `histogram_quantile(0.95, ${sumRate('le, result', 'hand_over_seconds_bucket')})`)],
+      ),
       lines('From request to e-mail', 's', 'Of those mailed now.', quantiles('completion_seconds')),
       lines('Attempts', 'ops', 'A repeat found the work done; a lost claim left it to another.', [
         query('{{queue}} {{result}}', sumRate('queue, result', 'attempts_total')),
