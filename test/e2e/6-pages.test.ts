@@ -1,6 +1,6 @@
 /**
- * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md and restore.md. All names are the
- * printed ones, so this refuses a cluster that has one of their namespaces already.
+ * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md, restore.md and
+ * incident-leaked-key.md. All names are the printed ones, so this refuses a cluster that has one of their namespaces already.
  */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { resolve } from 'node:path';
@@ -164,7 +164,9 @@ step('install.md and operations.md: a partner, a key, the first 202, and what be
 
 step('operations.md: a key is rotated', async () => {
   const old = key;
-  key = madeKey(await reader.paste('docs/operations.md', 'partner-ingest keys new ')).key;
+  const made = madeKey(await reader.paste('docs/operations.md', 'partner-ingest keys new '));
+  key = made.key;
+  reader.inPlace.set('partner-acme-…', made.secret);
   await becomes(old, 401);
   await becomes(key, 202);
 });
@@ -214,6 +216,22 @@ async function forget(requestId: string): Promise<void> {
     forward.close();
   }
 }
+
+step('incident-leaked-key.md: from the first minute to a clean end', async () => {
+  const page = 'docs/runbooks/incident-leaked-key.md';
+  reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
+  await reader.paste(page, 'partner-ingest keys list ');
+  await becomes(key, 401);
+  await reader.paste(page, 'partner-ingest partner hold ');
+  key = madeKey(await reader.paste(page, 'partner-ingest keys new ')).key;
+  await becomes(key, 202);
+  expect(await reader.paste(page, 'partner-ingest find ')).toContain('req_');
+  await reader.paste(page, 'partner-ingest partner discard ');
+  expect(await reader.paste(page, 'kubectl ')).toContain('deleted');
+  const printed = await reader.paste(page, 'partner-ingest partner holds ');
+  expect(printed).not.toMatch(/^acme +held /m);
+  expect(printed).toContain('partner_ingest_removed_key_uses_total');
+});
 
 step('operations.md: a key ends at once; upgrade.md: the uninstall keeps the partners', async () => {
   reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));

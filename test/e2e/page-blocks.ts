@@ -20,6 +20,15 @@ export const BLOCKS = {
     'grep ',
   ],
   'docs/runbooks/README.md': ['NS='],
+  'docs/runbooks/incident-leaked-key.md': [
+    'partner-ingest keys list ',
+    'partner-ingest partner hold ',
+    'partner-ingest keys new ',
+    'partner-ingest find ',
+    'partner-ingest partner discard ',
+    'kubectl ',
+    'partner-ingest partner holds ',
+  ],
 } as const;
 export type WalkedPage = keyof typeof BLOCKS;
 
