@@ -69,7 +69,7 @@ export const STATUS_CONNECTIONS = 8;
 /** Look-ups of one pod under way; beyond it a 503 at once. While MongoDB hangs each stays for the whole time-out. */
 export const STATUS_LOOKUPS = 256;
 
-/** Connections have this long to hear `Connection: close` in an answer before idle ones are closed: longer than a busy client pauses. */
+/** Connections have this long to hear `Connection: close` in an answer before idle ones are closed: a busy client pauses for less. */
 export const LAST_ANSWERS_MS = 5_000;
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;
