@@ -30,8 +30,14 @@ export interface ClusterTools {
   readonly kind: boolean;
 }
 
-/** Why there is no cluster to run on, or undefined where there is one. */
+/** What the pages' own commands use besides kubectl and helm. */
+const PROGRAMS = ['bash', 'curl', 'jq', 'openssl'];
+
+/** Why the tests cannot run on a cluster here, or undefined where they can. */
 export async function noCluster(): Promise<string | undefined> {
+  for (const program of PROGRAMS) {
+    if ((await findProgram(program)) === undefined) return `${program} is not on the PATH`;
+  }
   if (given('E2E_KUBECONFIG') !== undefined) {
     if (given('E2E_LOAD_IMAGE') !== undefined) return undefined;
     return 'E2E_KUBECONFIG is set, but not E2E_LOAD_IMAGE, the command that brings an image into that cluster';
