@@ -1,19 +1,19 @@
-/** Remakes docs/images/login-instructions.png: the e-mail from the built-in templates, as a browser draws it. Needs chromium. */
+/** Remakes docs/images/login-*.png: the e-mail from the built-in templates and the page of its link, as a browser draws them. Needs chromium. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { confirmPage } from '../deploy/local/login-page.ts';
 import { activationLink } from '../internal/mail/activation.ts';
 import { referenceOf } from '../internal/platform/ids.ts';
 import { loginInstructions } from '../internal/mail/message.ts';
 import { loadTemplates } from '../internal/mail/templates.ts';
 import { readable } from '../test/support/quoted-printable.ts';
 
-const PICTURE = fileURLToPath(new URL('../docs/images/login-instructions.png', import.meta.url));
+const IMAGES = fileURLToPath(new URL('../docs/images/', import.meta.url));
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
-const SIZE = '680,705';
 const DRAW_TIMEOUT_MS = 30_000;
 
 const run = promisify(execFile);
@@ -41,22 +41,34 @@ async function main(folder?: string): Promise<void> {
     'partner-ingest.example',
     await loadTemplates(folder),
   );
+  const query = new URL(link.url).searchParams;
+  const page = confirmPage(query.get('account') ?? '', query.get('token') ?? '');
+  await draw(readable(html), 'login-instructions.png', '680,760');
+  await draw(page, 'login-page.png', '680,300');
+}
+
+/** `size` is the width and height of the window, in pixels. */
+async function draw(html: string, name: string, size: string): Promise<void> {
+  const picture = join(IMAGES, name);
   const workFolder = await mkdtemp(join(tmpdir(), 'mail-picture-'));
   try {
-    const page = join(workFolder, 'mail.html');
-    await writeFile(page, readable(html));
-    await draw(page, workFolder);
+    const page = join(workFolder, 'page.html');
+    await writeFile(page, html);
+    await takePicture(page, { picture, size, profile: workFolder });
   } finally {
     await rm(workFolder, { recursive: true, force: true });
   }
-  console.log(`wrote ${PICTURE} (${(await stat(PICTURE)).size} bytes)`);
+  console.log(`wrote ${picture} (${(await stat(picture)).size} bytes)`);
 }
 
-async function draw(page: string, profile: string): Promise<void> {
+async function takePicture(
+  page: string,
+  { picture, size, profile }: { readonly picture: string; readonly size: string; readonly profile: string },
+): Promise<void> {
   const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', `--user-data-dir=${profile}`];
   for (const browser of BROWSERS) {
     try {
-      await run(browser, [...flags, `--window-size=${SIZE}`, `--screenshot=${PICTURE}`, `file://${page}`], {
+      await run(browser, [...flags, `--window-size=${size}`, `--screenshot=${picture}`, `file://${page}`], {
         timeout: DRAW_TIMEOUT_MS,
       });
       return;

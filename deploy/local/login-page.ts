@@ -106,7 +106,8 @@ const words: Readonly<Record<Outcome, readonly [title: string, text: string]>> =
   unknown: ['This link is not valid', 'Copy it whole from the newest e-mail you got from us.'],
 };
 
-function confirmPage(account: string, token: string): string {
+/** What an opened link shows. */
+export function confirmPage(account: string, token: string): string {
   if (account === '' || token === '')
     return pageOf('Log in', 'Open the link in your e-mail first: it activates your account.');
   const fields = Object.entries({ account, token }).map(
