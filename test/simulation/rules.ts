@@ -203,7 +203,8 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
   }
   for (const [index, mail] of mails.entries()) {
     const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);
-    if (before === undefined || wishes.some((at) => at >= before.at && at <= mail.at)) continue;
+    // A wish may come while a mail is being handed over: that one is not what was wished for.
+    if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at)) continue;
     const window = windowOf(world, before, mail);
     if (window === undefined) {
       throw new Violation(`${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`);

@@ -71,6 +71,7 @@ if (import.meta.main) {
     seed: Number(option('seed') ?? Date.now() % 2 ** 31),
     histories: Number(option('histories') ?? 10_000),
     at: option('at'),
+    hasty: option('hasty') !== undefined,
   });
   const { failure, ...figures } = result;
   console.log(JSON.stringify({ ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 }, undefined, 2));
