@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
+import { PARKED_AT_MOST_MS } from '../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../internal/submission/submission.ts';
 import { cliOf } from '../test/support/cli.ts';
 import { openOwnWorld, submit } from '../test/support/processing.ts';
@@ -42,10 +43,10 @@ try {
     business_name: 'Eve & Co',
     ein: '987654321',
   });
-  await eventually('a failed attempt', async () => (await world.record(failing))?.attempts === 1);
+  await eventually('a failed attempt', async () => (await world.record(failing))?.lastError !== undefined);
   // Its three days of attempts are over sooner here.
   const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-  await requests.updateOne({ _id: failing }, { $set: { attempts: 26 } });
+  await requests.updateOne({ _id: failing }, { $set: { stateAt: new Date(Date.now() - PARKED_AT_MOST_MS) } });
   await cli('retry', failing);
   await world.recordIn('dead_lettered', failing, 30_000);
   tell(
