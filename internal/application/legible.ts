@@ -113,7 +113,8 @@ function attempt(decompress: Decompress, bytes: Buffer): Buffer[] | 'too large' 
       buffer: Buffer;
       engine: { bytesWritten: number };
     };
-    return [buffer, bytes.subarray(engine.bytesWritten)].filter(({ length }, index) => index === 0 || length > 0);
+    const behind = bytes.subarray(engine.bytesWritten);
+    return behind.length === 0 ? [buffer] : [buffer, behind];
   } catch (error) {
     return (error as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE' ? 'too large' : 'failed';
   }
