@@ -131,7 +131,7 @@ function failedOver(kind: RedisSetKind): Fault {
     times: FAILOVERS,
     rhythm: { onMs: 0, offMs: BETWEEN_MS },
     inject: async (world) => {
-      old = await world.redisSets[kind]?.primary();
+      old = await eventually('the primary', async () => world.redisSets[kind]?.primary());
       world.facts.killed('redis', 'redis');
       await old?.signal('SIGKILL');
     },
