@@ -28,6 +28,9 @@ export interface InProcess {
   close(): Promise<void>;
 }
 
+/** All of the longest test: twenty a second for ten minutes. */
+const MAILS_KEPT = 15_000;
+
 export interface World {
   readonly stores: TestStores;
   readonly mail: MailCatcher;
@@ -63,7 +66,7 @@ export async function openWorld(
   const closers = new Closers(createLogger('test', 'silent'));
   const stores = await openTestStores();
   closers.add('stores', () => stores.close());
-  const mail = await startMailCatcher({ web: false });
+  const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
   closers.add('mail', () => mail.close());
   const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
   closers.add('key folder', () => rm(keyFolder, { recursive: true }));

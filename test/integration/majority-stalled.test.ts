@@ -1,0 +1,80 @@
+/** A replica set that applies writes but has no majority, under load: a request that was answered 500 stays unprocessed. */
+/* oxlint-disable node/no-process-env -- LONG is for whoever runs the tests */
+import { Agent } from 'node:http';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { isOpen } from '../../internal/submission/states.ts';
+import { send } from '../support/http.ts';
+import { idOf } from '../support/ingest.ts';
+import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
+import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
+
+const long = (process.env['LONG'] ?? '') !== '';
+/** Longer than reconcile needs to hand a record to the workers: it marks after 15 s and queues after 30 s. */
+const STALL_SECONDS = long ? 60 : 40;
+const PER_SECOND = long ? 1_000 : 100;
+const TICK_MS = 10;
+
+let world: World;
+let set: ReplicaSet;
+beforeAll(async () => {
+  world = await openWorld();
+  set = await startReplicaSet(world.stores.mongodbUri);
+});
+afterAll(async () => {
+  await world.close();
+  await set.close();
+});
+
+/** Sends applications for `seconds`, and resolves with the answers once all are in; no answer is an error. */
+async function load(url: string, seconds: number): Promise<Map<string, number>> {
+  const agent = new Agent({ keepAlive: true });
+  const sent: Promise<readonly [string, number]>[] = [];
+  const sendOne = async (): Promise<readonly [string, number]> => {
+    const answer = await send(url, { key: world.key, body: JSON.stringify(newApplication()), agent });
+    return [idOf(answer), answer.status];
+  };
+  const begin = performance.now();
+  await new Promise<void>((resolve) => {
+    const timer = setInterval(() => {
+      const passed = (performance.now() - begin) / 1_000;
+      // What a busy machine could not send in time is sent later.
+      const wanted = Math.min(passed, seconds) * PER_SECOND;
+      while (sent.length < wanted) sent.push(sendOne());
+      if (passed < seconds) return;
+      clearInterval(timer);
+      resolve();
+    }, TICK_MS);
+  });
+  const answers = new Map(await Promise.all(sent));
+  agent.destroy();
+  return answers;
+}
+
+test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request that was answered 500 is processed`, async () => {
+  const start = async (name: 'ingest' | 'processor') =>
+    world.spawn(name, { MONGODB_URI: (await set.door()).url, ACCEPT_TIMEOUT_MS: '2000' });
+  const ingest = await start('ingest');
+  await start('processor');
+  set.stallMajority();
+  const answers = await load(ingest.url, STALL_SECONDS);
+  set.resumeMajority();
+  const answered = (status: number): string[] => [...answers].flatMap(([id, got]) => (got === status ? [id] : []));
+  await eventually(
+    'all that is stored to be final',
+    async () =>
+      (await world.metric(ingest, 'partner_ingest_withdrawals_pending')) === 0 &&
+      (await world.records()).every(({ state }) => !isOpen(state)),
+    HEAL_HANG_MS,
+  );
+  const records = new Map((await world.records()).map((record) => [record._id, record]));
+  const refused = answered(500);
+  const processed = refused.filter((id) => !['withdrawn', undefined].includes(records.get(id)?.state));
+  console.log(
+    `${refused.length} × 500, ${answers.size - refused.length} × 202, ${processed.length} of the 500 processed`,
+  );
+  expect(refused.length).toBeGreaterThan(0);
+  expect(processed).toEqual([]);
+  expect(answered(202).filter((id) => records.get(id)?.state !== 'completed')).toEqual([]);
+  expect(answered(202).length + refused.length).toBe(answers.size);
+}, 600_000);
