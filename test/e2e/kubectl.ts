@@ -63,7 +63,7 @@ export class Kubectl {
     await command(this.program, ['apply', '--filename=-'], {
       timeoutMs: TIMEOUT_MS,
       env: this.environment,
-      input: objects.map((object) => JSON.stringify(object)).join('\n---\n'),
+      input: objects.map((object) => JSON.stringify(object)).join('\n'),
     });
   }
 

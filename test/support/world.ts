@@ -28,9 +28,6 @@ export interface InProcess {
   close(): Promise<void>;
 }
 
-/** All of the longest test: twenty a second for ten minutes. */
-const MAILS_KEPT = 15_000;
-
 export interface World {
   readonly stores: TestStores;
   readonly mail: MailCatcher;
@@ -66,7 +63,7 @@ export async function openWorld(
   const closers = new Closers(createLogger('test', 'silent'));
   const stores = await openTestStores();
   closers.add('stores', () => stores.close());
-  const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
+  const mail = await startMailCatcher({ web: false });
   closers.add('mail', () => mail.close());
   const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
   closers.add('key folder', () => rm(keyFolder, { recursive: true }));
