@@ -70,7 +70,7 @@ export const stores = [
       'q: { idempotencyDigest: digest }',
       'another body adopts the first record',
     ],
-    ["createHmac('sha256', partnerId)", "createHmac('sha256', '')", "a partner is told of another one's request"],
+    ['`${partnerId}\\n${key}`', 'key', "a partner is told of another one's request"],
   ]),
   ...mutantsOf('internal/submission/group-commit.ts', IDEMPOTENCY, [
     ['{ again: true })', '{ again: false })', 'a key that was freed meanwhile is answered 500'],
