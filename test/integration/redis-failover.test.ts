@@ -82,7 +82,7 @@ describe.each([
       await expectAllUses(30_000);
       await expectNotifications();
       // A busy machine may answer late.
-      const old = await eventually('a primary', set.primary);
+      const old = await eventually('a primary', () => set.primary());
       let since = new Date();
       try {
         await harm(old);
