@@ -51,6 +51,8 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
       if (isReady(redis)) redis.ping().catch(() => {});
     }, PING_EVERY_MS);
     redis.once('end', () => clearInterval(timer));
+    // A client that is closed between two tries to connect emits no `end`.
+    timer.unref();
   }
   return redis;
 }
