@@ -15,7 +15,7 @@ export const erase: Command = {
   positionals: ['[REQUEST_ID]'],
   about: 'remove everything personal about one applicant, on their request',
   details:
-    'By address, by EIN, or by a request (which stands for its address). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. A request whose bytes cannot be searched is listed. See docs/privacy.md for what it cannot reach: backups, sent mails.',
+    'By address, by EIN, or by a request (which stands for its address, and goes last, so that the same command can be given again). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. A request whose bytes cannot be searched is listed. See docs/privacy.md for what it cannot reach: backups, sent mails.',
   options: ['email', 'ein', 'after', 'yes', 'as', 'why'],
   examples: [
     'erase --email jane@example.com',
@@ -35,7 +35,8 @@ interface Found {
   readonly what: string;
   readonly id: string;
   readonly state: string;
-  readonly result: 'erased' | 'would be erased' | 'body erased' | 'body would be erased' | 'changed' | 'still open';
+  readonly result:
+    'erased' | 'would be erased' | 'body erased' | 'body would be erased' | 'changed' | 'still open' | 'comes last';
 }
 
 /** What was found; the lists are bounded, the counts are not. */
@@ -53,7 +54,7 @@ class Tally {
   note(entry: Found): void {
     this.count += 1;
     if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
-    if (entry.result === 'changed' || entry.result === 'still open') this.left = true;
+    if (['changed', 'still open', 'comes last'].includes(entry.result)) this.left = true;
     else this.settled.add(entry.id);
   }
 
@@ -70,6 +71,7 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
   const work = async (): Promise<boolean> => {
     await eraseKnown(subject, call, tally);
     await walkBodies(subject, call, tally);
+    await eraseNamed(subject, call, tally);
     return tally.count > 0;
   };
   const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
@@ -136,19 +138,30 @@ async function subjectOf(call: Call): Promise<Subject> {
 async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk } = call;
-  if (requestId !== undefined) {
-    const record = await desk.submissions.byId(requestId);
-    if (record !== undefined) await eraseOwn([record], subject, call, tally);
-    // The record may be past its retention, and its account is there still.
-    else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([requestId])), call, tally);
+  for await (const page of desk.submissions.ofApplicant(person)) {
+    const others = page.filter(({ _id }) => _id !== requestId);
+    await eraseOwn(others, subject, call, tally);
   }
-  for await (const page of desk.submissions.ofApplicant(person)) await eraseOwn(page, subject, call, tally);
   const accounts = [...(await desk.accounts.ofPerson(person, new Set())), ...(await desk.accounts.released())];
   await eraseAccounts(
-    accounts.filter((account) => isAccountOf(person, account)),
+    accounts.filter((account) => isAccountOf(person, account) && account.requestId !== requestId),
     call,
     tally,
   );
+}
+
+/** The request by which the person was named: without it nobody could tell whose the rest is. */
+async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tally): Promise<void> {
+  const { desk, values } = call;
+  if (requestId === undefined || tally.stoppedAfter !== undefined) return;
+  const record = await desk.submissions.byId(requestId);
+  if (values.yes && tally.left) {
+    tally.note({ what: 'request', id: requestId, state: record?.state ?? 'past retention', result: 'comes last' });
+    return;
+  }
+  if (record !== undefined) await eraseOwn([record], { person, requestId }, call, tally);
+  // The record may be past its retention, and its account is there still.
+  else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([requestId])), call, tally);
 }
 
 /** Reads every kept body, a page at a time; the person may stand in one of which no field is known. */

@@ -165,6 +165,23 @@ test('another applicant’s request that mentions them keeps its body until it i
   expect(await world.record(id)).toMatchObject({ state: 'completed', applicant: { email: application.email } });
 });
 
+test('by request: it goes after all else of its applicant, so that the same command can be given again', async () => {
+  const person = newApplication();
+  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
+  const named = await submit(world, ingest, person);
+  const mentioning = await submit(world, ingest, { ...newApplication(), contact: person.email });
+  await eventually('a failed attempt', async () => (await world.record(mentioning))?.lastError !== undefined);
+  const early = await cli('erase', named, '--yes');
+  expect(early).toMatchObject({ code: 1, stdout: expect.stringMatching(new RegExp(`${named} .*comes last`)) });
+  expect((await world.record(named))?.body).toBeDefined();
+
+  world.mail.setFault(undefined);
+  expect(await cli('retry', mentioning)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', mentioning);
+  expect(await cli('erase', named, '--yes')).toMatchObject({ code: 0 });
+  expect(await everythingStored()).not.toContain(person.email);
+});
+
 test('by address: an account that was released, too', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);

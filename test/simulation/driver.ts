@@ -115,6 +115,7 @@ export function driverOf<T extends { _id: string }>(
         if (after === undefined) return null;
         return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
       }),
+    estimatedDocumentCount: () => wire(() => documents.all().length),
     countDocuments: (filter: Document, options: FindOptions = {}) => wire(() => documents.find(filter, options).length),
     deleteOne: (filter: Document) => write((durable) => documents.delete(filter, { durable })),
   };

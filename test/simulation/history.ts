@@ -1,5 +1,5 @@
 /** Plays one plan from the first request to the last record at rest, and judges it. */
-import { isOpen } from '../../internal/submission/states.ts';
+import { isOpen, type State } from '../../internal/submission/states.ts';
 import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
 import { PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
@@ -8,6 +8,7 @@ import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
 import { Violation, judge, watch, type Windows } from './rules.ts';
 import type { SimProcess } from './scheduler.ts';
+import { VERY_LATE_MS } from './wire.ts';
 import { World, ourParts, type Parts } from './world.ts';
 
 /**
@@ -60,13 +61,18 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     );
     await scheduler.run(planEnds + 1, () => violations.length > 0);
     healed = true;
+    await scheduler.run(planEnds + VERY_LATE_MS, () => violations.length > 0);
     await restUntil(plan.tempers.includes('always_busy') ? USED_UP_WITHIN_MS : QUIET_WITHIN_MS, planned);
+    const operator = startOperator(world, 0);
+    // A worker that had the body in hand may have made the account since: `audit` reports it, and it is erased again.
+    for (const { requestId } of world.allAccounts())
+      if (world.erasures.has(requestId)) operator.order(requestId, 'erase');
+    await restUntil(QUIET_WITHIN_MS, operator);
     judge(world);
 
     // Everything that failed can be done again, once the reason is gone.
     forgiving = true;
-    const operator = startOperator(world, 0);
-    const failed = world.records().filter(({ state }) => state === 'dead_lettered' || state === 'undeliverable');
+    const failed = world.records().filter(({ state }) => isFailed(state));
     for (const { _id } of failed) operator.order(_id, 'retry');
     await restUntil(QUIET_WITHIN_MS, operator);
     const windows = judge(world);
@@ -75,7 +81,7 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     );
     const left = world
       .records()
-      .find(({ _id, state }) => (state === 'dead_lettered' || state === 'undeliverable') && !released.has(_id));
+      .find(({ _id, state, erasedAt }) => isFailed(state) && erasedAt === undefined && !released.has(_id));
     if (left !== undefined) throw new Violation(`${left._id} is ${left.state} although it was retried`);
     return {
       windows,
@@ -86,6 +92,10 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
       simulatedMs: scheduler.now,
     };
   });
+}
+
+function isFailed(state: State): boolean {
+  return state === 'dead_lettered' || state === 'undeliverable';
 }
 
 /** Opens the ingests and processors and puts everything planned on the clock. */

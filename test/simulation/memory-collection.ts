@@ -38,6 +38,8 @@ export class MemoryCollection {
   unique: readonly string[];
   /** Called after each write with what the document is now and was before. */
   onWrite: ((after: Stored, before: Stored | undefined) => void) | undefined;
+  /** Called after each deletion with what the document was. */
+  onDelete: ((before: Stored) => void) | undefined;
 
   constructor(unique: readonly string[] = []) {
     this.unique = unique;
@@ -59,7 +61,7 @@ export class MemoryCollection {
   find(filter: Document, options: FindOptions = {}): Stored[] {
     const found = this.#candidates(filter).filter((document) => matches(document, filter));
     for (const [path, direction] of Object.entries(options.sort ?? {}).toReversed()) {
-      found.sort((one, other) => direction * (number(get(one, path)) - number(get(other, path))));
+      found.sort((one, other) => direction * compare(get(one, path), get(other, path)));
     }
     return found.slice(0, options.limit ?? found.length).map((document) => project(document, options.projection));
   }
@@ -84,6 +86,7 @@ export class MemoryCollection {
     if (found === undefined) return 0;
     this.#noteDurability(found._id, found, durable);
     this.#documents.delete(found._id);
+    this.onDelete?.(found);
     return 1;
   }
 
@@ -131,6 +134,7 @@ export function duplicateKey(key: string): MongoServerError {
 function matches(document: Document, filter: Document): boolean {
   return Object.entries(filter).every(([path, wanted]) => {
     if (path === '$or') return (wanted as Document[]).some((one) => matches(document, one));
+    if (path === '$and') return (wanted as Document[]).every((one) => matches(document, one));
     if (path.startsWith('$')) throw new Error(`the model knows no ${path}`);
     if (wanted === undefined) throw new Error(`undefined in a filter: ${path}`);
     const value = get(document, path);
@@ -238,6 +242,12 @@ function equal(one: unknown, other: unknown): boolean {
 function comparable(one: unknown, other: unknown): boolean {
   if (one instanceof Date) return other instanceof Date;
   return typeof one === typeof other && ['number', 'string'].includes(typeof one);
+}
+
+function compare(one: unknown, other: unknown): number {
+  const [first, second] = [ordered(one), ordered(other)];
+  if (first === second) return 0;
+  return first < second ? -1 : 1;
 }
 
 function ordered(value: unknown): number | string {

@@ -1,14 +1,21 @@
-/** A simulated operator: the steps of the command line (internal/cli), on the same stores. */
+/** A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase` is the command itself. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { normalizeEmail } from '../../internal/application/identity.ts';
+import { CommandError, EXIT, type Call } from '../../internal/cli/command.ts';
+import { erase } from '../../internal/cli/erase.ts';
+import { applicantOf } from '../../internal/cli/person.ts';
 import { clockFaults } from '../../internal/processor/clock-guard.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
 import { isOpen, nextState } from '../../internal/submission/states.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import type { OrderEvent } from './plan.ts';
 import { retention, type World } from './world.ts';
 
 const AGAIN_MS = 3_000;
+const out = { json: () => {}, note: () => {} };
+const never = new AbortController().signal;
 
 export interface Operator {
   /** Gives the order, and gives it again when it failed half-way or the record was changed meanwhile, as people do. */
@@ -26,10 +33,25 @@ export function startOperator(world: World, skewMs: number): Operator {
   const hasGoodClock = clockFaults(skewMs).length === 0;
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
+  const trail = { by: 'somebody', record: (_deed: unknown, act: () => Promise<boolean>) => act() };
+  const desk = { submissions, accounts, moves, corrections, trail };
+  /** Gives the command, always the same; true once it says that nothing is left. */
+  const eraseOne = async (record: SubmissionRecord): Promise<boolean> => {
+    const person = applicantOf(record).email;
+    const theirs = world.records().filter((one) => person !== undefined && applicantOf(one).email === person);
+    for (const { _id } of theirs) world.toErase.add(_id);
+    const call = { positionals: [record._id], values: { yes: true, json: true }, desk, clock, out, stop: never };
+    const code = await erase.run(call as unknown as Call).catch((error: unknown) => {
+      if (error instanceof CommandError) return EXIT.ok;
+      throw error;
+    });
+    return code === EXIT.ok;
+  };
   /** True when there is nothing more to do. */
   const order = async (requestId: string, event: OrderEvent): Promise<boolean> => {
     const record = await submissions.byId(requestId);
     if (record === undefined) return true;
+    if (event === 'erase') return eraseOne(record);
     const account = await accounts.find('requestId', requestId);
     if (account?.releasedAt !== undefined) return true;
     if (event === 'release') {
@@ -40,7 +62,11 @@ export function startOperator(world: World, skewMs: number): Operator {
       const held = record.heldUntil !== undefined && record.heldUntil > clock.now();
       return held || !hasGoodClock || moves.hurry(record);
     }
-    const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
+    const facts = {
+      account: account !== undefined,
+      claimed: record.version > 0,
+      erased: record.erasedAt !== undefined,
+    };
     if (nextState(record.state, event, facts) === undefined) return true;
     const reason = `operator: ${event}`;
     let seen: Seen | undefined = record;
@@ -49,7 +75,9 @@ export function startOperator(world: World, skewMs: number): Operator {
       // Whoever is about to mail the old address loses its claim before the address changes.
       if (isOpen(record.state)) seen = await moves.hold(record);
       if (seen === undefined) return false;
-      if ((await corrections.correctEmail(account, `Corrected.${requestId}@example.com`)) !== 'done') return false;
+      const email = `Corrected.${requestId}@example.com`;
+      if ((await corrections.correctEmail(account, email)) !== 'done') return false;
+      await moves.correctEmail(requestId, normalizeEmail(email));
     }
     return (await moves.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
   };

@@ -22,7 +22,7 @@ export const faultKinds = [
 export type FaultKind = (typeof faultKinds)[number];
 
 /** An operator's command. */
-export type OrderEvent = ReopeningEvent | 'release';
+export type OrderEvent = ReopeningEvent | 'release' | 'erase';
 
 export interface Fault {
   readonly kind: FaultKind;
@@ -105,9 +105,9 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
   ),
   orders: fc.array(
     fc.record({
-      atMs: fc.nat(2 * PLANNED_MS),
+      atMs: fc.oneof(fc.nat(2_500), fc.nat(2 * PLANNED_MS)),
       submission: fc.nat(4),
-      event: fc.constantFrom<OrderEvent>('retry', 'resend', 'correct_address', 'release'),
+      event: fc.constantFrom<OrderEvent>('retry', 'resend', 'correct_address', 'release', 'erase'),
     }),
     { maxLength: 3 },
   ),

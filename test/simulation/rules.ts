@@ -1,7 +1,7 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import type { Account } from '../../internal/account/account.ts';
 import { eventsOf, firstStates, isOpen, moves, type Actor } from '../../internal/submission/states.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
+import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { Stored } from './memory-collection.ts';
 import type { SentMail } from './relay.ts';
@@ -41,8 +41,14 @@ export function watch(world: World): { readonly violations: Violation[] } {
     if (world.mongo.caller === 'operator' && before !== undefined && after.history.length > before.history.length) {
       world.reopenings.set(after._id, [...(world.reopenings.get(after._id) ?? []), world.scheduler.now]);
     }
+    if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
+      const accounts = [...world.erasedAccounts.values(), ...world.allAccounts()];
+      const account = accounts.findLast(({ requestId }) => requestId === after._id);
+      world.erasures.set(after._id, { at: world.scheduler.now, possibleMails: account?.mail?.possible ?? 0 });
+    }
     for (const tell of world.onDue) tell();
   };
+  world.accounts.onDelete = (account) => world.erasedAccounts.set(account._id, account as unknown as Account);
   world.accounts.onWrite = (stored, before) => {
     const wished = before?.['notifiedAt'] !== undefined && stored['notifiedAt'] === undefined;
     if (world.mongo.caller === 'operator' || wished) noteWish(world, stored);
@@ -75,11 +81,22 @@ function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Act
   const grown = after.history.length - before.history.length;
   const [from, to] = [before.state, after.state];
   check(after.version === before.version || after.version === before.version + 1, `${_id} lost or jumped a version`);
-  check(after.body === before.body, `the body of ${_id} changed`);
+  const isErased = after.erasedAt !== undefined;
+  // It goes by an erasure, also where a settled request of another applicant mentions the person.
+  const bodyGoes = after.body === undefined && actor === 'operator' && !isOpen(to);
+  check(bodyGoes || after.body === before.body, `the body of ${_id} changed`);
+  const personal = (['body', 'bodySha256', 'applicant', 'userAgent'] as const).filter(
+    (key) => after[key] !== undefined,
+  );
+  check(!isErased || personal.length === 0, `${_id} is erased and has ${personal.join(', ')}`);
+  const byErasing = isErased && actor === 'operator';
+  check(byErasing || before.erasedAt === undefined, `${_id} was written to although it is erased`);
   if (grown === 0) {
     check(from === to, `${_id} went from ${from} to ${to} without a trace`);
+    if (byErasing) return;
     const adopted = actor === 'ingest' && after.adopted === true && from !== 'withdrawn';
-    check(isOpen(from) || adopted, `${_id} was written to although it is ${from}`);
+    const corrected = actor === 'operator' && after.version === before.version;
+    check(isOpen(from) || adopted || corrected, `${_id} was written to although it is ${from}`);
     return;
   }
   check(grown === 1, `${_id} got ${grown} entries of history at once`);
@@ -103,7 +120,28 @@ export function judge(world: World): Windows {
   judgeKeys(world, byId);
   for (const record of byId.values()) judgeRecord(record, byId, accounts);
   for (const account of accounts) judgeMails(world, account, byId.get(account.requestId), windows);
+  judgeErasures(world, byId, windows);
   return windows;
+}
+
+/** What an operator erased is gone, and nobody is mailed but by a hand-over that had begun. */
+function judgeErasures(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
+  for (const id of world.toErase) {
+    const { body, applicant } = byId.get(id) ?? {};
+    if (body !== undefined || applicant !== undefined) throw new Violation(`${id} is not erased`);
+  }
+  for (const account of world.erasedAccounts.values()) {
+    const { _id, requestId } = account;
+    // A crash of the database has brought it back.
+    if (world.accounts.get(_id) !== undefined) continue;
+    const erasure = world.erasures.get(requestId);
+    if (erasure === undefined) throw new Violation(`the account of ${requestId} is erased, its record is not`);
+    const mails = world.relay.mails.filter(({ accountId }) => accountId === _id);
+    if (mails.length > erasure.possibleMails || mails.some(({ at }) => at > erasure.at + CLAIM_TRUSTED_MS)) {
+      throw new Violation(`${requestId} was mailed after it was erased`);
+    }
+    judgeMails(world, account, byId.get(requestId), windows);
+  }
 }
 
 function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
@@ -113,20 +151,27 @@ function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>,
     if (answer === 202) {
       if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
       if (record.state === 'withdrawn') throw new Violation(`${requestId} was answered 202 and then withdrawn`);
-      if (!body.equals(record.body?.buffer ?? Buffer.alloc(0)))
+      if (record.bodySha256 !== undefined && !body.equals(record.body?.buffer ?? Buffer.alloc(0)))
         throw new Violation(`${requestId} is not what was sent`);
+      if (sent.at > (world.erasures.get(answeredId)?.at ?? Infinity))
+        throw new Violation(`${requestId} was answered 202 because of ${answeredId}, which is erased`);
     }
     if (answer === 422 && (record === undefined || body.equals(record.body?.buffer ?? Buffer.alloc(0)))) {
       throw new Violation(`${requestId} was answered 422 because of ${answeredId}`);
     }
-    // Adopted: the same submission was sent again, and what that was answered counts.
-    if (answer === 500 && record !== undefined && record.state !== 'withdrawn' && record.adopted !== true) {
+    if (answer === 500 && record !== undefined && wasProcessed(record)) {
       // So late that reconcile had the record already: only no answer is true then.
       if (answeredAt! - sent.at >= FIRST_DUE_MS) throw new Violation(`${requestId} was answered 500 too late`);
       if (!couldNotWithdraw(world, sent)) throw new Violation(`${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
     }
   }
+}
+
+function wasProcessed({ state, adopted, erasedAt, claimedBy }: SubmissionRecord): boolean {
+  const erasedUnread = erasedAt !== undefined && claimedBy === undefined;
+  // Adopted: the same submission was sent again, and what that was answered counts.
+  return state !== 'withdrawn' && adopted !== true && !erasedUnread;
 }
 
 /** Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own first try. */
@@ -158,6 +203,10 @@ function judgeRecord(
   accounts: readonly Account[],
 ): void {
   const account = accounts.find(({ requestId }) => requestId === record._id);
+  if (record.erasedAt !== undefined) {
+    if (account !== undefined) throw new Violation(`${record._id} is erased, yet has an account`);
+    return;
+  }
   const needsAccount = record.state === 'completed' || record.state === 'undeliverable';
   if (needsAccount && account === undefined) throw new Violation(`${record._id} is ${record.state} without an account`);
   const forbidden = record.state === 'rejected' || record.state === 'withdrawn';
@@ -170,7 +219,8 @@ function judgeRecord(
   for (const { duplicateOf } of record.reasons) {
     if (duplicateOf === undefined) continue;
     const other = byId.get(duplicateOf);
-    if (other === undefined || other._id === record._id || !accounts.some((one) => one.requestId === other._id)) {
+    const stands = other?.erasedAt !== undefined || accounts.some((one) => one.requestId === other?._id);
+    if (other?._id === record._id || !stands) {
       throw new Violation(`${record._id} is called a duplicate of ${duplicateOf}, which has no account`);
     }
   }
@@ -180,11 +230,12 @@ function judgeRecord(
 function judgeMails(world: World, account: Account, record: SubmissionRecord | undefined, windows: Windows): void {
   const wishes = world.mailWishes.get(account._id) ?? [];
   const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
-  if (record?.state === 'completed' && !mails.some(({ to }) => to === (account.released ?? account).email)) {
+  const completed = record?.state === 'completed' && record.erasedAt === undefined;
+  if (completed && !mails.some(({ to }) => to === (account.released ?? account).email)) {
     throw new Violation(`${account.requestId} is completed without a mail to its address`);
   }
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
-  if (record?.state === 'completed' && account.notifiedAt === undefined && !wishedSince) {
+  if (completed && account.notifiedAt === undefined && !wishedSince) {
     throw new Violation(`${account.requestId} is completed, but its account does not know that the mail is out`);
   }
   if (mails.length > (account.mail?.possible ?? 0)) {

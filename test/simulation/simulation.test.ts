@@ -12,7 +12,7 @@ import { WorkerMoves, type Position } from '../../internal/submission/worker-mov
 import type { Tamper } from './driver.ts';
 import type { Document } from './memory-collection.ts';
 import { play } from './history.ts';
-import type { Plan } from './plan.ts';
+import type { Fault, Plan } from './plan.ts';
 import { simulate, type Simulated } from './simulate.ts';
 import { ourParts, type Parts } from './world.ts';
 
@@ -154,6 +154,35 @@ test(
 test(
   'a worker frozen for as long as its claim holds wakes up and mails nothing twice',
   () => playAll(frozenForAClaim, FROZEN_HISTORIES),
+  MINUTES,
+);
+
+/**
+ * An applicant is erased while workers have two requests of theirs in hand, and the partner sends one of them again. In two of
+ * three histories answers get lost or the workers freeze.
+ */
+const erasedOnTheWay = (seed: number): Plan => {
+  const [first, second, others] = [0, 0, 1].map((email, index) => ({ email, ein: index, valid: true, key: index }));
+  const sent = [first!, second!, others!, first!];
+  const faults: readonly (readonly Fault[])[] = [
+    [],
+    [{ kind: 'mongo_shaky', atMs: 100, near: null, forMs: 10_000, target: 0 }],
+    [0, 1].map((target) => ({ kind: 'freeze_processor', atMs: seed % 200, near: null, forMs: 50_000, target })),
+  ];
+  return {
+    seed,
+    submissions: [...sent.map((one, atMs) => ({ ...one, atMs })), { ...first!, atMs: 20_000 }],
+    tempers: ['takes', 'takes', 'takes'],
+    faults: faults[seed % faults.length]!,
+    // While the workers are frozen, where they are.
+    orders: [{ atMs: seed % 3 === 2 ? 10_000 : (seed * 7) % 400, submission: seed % 4, event: 'erase' }],
+    skewsMs: [],
+  };
+};
+
+test(
+  'an applicant who is erased at any moment is mailed by no later hand-over, and nothing of them is left',
+  () => playAll(erasedOnTheWay, FROZEN_HISTORIES),
   MINUTES,
 );
 

@@ -8,7 +8,7 @@ import type { Scheduler } from './scheduler.ts';
 const SERVER_SELECTION_MS = 2_000;
 const SOCKET_TIMEOUT_MS = 10_000;
 /** A request that the client has given up may be carried out as late as this. */
-const VERY_LATE_MS = 90_000;
+export const VERY_LATE_MS = 90_000;
 
 const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
 

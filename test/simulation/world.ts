@@ -72,6 +72,12 @@ export interface Disturbance {
   until: number;
 }
 
+/** When the record was erased, and how many mails of its account may have been out by then. */
+export interface Erasure {
+  readonly at: number;
+  readonly possibleMails: number;
+}
+
 export const retention = {
   completed: 400,
   rejected: 90,
@@ -105,6 +111,12 @@ export class World {
   readonly mailWishes = new Map<string, number[]>();
   /** When an operator's move made work of a request, by request id. */
   readonly reopenings = new Map<string, number[]>();
+  /** What an operator erased, by request id. */
+  readonly erasures = new Map<string, Erasure>();
+  /** Accounts that an operator erased, as they were last, by account id. */
+  readonly erasedAccounts = new Map<string, Account>();
+  /** Requests of applicants whom an operator erases. */
+  readonly toErase = new Set<string>();
   /** Told whenever a record's `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
 

@@ -128,12 +128,16 @@ export const stores = [
     ['userAgent: true, ', '', 'what a caller said of itself outlives its erasure'],
     ['applicant: true }', '}', 'an erased applicant is still found'],
   ]),
+  ...mutantsOf('internal/submission/operator-moves.ts', SIMULATION, [
+    ['erasedAt: now, version: seen.version + 1', 'erasedAt: now', 'a worker mails whom an operator erased'],
+  ]),
   ...mutantsOf('internal/cli/erase.ts', ERASE, [
     [
       'if (bodyOnly && isOpen(record.state)) return',
       'if (bodyOnly && !isOpen(record.state)) return',
       "another applicant's request loses its body",
     ],
+    ['if (values.yes && tally.left)', 'if (false)', 'what an erasure left can no longer be erased by the request'],
   ]),
   ...mutantsOf('internal/submission/body-expiry.ts', EXPIRY, [
     ['later(stateAt, this.#bodyMs) > now && ', '', 'a malformed body stays as long as its record'],
