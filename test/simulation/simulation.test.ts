@@ -19,6 +19,8 @@ import { ourParts, type Parts } from './world.ts';
 const HISTORIES = 1_000;
 /** Of these, some come as badly as can be. */
 const FROZEN_HISTORIES = 300;
+/** In these an applicant is erased. */
+const ERASED_HISTORIES = 150;
 /** And these are asked again. */
 const ASKED_HISTORIES = 60;
 /** A broken part must be found within this many. */
@@ -182,7 +184,7 @@ const erasedOnTheWay = (seed: number): Plan => {
 
 test(
   'an applicant who is erased at any moment is mailed by no later hand-over, and nothing of them is left',
-  () => playAll(erasedOnTheWay, FROZEN_HISTORIES),
+  () => playAll(erasedOnTheWay, ERASED_HISTORIES),
   MINUTES,
 );
 
