@@ -56,8 +56,8 @@ export class AccountQueries {
 
   /** All accounts made at `since` or later, as `audit` checks them, oldest first. */
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedAccount[]> {
-    const filter = since === undefined ? {} : { _id: { $gte: firstIdAt('acc', since) } };
-    return pagesOf(this.#accounts, filter, { projection: checkedFields });
+    const after = since === undefined ? undefined : firstIdAt('acc', since);
+    return pagesOf(this.#accounts, {}, { projection: checkedFields, after });
   }
 
   /** At most `limit` ids of requests of accounts that start with `prefix`. */

@@ -2,6 +2,7 @@
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { CommandError, EXIT, type Desk, type ExitCode, type Output } from './command.ts';
+import { tookTooLong } from '../platform/mongo-read.ts';
 import { findCommand, parseLine } from './command-line.ts';
 import { UsageError, type Values } from './options.ts';
 import { commands } from './commands.ts';
@@ -57,8 +58,6 @@ export async function runCommand(words: readonly string[], surroundings: Surroun
   }
 }
 
-const MAX_TIME_EXPIRED = 50;
-
 /** One line, and never what a driver says: that can quote documents and addresses. */
 function explain(error: unknown, { out, where }: Surroundings): ExitCode {
   const say = (text: string, code: ExitCode): ExitCode => {
@@ -71,7 +70,7 @@ function explain(error: unknown, { out, where }: Surroundings): ExitCode {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);
   }
-  if (error.code === MAX_TIME_EXPIRED || error.name === 'MongoNetworkTimeoutError') {
+  if (tookTooLong(error) || error.name === 'MongoNetworkTimeoutError') {
     return say('MongoDB took too long to answer: narrow the search with --since or --partner', EXIT.storeAway);
   }
   if (typeof error.code === 'number')

@@ -51,6 +51,12 @@ export function firstIdAt(prefix: string, date: Date): string {
   return fromUUIDBytes(prefix, bytes);
 }
 
+/** The smallest id of the same prefix that can be made `ms` after `id`; undefined in the future, and for an id that is none of ours. */
+export function idLater(id: string, ms: number): string | undefined {
+  const atMs = (timeOfId(id)?.getTime() ?? NaN) + ms;
+  return atMs < Date.now() ? firstIdAt(id.slice(0, id.lastIndexOf('_')), new Date(atMs)) : undefined;
+}
+
 /** What a person can read out of an id: its first 16 letters in groups of four. They hold its time and 26 random bits. */
 export function referenceOf(id: string): string {
   const letters = id.slice(id.indexOf('_') + 1, id.indexOf('_') + 17).toUpperCase();

@@ -98,8 +98,13 @@ export class SupportQueries {
     search: Search,
     { bodies, after }: { readonly bodies: boolean; readonly after?: string | undefined },
   ): AsyncGenerator<SubmissionRecord[]> {
-    return pagesOf(this.#submissions, filterOf(search), {
-      after,
+    const { since, until, ...rest } = search;
+    return pagesOf(this.#submissions, filterOf(rest), {
+      after: [after, firstAt(since)]
+        .filter((id) => id !== undefined)
+        .toSorted()
+        .at(-1),
+      until: firstAt(until),
       ...(bodies ? { size: BODY_PAGE } : { projection: withoutBody }),
     });
   }
@@ -130,7 +135,7 @@ export class SupportQueries {
 
   /** All records received at `since` or later, as `audit` checks them, oldest first. */
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedRecord[]> {
-    return pagesOf(this.#submissions, idRange(since), { projection: checkedFields });
+    return pagesOf(this.#submissions, {}, { projection: checkedFields, after: firstAt(since) });
   }
 
   async checked(ids: readonly string[]): Promise<CheckedRecord[]> {
@@ -165,7 +170,7 @@ function stateFilter(state: State): Filter<SubmissionRecord> {
 }
 
 /** Ids begin with their time, so a span of time is a range of ids. */
-function idRange(since: Date | undefined, until?: Date): Filter<SubmissionRecord> {
+function idRange(since: Date | undefined, until: Date | undefined): Filter<SubmissionRecord> {
   if (since === undefined && until === undefined) return {};
   return {
     _id: {
@@ -173,4 +178,9 @@ function idRange(since: Date | undefined, until?: Date): Filter<SubmissionRecord
       ...(until === undefined ? {} : { $lt: firstIdAt('req', until) }),
     },
   };
+}
+
+/** No id made at `date` is this small. */
+function firstAt(date: Date | undefined): string | undefined {
+  return date === undefined ? undefined : firstIdAt('req', date);
 }

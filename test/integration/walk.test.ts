@@ -1,0 +1,74 @@
+/** A walk over all that match finds each record once, on a store that reads all that match to give one page. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { DAY_MS } from '../../internal/platform/clock.ts';
+import { firstIdAt } from '../../internal/platform/ids.ts';
+import { pagesOf } from '../../internal/platform/mongo-read.ts';
+import { givingUp } from '../support/giving-up.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+interface Walked {
+  readonly _id: string;
+  readonly odd: boolean;
+}
+
+const SIZE = 10;
+const odd = { odd: true };
+const now = Date.now();
+
+let stores: TestStores;
+let walked: Collection<Walked>;
+
+/** Records of one burst: at one instant, or as far apart as `everyMs`. */
+function burst(count: number, fromMs: number, everyMs: number): Walked[] {
+  return Array.from({ length: count }, (_, index) => ({
+    _id: `${firstIdAt('req', new Date(fromMs + index * everyMs)).slice(0, -3)}${String(index).padStart(3, '0')}`,
+    odd: index % 2 === 1,
+  }));
+}
+
+const records = [
+  ...burst(200, now - 400 * DAY_MS, 1_000),
+  ...burst(50, now - 30 * DAY_MS, 0),
+  ...burst(1, now - 29 * DAY_MS, 0),
+  ...burst(300, now - 3_600_000, 200),
+  // A clock ahead of ours.
+  ...burst(30, now + DAY_MS, 1_000),
+];
+const expected = records.filter((record) => record.odd).map(({ _id }) => _id);
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  walked = stores.db.collection<Walked>('walked');
+  await walked.insertMany(records.toReversed());
+});
+afterAll(() => stores.close());
+
+async function idsOf(pages: AsyncGenerator<Walked[]>): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const page of pages) {
+    expect(page.length).toBeLessThanOrEqual(SIZE);
+    ids.push(...page.map(({ _id }) => _id));
+  }
+  return ids;
+}
+
+test.each([
+  ['all that match', 1_000],
+  ['some pages', 60],
+])('finds every record once and in order where a read may sort %s', async (_, most) => {
+  expect(await idsOf(pagesOf(givingUp(walked, most), odd, { size: SIZE }))).toEqual(expected);
+  const after = expected[150];
+  expect(await idsOf(pagesOf(givingUp(walked, most), odd, { size: SIZE, after }))).toEqual(expected.slice(151));
+});
+
+test('from a time up to another', async () => {
+  const [after, until] = [30 * DAY_MS, 3_600_000 - 20_000].map((ago) => firstIdAt('req', new Date(now - ago)));
+  const between = expected.filter((id) => id > after! && id < until!);
+  expect(between.length).toBeGreaterThan(60);
+  expect(await idsOf(pagesOf(givingUp(walked, 60), odd, { size: SIZE, after, until }))).toEqual(between);
+});
+
+test('ends with the error of the store where even the shortest read takes too long', async () => {
+  await expect(idsOf(pagesOf(givingUp(walked, -1), odd, { size: SIZE }))).rejects.toMatchObject({ code: 50 });
+});
