@@ -13,7 +13,7 @@ export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version'>;
 
 /** A move of many, as an operator's query found its record. */
 export interface PlannedMove {
-  readonly seen: Seen;
+  readonly seen: Seen & Pick<SubmissionRecord, 'accountId'>;
   readonly to: State;
   readonly accountId: string | undefined;
 }
@@ -91,12 +91,15 @@ export class OperatorMoves {
    */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
     const now = this.#clock.now();
-    const alike = Map.groupBy(items, ({ seen: { state, version }, to, accountId = '' }) =>
-      [state, version, to, accountId].join(' '),
+    const newAccount = ({ seen, accountId }: PlannedMove) => (accountId === seen.accountId ? undefined : accountId);
+    const alike = Map.groupBy(items, (item) =>
+      [item.seen.state, item.seen.version, item.to, newAccount(item)].join(' '),
     );
     const updates = [...alike.values()].map((group) => {
-      const [{ seen, to, accountId }] = group as [PlannedMove, ...PlannedMove[]];
+      const [one] = group as [PlannedMove, ...PlannedMove[]];
+      const { seen, to } = one;
       const move = this.#moveTo(to, now, reason);
+      const accountId = newAccount(one);
       const account = accountId === undefined ? {} : { accountId };
       const free = { $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }] };
       return {
