@@ -7,7 +7,17 @@
  */
 import type { Collection } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { BACKLOG_TIMEOUT_MS, DUE_LOOKS, DUE_SHARE, DUE_START_MS, DUE_STEP_MS, DUE_TIMEOUT_MS } from './limits.ts';
+import { tookTooLong } from '../platform/mongo-read.ts';
+import {
+  BACKLOG_TIMEOUT_MS,
+  DUE_LOOK_TIMEOUT_MS,
+  DUE_LOOKS,
+  DUE_NARROWED_BY,
+  DUE_SHARE,
+  DUE_START_MS,
+  DUE_STEP_MS,
+  DUE_TIMEOUT_MS,
+} from './limits.ts';
 import { openStates, type OpenState } from './states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
@@ -50,7 +60,12 @@ export class DueRecords {
       // Never more than a share of what is left, so that the first step into a dense backlog is a small part of it.
       const step = Math.min(progress.stepMs, Math.max(DUE_STEP_MS, (now - progress.upTo) * DUE_SHARE));
       const upTo = Math.min(now, progress.upTo + step);
-      records = await this.#oldest(state, new Date(upTo), limit);
+      const found = await this.#oldest(state, new Date(upTo), limit, step);
+      if (found === undefined) {
+        progress.stepMs = Math.max(DUE_STEP_MS, step / DUE_NARROWED_BY);
+        continue;
+      }
+      records = found;
       const full = records.length === limit;
       progress.upTo = full ? (records.at(-1)?.dueAt?.getTime() ?? upTo) : upTo;
       if (full) progress.stepMs = Math.max(1, step / 2);
@@ -61,18 +76,24 @@ export class DueRecords {
     return { records, more: true };
   }
 
-  #oldest(state: OpenState, upTo: Date, limit: number): Promise<DueRecord[]> {
+  /** Undefined where a step that can be shorter took too long: on its way it met the beginning of a long backlog. */
+  async #oldest(state: OpenState, upTo: Date, limit: number, stepMs: number): Promise<DueRecord[] | undefined> {
+    const shorter = stepMs > DUE_STEP_MS;
     return this.#collection
       .find(
         { state, dueAt: { $gt: ANY_TIME, $lte: upTo }, schema: { $lte: RECORD_SCHEMA } },
         {
           projection: { state: 1, version: 1, dueAt: 1, firstSeenAt: 1, traceparent: 1, partnerId: 1 },
-          maxTimeMS: DUE_TIMEOUT_MS,
+          maxTimeMS: shorter ? DUE_LOOK_TIMEOUT_MS : DUE_TIMEOUT_MS,
         },
       )
       .sort({ dueAt: 1 })
       .limit(limit)
-      .toArray();
+      .toArray()
+      .catch((error: unknown) => {
+        if (!shorter || !tookTooLong(error)) throw error;
+        return undefined;
+      });
   }
 
   /**

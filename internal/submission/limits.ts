@@ -77,6 +77,9 @@ export const DUE_START_MS = 7 * 86_400_000;
 export const DUE_STEP_MS = 5_000;
 /** No step is a larger share of the time still to be searched: the first one that meets a backlog reads this part of it. */
 export const DUE_SHARE = 1 / 8;
+/** A longer step that takes more than this is cut into so many: else a share of millions would keep the database busy for seconds. */
+export const DUE_LOOK_TIMEOUT_MS = 500;
+export const DUE_NARROWED_BY = 16;
 /** Steps of one search; a week takes about 90. */
 export const DUE_LOOKS = 120;
 /** Longest a search for due records may keep the database busy: just under the socket's time-out, which ends it for us. */

@@ -6,6 +6,7 @@ import { DueRecords } from '../../internal/submission/due-records.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { makeIndexes, newTestClock } from '../support/processor-records.ts';
 import { newRecord } from '../support/records.ts';
+import { givingUp } from '../support/giving-up.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 const PAGE = 100;
@@ -76,6 +77,14 @@ test('no search asks for more than a small part of a long backlog', async () => 
     }
     expect(asked.length - from).toBeLessThan(120);
   }
+});
+
+test('a store that gives up on a large part of a backlog is asked for less', async () => {
+  const ids = await fill();
+  due = new DueRecords(givingUp(client.db(stores.database).collection(SUBMISSIONS), PAGE * 1.2), clock);
+  const { records, more } = await due.find('account_created', PAGE);
+  expect(records.map(({ _id }) => _id)).toEqual(ids.slice(0, records.length));
+  expect([records.length >= PAGE / 2, more]).toEqual([true, true]);
 });
 
 test('a page that nobody takes is found again, with what became due before it', async () => {
