@@ -14,6 +14,8 @@ const ROW = 30;
 const HEAD = 56;
 const GAP = 6;
 const SHOWN_IN_LEGEND = 8;
+/** In a quarter of the narrowest panel. */
+const LEGEND_CHARACTERS = 21;
 const MAX_SERIES = 40;
 const COLOURS = [
   '#73bf69',
@@ -174,9 +176,14 @@ function legend(series: DrawnPanel['series'], spec: PanelSpec, box: Box): string
       8 + (place % perLine) * ((box.w + 46) / perLine),
       box.y + box.h + 28 + Math.floor(place / perLine) * 12,
     ];
-    return `<rect x="${round(x)}" y="${round(y - 7)}" width="8" height="3" fill="${COLOURS[index % COLOURS.length]}"/><text x="${round(x + 11)}" y="${round(y - 2)}" fill="#c7c8cc" font-size="8.5">${safe(name.slice(0, 22))} ${inUnit(peak, spec.unit)}</text>`;
+    return `<rect x="${round(x)}" y="${round(y - 7)}" width="8" height="3" fill="${COLOURS[index % COLOURS.length]}"/><text x="${round(x + 11)}" y="${round(y - 2)}" fill="#c7c8cc" font-size="8.5">${safe(label(name, inUnit(peak, spec.unit)))}</text>`;
   });
   return entries.join('');
+}
+
+/** As much of the name as has room beside its value. */
+function label(name: string, value: string): string {
+  return `${name.slice(0, Math.max(1, LEGEND_CHARACTERS - value.length))} ${value}`;
 }
 
 function scales(box: Box, { from, to }: DrawnPanel['time'], top: number) {
