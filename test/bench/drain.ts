@@ -1,4 +1,4 @@
-/** How fast a backlog of accepted applications is worked off, mails included: our processor against a naive worker. */
+/** How fast a backlog of accepted applications is worked off, mails included: by our processors, or a naive worker. */
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
@@ -24,8 +24,11 @@ export interface DrainResult {
   readonly perSecond: number;
   /** Share of one core the worker used. */
   readonly cpu: number;
+  /** Processor seconds of each of the worker's processes, without their start. */
+  readonly perProcess: readonly number[];
   /** Of the worker, the mail server, and each program of stores. */
   readonly processorSeconds: Readonly<Record<string, number>>;
+  /** Of the largest process. */
   readonly rssMib: number;
   readonly completed: number;
   readonly mails: number;
@@ -64,22 +67,23 @@ async function startMailSink() {
   };
 }
 
+export interface DrainOptions {
+  readonly size: number;
+  readonly mongo: { readonly url: string; readonly client: MongoClient };
+  readonly redisUrl: string;
+  /** How many processes of ours share the work. */
+  readonly processes?: number;
+  /** On top of what ours is started with. */
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Hears of ours as soon as it runs, and once it has sent the last mail. */
+  readonly watch?: {
+    readonly started: (service: ServiceProcess) => Promise<void>;
+    readonly ending: () => Promise<void>;
+  };
+}
+
 /** Puts `size` applications into an empty database and queue, starts the worker, and times it until the last mail. */
-export async function drain(
-  worker: WorkerName,
-  options: {
-    readonly size: number;
-    readonly mongo: { readonly url: string; readonly client: MongoClient };
-    readonly redisUrl: string;
-    /** On top of what ours is started with. */
-    readonly environment?: Readonly<Record<string, string>>;
-    /** Hears of ours as soon as it runs, and once it has sent the last mail. */
-    readonly watch?: {
-      readonly started: (service: ServiceProcess) => Promise<void>;
-      readonly ending: () => Promise<void>;
-    };
-  },
-): Promise<DrainResult> {
+export async function drain(worker: WorkerName, options: DrainOptions): Promise<DrainResult> {
   const database = `bench_drain_${worker}`;
   const db = options.mongo.client.db(database);
   await db.dropDatabase();
@@ -98,21 +102,24 @@ export async function drain(
     };
     const before = secondsByProgram();
     const startedAt = performance.now();
-    const program = await start[worker](stores, options.watch?.started);
+    const program = await start[worker](stores, options);
+    const servingAt = performance.now();
     let firstAt: number | undefined;
     while (sink.count() < options.size && performance.now() - startedAt < DEADLINE_MS) {
       if (sink.count() > 0) firstAt ??= performance.now();
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
     const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
-    const used = processorSeconds(program.pid);
-    const rssMib = memoryMib(program.pid);
-    const cpu = used / ((performance.now() - startedAt) / 1_000);
+    const perProcess = program.processes.map(({ pid, atStart }) => processorSeconds(pid) - atStart);
+    const used = perProcess.reduce((sum, value) => sum + value, 0);
+    const rssMib = Math.max(...program.processes.map(({ pid }) => memoryMib(pid)));
+    const cpu = used / ((performance.now() - servingAt) / 1_000);
     const parts = { ...spentOn(before, secondsByProgram(), used), relay: processorSeconds(sink.pid) };
     const completed = await waitForCompleted(db, options.size);
     await options.watch?.ending();
     await program.stop();
-    return { perSecond: sink.count() / seconds, cpu, processorSeconds: parts, rssMib, completed, mails: sink.count() };
+    const mails = sink.count();
+    return { perSecond: mails / seconds, cpu, perProcess, processorSeconds: parts, rssMib, completed, mails };
   } finally {
     await sink.stop();
     redis.disconnect();
@@ -165,33 +172,39 @@ const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis
     },
   };
 
-const start: Readonly<
-  Record<
-    WorkerName,
-    (
-      stores: Record<string, string>,
-      started?: (service: ServiceProcess) => Promise<void>,
-    ) => Promise<{ pid: number; stop(): Promise<unknown> }>
-  >
-> = {
-  async ours(stores, started) {
-    const service = await startService(
-      'processor',
-      {
+interface Worker {
+  /** With the processor seconds that each had used when it served. */
+  readonly processes: readonly { readonly pid: number; readonly atStart: number }[];
+  stop(): Promise<unknown>;
+}
+
+const start: Readonly<Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Worker>>> =
+  {
+    async ours(stores, { processes = 1, watch }) {
+      const environment = {
         MAIL_FROM: 'accounts@bench.example',
         LOGIN_URL: 'https://login.bench.example/',
         LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
         PROCESSOR_CONCURRENCY: String(CONCURRENCY),
         ...imageEnvironment(),
         ...stores,
-      },
-      { compiled: true },
-    );
-    await started?.(service);
-    return { pid: service.child.pid ?? 0, stop: () => service.stop() };
-  },
-  naive: (stores) => startProgram('naive-worker.ts', { ...stores, CONCURRENCY: String(CONCURRENCY) }),
-};
+      };
+      const started = await Promise.all(
+        Array.from({ length: processes }, async () => {
+          const service = await startService('processor', environment, { compiled: true });
+          const pid = service.child.pid ?? 0;
+          return { service, pid, atStart: processorSeconds(pid) };
+        }),
+      );
+      for (const { service } of started) await watch?.started(service);
+      return { processes: started, stop: () => Promise.all(started.map(({ service }) => service.stop())) };
+    },
+    async naive(stores) {
+      const program = await startProgram('naive-worker.ts', { ...stores, CONCURRENCY: String(CONCURRENCY) });
+      const { pid } = program;
+      return { processes: [{ pid, atStart: processorSeconds(pid) }], stop: () => program.stop() };
+    },
+  };
 
 async function waitForCompleted(db: Db, size: number): Promise<number> {
   const deadline = performance.now() + 10_000;

@@ -1,4 +1,4 @@
-/** One run of load against one server: wrk outside, the server's processor time and memory beside it. */
+/** One run of load against one or several servers: wrk outside, the servers' processor time and memory beside it. */
 import { execFile, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -17,10 +17,13 @@ export interface LoadResult {
   /** Answers other than 2xx and 3xx. */
   readonly badStatus: number;
   readonly socketErrors: number;
-  /** Share of one core the server used. */
+  /** Share of one core the servers used. */
   readonly cpu: number;
-  /** Of the server, the load generator, and each program of stores that runs under this process. */
+  /** Processor seconds of each server. */
+  readonly perProcess: readonly number[];
+  /** Of the servers, the load generator, and each program of stores that runs under this process. */
   readonly processorSeconds: Readonly<Record<string, number>>;
+  /** Of the largest server. */
   readonly rssMib: number;
 }
 
@@ -48,43 +51,69 @@ export async function startProgram(file: string, environment: Record<string, str
     await exited;
   };
   for await (const line of createInterface(child.stdout)) {
+    // What a package says before it serves.
+    if (!line.startsWith('{')) continue;
     const { url } = JSON.parse(line) as { url: string };
     return { url, pid: child.pid ?? 0, stop };
   }
   throw new Error(`${file} ended before it served`);
 }
 
-/** Loads `url` with `connections` for `seconds`; `pid` is the server to watch. */
-export async function load(options: {
-  readonly url: string;
+/** Address and process of a server under load. */
+export type Server = Pick<Program, 'url' | 'pid'>;
+
+interface Plan {
   readonly key: string;
   readonly connections: number;
   readonly seconds: number;
-  readonly pid: number;
   /** Each request comes with an idempotency key of its own. */
   readonly keyed?: boolean;
-}): Promise<LoadResult> {
-  const before = { server: processorSeconds(options.pid), programs: secondsByProgram() };
+}
+
+/** Loads one server with `connections` for `seconds`. */
+export function load({ url, pid, ...plan }: Server & Plan): Promise<LoadResult> {
+  return loadTogether([{ url, pid }], plan);
+}
+
+/** Loads all servers at once, each by a wrk of its own with an equal part of the connections. */
+export async function loadTogether(servers: readonly Server[], plan: Plan): Promise<LoadResult> {
+  const each = { ...plan, connections: plan.connections / servers.length };
+  const used = servers.map(({ pid }) => processorSeconds(pid));
+  const programs = secondsByProgram();
+  const results = await Promise.all(servers.map(({ url }) => wrk(url, each)));
+  const perProcess = servers.map(({ pid }, index) => processorSeconds(pid) - used[index]!);
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const highest = (of: (result: Measured) => number): number => Math.max(...results.map(of));
+  const seconds = highest((result) => result.seconds);
+  return {
+    requests: sum(results.map(({ requests }) => requests)),
+    seconds,
+    p50Ms: highest(({ p50Ms }) => p50Ms),
+    p99Ms: highest(({ p99Ms }) => p99Ms),
+    maxMs: highest(({ maxMs }) => maxMs),
+    badStatus: sum(results.map(({ badStatus }) => badStatus)),
+    socketErrors: sum(results.map(({ socketErrors }) => socketErrors)),
+    cpu: sum(perProcess) / seconds,
+    perProcess,
+    processorSeconds: spentOn(programs, secondsByProgram(), sum(perProcess)),
+    rssMib: Math.max(...servers.map(({ pid }) => memoryMib(pid))),
+  };
+}
+
+type Measured = Omit<LoadResult, 'cpu' | 'perProcess' | 'processorSeconds' | 'rssMib'>;
+
+async function wrk(url: string, { key, connections, seconds, keyed }: Plan): Promise<Measured> {
   const { stdout } = await run('wrk', [
     '-t1',
-    `-c${options.connections}`,
-    `-d${options.seconds}s`,
+    `-c${connections}`,
+    `-d${seconds}s`,
     `-s${SCRIPT}`,
-    `${options.url}/api/v1/capital/ingest`,
+    `${url}/api/v1/capital/ingest`,
     '--',
-    options.key,
-    ...(options.keyed === true ? ['keyed'] : []),
+    key,
+    ...(keyed === true ? ['keyed'] : []),
   ]);
-  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Omit<
-    LoadResult,
-    'cpu' | 'processorSeconds' | 'rssMib'
-  > | null;
+  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Measured | null;
   if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);
-  const server = processorSeconds(options.pid) - before.server;
-  return {
-    ...result,
-    cpu: server / result.seconds,
-    processorSeconds: spentOn(before.programs, secondsByProgram(), server),
-    rssMib: memoryMib(options.pid),
-  };
+  return result;
 }

@@ -43,20 +43,23 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
     contenders: connectionCounts.flatMap((connections) => {
       const of = (contender: Contender): ContenderRound[] =>
         contenderRounds.filter((round) => round.contender === contender && round.connections === connections);
-      return contenders.map((contender) => ({
-        connections,
-        contender,
-        perSecond: median(of(contender).map(rate)),
-        p50Ms: median(of(contender).map(({ p50Ms }) => p50Ms)),
-        p99Ms: median(of(contender).map(({ p99Ms }) => p99Ms)),
-        cpu: median(of(contender).map(({ cpu }) => cpu)),
-        microseconds: microsecondsOf(of(contender)),
-        rssMib: Math.max(...of(contender).map(({ rssMib }) => rssMib)),
-        ...(contender === 'ours'
-          ? { perWrite: median(of(contender).map(({ perWrite = Number.NaN }) => perWrite)) }
-          : {}),
-        oursRatio: ratio(of('ours').map(rate), of(contender).map(rate)),
-      }));
+      const present: readonly Contender[] = [...contenders, 'peer'];
+      return present
+        .filter((contender) => of(contender).length > 0)
+        .map((contender) => ({
+          connections,
+          contender,
+          perSecond: median(of(contender).map(rate)),
+          p50Ms: median(of(contender).map(({ p50Ms }) => p50Ms)),
+          p99Ms: median(of(contender).map(({ p99Ms }) => p99Ms)),
+          cpu: median(of(contender).map(({ cpu }) => cpu)),
+          microseconds: microsecondsOf(of(contender)),
+          rssMib: Math.max(...of(contender).map(({ rssMib }) => rssMib)),
+          ...(contender === 'ours'
+            ? { perWrite: median(of(contender).map(({ perWrite = Number.NaN }) => perWrite)) }
+            : {}),
+          oursRatio: ratio(of('ours').map(rate), of(contender).map(rate)),
+        }));
     }),
     drains: (drainRounds.length === 0 ? [] : workers).map((worker) => {
       const of = (name: WorkerName): DrainRound[] => drainRounds.filter((round) => round.worker === name);
@@ -96,7 +99,7 @@ export function contenderTable(summary: Summary): string {
 }
 
 /** What each of `rows` costs each part; it drifts less than the rates. */
-function processorTable(
+export function processorTable(
   title: string,
   rows: readonly { readonly name: string; readonly microseconds: Readonly<Record<string, number>> }[],
 ): string {
@@ -109,7 +112,7 @@ function processorTable(
   ]);
 }
 
-function microsecondsOf(
+export function microsecondsOf(
   rounds: readonly { readonly requests: number; readonly processorSeconds: Readonly<Record<string, number>> }[],
 ): Readonly<Record<string, number>> {
   const requests = rounds.reduce((sum, round) => sum + round.requests, 0);
