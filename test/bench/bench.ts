@@ -22,10 +22,11 @@ const { values: flags } = parseArgs({
     drain: { type: 'string', default: '4000' },
     json: { type: 'string' },
     plot: { type: 'string' },
+    peer: { type: 'string', default: '' },
     help: { type: 'boolean', default: false },
   },
 });
-const HELP = `usage: make bench [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE --plot FILE.svg"]
+const HELP = `usage: make bench [PEER=parse-server|redpanda-connect] [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE --plot FILE.svg"]
   --connections ''  leaves the contenders out; --drain 0 leaves the workers out`;
 
 const log = (line: string): void => console.error(paint('dim', line));
@@ -45,7 +46,7 @@ async function main(): Promise<number> {
     opened.push(() => client.close());
     const stores = { mongo: { url: mongo.url, client }, redisUrl: redis.url };
 
-    const contenders = await loadContenders(stores, { connections, rounds, seconds }, (round) =>
+    const contenders = await loadContenders(stores, { connections, rounds, seconds, peer: flags.peer }, (round) =>
       log(
         `${round.connections} connections, round ${round.round}, ${round.contender}: ${Math.round(round.requests / round.seconds)}/s`,
       ),
@@ -62,7 +63,10 @@ async function main(): Promise<number> {
     const summary = summarise(contenders.rounds, drains);
     if (connections.length > 0) console.log(contenderTable(summary));
     if (size > 0) console.log(`\n${drainTable(summary)}`);
-    const { accepted, stored, badStatus } = contenders.agreement;
+    const { accepted, stored, badStatus, peer } = contenders.agreement;
+    if (peer !== undefined) {
+      console.log(`\npeer is ${flags.peer}: ${peer.accepted} answers, ${peer.stored} documents stored`);
+    }
     const drained = drains.every((round) => round.completed === size && round.mails === size);
     const agrees = contenders.agreement.agrees && drained;
     console.log(

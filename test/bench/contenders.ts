@@ -1,4 +1,4 @@
-/** The contenders under load: ours, the naive durable one and a bare Fastify, in alternating rounds on the same stores. */
+/** The contenders under load: ours, the naive durable one, a bare Fastify and a peer, in alternating rounds on the same stores. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,10 +7,14 @@ import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { imageEnvironment } from '../support/image.ts';
-import { load, startProgram, type LoadResult, type Program } from './load.ts';
+import { load, startProgram, type LoadResult, type Server } from './load.ts';
+import { startPeer } from './peer.ts';
 
 export const contenders = ['ours', 'naive', 'bare'] as const;
-export type Contender = (typeof contenders)[number];
+const DATABASE = 'bench_ours';
+const PEER_DATABASE = 'bench_peer';
+/** A peer only takes part where one is named. */
+export type Contender = (typeof contenders)[number] | 'peer';
 
 export interface ContenderRound extends LoadResult {
   readonly contender: Contender;
@@ -25,6 +29,8 @@ export interface Agreement {
   readonly accepted: number;
   readonly stored: number;
   readonly badStatus: number;
+  /** Of the peer: its answers 2xx and its documents. */
+  readonly peer?: { readonly accepted: number; readonly stored: number };
   readonly agrees: boolean;
 }
 
@@ -36,7 +42,13 @@ export interface Stores {
 /** Runs all rounds; `onRound` hears of each as it ends. What it starts it also stops. */
 export async function loadContenders(
   stores: Stores,
-  plan: { readonly connections: readonly number[]; readonly rounds: number; readonly seconds: number },
+  plan: {
+    readonly connections: readonly number[];
+    readonly rounds: number;
+    readonly seconds: number;
+    /** What `startPeer` knows; empty: none. */
+    readonly peer: string;
+  },
   onRound: (round: ContenderRound) => void,
 ): Promise<{ readonly rounds: readonly ContenderRound[]; readonly agreement: Agreement }> {
   const opened: (() => Promise<unknown>)[] = [];
@@ -45,10 +57,9 @@ export async function loadContenders(
     const keyFolder = await mkdtemp(join(tmpdir(), 'bench-keys-'));
     opened.push(() => rm(keyFolder, { recursive: true }));
     await writePartnerSecret(keyFolder, { partner: 'bench', keys: [key] });
-    const database = 'bench_ours';
     const environment = {
       MONGODB_URI: stores.mongo.url,
-      MONGODB_DATABASE: database,
+      MONGODB_DATABASE: DATABASE,
       REDIS_URL: `${stores.redisUrl}/1`,
       PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
       TRUSTED_PROXIES: '127.0.0.0/8',
@@ -69,18 +80,23 @@ export async function loadContenders(
     opened.push(() => naive.stop());
     const bare = await startProgram('bare-fastify.ts', {});
     opened.push(() => bare.stop());
-    const servers: Record<Contender, Pick<Program, 'url' | 'pid'>> = {
-      ours: { url: ingest.url, pid: ingest.child.pid ?? 0 },
-      naive,
-      bare,
-    };
+    const servers = new Map<Contender, Server>([
+      ['ours', { url: ingest.url, pid: ingest.child.pid ?? 0 }],
+      ['naive', naive],
+      ['bare', bare],
+    ]);
+    if (plan.peer !== '') {
+      const peer = await startPeer(plan.peer, { MONGODB_URI: stores.mongo.url, MONGODB_DATABASE: PEER_DATABASE });
+      opened.push(() => peer.stop());
+      servers.set('peer', peer);
+    }
 
     const rounds: ContenderRound[] = [];
     for (const connections of plan.connections) {
       for (let number = 1; number <= plan.rounds; number += 1) {
-        for (const contender of contenders) {
+        for (const [contender, server] of servers) {
           const before = contender === 'ours' ? await writes(ingest.adminUrl) : undefined;
-          const result = await load({ ...servers[contender], key, connections, seconds: plan.seconds });
+          const result = await load({ ...server, key, connections, seconds: plan.seconds });
           const after = before === undefined ? undefined : await writes(ingest.adminUrl);
           const round = {
             contender,
@@ -96,26 +112,35 @@ export async function loadContenders(
         }
       }
     }
-    const stored = await stores.mongo.client
-      .db(database)
-      .collection('requests')
-      .countDocuments({ state: 'recorded', httpStatus: 202 });
-    const accepted =
-      rounds.length === 0 ? 0 : await metric(ingest.adminUrl, 'partner_ingest_requests_total', 'status="202"');
-    const badStatus = rounds.reduce((sum, round) => sum + round.badStatus, 0);
-    // wrk ends during its last requests: these are stored, but their answers are not counted.
-    const unfinished = rounds.reduce(
-      (sum, { contender, connections }) => sum + (contender === 'ours' ? connections : 0),
-      0,
-    );
-    const surplus = stored - accepted;
-    return {
-      rounds,
-      agreement: { accepted, stored, badStatus, agrees: surplus >= 0 && surplus <= unfinished && badStatus === 0 },
-    };
+    return { rounds, agreement: await agreementOf(stores, ingest.adminUrl, rounds) };
   } finally {
     for (const close of opened.toReversed()) await close();
   }
+}
+
+async function agreementOf({ mongo }: Stores, adminUrl: string, rounds: readonly ContenderRound[]): Promise<Agreement> {
+  const count = (database: string, filter = {}): Promise<number> =>
+    mongo.client.db(database).collection('requests').countDocuments(filter);
+  const of = (name: Contender): readonly ContenderRound[] => rounds.filter(({ contender }) => contender === name);
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const stored = await count(DATABASE, { state: 'recorded', httpStatus: 202 });
+  const accepted = rounds.length === 0 ? 0 : await metric(adminUrl, 'partner_ingest_requests_total', 'status="202"');
+  const badStatus = sum(rounds.map((round) => round.badStatus));
+  // wrk ends during its last requests: these are stored, but their answers are not counted.
+  const unfinished = sum(of('ours').map(({ connections }) => connections));
+  const surplus = stored - accepted;
+  const peer =
+    of('peer').length === 0
+      ? undefined
+      : { accepted: sum(of('peer').map(({ requests }) => requests)), stored: await count(PEER_DATABASE) };
+  const peerAgrees = peer === undefined || peer.stored >= peer.accepted;
+  return {
+    accepted,
+    stored,
+    badStatus,
+    ...(peer === undefined ? {} : { peer }),
+    agrees: surplus >= 0 && surplus <= unfinished && badStatus === 0 && peerAgrees,
+  };
 }
 
 async function writes(adminUrl: string): Promise<{ records: number; writes: number }> {

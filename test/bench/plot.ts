@@ -1,11 +1,15 @@
 /** Draws a bench's accepts per second as an SVG bar chart, one group for each number of connections. */
-import { contenders, type Contender } from './contenders.ts';
+import { contenders } from './contenders.ts';
 import type { Summary } from './report.ts';
 
 const BAR = { width: 44, gap: 8, group: 48 } as const;
 const FRAME = { left: 16, top: 56, height: 220, bottom: 56 } as const;
-const COLOURS: Readonly<Record<Contender, string>> = { ours: '#1a7f5a', naive: '#b3541e', bare: '#8a8f98' };
-const NAMES: Readonly<Record<Contender, string>> = {
+const COLOURS: Readonly<Record<(typeof contenders)[number], string>> = {
+  ours: '#1a7f5a',
+  naive: '#b3541e',
+  bare: '#8a8f98',
+};
+const NAMES: Readonly<Record<(typeof contenders)[number], string>> = {
   ours: 'partner-ingest',
   naive: 'naive durable',
   bare: 'bare, stores nothing',

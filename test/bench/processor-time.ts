@@ -43,7 +43,7 @@ export function secondsByProgram(): Seconds {
 export function spentOn(before: Seconds, after: Seconds, server: number): Seconds {
   const programs = Object.entries(after)
     // The server and what is idle beside it.
-    .filter(([program]) => !/node|MainThread/i.test(program))
+    .filter(([program]) => !/node|MainThread|redpanda/i.test(program))
     .map(([program, seconds]) => [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const)
     .filter(([, seconds]) => seconds > 0);
   return { server, ...Object.fromEntries(programs) };
