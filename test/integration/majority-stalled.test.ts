@@ -15,6 +15,9 @@ const STALL_SECONDS = long ? 60 : 40;
 const PER_SECOND = long ? 1_000 : 100;
 const TICK_MS = 10;
 
+/** All requests come from one address, whose connections would have a bound. */
+const behindProxy = { TRUSTED_PROXIES: '127.0.0.0/8' };
+
 let world: World;
 let set: ReplicaSet;
 beforeAll(async () => {
@@ -53,7 +56,7 @@ async function load(url: string, seconds: number): Promise<Map<string, number>> 
 
 test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request that was answered 500 is processed`, async () => {
   const start = async (name: 'ingest' | 'processor') =>
-    world.spawn(name, { MONGODB_URI: (await set.door()).url, ACCEPT_TIMEOUT_MS: '2000' });
+    world.spawn(name, { MONGODB_URI: (await set.door()).url, ACCEPT_TIMEOUT_MS: '2000', ...behindProxy });
   const ingest = await start('ingest');
   await start('processor');
   set.stallMajority();
