@@ -154,7 +154,7 @@ describe('class of an error', () => {
     [retryable, 'infrastructure'],
     [new PoolClearedError('x'), 'infrastructure'],
     [new NotDurableError('x'), 'infrastructure'],
-    ...[64, 89, 91, 189, 10_107, 11_602, 13_435].map((code) => [answered(code), 'infrastructure'] as const),
+    ...[1, 64, 89, 91, 189, 10_107, 11_602, 13_435].map((code) => [answered(code), 'infrastructure'] as const),
     // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
     ...[11, 13, 18, 79, 100, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
     [{ code: 13 }, 'ours'],

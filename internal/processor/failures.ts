@@ -71,8 +71,11 @@ export function verdict(failure: FailureClass, counts: SoFar, random: () => numb
   }
 }
 
-/** What a server answers while its set elects, has no majority, shuts down or is overloaded. */
-const AWAY_CODES = new Set([6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436]);
+/**
+ * What a server answers while its set elects, has no majority, shuts down or is overloaded; or, as a mere InternalError (1),
+ * while the database behind it is away, as PostgreSQL behind FerretDB.
+ */
+const AWAY_CODES = new Set([1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436]);
 /** What an operator has to mend: no right, a wrong password, a full disk or quota, a write concern the set cannot meet. */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
