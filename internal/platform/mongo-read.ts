@@ -45,18 +45,15 @@ export async function* pagesOf<T extends { readonly _id: string }>(
     const step = after === undefined ? undefined : idLater(after, aheadMs);
     const upTo = step === undefined || (until !== undefined && step >= until) ? undefined : step;
     const narrower = aheadMs > NARROWEST_MS;
-    const page = await collection
+    const reading = collection
       .find({ $and: [filter, idRange(after, upTo, until)] } as Filter<T>, {
         ...read,
         maxTimeMS: narrower ? NARROWED_AFTER_MS : READ_DEADLINE_MS,
       })
       .sort({ _id: 1 })
       .limit(size)
-      .toArray()
-      .catch((error: unknown) => {
-        if (!narrower || !tookTooLong(error)) throw error;
-        return undefined;
-      });
+      .toArray();
+    const page = await (narrower ? unlessTooLong(reading) : reading);
     if (page === undefined) {
       after ??= await beforeFirst(collection);
       aheadMs = Math.max(NARROWEST_MS, Math.min(aheadMs, Date.now() - timeMs(after)) / NARROWED_BY);
@@ -95,4 +92,12 @@ const MAX_TIME_EXPIRED = 50;
 /** Whether the server gave up at the `maxTimeMS` of a read. */
 export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
+}
+
+/** Undefined where the server gave up on a read that can be asked for less. */
+export function unlessTooLong<T>(reading: Promise<T>): Promise<T | undefined> {
+  return reading.catch((error: unknown) => {
+    if (!tookTooLong(error)) throw error;
+    return undefined;
+  });
 }

@@ -7,7 +7,7 @@
  */
 import type { Collection } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { tookTooLong } from '../platform/mongo-read.ts';
+import { unlessTooLong } from '../platform/mongo-read.ts';
 import {
   BACKLOG_TIMEOUT_MS,
   DUE_LOOK_TIMEOUT_MS,
@@ -79,7 +79,7 @@ export class DueRecords {
   /** Undefined where a step that can be shorter took too long: on its way it met the beginning of a long backlog. */
   async #oldest(state: OpenState, upTo: Date, limit: number, stepMs: number): Promise<DueRecord[] | undefined> {
     const shorter = stepMs > DUE_STEP_MS;
-    return this.#collection
+    const reading = this.#collection
       .find(
         { state, dueAt: { $gt: ANY_TIME, $lte: upTo }, schema: { $lte: RECORD_SCHEMA } },
         {
@@ -89,11 +89,8 @@ export class DueRecords {
       )
       .sort({ dueAt: 1 })
       .limit(limit)
-      .toArray()
-      .catch((error: unknown) => {
-        if (!shorter || !tookTooLong(error)) throw error;
-        return undefined;
-      });
+      .toArray();
+    return shorter ? unlessTooLong(reading) : reading;
   }
 
   /**
