@@ -87,10 +87,9 @@ export function startFailoverLoad(
           return records.length === ids.length && records;
         },
         SETTLED_WITHIN_MS,
-      );
+      ).finally(() => clearInterval(counting));
       expect(Object.keys(answers).filter((status) => !ANSWERS.includes(Number(status)))).toEqual([]);
       expect(complaints).toEqual([]);
-      clearInterval(counting);
       countMails();
       expect(accepted.filter(({ email }) => mailsTo.get(email.toLowerCase()) !== 1)).toEqual([]);
       return {
