@@ -54,6 +54,7 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.thresholds.undeliverable': 10,
   'metrics.prometheusRule.thresholds.backlogStaleSeconds': 75,
   'metrics.prometheusRule.thresholds.refusals': 400,
+  'metrics.prometheusRule.thresholds.refusalsDropped': 5,
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
