@@ -154,6 +154,15 @@ export function requireDurable(reply: WriteReply): WriteReply {
   return reply;
 }
 
+/**
+ * Whether writes become durable now. One that changes nothing waits, like any other, until a majority has all that was written
+ * before it. Rejects when no answer came.
+ */
+export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<boolean> {
+  const reply = await updateTogether(collection, [{ q: { _id: '' }, u: { $set: { probed: true } } }]);
+  return reply.durable && reply.writeErrors.length === 0;
+}
+
 const WRITE_CONFLICT = 112;
 const CONFLICT_TRIES = 5;
 

@@ -15,8 +15,8 @@ const steps = { applications: processSubmission, notifications: notifyApplicant 
 export function createWorkers(options: {
   readonly slots: Readonly<Record<QueueName, number>>;
   readonly tools: Omit<ProcessTools & NotifyTools, 'gates' | 'reserveMailSlot'>;
-  /** Whether the database answers. */
-  databaseAnswers(): Promise<boolean>;
+  /** Whether a write becomes durable; what a set without a majority answers to a read says nothing of it. */
+  databaseTakesWrites(): Promise<boolean>;
   /** Why this process's clock is too far off to work by; empty when it is not. */
   readonly clockFaults: () => readonly string[];
   readonly paused: { set(labels: { queue: QueueName }, value: number): void };
@@ -52,10 +52,10 @@ export function createWorkers(options: {
     paused.set({ queue }, 0);
     return new OutageGate({ worker: workers[queue], probe, log, paused });
   };
-  const databaseAnswers = async (): Promise<boolean> => clockFaults().length === 0 && (await options.databaseAnswers());
+  const mayWork = async (): Promise<boolean> => clockFaults().length === 0 && (await options.databaseTakesWrites());
   const gates = {
-    applications: gateOf('applications', databaseAnswers),
-    notifications: gateOf('notifications', async () => (await databaseAnswers()) && mailer.probe()),
+    applications: gateOf('applications', mayWork),
+    notifications: gateOf('notifications', async () => (await mayWork()) && mailer.probe()),
   };
   return {
     workers,

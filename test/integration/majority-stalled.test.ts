@@ -54,6 +54,21 @@ async function load(url: string, seconds: number): Promise<Map<string, number>> 
   return answers;
 }
 
+test('workers pause while no majority acknowledges what they write, and resume when it is back', async () => {
+  const ingest = await world.spawn('ingest');
+  const processor = await world.spawn('processor', { MONGODB_URI: (await set.door()).url });
+  const said = (text: string): boolean => processor.lines.some((line) => line.includes(text));
+  set.stallMajority();
+  await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
+  await eventually('the worker to pause', () => said('worker paused'), HEAL_HANG_MS);
+  const updates = set.commands.get('update') ?? 0;
+  // The writes of a worker that had resumed, or its probes.
+  await eventually('two more writes', () => (set.commands.get('update') ?? 0) >= updates + 2, HEAL_HANG_MS);
+  expect(said('worker resumed')).toBe(false);
+  set.resumeMajority();
+  await eventually('the worker to resume', () => said('worker resumed'), HEAL_HANG_MS);
+}, 600_000);
+
 test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request that was answered 500 is processed`, async () => {
   const start = async (name: 'ingest' | 'processor') =>
     world.spawn(name, { MONGODB_URI: (await set.door()).url, ACCEPT_TIMEOUT_MS: '2000', ...behindProxy });

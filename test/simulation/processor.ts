@@ -54,7 +54,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const { workers } = createWorkers({
     slots,
     tools,
-    databaseAnswers: ping,
+    databaseTakesWrites: ping,
     clockFaults: () => [],
     paused: noMetric,
   });
