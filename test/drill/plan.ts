@@ -351,7 +351,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
     { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
     { fault: own['hiccups']!, raises: [SLOWLY], may: [DROPPED] },
-    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP, FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
+    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP], may: [FAST, PENDING, SLOWLY, PAUSED, DROPPED] },
     { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
     { fault: chaos('processor-killed'), raises: [LOOP] },
     { fault: chaos('controller-killed'), raises: [LOOP] },
