@@ -4,7 +4,7 @@ import { accountCollection, LINK_NOT_USED, type Account, type Activation } from 
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import { NotDurableError, pastLockConflicts, updateTogether, type UpdateItem } from '../platform/mongo.ts';
-import { ended, mayHaveArrived, toForget, type Intent, type MailLedger } from './ledger.ts';
+import { ended, firstLedger, mayHaveArrived, toForget, type Intent, type MailLedger } from './ledger.ts';
 import type { HandOver } from './mailer.ts';
 
 export class LedgerStore {
@@ -74,11 +74,7 @@ export class LedgerStore {
    * it was mailed: if an operator has corrected its address or asked for another mail since, that mail is still due.
    * Returns the ledger after the update, or undefined if there was nothing to note.
    */
-  async endHandOver(
-    account: Pick<Account, '_id' | 'email' | 'mailVersion'>,
-    intent: Intent,
-    handOver: HandOver,
-  ): Promise<MailLedger | undefined> {
+  async endHandOver(account: MailedAccount, intent: Intent, handOver: HandOver): Promise<MailLedger | undefined> {
     const entry = ended(intent, handOver, this.#clock.now());
     const noted = handOver.result === 'accepted' ? await this.#accepted.call({ account, entry }) : undefined;
     if (noted !== undefined) return noted;
@@ -97,12 +93,17 @@ export class LedgerStore {
 
   /** The ledger of each account whose mail is out; undefined if the account wants another mail by now. */
   async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
-    const { outcomes } = await this.#updateTogether(
-      mails.map(({ account, entry }) => ({
-        q: asMailed(account),
-        u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
-      })),
-    );
+    const updates = mails.map(({ account, entry }) => ({
+      q: asMailed(account),
+      u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
+    }));
+    // Most mails are the only one of their account: where no other hand-over has begun, the ledgers are known unread.
+    if (mails.every(({ account }) => account.mail === undefined)) {
+      const alone = updates.map(({ q, u }) => ({ q: { ...q, 'mail.begun': 1 }, u }));
+      const { matched } = await this.#updateTogether(alone);
+      if (matched === mails.length) return mails.map(({ entry }) => ({ result: firstLedger(entry) }));
+    }
+    const { outcomes } = await this.#updateTogether(updates);
     const ledgers = await this.#ledgersOf(mails.map(({ account }) => account._id));
     return mails.map(({ account, entry }, index) => {
       const outcome = outcomes[index]!;
@@ -120,9 +121,12 @@ interface BegunHandOver extends UpdateItem {
   readonly intent: Intent;
 }
 
+/** What is needed of an account as it was before its hand-over began. */
+type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion' | 'mail'>;
+
 /** A mail that the relay accepted, with its account as it was when the mail was written. */
 interface AcceptedMail {
-  readonly account: Pick<Account, '_id' | 'email' | 'mailVersion'>;
+  readonly account: MailedAccount;
   readonly entry: ReturnType<typeof ended>;
 }
 

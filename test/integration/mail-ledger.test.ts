@@ -4,7 +4,7 @@ import type { Collection } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { handOversOf, type Intent } from '../../internal/mail/ledger.ts';
+import { handOversOf, newSecondMails, type Intent } from '../../internal/mail/ledger.ts';
 import type { HandOver } from '../../internal/mail/mailer.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { makeIndexes } from '../support/processor-records.ts';
@@ -70,6 +70,20 @@ test('an accepted mail: intent and token hash in one update, result and notified
       answer: '250 2.0.0 Ok: queued as 1',
     },
   ]);
+});
+
+test('a mail that is the only one of its account is noted without a look; one that another joined is found beside it', async () => {
+  const [once, twice] = [await newAccount(), await newAccount()];
+  const noted = async (accountId: string, claims: readonly number[]) => {
+    const fresh = await read(accountId);
+    for (const claim of claims) await ledger.beginHandOver(fresh, intentOf(claim), ACTIVATION);
+    return ledger.endHandOver(fresh, intentOf(claims.at(-1)!), ACCEPTED);
+  };
+  const [alone, joined] = [await noted(once, [1]), await noted(twice, [1, 2])];
+  expect(alone).toEqual((await read(once)).mail);
+  expect(joined).toEqual((await read(twice)).mail);
+  expect(newSecondMails(alone!, 1)).toEqual([]);
+  expect(newSecondMails(joined!, 2)).toMatchObject([{ cause: 'crash' }]);
 });
 
 test('a mail that reached nobody no longer counts as possible', async () => {

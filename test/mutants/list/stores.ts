@@ -169,6 +169,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/mail/ledger-store.ts', LEDGER, [
     ["$inc: { 'mail.begun': 1, 'mail.possible': 1 }", "$inc: { 'mail.begun': 1 }", 'a second mail is not counted'],
+    ["{ ...q, 'mail.begun': 1 }", 'q', 'a mail passes for the only one of its account beside another'],
   ]),
   ...mutantsOf('internal/partner/key-store.ts', KEY_CACHE, [
     [
