@@ -6,7 +6,13 @@ import type { Application } from '../application/parse-application.ts';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { databaseSpan, insertTogether, isDuplicateKey, NotDurableError, pastLockConflicts } from '../platform/mongo.ts';
+import {
+  databaseSpan,
+  insertTogether,
+  isDuplicateKey,
+  NotDurableError,
+  writePastLockConflicts,
+} from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
@@ -63,7 +69,9 @@ export class AccountStore {
   async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
     // The same order in every process prevents deadlocks between batches.
     const accounts = wanted.toSorted((one, other) => (one.emailNormalized < other.emailNormalized ? -1 : 1));
-    const { n, writeErrors, durable } = await pastLockConflicts(() => insertTogether(this.#collection, accounts));
+    const { n, writeErrors, durable } = await writePastLockConflicts(accounts, (some) =>
+      insertTogether(this.#collection, some),
+    );
     if (!durable) throw new NotDurableError('no majority acknowledged the accounts in time');
     if (n + writeErrors.length !== accounts.length) throw new Error('the answer does not account for every account');
     const failed = new Map(writeErrors.map((error) => [accounts[error.index], error]));

@@ -3,7 +3,13 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { accountCollection, LINK_NOT_USED, type Account, type Activation } from '../account/account.ts';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
-import { NotDurableError, pastLockConflicts, updateTogether, type UpdateItem } from '../platform/mongo.ts';
+import {
+  NotDurableError,
+  pastLockConflicts,
+  updateTogether,
+  writePastLockConflicts,
+  type UpdateItem,
+} from '../platform/mongo.ts';
 import { ended, firstLedger, mayHaveArrived, toForget, type Intent, type MailLedger } from './ledger.ts';
 import type { HandOver } from './mailer.ts';
 
@@ -55,7 +61,9 @@ export class LedgerStore {
   async #updateTogether(
     items: readonly UpdateItem[],
   ): Promise<{ readonly outcomes: Outcome<undefined>[]; readonly matched: number }> {
-    const { n, writeErrors, durable } = await pastLockConflicts(() => updateTogether(this.#accounts, items));
+    const { n, writeErrors, durable } = await writePastLockConflicts(items, (some) =>
+      updateTogether(this.#accounts, some),
+    );
     if (!durable) throw new NotDurableError('no majority acknowledged the accounts in time');
     const failed = new Map(writeErrors.map((error) => [error.index, error]));
     const outcomes = items.map((_, index) =>

@@ -59,7 +59,7 @@ export interface UpdateItem {
 export interface WriteReply {
   /** Documents inserted, or matched and upserted. */
   readonly n: number;
-  readonly writeErrors: readonly { readonly index: number; readonly code: number }[];
+  readonly writeErrors: readonly { readonly index: number; readonly code: number; readonly errmsg?: string }[];
   /** False when the items without an error were applied, but not acknowledged as durable. */
   readonly durable: boolean;
 }
@@ -105,7 +105,7 @@ export function updateInOrder<T extends Document>(
     .map(({ ids, q, u }): UpdateItem =>
       ids.length === 1 ? { q: { _id: ids[0], ...q }, u } : { q: { _id: { $in: ids }, ...q }, u, multi: true },
     );
-  return updateTogether(collection, items);
+  return writePastLockConflicts(items, (some) => updateTogether(collection, some));
 }
 
 /**
@@ -171,7 +171,9 @@ const CONFLICT_TRIES = 5;
  * FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
  */
 export function isLockConflict(error: unknown): boolean {
-  return error instanceof MongoServerError && (error.code === WRITE_CONFLICT || error.message.includes('deadlock'));
+  // An item of a write that failed alone comes with `errmsg`, and is no error of the driver.
+  const { code, message, errmsg = message } = (error ?? {}) as { code?: unknown; message?: string; errmsg?: string };
+  return code === WRITE_CONFLICT || errmsg?.includes('deadlock') === true;
 }
 
 /** `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice must change nothing. */
@@ -182,6 +184,29 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
     } catch (error) {
       if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
     }
+  }
+}
+
+/** `write` of all items, and again, five times at most, of those that met a lock conflict; the result is that of all tries. */
+export async function writePastLockConflicts<Item>(
+  items: readonly Item[],
+  write: (items: readonly Item[]) => Promise<WriteReply>,
+): Promise<WriteReply> {
+  let sent = items.map((item, index) => ({ item, index }));
+  let [n, durable] = [0, true];
+  const writeErrors: WriteReply['writeErrors'][number][] = [];
+  for (let tries = 1; ; tries += 1) {
+    const reply = await pastLockConflicts(() => write(sent.map(({ item }) => item)));
+    n += reply.n;
+    durable &&= reply.durable;
+    const failed = reply.writeErrors.map((error) => ({
+      ...error,
+      again: tries < CONFLICT_TRIES && isLockConflict(error),
+    }));
+    for (const { again, ...error } of failed)
+      if (!again) writeErrors.push({ ...error, index: sent[error.index]!.index });
+    sent = failed.filter(({ again }) => again).map(({ index }) => sent[index]!);
+    if (sent.length === 0) return { n, writeErrors, durable };
   }
 }
 

@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, pastLockConflicts, updateInOrder } from '../platform/mongo.ts';
+import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
 import { CLAIM_MS } from './limits.ts';
 import { isOpen, nextState, type OpenState, type ReopeningEvent, type RetentionDays, type State } from './states.ts';
@@ -114,7 +114,7 @@ export class OperatorMoves {
         u: { ...move, $set: { ...move.$set, ...account, version: seen.version + 1 } },
       };
     });
-    const reply = await pastLockConflicts(() => updateInOrder(this.#collection, updates));
+    const reply = await updateInOrder(this.#collection, updates);
     if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
     return reply.n;
   }

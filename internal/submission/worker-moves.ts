@@ -3,14 +3,7 @@ import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import {
-  databaseSpan,
-  pastLockConflicts,
-  requireDurable,
-  updateInOrder,
-  type UpdateOfMany,
-  type WriteReply,
-} from '../platform/mongo.ts';
+import { databaseSpan, requireDurable, updateInOrder, type UpdateOfMany, type WriteReply } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { moveUpdate } from './move-update.ts';
 import { DueRecords, type DueRecord } from './due-records.ts';
@@ -244,6 +237,6 @@ export class WorkerMoves {
   }
 
   async #write(updates: readonly UpdateOfMany[]): Promise<WriteReply> {
-    return requireDurable(await pastLockConflicts(() => updateInOrder(this.#collection, updates)));
+    return requireDurable(await updateInOrder(this.#collection, updates));
   }
 }

@@ -23,6 +23,9 @@ export const stores = [
   ...mutantsOf('internal/platform/mongo.ts', GROUP_COMMIT, [
     ['durable: false }', 'durable: true }', 'a write that no majority has counts as stored'],
   ]),
+  ...mutantsOf('internal/platform/mongo.ts', 'test/integration/processor-accounts.test.ts', [
+    ['tries < CONFLICT_TRIES && isLockConflict(error)', 'false', 'a race for a key costs an attempt and 25 s'],
+  ]),
   ...mutantsOf('internal/processor/follow-holds.ts', 'test/integration/partner-holds.test.ts', [
     ['if (!this.#sweeping) void this.#sweep(loaded);', '', 'released work is never done'],
   ]),
