@@ -61,6 +61,8 @@ export const RECONCILE_EVERY_MS = 2_500;
 export const RECONCILE_PAGE = 1_000;
 /** Above this many waiting jobs, of up to 50 records, workers have enough to do; the rest stays due and comes up later. */
 export const RECONCILE_MAX_WAITING = 100;
+/** Of that rest each process takes so many in a round, the oldest first. */
+export const RECONCILE_OLDEST = 20;
 /** Records that this version does not understand are counted this often: they wait for a new version, not for a round. */
 export const UNKNOWN_EVERY_MS = 60_000;
 /** After the first sight of a record that nobody ever claimed, withdrawal gets this long before it is queued. */

@@ -15,6 +15,7 @@ import {
   FIRST_SIGHT_GRACE_MS,
   RECONCILE_EVERY_MS,
   RECONCILE_MAX_WAITING,
+  RECONCILE_OLDEST,
   RECONCILE_PAGE,
   REQUEUED_AGAIN_MS,
   UNKNOWN_EVERY_MS,
@@ -65,13 +66,32 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
   await tools.store.lookAgain(due.filter(isNew), FIRST_SIGHT_GRACE_MS, { firstSeen: true });
 
   const ready = due.filter((record) => !isNew(record));
-  const handed = wanted ? await handOut(queue, ready, tools) : [];
+  if (!wanted) {
+    await takeOldest(queue, ready, tools);
+    return false;
+  }
+  const handed = await handOut(queue, ready, tools);
   if (handed.length > 0) {
     await tools.store.lookAgain(handed, REQUEUED_AGAIN_MS, { firstSeen: false });
     tools.requeued.inc({ state }, handed.length);
     tools.log.info({ queue, count: handed.length }, 'queued records nobody was working on');
   }
   return more && handed.length === ready.length;
+}
+
+/**
+ * While a queue is full, a record whose hint was lost would wait until it is not, which an overload puts off for ever. So the
+ * workers of this process take the oldest past the queue. A record whose hint waits there is claimed once all the same.
+ */
+async function takeOldest(
+  queue: QueueName,
+  ready: readonly DueRecord[],
+  { workers, store }: ReconcileTools,
+): Promise<void> {
+  const worker = workers[queue];
+  const oldest = ready.slice(0, Math.min(RECONCILE_OLDEST, worker.room));
+  worker.take(oldest.map(hintFor));
+  await store.lookAgain(oldest, REQUEUED_AGAIN_MS, { firstSeen: false });
 }
 
 /** Queues the records, or gives some to the workers of this process where Redis cannot take them; those it found work for. */

@@ -5,6 +5,7 @@ import { createLogger } from '../../internal/platform/log.ts';
 import {
   FIRST_SIGHT_GRACE_MS,
   RECONCILE_MAX_WAITING,
+  RECONCILE_OLDEST,
   REQUEUED_AGAIN_MS,
   RECONCILE_PAGE,
 } from '../../internal/processor/limits.ts';
@@ -149,6 +150,27 @@ test('while enough jobs wait ready records stay due', async () => {
   expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
   waiting = () => RECONCILE_MAX_WAITING - 1;
   expect(await round()).toEqual([`applications ${record._id} 1`]);
+});
+
+test('while enough jobs wait the workers of this process take the oldest records past the queue', async () => {
+  const records = [];
+  for (let index = 0; index <= RECONCILE_OLDEST; index += 1) {
+    records.push(await insert({ version: 1 }));
+    clock.advance(1);
+  }
+  clock.advance(FIRST_DUE_MS);
+  [waiting, room] = [() => RECONCILE_MAX_WAITING, 500];
+  const names = records.map(({ _id }) => `applications ${_id}`);
+  expect(await round()).toEqual([]);
+  expect(taken).toEqual(names.slice(0, RECONCILE_OLDEST));
+  await round();
+  expect(taken).toEqual(names);
+  await round();
+  expect(taken).toEqual(names);
+  clock.advance(REQUEUED_AGAIN_MS);
+  room = 3;
+  await round();
+  expect(taken).toEqual([...names, ...names.slice(0, 3)]);
 });
 
 test('while Redis is away the workers of this process get as many records as they have room for', async () => {

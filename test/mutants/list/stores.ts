@@ -210,6 +210,7 @@ export const stores = [
   ...mutantsOf('internal/processor/reconcile.ts', CLAIMS, [
     ['record.version === 0 && record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
     ['if (worker.paused) return false;', '', 'hints pile up during an outage'],
+    ['worker.take(oldest.map(hintFor));', '', 'a lost hint waits for the end of an overload'],
   ]),
   ...mutantsOf('internal/processor/process-submission.ts', SIMULATION, [
     ['...(goesOn ? { keepClaim: true } : {}),', '', 'a request that is being mailed is free for another worker'],
