@@ -52,6 +52,8 @@ export async function* pagesOf<T extends { readonly _id: string }>(
       })
       .sort({ _id: 1 })
       .limit(size)
+      // In one answer: the server would send the first hundred, and keep a cursor for the others.
+      .batchSize(size)
       .toArray();
     const page = await (narrower ? unlessTooLong(reading) : reading);
     if (page === undefined) {

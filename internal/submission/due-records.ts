@@ -89,6 +89,7 @@ export class DueRecords {
       )
       .sort({ dueAt: 1 })
       .limit(limit)
+      .batchSize(limit)
       .toArray();
     return shorter ? unlessTooLong(reading) : reading;
   }

@@ -66,6 +66,16 @@ test('page after page gives every due record once, the oldest first', async () =
   expect(found).toEqual(expected);
 });
 
+test('a page comes in one answer, however long it is', async () => {
+  await fill();
+  const commands: string[] = [];
+  client.on('commandStarted', ({ commandName }) => commands.push(commandName));
+  clock.advance(RECORDS * BETWEEN_MS);
+  let records: readonly unknown[] = [];
+  while (records.length < RECORDS / 2) ({ records } = await due.find('account_created', RECORDS / 2));
+  expect(new Set(commands)).toEqual(new Set(['find']));
+});
+
 test('no search asks for more than a small part of a long backlog', async () => {
   await fill();
   for (let page = 0; page < 5; page += 1) {

@@ -95,6 +95,7 @@ export function driverOf<T extends { _id: string }>(
     const cursor = {
       sort: (sort: FindOptions['sort']) => find(filter, { ...options, sort }),
       limit: (limit: number) => find(filter, { ...options, limit }),
+      batchSize: () => find(filter, options),
       toArray: () => (findsNothing(filter) ? Promise.resolve([]) : wire(() => documents.find(filter, options))),
     };
     return cursor;
