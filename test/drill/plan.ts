@@ -61,6 +61,7 @@ const name = (short: string): string => `PartnerIngest${short}`;
 const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
 const PENDING = name('WithdrawalsPending');
 const DROPPED = name('RefusalsDropped');
+const WAITING = name('ApplicationsWaiting');
 const [PAUSED, LIMITER, RESCUES, LOOP] = ['WorkerPaused', 'LimiterFallback', 'ReconcileRescues', 'CrashLoop'].map(
   name,
 ) as [string, string, string, string];
@@ -339,9 +340,10 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('redis-hung'), raises: [LIMITER] },
     { fault: chaos('redis-slow'), raises: [LIMITER] },
     { fault: chaos('redis-emptied'), raises: [], may: [RESCUES] },
-    { fault: losingQueue(), raises: [RESCUES], may: [name('ApplicationsWaiting')] },
-    { fault: own['queuePaused']!, raises: [name('ApplicationsWaiting')], may: [RESCUES, name('MailsWaiting')] },
-    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY] },
+    { fault: losingQueue(), raises: [RESCUES], may: [WAITING] },
+    { fault: own['queuePaused']!, raises: [WAITING], may: [RESCUES, name('MailsWaiting')] },
+    // What the paused queue kept waiting is still being worked off.
+    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING] },
     { fault: chaos('mongodb-hung'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
     { fault: chaos('mongodb-slow'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
     // What was under way is answered 500, and the next request has a new connection: too few for an alert.
@@ -351,7 +353,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
     { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
     { fault: own['hiccups']!, raises: [SLOWLY], may: [DROPPED] },
-    { fault: chaos('mongodb-hung-ingest-killed'), raises: [LOOP], may: [FAST, PENDING, SLOWLY, PAUSED, DROPPED] },
+    { fault: chaos('mongodb-hung-ingest-killed'), raises: [SLOWLY], may: [FAST, LOOP, PENDING, PAUSED, DROPPED] },
     { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
     { fault: chaos('processor-killed'), raises: [LOOP] },
     { fault: chaos('controller-killed'), raises: [LOOP] },
@@ -373,7 +375,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: removedKey(keyFolder), raises: [name('RemovedKeyUsed'), name('RefusalsJump')] },
     { fault: own['clockOff']!, raises: [name('ClockOff')] },
     // The age of what waited at the last count grows until the next.
-    { fault: own['backlogRefused']!, raises: [name('BacklogStale')], may: [name('ApplicationsWaiting')] },
+    { fault: own['backlogRefused']!, raises: [name('BacklogStale')], may: [WAITING] },
     { fault: trafficStopped(), raises: [name('TrafficStopped')] },
     { fault: untrustedProxy(), raises: [name('UntrustedProxy')] },
     { fault: chaos('smtp-stopped'), raises: [PAUSED] },
