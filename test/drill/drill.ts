@@ -8,7 +8,7 @@ import { FirstCommands } from './first-command.ts';
 import { DRILL_VALUES, plan, SHORT, type Exercise } from './plan.ts';
 import { openWatchedWorld, type WatchedWorld } from './watched-world.ts';
 
-const PER_SECOND = 60;
+const PER_SECOND = 40;
 const EVERY_SECONDS = 1;
 const POLL_MS = 250;
 /** Long enough for a claim that runs out and three attempts at a mail. */

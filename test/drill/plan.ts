@@ -44,7 +44,7 @@ export const SHORT: Readonly<Record<string, string>> = {
   '7d': '40s',
 };
 
-/** Values of the chart for the drill: so that one fault crosses one threshold and the noise of 60 requests a second none. */
+/** Values of the chart for the drill: so that one fault crosses one threshold and the noise of 40 requests a second none. */
 export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.sloPercent': 95,
   'metrics.prometheusRule.thresholds.oldestWaitingSeconds': 75,
