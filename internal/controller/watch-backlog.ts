@@ -1,4 +1,4 @@
-/** Shows how much work waits. Only the leader asks the stores, every ten seconds, however many scrape. */
+/** Shows how much work waits. Only the leader asks the stores, at once and every ten seconds, however many scrape. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -9,6 +9,8 @@ import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
 const READ_EVERY_MS = 10_000;
+/** How often a standby looks whether it leads. */
+const LOOK_EVERY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 
 export interface BacklogTools {
@@ -34,7 +36,7 @@ export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Pr
   const logging = { ...tools, read: loggingRead(tools) };
   while (!signal.aborted) {
     last = await showBacklog(last, logging);
-    await pause(READ_EVERY_MS, signal);
+    await pause(tools.leads() ? READ_EVERY_MS : LOOK_EVERY_MS, signal);
   }
 }
 

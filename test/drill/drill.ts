@@ -5,7 +5,7 @@ import type { ActiveAlert } from '../../deploy/local/prometheus.ts';
 import { renderRules, ruleFile, type Rules } from '../chart/rules.ts';
 import { seededRandom, type Random } from '../chaos/random.ts';
 import { FirstCommands } from './first-command.ts';
-import { DRILL_VALUES, plan, SHORT, type Exercise } from './plan.ts';
+import { DRILL_VALUES, plan, SHORT, SHORT_OF_RULE, type Exercise } from './plan.ts';
 import { openWatchedWorld, type WatchedWorld } from './watched-world.ts';
 
 const PER_SECOND = 40;
@@ -75,21 +75,24 @@ export async function drill(options: DrillOptions): Promise<Row[]> {
 
 /** The rules with seconds for minutes; an unknown duration is a bug here. */
 export function shorten(rules: Rules): Rules {
-  const short = (duration: string): string => {
-    const found = SHORT[duration];
+  const short = (rule: string, duration: string): string => {
+    const found = SHORT_OF_RULE[rule]?.[duration] ?? SHORT[duration];
     if (found === undefined) throw new Error(`plan.ts has no short form of ${duration}`);
     return found;
   };
   return {
     groups: rules.groups.map(({ name, rules: list }) => ({
       name,
-      rules: list.map((rule) => ({
-        ...rule,
-        expr: rule.expr
-          .replaceAll(/\[(\w+)\]/g, (_, duration: string) => `[${short(duration)}]`)
-          .replaceAll(/\boffset (\w+)/g, (_, duration: string) => `offset ${short(duration)}`),
-        ...('for' in rule && rule.for !== undefined ? { for: short(rule.for) } : {}),
-      })),
+      rules: list.map((rule) => {
+        const own = (duration: string): string => short('alert' in rule ? rule.alert : '', duration);
+        return {
+          ...rule,
+          expr: rule.expr
+            .replaceAll(/\[(\w+)\]/g, (_, duration: string) => `[${own(duration)}]`)
+            .replaceAll(/\boffset (\w+)/g, (_, duration: string) => `offset ${own(duration)}`),
+          ...('for' in rule && rule.for !== undefined ? { for: own(rule.for) } : {}),
+        };
+      }),
     })),
   };
 }

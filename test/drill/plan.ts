@@ -58,6 +58,10 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
+/** A frozen process is not scraped: only a window that began before shows what it counts as it thaws. */
+export const SHORT_OF_RULE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  [name('WithdrawalsFailed')]: { '1h': '60s' },
+};
 const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
 const PENDING = name('WithdrawalsPending');
 const DROPPED = name('RefusalsDropped');
