@@ -47,6 +47,11 @@ export function hashOfDigest(entry: string): string | undefined {
   return /^sha256:([0-9a-f]{64})$/i.exec(entry)?.[1]?.toLowerCase();
 }
 
+const EMPTY = hashApiKey('');
+
+/** The digest of nothing: what a command printed that was given no key. Of all others nothing can be told. */
+export const digestProblem = (digest: string): KeyProblem | undefined => (digest === EMPTY ? 'empty_key' : undefined);
+
 type KeyProblem = 'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | 'key_guessable';
 
 /** Why `key` cannot be used, or undefined. A digest that is not well-formed is no key, or it would become one by itself. */

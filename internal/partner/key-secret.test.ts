@@ -67,6 +67,7 @@ describe('problems cost only what they are about', () => {
   test.each([
     ['empty_key', { bad: '' }],
     ['empty_key', { bad: base64('\n') }],
+    ['empty_key', { bad: base64(keyDigest('')) }],
     ['key_too_short', { bad: base64('short') }],
     ['key_too_long', { bad: base64('x'.repeat(1_025)) }],
     ['key_not_printable', { bad: base64(`${good}ä`) }],

@@ -1,5 +1,5 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
-import { KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, hashOfDigest } from './api-key.ts';
+import { KEY_MIN_LENGTH, apiKeyProblem, digestProblem, hashApiKey, hashOfDigest } from './api-key.ts';
 import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
 import { isPublishedKey } from './published.ts';
 
@@ -105,7 +105,8 @@ export function wantedKeys(
       const entry = printable(name);
       const key = decode(value);
       const digest = key === undefined ? undefined : hashOfDigest(key);
-      const problem = key === undefined ? 'key_not_base64' : digest === undefined ? apiKeyProblem(key) : undefined;
+      const problem =
+        key === undefined ? 'key_not_base64' : digest === undefined ? apiKeyProblem(key) : digestProblem(digest);
       if (key === undefined || problem !== undefined) {
         report(problem ?? 'key_not_base64', `${entry} is not usable as an API key`);
         continue;
