@@ -68,3 +68,25 @@ test('a single answer to slow down takes half of the pace at most', () => {
   pace.takeTurn(PACE_LONGEST_MS);
   expect(pace.takeTurn(PACE_LONGEST_MS)).toBeCloseTo(1_000 / (50 * PACE_SHRINKING));
 });
+
+test.each([
+  ['took nothing at all', () => false, true],
+  // It has a quota, so it is asked carefully for more.
+  ['took one mail in twenty', (asked: number) => asked % 20 === 0, false],
+])(
+  'a relay that %s for a minute, and then takes all: asked as often as before within a minute?',
+  (_what, takes, soon) => {
+    const pace = new SendingPace(0);
+    let now = 0;
+    const ask = (untilMs: number, answers: (asked: number) => boolean): number => {
+      let asked = 0;
+      for (; now < untilMs; asked += 1) {
+        now += Math.max(1, pace.takeTurn(now));
+        pace.note(answers(asked) ? 'taken' : 'throttled', now);
+      }
+      return asked;
+    };
+    ask(60_000, takes);
+    expect(ask(120_000, () => true) > 1_000).toBe(soon);
+  },
+);

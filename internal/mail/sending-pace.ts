@@ -17,6 +17,8 @@ export class SendingPace {
   /** Mails a second; infinite until the relay asks to slow down. */
   #rate: number;
   #nextAtMs = 0;
+  /** Whether the relay, when it was asked last, took nothing at all: then it is unwell, and its answers show no quota. */
+  #unwell = false;
   #window: { readonly sinceMs: number; taken: number; throttled: number } | undefined;
 
   /** `perSecond` 0: no bound but the relay's. */
@@ -37,8 +39,12 @@ export class SendingPace {
     return at - nowMs;
   }
 
-  /** Notes an answer: additive increase with each second that goes well, multiplicative decrease with one that does not. */
+  /**
+   * Notes an answer: additive increase with each second that goes well, multiplicative decrease with one that does not. A relay
+   * that was unwell is asked twice as often after each window that goes well.
+   */
   note(result: 'taken' | 'throttled', nowMs: number): void {
+    if (this.#unwell && result === 'taken' && this.#window?.taken === 0) this.#window = undefined;
     this.#window ??= { sinceMs: nowMs, taken: 0, throttled: 0 };
     this.#window[result] += 1;
     const { sinceMs, taken, throttled } = this.#window;
@@ -47,6 +53,7 @@ export class SendingPace {
     if (!enough && elapsedMs < PACE_LONGEST_MS) return;
     this.#window = undefined;
     if (throttled > 0) {
+      this.#unwell = taken === 0;
       const rate = Math.min(this.#rate, PACE_UNKNOWN);
       const few = throttled / (taken + throttled) <= PACE_FEW;
       // A quiet second shows no quota, so it does not take more than half.
@@ -54,7 +61,8 @@ export class SendingPace {
       this.#rate = Math.max(PACE_LEAST, wanted * PACE_SHRINKING);
     } else if (this.#rate < this.#most) {
       const growth = Math.max(PACE_LEAST_GROWTH, this.#rate * PACE_GROWTH) * (elapsedMs / 1_000);
-      this.#rate = Math.min(this.#most, this.#rate + growth);
+      this.#rate = Math.min(this.#most, this.#rate + (this.#unwell ? this.#rate : growth));
+      if (this.#rate >= PACE_UNKNOWN) this.#unwell = false;
     }
   }
 }
