@@ -44,6 +44,7 @@ export class SendingPace {
    * that was unwell is asked twice as often after each window that goes well.
    */
   note(result: 'taken' | 'throttled', nowMs: number): void {
+    // It is well again from here on: what it refused before must not be counted beside what it takes.
     if (this.#unwell && result === 'taken' && this.#window?.taken === 0) this.#window = undefined;
     this.#window ??= { sinceMs: nowMs, taken: 0, throttled: 0 };
     this.#window[result] += 1;
