@@ -17,7 +17,7 @@ import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo, takesWrites } from '../../internal/platform/mongo.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
@@ -34,7 +34,6 @@ import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { queueNames, type QueueName } from '../../internal/queue/job.ts';
 import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { submissionCollection } from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, createRegistry, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -184,7 +183,7 @@ function openWork(
       hint: (queue, hint) => outboxes[queue].add(hint),
       hintLater: (queue, hint, delayMs) => hints.send(queue, [hint], delayMs),
     },
-    databaseTakesWrites: () => takesWrites(submissionCollection(db)),
+    databaseTakesWrites: () => store.takesWrites(),
     paused: metrics.workerPaused,
   });
   closers.add('outage gates', close);

@@ -3,7 +3,14 @@ import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { databaseSpan, requireDurable, updateInOrder, type UpdateOfMany, type WriteReply } from '../platform/mongo.ts';
+import {
+  databaseSpan,
+  requireDurable,
+  takesWrites,
+  updateInOrder,
+  type UpdateOfMany,
+  type WriteReply,
+} from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { moveUpdate } from './move-update.ts';
 import { DueRecords, type DueRecord } from './due-records.ts';
@@ -181,6 +188,11 @@ export class WorkerMoves {
     const u = { $set: { dueAt: this.#clock.now() }, $unset: { holdId: true } };
     if (ids.length > 0) await this.#write([{ ids, q: { holdId }, u }]);
     return ids.length;
+  }
+
+  /** Whether a write becomes durable now; rejects when no answer came. */
+  takesWrites(): Promise<boolean> {
+    return takesWrites(this.#collection);
   }
 
   /** See `DueRecords`. */
