@@ -97,7 +97,7 @@ async function withQueue(world: ChaosWorld, use: (queue: Queue) => Promise<unkno
 }
 
 /** Jobs in between get through, so that reconcile can rescue the lost ones. */
-const LOSE_EVERY_MS = 25;
+const LOSE_EVERY_MS = 8;
 const LOSE_WAIT_SECONDS = 1;
 
 function losingQueue(): Fault {
