@@ -171,9 +171,12 @@ const CONFLICT_TRIES = 5;
  * FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
  */
 export function isLockConflict(error: unknown): boolean {
-  // An item of a write that failed alone comes with `errmsg`, and is no error of the driver.
-  const { code, message, errmsg = message } = (error ?? {}) as { code?: unknown; message?: string; errmsg?: string };
-  return code === WRITE_CONFLICT || errmsg?.includes('deadlock') === true;
+  return error instanceof MongoServerError && namesLockConflict(error.code, error.message);
+}
+
+/** Of a thrown error, or of an item that failed alone, which is no error of the driver. */
+function namesLockConflict(code: unknown, text = ''): boolean {
+  return code === WRITE_CONFLICT || text.includes('deadlock');
 }
 
 /** `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice must change nothing. */
@@ -201,7 +204,7 @@ export async function writePastLockConflicts<Item>(
     durable &&= reply.durable;
     const failed = reply.writeErrors.map((error) => ({
       ...error,
-      again: tries < CONFLICT_TRIES && isLockConflict(error),
+      again: tries < CONFLICT_TRIES && namesLockConflict(error.code, error.errmsg),
     }));
     for (const { again, ...error } of failed)
       if (!again) writeErrors.push({ ...error, index: sent[error.index]!.index });

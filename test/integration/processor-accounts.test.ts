@@ -24,6 +24,13 @@ const applicant = () => {
 };
 const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
+/** A store of accounts whose writes `command` carries out. */
+function storeOver(command: Db['command']): AccountStore {
+  const collection = stores.db.collection<Account>(ACCOUNTS);
+  const watched = { collectionName: ACCOUNTS, db: { command }, find: collection.find.bind(collection) };
+  return new AccountStore({ db: { collection: () => watched } as unknown as Db, clock });
+}
+
 test('a repeat of the same request finds its own account', async () => {
   const application = applicant();
   const first = await accounts.create(application, by('req_own'));
@@ -73,43 +80,27 @@ test.each([
   [{ message: 'deadlock detected', code: 16_908_292 }, 5, 'error'],
   [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
 ])('inserts ended with %j, %i times: %s', async (error, times, expected) => {
-  const collection = stores.db.collection<Account>(ACCOUNTS);
   let left = times;
-  const unlucky = {
-    collectionName: ACCOUNTS,
-    db: {
-      command: async (...command: Parameters<typeof stores.db.command>) => {
-        left -= 1;
-        if (left >= 0) throw new MongoServerError(error);
-        return stores.db.command(...command);
-      },
-    },
-    find: collection.find.bind(collection),
-  };
-  const store = new AccountStore({ db: { collection: () => unlucky } as unknown as Db, clock });
+  const store = storeOver(async (...command) => {
+    left -= 1;
+    if (left >= 0) throw new MongoServerError(error);
+    return stores.db.command(...command);
+  });
   const fact = store.create(applicant(), by(`req_unlucky_${error.code}_${times}`));
   if (expected === 'error') await expect(fact).rejects.toThrow(error.message);
   else expect((await fact).kind).toBe(expected);
 });
 
 test('of inserts that share a command only those that met a lock conflict are sent again', async () => {
-  const collection = stores.db.collection<Account>(ACCOUNTS);
   const sent: number[] = [];
-  const unlucky = {
-    collectionName: ACCOUNTS,
-    db: {
-      command: async (...[command, options]: Parameters<typeof stores.db.command>) => {
-        const documents = command['documents'] as readonly Account[];
-        sent.push(documents.length);
-        if (sent.length > 1) return stores.db.command(command, options);
-        const reply = await stores.db.command({ ...command, documents: documents.slice(1) }, options);
-        const errors = [{ index: 0, code: 16_908_292, errmsg: 'deadlock detected' }];
-        return { ...reply, writeErrors: errors };
-      },
-    },
-    find: collection.find.bind(collection),
-  };
-  const store = new AccountStore({ db: { collection: () => unlucky } as unknown as Db, clock });
+  const store = storeOver(async (command, options) => {
+    const documents = command['documents'] as readonly Account[];
+    sent.push(documents.length);
+    if (sent.length > 1) return stores.db.command(command, options);
+    const reply = await stores.db.command({ ...command, documents: documents.slice(1) }, options);
+    const errors = [{ index: 0, code: 16_908_292, errmsg: 'deadlock detected' }];
+    return { ...reply, writeErrors: errors };
+  });
   const facts = await Promise.all(['a', 'b', 'c'].map((name) => store.create(applicant(), by(`req_shared_${name}`))));
   expect(facts.map(({ kind }) => kind)).toEqual(['created', 'created', 'created']);
   expect(sent).toEqual([3, 1]);

@@ -24,7 +24,11 @@ export const stores = [
     ['durable: false }', 'durable: true }', 'a write that no majority has counts as stored'],
   ]),
   ...mutantsOf('internal/platform/mongo.ts', 'test/integration/processor-accounts.test.ts', [
-    ['tries < CONFLICT_TRIES && isLockConflict(error)', 'false', 'a race for a key costs an attempt and 25 s'],
+    [
+      'tries < CONFLICT_TRIES && namesLockConflict(error.code, error.errmsg)',
+      'false',
+      'a race for a key costs an attempt and 25 s',
+    ],
   ]),
   ...mutantsOf('internal/processor/follow-holds.ts', 'test/integration/partner-holds.test.ts', [
     ['if (!this.#sweeping) void this.#sweep(loaded);', '', 'released work is never done'],
