@@ -4,9 +4,9 @@ import { faults, knownAnswers } from '../internal/mail/relay-answers.ts';
 import {
   ATTEMPT_BACKOFF,
   BUSY_RETRY,
-  BUSY_SHARE,
   MAX_AMBIGUOUS,
   MAX_ATTEMPTS,
+  OURS_RETRY,
   PARKED_AT_MOST_MS,
 } from '../internal/processor/limits.ts';
 
@@ -69,9 +69,13 @@ function consequence(failure: FailureClass): string {
 
 const afterwards: Partial<Record<FailureClass, string>> = {
   infrastructure: '; the worker pauses and probes',
-  ours: '; an alert rings when most mails are refused',
-  busy: `, later after ${BUSY_SHARE * 100} % of the time waited, ${duration(BUSY_RETRY.capMs)} at most; all mail slows down`,
+  ours: `${later(OURS_RETRY)}; an alert rings when most mails are refused`,
+  busy: `${later(BUSY_RETRY)}; all mail slows down`,
 };
+
+function later({ share, capMs }: typeof OURS_RETRY | typeof BUSY_RETRY): string {
+  return `, later after ${share * 100} % of the time waited, ${duration(capMs)} at most`;
+}
 
 function relayTable(): string[] {
   return knownAnswers

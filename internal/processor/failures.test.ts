@@ -9,7 +9,7 @@ import {
   BUSY_RETRY,
   MAX_AMBIGUOUS,
   MAX_ATTEMPTS,
-  OURS_RETRY_MS,
+  OURS_RETRY,
   PARKED_AT_MOST_MS,
   PARKED_RETRY_MS,
 } from './limits.ts';
@@ -35,19 +35,21 @@ describe('verdict', () => {
     }
   });
 
-  test('a fault of ours parks the record alone', () => {
-    for (const counts of everyCount) {
-      expect(verdict('ours', counts)).toEqual({ do: 'park', delayMs: OURS_RETRY_MS, pauseWorker: false });
-    }
-  });
-
-  test('a busy relay is asked again the later the longer it has been, within bounds', () => {
-    const delayAfter = (waitedMs: number) => verdict('busy', { attempts: 0, ambiguous: 0, waitedMs }, middle);
-    const park = (delayMs: number) => ({ do: 'park', delayMs, pauseWorker: false });
-    expect(delayAfter(0)).toEqual(park(BUSY_RETRY.firstMs));
-    expect(delayAfter(2 * HOUR_MS)).toEqual(park(0.1 * HOUR_MS));
-    expect(delayAfter(60 * HOUR_MS)).toEqual(park(BUSY_RETRY.capMs));
-  });
+  test.each([
+    ['ours', OURS_RETRY, HOUR_MS / 12],
+    ['busy', BUSY_RETRY, HOUR_MS / 60],
+  ] as const)(
+    '%s parks the record alone, the longer the longer it has waited, within bounds',
+    (failure, bounds, aThird) => {
+      for (const { attempts, ambiguous } of everyCount) {
+        const delayAfter = (waitedMs: number) => verdict(failure, { attempts, ambiguous, waitedMs }, middle);
+        const park = (delayMs: number) => ({ do: 'park', delayMs, pauseWorker: false });
+        expect(delayAfter(0)).toEqual(park(bounds.firstMs));
+        expect(delayAfter(HOUR_MS / 3)).toEqual(park(aThird));
+        expect(delayAfter(60 * HOUR_MS)).toEqual(park(bounds.capMs));
+      }
+    },
+  );
 
   test.each(['infrastructure', 'ours', 'busy'] as const)('nothing is parked for ever: %s', (failure) => {
     const after = (waitedMs: number) => verdict(failure, { attempts: 0, ambiguous: 0, waitedMs });

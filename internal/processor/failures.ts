@@ -7,10 +7,9 @@ import { NotDurableError } from '../platform/mongo.ts';
 import {
   ATTEMPT_BACKOFF,
   BUSY_RETRY,
-  BUSY_SHARE,
   MAX_AMBIGUOUS,
   MAX_ATTEMPTS,
-  OURS_RETRY_MS,
+  OURS_RETRY,
   PARKED_AT_MOST_MS,
   PARKED_RETRY_MS,
 } from './limits.ts';
@@ -54,10 +53,9 @@ export function verdict(failure: FailureClass, counts: SoFar, random: () => numb
     case 'infrastructure':
       return { do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true };
     case 'ours':
-      return { do: 'park', delayMs: OURS_RETRY_MS, pauseWorker: false };
     case 'busy': {
-      const { firstMs, capMs } = BUSY_RETRY;
-      const delay = Math.min(capMs, Math.max(firstMs, waitedMs * BUSY_SHARE));
+      const { share, firstMs, capMs } = failure === 'ours' ? OURS_RETRY : BUSY_RETRY;
+      const delay = Math.min(capMs, Math.max(firstMs, waitedMs * share));
       return { do: 'park', delayMs: jittered(delay, ATTEMPT_BACKOFF.jitter, random), pauseWorker: false };
     }
     case 'ambiguous':

@@ -5,7 +5,7 @@ import type { FailureClass } from '../../internal/processor/failures.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
 /** Share of a back-off that is random, and the most that a busy machine needs between two writes: the rows differ by more. */
-const [JITTER, BETWEEN_WRITES_S] = [0.2, 15];
+const [JITTER, BETWEEN_WRITES_S] = [0.2, 10];
 
 export interface FaultRow {
   readonly fault: SmtpFault;
@@ -24,7 +24,7 @@ export interface FaultRow {
 
 const again = { state: 'account_created', attempts: 1, nextIn: 30 } as const;
 const ambiguous = { state: 'account_created', attempts: 0, ambiguous: 1, nextIn: 30 } as const;
-const parked = { state: 'account_created', attempts: 0, nextIn: 900 } as const;
+const parked = { state: 'account_created', attempts: 0, nextIn: 60 } as const;
 const outage = { state: 'account_created', attempts: 0, nextIn: 5 } as const;
 const later = { state: 'account_created', attempts: 0, nextIn: 30 } as const;
 const undeliverable = { state: 'undeliverable' } as const;
@@ -115,7 +115,7 @@ function classOf(row: FaultRow): FailureClass {
   if (row.ambiguous === 1) return 'ambiguous';
   if (row.nextIn === 30 && row.attempts === 0) return 'busy';
   if (row.attempts === 1) return 'transient';
-  return row.nextIn === 900 ? 'ours' : 'infrastructure';
+  return row.nextIn === 60 ? 'ours' : 'infrastructure';
 }
 
 /** docs/smtp-faults.md, which `make docs` writes. */
