@@ -73,7 +73,7 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
   const handed = await handOut(queue, ready, tools);
   if (handed.length > 0) {
     await tools.store.lookAgain(handed, REQUEUED_AGAIN_MS, { firstSeen: false });
-    tools.requeued.inc({ state }, handed.length);
+    tools.requeued.inc({ state }, handed.filter(({ dueAnyway }) => dueAnyway === undefined).length);
     tools.log.info({ queue, count: handed.length }, 'queued records nobody was working on');
   }
   return more && handed.length === ready.length;

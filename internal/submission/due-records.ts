@@ -24,7 +24,7 @@ import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 /** What reconcile needs of an overdue record. */
 export type DueRecord = Pick<
   SubmissionRecord,
-  '_id' | 'state' | 'version' | 'dueAt' | 'firstSeenAt' | 'traceparent' | 'partnerId'
+  '_id' | 'state' | 'version' | 'dueAt' | 'dueAnyway' | 'firstSeenAt' | 'traceparent' | 'partnerId'
 >;
 
 /** The index holds only records that have a `dueAt`; a lower bound tells every planner that no others are asked for. */
@@ -83,7 +83,7 @@ export class DueRecords {
       .find(
         { state, dueAt: { $gt: ANY_TIME, $lte: upTo }, schema: { $lte: RECORD_SCHEMA } },
         {
-          projection: { state: 1, version: 1, dueAt: 1, firstSeenAt: 1, traceparent: 1, partnerId: 1 },
+          projection: { state: 1, version: 1, dueAt: 1, dueAnyway: 1, firstSeenAt: 1, traceparent: 1, partnerId: 1 },
           maxTimeMS: shorter ? DUE_LOOK_TIMEOUT_MS : DUE_TIMEOUT_MS,
         },
       )

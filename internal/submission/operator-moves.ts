@@ -44,11 +44,11 @@ export class OperatorMoves {
     const facts = { account: accountId !== undefined, claimed: version > 0, erased: record.erasedAt !== undefined };
     const to = nextState(state, event, facts);
     if (to === undefined || !isOpen(to)) return 'no_such_move';
-    const update = this.#moveTo(to, this.#clock.now(), reason);
+    const update = this.#moveTo(to, record, this.#clock.now(), reason);
     const account = to === 'account_created' && accountId !== undefined ? { accountId } : {};
     const { matchedCount } = await this.#collection.updateOne(
       { _id, state, version, erasedAt: { $exists: false }, schema: { $lte: RECORD_SCHEMA } },
-      { ...update, $set: { ...update.$set, ...account, version: version + 1, mailsSince: version + 1 } },
+      { ...update, $set: { ...update.$set, ...account } },
     );
     return matchedCount === 1 ? to : 'changed';
   }
@@ -62,7 +62,15 @@ export class OperatorMoves {
     const state = 'account_created';
     const history = [{ state, at: now, attempt: 0, reason }] as const;
     try {
-      const made = { receivedAt: now, state, stateAt: now, dueAt: now, history, mailsSince: record.version } as const;
+      const made = {
+        receivedAt: now,
+        state,
+        stateAt: now,
+        dueAt: now,
+        dueAnyway: true,
+        history,
+        mailsSince: record.version,
+      } as const;
       await this.#collection.insertOne({ ...record, ...made });
       return state;
     } catch (error) {
@@ -77,10 +85,10 @@ export class OperatorMoves {
     const to = nextState(record.state, 'report_bounce', facts);
     if (to === undefined) return false;
     const now = this.#clock.now();
-    const move = this.#moveTo(to, now, reason);
+    const move = this.#moveTo(to, record, now, reason);
     const result = await this.#collection.updateOne(asSeen(record), {
       ...move,
-      $set: { ...move.$set, bouncedAt: now, lastError: reason, version: record.version + 1 },
+      $set: { ...move.$set, bouncedAt: now, lastError: reason },
     });
     return result.matchedCount === 1;
   }
@@ -98,7 +106,7 @@ export class OperatorMoves {
     const updates = [...alike.values()].map((group) => {
       const [one] = group as [PlannedMove, ...PlannedMove[]];
       const { seen, to } = one;
-      const move = this.#moveTo(to, now, reason);
+      const move = this.#moveTo(to, seen, now, reason);
       const accountId = newAccount(one);
       const account = accountId === undefined ? {} : { accountId };
       const free = { $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }] };
@@ -111,7 +119,7 @@ export class OperatorMoves {
           schema: { $lte: RECORD_SCHEMA },
           ...(isOpen(seen.state) ? free : {}),
         },
-        u: { ...move, $set: { ...move.$set, ...account, version: seen.version + 1 } },
+        u: { ...move, $set: { ...move.$set, ...account } },
       };
     });
     const reply = await updateInOrder(this.#collection, updates);
@@ -141,7 +149,7 @@ export class OperatorMoves {
     const now = this.#clock.now();
     const to = nextState(seen.state, 'erase', { account: false, claimed: seen.version > 0, erased: false });
     const stays = to === undefined || to === seen.state;
-    const move = stays ? undefined : this.#moveTo(to, now, reason);
+    const move = stays ? undefined : this.#moveTo(to, seen, now, reason);
     const result = await this.#collection.updateOne(asSeen(seen), {
       $set: { ...move?.$set, erasedAt: now, version: seen.version + 1 },
       $unset: { ...move?.$unset, body: true, bodyUntil: true, bodySha256: true, userAgent: true, applicant: true },
@@ -166,10 +174,19 @@ export class OperatorMoves {
     );
   }
 
-  #moveTo(to: State, now: Date, reason: string) {
-    const move = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
-    // What its partner may know of the reason: ours may name an operator.
-    return to === 'rejected' ? { ...move, $set: { ...move.$set, reasons: [discardedReason] } } : move;
+  #moveTo(to: State, seen: Pick<Seen, 'version'>, now: Date, reason: string) {
+    const { $set, ...move } = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const version = seen.version + 1;
+    return {
+      ...move,
+      $set: {
+        ...$set,
+        version,
+        ...(isOpen(to) ? { dueAnyway: true as const, mailsSince: version } : {}),
+        // What its partner may know of the reason: ours may name an operator.
+        ...(to === 'rejected' ? { reasons: [discardedReason] } : {}),
+      },
+    };
   }
 
   async #takeOver(seen: Seen, dueInMs: number, only: Filter<SubmissionRecord> = {}): Promise<Seen | undefined> {

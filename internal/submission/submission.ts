@@ -55,6 +55,8 @@ export interface SubmissionRecord {
   readonly claimedBy?: string;
   /** When reconcile looks at it again; only on open states, and not while it is set aside. */
   readonly dueAt?: Date;
+  /** Due because an operator wished it or the next attempt's time came: that reconcile finds it does not mean a lost hint. */
+  readonly dueAnyway?: true;
   /** Until when the claim of a worker holds, unless it is renewed; absent while nobody works on it. */
   readonly heldUntil?: Date;
   /** The operator's hold it was set aside for; it has no `dueAt` then, and nobody works on it. */

@@ -108,7 +108,10 @@ export class WorkerMoves {
           schema: { $lte: RECORD_SCHEMA },
           $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }],
         },
-        u: { $set: { version: version + 1, dueAt: until, heldUntil: until, claimedBy }, $unset: { holdId: true } },
+        u: {
+          $set: { version: version + 1, dueAt: until, heldUntil: until, claimedBy },
+          $unset: { holdId: true, dueAnyway: true },
+        },
       })),
     );
     const ids = wanted.map(({ requestId }) => requestId);
@@ -166,7 +169,7 @@ export class WorkerMoves {
   ): Promise<boolean> {
     const { delayMs, ...fields } = next;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => ({
-      $set: { dueAt: later(now, delayMs), ...fields },
+      $set: { dueAt: later(now, delayMs), dueAnyway: true, ...fields },
       $unset: { heldUntil: true },
     });
     return this.#updates.call({ position, update, to: position.state });
@@ -185,7 +188,7 @@ export class WorkerMoves {
   async takeUp(holdId: string, limit: number): Promise<number> {
     const options = { projection: { _id: 1 }, limit, maxTimeMS: DUE_TIMEOUT_MS };
     const ids = (await this.#collection.find({ holdId }, options).toArray()).map(({ _id }) => _id);
-    const u = { $set: { dueAt: this.#clock.now() }, $unset: { holdId: true } };
+    const u = { $set: { dueAt: this.#clock.now(), dueAnyway: true }, $unset: { holdId: true } };
     if (ids.length > 0) await this.#write([{ ids, q: { holdId }, u }]);
     return ids.length;
   }
@@ -217,7 +220,10 @@ export class WorkerMoves {
       records.map(({ _id, version, dueAt }) => ({
         ids: [_id],
         q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
-        u: { $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) } },
+        u: {
+          $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) },
+          $unset: { dueAnyway: true },
+        },
       })),
     );
   }

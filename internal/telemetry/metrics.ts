@@ -192,7 +192,7 @@ export const processorMetrics = {
   clockOffset,
   reconcileRequeued: counter(
     'reconcile_requeued',
-    'Records queued again because nobody worked on them in time, by state.',
+    'Records queued again because nobody worked on them in time, by state; without retries and what an operator made due.',
     { state: openStates },
   ),
   reconcileUnknown: gauge('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),

@@ -9,7 +9,7 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
-import { PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
+import { MAX_AMBIGUOUS, PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
@@ -123,6 +123,21 @@ test('retry of many: a list without --yes, done with it, and only what can be re
   expect((await cli('retry', '--state', 'undeliverable', '--yes')).stdout).toContain('2 retried');
   for (const id of ids.slice(1)) await world.recordIn('completed', id);
   expect(await cli('retry', '--state', 'dead_lettered', '--since', '1s')).toMatchObject({ code: 1 });
+});
+
+test('retry of many: an e-mail that may have gone out three times is sent again all the same', async () => {
+  world.mail.setFault({ at: 'data', cut: 'before-store' });
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  for (let cut = 1; cut < MAX_AMBIGUOUS; cut += 1) {
+    await eventually(`cut ${cut}`, async () => (await world.record(id))?.ambiguous === cut);
+    expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  }
+  await world.recordIn('dead_lettered', id);
+  world.mail.setFault(undefined);
+  expect((await cli('retry', '--state', 'dead_lettered', '--yes')).stdout).toContain('1 retried');
+  await eventually('its mail', async () => world.mail.mailsTo(application.email).length === 1);
+  await world.recordIn('completed', id);
 });
 
 test('resend: nothing without --yes; then the same link once more, in a mail of its own, noted as resent and not as a fault', async () => {

@@ -334,6 +334,29 @@ test('of two operators who reopen a record from the same view, one is told that 
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
 });
 
+test('a retry and what an operator made due are queued, and count as rescued only when that hint is lost', async () => {
+  const many = await insert({ state: 'dead_lettered', version: 1 });
+  const held = await insert({ version: 1, holdId: 'hold' });
+  const one = await insert({ state: 'dead_lettered', version: 1 });
+  await operator.moveAll([{ seen: many, to: 'recorded', accountId: undefined }], 'operator retry');
+  await operator.reopen(one, 'retry', { accountId: undefined, reason: 'operator retry' });
+  await store.takeUp('hold', 10);
+  const failed = await insert();
+  await store.claim(failed._id, 0);
+  await store.postpone(position(failed, 1), { delayMs: 0, attempts: 1, ambiguous: 0, lastError: 'x' });
+  const made = [
+    `applications ${many._id} 2`,
+    `applications ${one._id} 2`,
+    `applications ${held._id} 1`,
+    `applications ${failed._id} 1`,
+  ].toSorted();
+  expect((await round()).toSorted()).toEqual(made);
+  expect(requeued).toBe(0);
+  clock.advance(REQUEUED_AGAIN_MS);
+  expect((await round()).toSorted()).toEqual(made);
+  expect(requeued).toBe(4);
+});
+
 test('a worker that still believes to hold a record cannot touch the round of work after it was reopened', async () => {
   const record = await insert();
   await store.claim(record._id, 0);

@@ -100,7 +100,18 @@ export const stores = [
   ]),
   ...mutantsOf('internal/submission/operator-moves.ts', CLAIMS, [
     ['{ _id, state, version, erasedAt', '{ _id, state, erasedAt', 'an operator undoes what another one did'],
-    ['...account, version: version + 1,', '...account, version,', 'a late worker writes into the new round of work'],
+    [
+      '        version,\n        ...(isOpen(to)',
+      '        ...(isOpen(to)',
+      'a late worker writes into the new round of work',
+    ],
+  ]),
+  ...mutantsOf('internal/submission/operator-moves.ts', 'test/integration/cli-change.test.ts', [
+    [
+      ', mailsSince: version }',
+      ' }',
+      'what may have been mailed three times is never mailed again, whatever an operator does',
+    ],
   ]),
   ...mutantsOf('internal/mail/mailer.ts', 'test/integration/mail-mailer.test.ts', [
     ['lapsed = !mayGoOn()', 'lapsed = false', 'a process that wakes up after its claim is lost mails once more'],
