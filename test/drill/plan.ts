@@ -76,13 +76,15 @@ function chaos(of: string): Fault {
   return fault;
 }
 
-/** What `partner-ingest retry --state dead_lettered` does, for the records of this drill. */
+const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
+  new OperatorMoves({ db, retention: { undeliverable: 400 }, clock: systemClock });
+
+/** What `partner-ingest retry --state dead_lettered --yes` does. */
 async function retryDeadLetters(world: ChaosWorld): Promise<void> {
-  const requests = world.db.collection<SubmissionRecord>(SUBMISSIONS);
-  const now = new Date();
-  await requests.updateMany(
-    { state: 'dead_lettered' },
-    { $set: { state: 'account_created', stateAt: now, dueAt: now, attempts: 0, ambiguous: 0 }, $inc: { version: 1 } },
+  const letters = await world.db.collection<SubmissionRecord>(SUBMISSIONS).find({ state: 'dead_lettered' }).toArray();
+  await movesOf(world).moveAll(
+    letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
+    'operator retry',
   );
 }
 
@@ -102,13 +104,17 @@ const LOSE_WAIT_SECONDS = 1;
 
 function losingQueue(): Fault {
   let stop = new AbortController();
-  let working = Promise.resolve();
+  let working: Promise<unknown> = Promise.resolve();
   return {
     name: 'redis-loses-queue',
     about: 'Redis forgets waiting jobs all the time, as if it evicted them, and is well otherwise',
     inject: async (world) => {
       stop = new AbortController();
-      working = loseWaiting(world, stop.signal);
+      // A command that blocks gets what is added before the workers, which look only after a notification.
+      working = Promise.all([
+        lose(world, stop.signal, (redis) => redis.blpop(...keysOf('wait'), LOSE_WAIT_SECONDS)),
+        lose(world, stop.signal, (redis) => redis.bzpopmin(...keysOf('prioritized'), LOSE_WAIT_SECONDS)),
+      ]);
     },
     heal: async () => {
       stop.abort();
@@ -117,12 +123,13 @@ function losingQueue(): Fault {
   };
 }
 
-async function loseWaiting(world: ChaosWorld, signal: AbortSignal): Promise<void> {
+const keysOf = (state: 'wait' | 'prioritized'): string[] =>
+  queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:${state}`);
+
+async function lose(world: ChaosWorld, signal: AbortSignal, take: (redis: Redis) => Promise<unknown>): Promise<void> {
   const redis = new Redis(world.redis.url);
-  const lists = queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:wait`);
   while (!signal.aborted) {
-    // A client that blocks on a list gets its entries before the workers, which look only after a notification.
-    await redis.blpop(...lists, LOSE_WAIT_SECONDS);
+    await take(redis);
     await pause(LOSE_EVERY_MS, signal);
   }
   redis.disconnect();
@@ -316,9 +323,10 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       inject: async (world) => {
         const requests = world.db.collection<SubmissionRecord>(SUBMISSIONS);
         const mailed = await requests.find({ state: 'completed' }).limit(BOUNCED).toArray();
-        const moves = new OperatorMoves({ db: world.db, retention: { undeliverable: 400 }, clock: systemClock });
         await Promise.all(
-          mailed.map((record) => moves.reportBounce(record, 'the e-mail bounced after the mail server had taken it')),
+          mailed.map((record) =>
+            movesOf(world).reportBounce(record, 'the e-mail bounced after the mail server had taken it'),
+          ),
         );
       },
       heal: async (world) =>
@@ -394,7 +402,8 @@ export function plan(keyFolder: string): readonly Exercise[] {
       may: [name('MailsWaiting')],
       mend: retryDeadLetters,
     },
-    { fault: own['roleLost']!, raises: [name('DatabaseRefuses')] },
-    { fault: own['senderRefused']!, raises: [name('SenderRefused')] },
+    { fault: own['roleLost']!, raises: [name('DatabaseRefuses')], may: [WAITING] },
+    // One e-mail a minute is tried.
+    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting')] },
   ];
 }
