@@ -29,7 +29,7 @@ export interface Row {
   readonly fired: Readonly<Record<string, number>>;
   /** Seconds from the end of the fault until no alert fired any more; undefined when one still did. */
   readonly resolvedAfter: number | undefined;
-  /** Expected alerts whose runbook's first command, run once as printed when the alert fired, did not find the cause. */
+  /** Expected alerts whose runbook's first command, run as printed when the alert fired, did not find the cause. */
   readonly notFound: readonly string[];
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];

@@ -11,13 +11,15 @@ const KUBECTL = fileURLToPath(new URL('kubectl.ts', import.meta.url));
 /** Of one command; each program of it starts a Node on a busy machine. */
 const COMMAND_TIMEOUT_MS = 90_000;
 const MAX_OUTPUT_BYTES = 2 ** 26;
+/** Some gauges cover the time since the last scrape, which is a second here and half a minute in a cluster. */
+const READINGS = 5;
 /** Of an output in which nothing was found. */
 const SHOWN_CHARACTERS = 2_000;
 /** The form that each runbook has: one line of shell, then the pattern its output holds while the fault is on. */
 export const FIRST_COMMAND = /^## First command\n\n```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
 const SETUP = /^```sh\n([^]*?)^```/m;
 
-/** Runs first commands one after the other, each alert's once. */
+/** Runs first commands one after the other, each alert's until it finds the cause. */
 export class FirstCommands {
   readonly #folder: string;
   readonly #pods: () => readonly PodState[];
@@ -63,10 +65,13 @@ export class FirstCommands {
   async #finds({ name, labels }: ActiveAlert): Promise<boolean> {
     const [, command, pattern] = FIRST_COMMAND.exec(read(`docs/runbooks/${name}.md`)) ?? [];
     if (command === undefined || pattern === undefined) throw new Error(`the runbook of ${name} has no first command`);
-    const output = await this.#terminal(`POD=${labels['pod'] ?? ''}\n${command}`);
-    const found = new RegExp(pattern, 'm').test(output);
-    if (!found) this.#log(`  ${name}: nothing matches ${pattern} in:\n${output.slice(-SHOWN_CHARACTERS)}`);
-    return found;
+    let output = '';
+    for (let reading = 1; reading <= READINGS; reading += 1) {
+      output = await this.#terminal(`POD=${labels['pod'] ?? ''}\n${command}`);
+      if (new RegExp(pattern, 'm').test(output)) return true;
+    }
+    this.#log(`  ${name}: nothing matches ${pattern} in:\n${output.slice(-SHOWN_CHARACTERS)}`);
+    return false;
   }
 
   /** Standard output of a terminal into which the functions of the runbooks were pasted. */

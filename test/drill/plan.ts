@@ -403,7 +403,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
       mend: retryDeadLetters,
     },
     { fault: own['roleLost']!, raises: [name('DatabaseRefuses')], may: [WAITING] },
-    // One e-mail a minute is tried.
-    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting')] },
+    // One e-mail a minute is tried, and what the lost role stopped waits for its next attempt.
+    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting'), WAITING] },
   ];
 }
