@@ -361,7 +361,12 @@ export function plan(keyFolder: string): readonly Exercise[] {
     // What was under way is answered 500, and the next request has a new connection: too few for an alert.
     { fault: chaos('mongodb-cut'), raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
     { fault: chaos('mongodb-election'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
-    { fault: chaos('mongodb-majority-stalled'), raises: [FAST, PENDING, PAUSED], may: [SLOWLY, RESCUES, DROPPED] },
+    // A claim that the election interrupted runs out in the stall, and its record waits for the end of that, too.
+    {
+      fault: chaos('mongodb-majority-stalled'),
+      raises: [FAST, PENDING, PAUSED],
+      may: [SLOWLY, RESCUES, DROPPED, WAITING],
+    },
     { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
     { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
     { fault: own['hiccups']!, raises: [SLOWLY], may: [DROPPED] },
