@@ -6,3 +6,5 @@ export const TRAIL_SHOWN = 50;
 export const TRAIL_DAYS = 730;
 /** Another operator may take the next place in the chain first; each time one of them gets in. */
 export const LINK_TRIES = 100;
+/** The longest pause before the next try: some writes of an entry. */
+export const LINK_PAUSE_MS = 50;
