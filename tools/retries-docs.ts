@@ -8,6 +8,7 @@ import {
   MAX_ATTEMPTS,
   OURS_RETRY,
   PARKED_AT_MOST_MS,
+  type ParkedRetry,
 } from '../internal/processor/limits.ts';
 
 const percent = `${ATTEMPT_BACKOFF.jitter * 100} %`;
@@ -73,7 +74,7 @@ const afterwards: Partial<Record<FailureClass, string>> = {
   busy: `${later(BUSY_RETRY)}; all mail slows down`,
 };
 
-function later({ share, capMs }: typeof OURS_RETRY | typeof BUSY_RETRY): string {
+function later({ share, capMs }: ParkedRetry): string {
   return `, later after ${share * 100} % of the time waited, ${duration(capMs)} at most`;
 }
 

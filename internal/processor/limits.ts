@@ -27,15 +27,15 @@ export const MAX_AMBIGUOUS = 3;
 /** What is parked, whatever for, ends as a dead letter after three days, as docs/privacy.md promises. */
 export const PARKED_AT_MOST_MS = 3 * 86_400_000;
 /** What is parked comes up again after this share of the time that it has waited, within these bounds. */
-interface ParkedRetry {
+export interface ParkedRetry {
   readonly share: number;
   readonly firstMs: number;
   readonly capMs: number;
 }
 /** A busy relay or mailbox. */
-export const BUSY_RETRY = { share: 0.05, firstMs: 30_000, capMs: 3_600_000 } as const satisfies ParkedRetry;
+export const BUSY_RETRY: ParkedRetry = { share: 0.05, firstMs: 30_000, capMs: 3_600_000 };
 /** A fault of our own (sender refused, our settings, no right): what an operator corrects early is over early. */
-export const OURS_RETRY = { share: 0.25, firstMs: 60_000, capMs: 900_000 } as const satisfies ParkedRetry;
+export const OURS_RETRY: ParkedRetry = { share: 0.25, firstMs: 60_000, capMs: 900_000 };
 
 /** The sender counts as refused when the relay blames us for this share of the last accounts' mails, and this many at least. */
 export const BREAKER_SHARE = 0.5;
