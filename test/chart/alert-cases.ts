@@ -327,6 +327,10 @@ export const cases: readonly AlertCase[] = [
         [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
         [start('processor', 'processor-1')]: '1000+0x70 2000+0x10 3000+0x10',
       },
+      'an ingest starts again and again, each time without hinting what it stored last': {
+        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [start('ingest', 'ingest-1')]: '1000+0x70 2000+0x10 3000+0x10',
+      },
     },
   },
   {
