@@ -1,9 +1,8 @@
 /** Waiting in tests: poll with a deadline, and say what was last seen when it passes. */
+import { pause } from '../../internal/platform/deadline.ts';
 
-const MIN_POLL_MS = 20;
-/** What has taken long is looked at less often: looks cost processor time, which the other test files need. */
-const POLLS_PER_TIME_WAITED = 10;
-const MAX_POLL_MS = 250;
+/** The next look comes after this share of the time waited, within these bounds: looks cost the other test files processor time. */
+const POLL = { share: 0.1, leastMs: 20, mostMs: 250 };
 
 /**
  * The bound of every wait in tests: about ten times what the longest of them takes on a quiet machine. It only catches
@@ -39,7 +38,6 @@ export async function eventually<T>(
     if (waited > timeoutMs) {
       throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`, { cause: lastError });
     }
-    const pauseMs = Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, waited / POLLS_PER_TIME_WAITED));
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    await pause(Math.min(POLL.mostMs, Math.max(POLL.leastMs, waited * POLL.share)));
   }
 }
