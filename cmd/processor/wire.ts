@@ -26,6 +26,7 @@ import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
 import { expireForever } from '../../internal/processor/expire.ts';
 import { Sending } from '../../internal/processor/sending.ts';
+import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { reconcileForever } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
@@ -228,6 +229,7 @@ function startWork(
   void reconcileForever(
     {
       store,
+      durable: new DurableSince(clock, () => store.takesWrites()),
       clock,
       log,
       requeued: metrics.reconcileRequeued,

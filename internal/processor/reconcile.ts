@@ -11,6 +11,7 @@ import type { DueRecord } from '../submission/due-records.ts';
 import { openStates, type OpenState } from '../submission/states.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import type { DurableSince } from './durable-since.ts';
 import {
   FIRST_SIGHT_GRACE_MS,
   RECONCILE_EVERY_MS,
@@ -23,6 +24,7 @@ import {
 
 export interface ReconcileTools {
   readonly store: WorkerMoves;
+  readonly durable: DurableSince;
   readonly clock: Clock;
   readonly log: Logger;
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
@@ -52,8 +54,8 @@ async function isWanted(queue: QueueName, tools: ReconcileTools): Promise<boolea
 }
 
 /**
- * One round for one state. A record that nobody ever claimed is only marked at first sight, so that a withdrawal that is
- * under way comes first; everything else is queued. Rejects when the database is away; the next round starts afresh.
+ * One round for one state. A record that nobody ever claimed is only marked at first sight, and waits until writes have been
+ * durable for as long as the grace, so that a withdrawal that is under way comes first; everything else is queued. Rejects when the database is away; the next round starts afresh.
  * True when it handed out what it found and more may be due.
  */
 async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<boolean> {
@@ -63,9 +65,11 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
   if (!wanted && state !== 'recorded') return false;
   const { records: due, more } = await tools.store.findDue(state, RECONCILE_PAGE);
   const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
-  await tools.store.lookAgain(due.filter(isNew), FIRST_SIGHT_GRACE_MS, { firstSeen: true });
+  const fresh = due.filter(isNew);
+  await tools.store.lookAgain(fresh, FIRST_SIGHT_GRACE_MS, { firstSeen: true });
 
-  const ready = due.filter((record) => !isNew(record));
+  const withdrawalsMayBeLate = tools.durable.lastsMs < FIRST_SIGHT_GRACE_MS;
+  const ready = due.filter((record) => !isNew(record) && (record.version > 0 || !withdrawalsMayBeLate));
   if (!wanted) {
     await takeOldest(queue, ready, tools);
     return false;
@@ -76,7 +80,8 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
     tools.requeued.inc({ state }, handed.filter(({ dueAnyway }) => dueAnyway === undefined).length);
     tools.log.info({ queue, count: handed.length }, 'queued records nobody was working on');
   }
-  return more && handed.length === ready.length;
+  // What is left stays due, and the next page would begin with it.
+  return more && fresh.length + handed.length === due.length;
 }
 
 /**
@@ -119,7 +124,9 @@ async function handOut(
 /** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   if (tools.clockFaults().length > 0) return false;
+  const looking = tools.durable.look();
   const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
+  await looking;
   const failed = rounds.find((round) => round.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
   return rounds.some((round) => round.status === 'fulfilled' && round.value);

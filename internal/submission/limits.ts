@@ -46,7 +46,7 @@ export const REFUSED_WINDOW_MS = 60_000;
 export const OVER_LIMIT_FLUSH_MS = 5_000;
 
 /**
- * Withdrawals sent in one write: half as many after a write without an answer, `least` more after one with. A database that is
+ * Withdrawals sent in one write: a quarter after a write without an answer, `least` more after one with. A database that is
  * too slow to finish a large write in time, and undoes what it began, still finishes small ones.
  */
 export const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;

@@ -106,7 +106,7 @@ export class Withdrawals {
         await this.#settleSome(batch);
         this.#batch = Math.min(WITHDRAWAL_BATCH.most, this.#batch + WITHDRAWAL_BATCH.least);
       } catch (error) {
-        this.#batch = Math.max(WITHDRAWAL_BATCH.least, Math.ceil(this.#batch / 2));
+        this.#batch = Math.max(WITHDRAWAL_BATCH.least, Math.ceil(this.#batch / 4));
         this.#log.debug({ err: error }, 'withdrawal failed; trying again');
       }
       for (const record of batch) this.#moveToBack(record);

@@ -9,6 +9,7 @@ import {
   REQUEUED_AGAIN_MS,
   RECONCILE_PAGE,
 } from '../../internal/processor/limits.ts';
+import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { countUnknown, reconcileOnce } from '../../internal/processor/reconcile.ts';
 import type { Hint, QueueName } from '../../internal/queue/job.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
@@ -33,6 +34,8 @@ let room: number;
 let taken: string[];
 let moreIsDue: boolean;
 let [unknown, requeued] = [0, 0];
+let takesWrites: () => Promise<boolean>;
+let durable: DurableSince;
 
 beforeAll(async () => {
   stores = await openTestStores();
@@ -50,6 +53,10 @@ beforeEach(async () => {
   room = 0;
   taken = [];
   requeued = 0;
+  takesWrites = () => store.takesWrites();
+  durable = new DurableSince(clock, () => takesWrites());
+  await durable.look();
+  clock.advance(FIRST_SIGHT_GRACE_MS);
 });
 
 const workerOf = (queue: QueueName) => ({
@@ -63,6 +70,7 @@ async function round(): Promise<string[]> {
   hints = [];
   moreIsDue = await reconcileOnce({
     store,
+    durable,
     clock,
     log: createLogger('test', 'silent'),
     requeued: { inc: (_labels, value = 1) => void (requeued += value) },
@@ -105,6 +113,31 @@ test('a record that nobody claimed is only marked at first sight, and queued aft
   expect(await round()).toEqual([]);
   clock.advance(REQUEUED_AGAIN_MS);
   expect(await round()).toEqual([`applications ${record._id} 0`]);
+});
+
+test.each([
+  ['do not become durable', () => Promise.resolve(false)],
+  ['are not answered', () => Promise.reject(new Error('no answer'))],
+])('while writes %s, and for the grace after it, what nobody claimed waits for its withdrawal', async (_how, fault) => {
+  await collection.insertMany(
+    Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
+  );
+  clock.advance(FIRST_DUE_MS);
+  takesWrites = fault;
+  do expect(await round()).toEqual([]);
+  while (moreIsDue);
+  clock.advance(2 * FIRST_SIGHT_GRACE_MS);
+  const claimed = await insert({ version: 1, dueAt: new Date(1) });
+  expect(await round()).toEqual([`applications ${claimed._id} 1`]);
+  // A page is full of what waits: to go on at once would find it again.
+  expect(moreIsDue).toBe(false);
+  takesWrites = () => store.takesWrites();
+  expect(await round()).toEqual([]);
+  clock.advance(FIRST_SIGHT_GRACE_MS - 1);
+  expect(await round()).toEqual([]);
+  clock.advance(1);
+  expect(await round()).toHaveLength(RECONCILE_PAGE);
+  expect(moreIsDue).toBe(true);
 });
 
 test('a claim that ran out is queued at once, with the version to claim', async () => {

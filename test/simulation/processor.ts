@@ -4,6 +4,7 @@ import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/lim
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import { Sending } from '../../internal/processor/sending.ts';
+import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
@@ -97,6 +98,7 @@ function reconcileWhenDue(
     requeued: noMetric,
     unknown: noMetric,
     store,
+    durable: new DurableSince(clock, () => store.takesWrites()),
     clock,
     log: silent,
     waiting: (name: QueueName) => queue.waiting(name),

@@ -64,7 +64,7 @@ export const stores = [
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', 'test/simulation/withdrawals.test.ts', [
     ['first?.tried !== false', 'true', 'an outage leaves withdrawals untried for long'],
-    ['Math.ceil(this.#batch / 2)', 'this.#batch', 'a slow database never settles a withdrawal'],
+    ['Math.ceil(this.#batch / 4)', 'this.#batch', 'a slow database never settles a withdrawal'],
   ]),
   ...mutantsOf('internal/submission/idempotency.ts', IDEMPOTENCY, [
     [
@@ -224,6 +224,8 @@ export const stores = [
   ]),
   ...mutantsOf('internal/processor/reconcile.ts', CLAIMS, [
     ['record.version === 0 && record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
+    ['record.version > 0 || !withdrawalsMayBeLate', 'true', 'after a stall reconcile is faster than the withdrawals'],
+    ['fresh.length + handed.length === due.length', 'true', 'reconcile finds what waits without a pause'],
     ['if (worker.paused) return false;', '', 'hints pile up during an outage'],
     ['worker.take(oldest.map(hintFor));', '', 'a lost hint waits for the end of an overload'],
   ]),
