@@ -150,12 +150,21 @@ describe('values', () => {
     expect(leaves.filter(({ about }) => about === '').map(({ path }) => path.join('.'))).toEqual([]);
   });
 
+  /** How many maps on the way to a value `base` has. */
+  const setOnTheWay = (base: Json, [first = '', ...rest]: readonly string[]): number => {
+    const inside: unknown = base[first];
+    return typeof inside === 'object' && inside !== null ? 1 + setOnTheWay(inside, rest) : 0;
+  };
+
   /** Whether this value shows in any of the bases; what stood in the way where it does not. */
   async function effectOf(leaf: ChartValue): Promise<true | string> {
     const path = leaf.path.join('.');
     const problems: string[] = [];
-    // Most values of the evaluation show only there.
-    for (const base of path.startsWith('evaluation') ? [evaluation] : bases) {
+    // Most values of the evaluation show only there; others soonest where their neighbours are set.
+    const candidates = path.startsWith('evaluation')
+      ? [evaluation]
+      : bases.toSorted((one, other) => setOnTheWay(other, leaf.path) - setOnTheWay(one, leaf.path));
+    for (const base of candidates) {
       const companions = base === everything || base === production ? together[path] : {};
       const changed = withValue({ ...base, ...companions }, path, another(leaf));
       const text = await renderText(changed).catch((error: Error) => void problems.push(error.message.trim()));
@@ -167,7 +176,9 @@ describe('values', () => {
   test('every value changes what is rendered', async () => {
     expect(leaves.length).toBeGreaterThan(150);
     const dead: string[] = [];
-    const waiting = leaves.filter(({ path }) => !SWITCHES.includes(path.join('.')));
+    // What sets a setting is seen to arrive there, below.
+    const seen = [...SWITCHES, ...Object.values(settable).map(([path]) => path)];
+    const waiting = leaves.filter(({ path }) => !seen.includes(path.join('.')));
     const worker = async (): Promise<void> => {
       for (let leaf = waiting.shift(); leaf !== undefined; leaf = waiting.shift()) {
         const effect = await effectOf(leaf);

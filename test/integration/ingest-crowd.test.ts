@@ -65,6 +65,8 @@ const broken = (target: ServiceProcess, kind: string): Promise<number> =>
 
 /** Longer than any time-out of ingest, so that each shape is met by all of them. */
 const SIEGE_MS = 15_000;
+/** One that ends comes again: at once, it would take both cores from all other tests. */
+const AGAIN_AFTER_MS = 5_000;
 /** Of 60 kB each: 360 MB, if nothing bounded them. */
 const WHOLE_BODIES = 6_000;
 const RATE_LIMIT = 600;
@@ -169,7 +171,6 @@ test('bodies held back on purpose have a bound together: the oldest give way wit
   // What gave way is not recorded, because its 500 says so; what ran out of time is, unless a busy database took too long.
   expect(await world.records({ userAgent, state: 'malformed' })).toHaveLength(ranOut);
   expect((await notAccepted()) - allBefore).toBe(refused);
-  expect((await noRoom()) - before).toBe(SURPLUS);
 });
 
 test('requests that do not wait for answers have a bound on each connection: one that goes beyond it is closed', async () => {
@@ -237,7 +238,7 @@ testWith(
     for (const [shape, { what, connections: count, begin }] of hostileShapes(world.key).entries()) {
       // Few from one address, as a limit by address asks for.
       const from = (index: number): string => `127.1.${shape}.${1 + (index % 100)}`;
-      siege.push([what, await gather(target, { count, from, begin, again: true })]);
+      siege.push([what, await gather(target, { count, from, begin, againAfterMs: AGAIN_AFTER_MS })]);
     }
     const startedAt = performance.now();
     const { answers, slowestMs } = await partnerIsServed(target, () => performance.now() - startedAt > SIEGE_MS, agent);

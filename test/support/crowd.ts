@@ -27,8 +27,8 @@ interface CrowdOptions {
   readonly from: (index: number) => string;
   /** What each does first. */
   readonly begin?: (socket: Socket) => void;
-  /** Whether another takes the place of one that ended. */
-  readonly again?: boolean;
+  /** How long after one that ended another takes its place; none does where it is left out. */
+  readonly againAfterMs?: number;
 }
 
 /** Opens the connections; resolves once each has been opened or refused. */
@@ -59,8 +59,13 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
         sockets.delete(socket);
         if (connected) open -= 1;
         ended.set(status, (ended.get(status) ?? 0) + 1);
-        if (options.again === true && !over) void openOne(index);
         resolve();
+        if (options.againAfterMs === undefined) return;
+        const again = setTimeout(() => {
+          if (!over) void openOne(index);
+        }, options.againAfterMs);
+        // Nobody waits for it once the crowd is gone.
+        again.unref();
       });
     });
   const openInTurn = async (): Promise<void> => {
