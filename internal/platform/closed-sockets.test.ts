@@ -4,11 +4,15 @@ import { createConnection, createServer, type AddressInfo, type Server, type Soc
 import './closed-sockets.ts';
 
 let deaf: Server;
+const unheard: Socket[] = [];
 beforeAll(async () => {
-  deaf = createServer((socket) => socket.pause().on('error', () => {})).listen(0, '127.0.0.1');
+  deaf = createServer((socket) => void unheard.push(socket.pause().on('error', () => {}))).listen(0, '127.0.0.1');
   await once(deaf, 'listening');
 });
-afterAll(() => void deaf.close());
+afterAll(() => {
+  for (const socket of unheard) socket.destroy();
+  deaf.close();
+});
 
 test('who waits for a socket to drain is woken when it closes instead', async () => {
   const full = await connect();

@@ -281,7 +281,7 @@ describe('a collector that is away', () => {
   test.each(['refuses', 'hangs'] as const)(
     'and %s: no request notices, one line tells, and closing does not wait for it',
     async (how) => {
-      const silent = createServer(() => {});
+      const silent = createServer((socket) => void socket.resume());
       await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
       const { port } = silent.address() as AddressInfo;
       if (how === 'refuses') await new Promise((resolve) => silent.close(resolve));
