@@ -62,8 +62,8 @@ test('workers pause while no majority acknowledges what they write, and resume w
   await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
   await eventually('the worker to pause', () => said('worker paused'), HEAL_HANG_MS);
   const updates = set.commands.get('update') ?? 0;
-  // The writes of a worker that had resumed, or its probes.
-  await eventually('two more writes', () => (set.commands.get('update') ?? 0) >= updates + 2, HEAL_HANG_MS);
+  // The writes of a worker that had resumed, or its probes; reconcile probes as well.
+  await eventually('more writes', () => (set.commands.get('update') ?? 0) >= updates + 4, HEAL_HANG_MS);
   expect(said('worker resumed')).toBe(false);
   set.resumeMajority();
   await eventually('the worker to resume', () => said('worker resumed'), HEAL_HANG_MS);
