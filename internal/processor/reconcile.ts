@@ -54,9 +54,10 @@ async function isWanted(queue: QueueName, tools: ReconcileTools): Promise<boolea
 }
 
 /**
- * One round for one state. A record that nobody ever claimed is only marked at first sight, and waits until writes have been
- * durable for as long as the grace, so that a withdrawal that is under way comes first; everything else is queued. Rejects when the database is away; the next round starts afresh.
- * True when it handed out what it found and more may be due.
+ * One round for one state. A record that nobody ever claimed is only marked at first sight, and then waits for the grace,
+ * and until writes have been durable for as long, so that a withdrawal that is under way comes first; everything else is
+ * queued. Rejects when the database is away; the next round starts afresh. True when it handed out what it found and more
+ * may be due.
  */
 async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<boolean> {
   const queue = queueOf[state];
@@ -123,10 +124,9 @@ async function handOut(
 
 /** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
+  await tools.durable.look();
   if (tools.clockFaults().length > 0) return false;
-  const looking = tools.durable.look();
   const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
-  await looking;
   const failed = rounds.find((round) => round.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
   return rounds.some((round) => round.status === 'fulfilled' && round.value);
