@@ -203,7 +203,10 @@ test('while enough jobs wait the workers of this process take the oldest records
   clock.advance(REQUEUED_AGAIN_MS);
   room = 3;
   await round();
-  expect(taken).toEqual([...names, ...names.slice(0, 3)]);
+  // Those of the first round are due again, all since the same instant.
+  const again = new Set(taken.slice(names.length));
+  expect(again.size).toBe(room);
+  expect(names.slice(0, RECONCILE_OLDEST)).toEqual(expect.arrayContaining([...again]));
 });
 
 test('while Redis is away the workers of this process get as many records as they have room for', async () => {
