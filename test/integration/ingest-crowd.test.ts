@@ -6,6 +6,7 @@ import { Agent } from 'node:http';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import {
+  HEADERS_TIMEOUT_MS,
   MAX_BODY_BYTES,
   MAX_CONNECTIONS,
   MAX_CONNECTIONS_PER_ADDRESS,
@@ -205,6 +206,7 @@ testWith(
   async () => {
     const target = await world.spawn('ingest', AS_IN_A_POD);
     const bytes = Buffer.alloc(60_000, 'x');
+    const openedAt = performance.now();
     const crowd = await gather(target, { count: WHOLE_BODIES, from: (index) => `127.2.0.${1 + (index % 100)}` });
     const before = memoryOf(target).now;
     target.child.kill('SIGSTOP');
@@ -214,7 +216,13 @@ testWith(
     });
     await eventually('all to be on its way', () => crowd.unsent === 0, 180_000);
     target.child.kill('SIGCONT');
-    await eventually('each to be answered', () => crowd.answered('HTTP/1.1 401 ') === WHOLE_BODIES, 180_000);
+    const asleepMs = performance.now() - openedAt;
+    const refused = (): number => crowd.answered('HTTP/1.1 401 ');
+    const ranOut = (): number =>
+      [...crowd.ended].reduce((sum, [status, count]) => (status.startsWith('HTTP/1.1 401 ') ? sum : sum + count), 0);
+    await eventually('each to be answered', () => refused() + ranOut() === WHOLE_BODIES, 180_000);
+    // A busy machine may take longer to send all than ingest waits for the head of a request.
+    if (asleepMs < HEADERS_TIMEOUT_MS) expect(ranOut()).toBe(0);
     const { peak } = memoryOf(target);
     console.log(`${WHOLE_BODIES} whole bodies at once: ${mib(before)} before, ${mib(peak)} at the peak`);
     expect(peak).toBeLessThan(POD_BYTES);
