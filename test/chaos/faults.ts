@@ -236,7 +236,7 @@ export const faults: readonly Fault[] = [
     name: 'mongodb-election',
     about: 'the primary steps down with its connections open, and the set has none for 12 s',
     rhythm: { onMs: 0, offMs: BETWEEN_MS },
-    inject: (world) => world.replicaSet.stepDown(ELECTION_MS),
+    inject: (world) => world.replicaSet.stepDown(() => world.pause(ELECTION_MS)),
     heal: nothing,
   },
   {

@@ -57,12 +57,14 @@ test('a driver finds a set of three, and follows an election with its connection
   await records.insertOne(newRecord());
   await eventually('three members', () => roles.includes('RSPrimary,RSSecondary,RSSecondary'));
   const opened = set.opened();
-  const stepping = set.stepDown(500);
-  await eventually('no primary', () => roles.includes('RSSecondary,RSSecondary,RSSecondary'));
   const record = newRecord();
-  // The driver waits for the new primary.
-  await records.insertOne(record);
-  await stepping;
+  let insert: Promise<unknown> | undefined;
+  await set.stepDown(async () => {
+    await eventually('no primary', () => roles.at(-1) === 'RSSecondary,RSSecondary,RSSecondary');
+    // The driver waits for the new primary.
+    insert = records.insertOne(record);
+  });
+  await insert;
   expect(await stateOf(record)).toBe('recorded');
   expect(roles.at(-1)).toBe('RSPrimary,RSSecondary,RSSecondary');
   expect(set.opened() - opened).toBeLessThan(5);

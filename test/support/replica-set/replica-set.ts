@@ -33,8 +33,8 @@ export interface Door {
 
 export interface ReplicaSet {
   door(options?: { readonly certificate?: Certificate }): Promise<Door>;
-  /** The primary steps down with its connections open; `milliseconds` later another is elected. */
-  stepDown(milliseconds: number): Promise<void>;
+  /** The primary steps down with its connections open; another is elected once `meanwhile` is over. */
+  stepDown(meanwhile: () => Promise<unknown>): Promise<void>;
   /** No write that wants a majority is acknowledged any more, though it applies. */
   stallMajority(): void;
   /** The majority is back: everything is acknowledged. */
@@ -127,9 +127,9 @@ class PlayedSet implements ReplicaSet {
     };
   }
 
-  async stepDown(milliseconds: number): Promise<void> {
+  async stepDown(meanwhile: () => Promise<unknown>): Promise<void> {
     this.#stepDown();
-    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    await meanwhile();
     this.#elect();
   }
 
