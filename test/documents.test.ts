@@ -7,7 +7,8 @@ import { generatedDocs } from '../tools/generate-docs.ts';
 import { findCommand, parseLine } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
-import { createRegistry, definitions } from '../internal/telemetry/metrics.ts';
+import { definitions } from '../internal/telemetry/metrics.ts';
+import { createProcessRegistry } from '../internal/telemetry/registry.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
 import { faults, found, read, type Page } from './support/pages.ts';
 import { selectorsIn } from './support/promql.ts';
@@ -144,7 +145,7 @@ function wrongTargets({ spans, lines }: Page): string[] {
 
 const known = new Map<string, readonly string[]>();
 for (const [name, labels] of ours) known.set(name, Object.keys(labels));
-for (const { name } of await createRegistry('ingest').getMetricsAsJSON())
+for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
   known.set(name, ['type', 'kind', 'space', 'version', 'major', 'minor', 'patch']);
 
 /** Full names anywhere; in spans also names without the prefix, as `withdrawals_total{result="too_late"}`. */

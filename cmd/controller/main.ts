@@ -2,6 +2,11 @@
 import '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startController } from './wire.ts';
 
-await run({ name: 'controller', load: () => loadConfig('controller'), start: startController });
+await run({
+  name: 'controller',
+  load: () => loadConfig('controller'),
+  start: (config, tools) => startController(config, { ...tools, registry: createProcessRegistry('controller') }),
+});

@@ -1,5 +1,6 @@
 /** What the controller consists of: the one place that constructs its clients and parts and puts them together. */
 import type { Db } from 'mongodb';
+import type { Registry } from 'prom-client';
 import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/directory-source.ts';
 import { lastStarted } from '../../internal/controller/election.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
@@ -17,7 +18,7 @@ import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts
 import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
-import { createControllerMetrics, createRegistry, type ControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import { createControllerMetrics, type ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 /** A notification that Redis does not take within this time is not needed: ingest reads the keys every 15 s anyway. */
@@ -26,10 +27,9 @@ const NOTIFY_TIMEOUT_MS = 500;
 /** Opens everything and keeps the stored keys as the Secrets ask for. Rejects when the admin port cannot be had. */
 export async function startController(
   config: ConfigOf<'controller'>,
-  tools: { readonly log: Logger; readonly closers: Closers },
+  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
 ) {
-  const { log, closers } = tools;
-  const registry = createRegistry('controller');
+  const { log, closers, registry } = tools;
   const metrics = createControllerMetrics(registry);
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.

@@ -1,6 +1,11 @@
 /** The ingest process: answers partners. */
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startIngest } from './wire.ts';
 
-await run({ name: 'ingest', load: () => loadConfig('ingest'), start: startIngest });
+await run({
+  name: 'ingest',
+  load: () => loadConfig('ingest'),
+  start: (config, tools) => startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
+});

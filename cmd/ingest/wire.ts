@@ -1,6 +1,7 @@
 /** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
 import type { AddressInfo } from 'node:net';
 import type { Db, MongoClientOptions } from 'mongodb';
+import type { Registry } from 'prom-client';
 import { CommitWatch } from '../../internal/ingest/commit-watch.ts';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
@@ -41,7 +42,7 @@ import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
-import { createIngestMetrics, createRegistry, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
+import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 interface Parts {
@@ -56,10 +57,9 @@ interface Parts {
 /** Opens everything and listens; readiness comes with the indexes and the keys. Rejects when a port cannot be had. */
 export async function startIngest(
   config: ConfigOf<'ingest'>,
-  tools: { readonly log: Logger; readonly closers: Closers },
+  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
 ) {
-  const { log, closers } = tools;
-  const registry = createRegistry('ingest');
+  const { log, closers, registry } = tools;
   const state = { serving: false, draining: false };
   const live: Probe[] = [];
   const ready: Probe[] = [() => (state.serving ? [] : ['starting']), () => (state.draining ? ['draining'] : [])];

@@ -3,14 +3,15 @@ import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startProcessor } from './wire.ts';
 
 await run({
   name: 'processor',
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
   load: () => loadConfig('processor'),
-  start: async (...given) => {
-    const started = await startProcessor(...given);
+  start: async (config, tools) => {
+    const started = await startProcessor(config, { ...tools, registry: createProcessRegistry('processor') });
     letHeapGrow();
     return started;
   },

@@ -1,6 +1,7 @@
 /** What the processor consists of: the one place that constructs its clients and parts and puts them together. */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
+import type { Registry } from 'prom-client';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
@@ -36,7 +37,7 @@ import { queueNames, type QueueName } from '../../internal/queue/job.ts';
 import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
-import { createProcessorMetrics, createRegistry, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
+import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 type Config = ConfigOf<'processor'>;
@@ -50,13 +51,12 @@ interface Tools {
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
 /** Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port cannot be had. */
-export async function startProcessor(config: Config, tools: Tools) {
-  const { log, closers } = tools;
+export async function startProcessor(config: Config, tools: Tools & { readonly registry: Registry }) {
+  const { log, closers, registry } = tools;
   // What an operator may have got wrong comes first, so that a fault opens nothing.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
   linkKeys(config.LINK_SECRET);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
-  const registry = createRegistry('processor');
   const metrics = createProcessorMetrics(registry);
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.

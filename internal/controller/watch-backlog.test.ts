@@ -1,7 +1,8 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { systemClock as clock } from '../platform/clock.ts';
 import { createLogger } from '../platform/log.ts';
-import { createControllerMetrics, createRegistry } from '../telemetry/metrics.ts';
+import { createControllerMetrics } from '../telemetry/metrics.ts';
+import { createRegistry } from '../telemetry/registry.ts';
 import { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { watchBacklog } from './watch-backlog.ts';
 

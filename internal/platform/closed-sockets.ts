@@ -6,17 +6,20 @@
  * server dies. A health check started at that moment never returns: its server stays unknown, and the process answers 500
  * until it ends. Any other command leaves its caller without an answer.
  */
-import { subscribe } from 'node:diagnostics_channel';
+import { channel } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
+import { nextTick } from 'node:process';
 
-/** On the socket, because a module that is loaded again (by Jest, for each file) subscribes again. */
+/** On the channel, because Jest loads a module again for each test file: a second subscription would do the same, and never end. */
 const WAKES = Symbol.for('partner-ingest.wakes-on-close');
 
-// Called for every client socket, TLS or not.
-subscribe('net.client.socket', (message) => {
-  const { socket } = message as { readonly socket: Socket & { [WAKES]?: true } };
-  if (socket[WAKES] === true) return;
-  socket[WAKES] = true;
-  // After all listeners of `close`, so that the driver has marked the connection as closed.
-  socket.once('close', () => process.nextTick(() => socket.emit('drain')));
-});
+/** Gets every client socket, TLS or not. */
+const sockets: ReturnType<typeof channel> & { [WAKES]?: true } = channel('net.client.socket');
+if (sockets[WAKES] !== true) {
+  sockets[WAKES] = true;
+  sockets.subscribe((message) => {
+    const { socket } = message as { readonly socket: Socket };
+    // After all listeners of `close`, so that the driver has marked the connection as closed.
+    socket.once('close', () => nextTick(() => socket.emit('drain')));
+  });
+}

@@ -4,7 +4,7 @@
  * No label holds an address, an e-mail or a request_id: each has the few values that stand here, or names of partners, of
  * which a process shows at most `PARTNER_LABELS`. So the number of series is bounded. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
  */
-import { Registry, collectDefaultMetrics } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
 import { problemCodes } from '../partner/key-secret.ts';
 import { jobStates, queueNames } from '../queue/job.ts';
@@ -275,18 +275,6 @@ export const controllerMetrics = {
 
 /** All metrics of our own, by the process that has them. */
 export const definitions = { ingest: ingestMetrics, processor: processorMetrics, controller: controllerMetrics };
-
-/** Node's own metrics that break Prometheus' naming rules: gauges called `_total`. Their sums by type say the same. */
-const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
-
-/** A registry with Node's own metrics; `component` is on every series. */
-export function createRegistry(component: keyof typeof definitions): Registry {
-  const registry = new Registry();
-  registry.setDefaultLabels({ component });
-  collectDefaultMetrics({ register: registry });
-  for (const name of MISNAMED) registry.removeSingleMetric(name);
-  return registry;
-}
 
 export type IngestMetrics = MadeFrom<typeof ingestMetrics>;
 export type ProcessorMetrics = MadeFrom<typeof processorMetrics>;

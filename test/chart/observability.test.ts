@@ -5,7 +5,8 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import { type Definition } from '../../internal/telemetry/definition.ts';
-import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
+import { definitions } from '../../internal/telemetry/metrics.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { plan } from '../drill/plan.ts';
 import { selectorsIn } from '../support/promql.ts';
 
@@ -39,7 +40,8 @@ const alerts = rules.filter(({ alert }) => alert !== undefined).map(({ alert }) 
 
 beforeAll(async () => {
   for (const [name, { labels }] of ours) known.set(name, Object.keys(labels));
-  for (const { name } of await createRegistry('ingest').getMetricsAsJSON()) known.set(name, ['type', 'kind', 'space']);
+  for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
+    known.set(name, ['type', 'kind', 'space']);
 });
 
 function faultsIn(expressions: readonly { readonly where: string; readonly expression: string }[]): string[] {

@@ -5,6 +5,7 @@ import { MAX_CONNECTIONS_PER_ADDRESS, REFUSALS_PER_SECOND, REFUSAL_BURST } from 
 import { Closers } from '../../internal/platform/closers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
+import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, expectRecord, head, openRaw, rawAnswer, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
@@ -143,8 +144,9 @@ describe('before the keys are loaded', () => {
     // It is never ready, so the world would wait for it in vain.
     const closers = new Closers(createLogger('test', 'silent'));
     const environment = { ...world.environment, MONGODB_URI: 'mongodb://127.0.0.1:1', STATUS_ENDPOINT: 'true' };
+    const tools = { log: createLogger('test', 'silent'), closers, registry: createRegistry('ingest') };
     const away = {
-      ...(await startIngest(loadConfig('ingest', environment), { log: createLogger('test', 'silent'), closers })),
+      ...(await startIngest(loadConfig('ingest', environment), tools)),
       close: () => closers.closeAll(),
     };
     for (const key of [world.key, 'guess', '']) {

@@ -8,7 +8,8 @@ import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.t
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 const writer = { owner: 'test', term: 1 };

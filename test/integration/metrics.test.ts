@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
-import { createRegistry, definitions } from '../../internal/telemetry/metrics.ts';
+import { definitions } from '../../internal/telemetry/metrics.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
@@ -55,7 +56,7 @@ describe.each(NAMES)('%s', (name) => {
 
   test('shows all that is defined, and nothing else', async () => {
     expect(namesIn(scraped[name]).filter(ours).toSorted()).toEqual([...defined.keys()].toSorted());
-    const runtime = await createRegistry(name).getMetricsAsJSON();
+    const runtime = await createProcessRegistry(name).getMetricsAsJSON();
     expect(namesIn(scraped[name]).filter((one) => !ours(one))).toEqual(runtime.map((one) => one.name));
   });
 

@@ -5,7 +5,8 @@ import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { createControllerMetrics, createRegistry } from '../../internal/telemetry/metrics.ts';
+import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { Cluster } from '../support/cluster.ts';
 import { secretSourceConformance } from '../support/secret-source-conformance.ts';
 

@@ -13,6 +13,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { Closers } from '../../internal/platform/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/log.ts';
+import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
@@ -107,12 +108,13 @@ export async function openWorld(
       closers.add(name, () => own.closeAll());
       const wanted = { ...environment, ...overrides };
       const log = createLogger(name, wanted['LOG_LEVEL'] ?? 'silent');
+      const tools = { log, closers: own, registry: createRegistry(name) };
       const started =
         name === 'ingest'
-          ? await startIngest(loadConfig('ingest', wanted), { log, closers: own })
+          ? await startIngest(loadConfig('ingest', wanted), tools)
           : name === 'processor'
-            ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), { log, closers: own })) }
-            : { url: '', ...(await startController(loadConfig('controller', wanted), { log, closers: own })) };
+            ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), tools)) }
+            : { url: '', ...(await startController(loadConfig('controller', wanted), tools)) };
       await eventually(`${name} to be ready`, async () => (await fetch(`${started.adminUrl}/readyz`)).ok);
       return { ...started, close: () => own.closeAll() };
     },
