@@ -370,6 +370,15 @@ test('of two operators who reopen a record from the same view, one is told that 
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
 });
 
+test('an operator who saw a record before its erasure does nothing to it', async () => {
+  const seen = await insert({ state: 'completed', version: 1 });
+  expect(await operator.erase(seen, 'erased by an operator')).toBe(true);
+  const erased = await read(seen);
+  expect(await operator.reportBounce(seen, 'late')).toBe(false);
+  expect(await operator.erase(seen, 'erased by an operator')).toBe(false);
+  expect(await read(seen)).toEqual(erased);
+});
+
 test('a retry and what an operator made due are queued, and count as rescued only when that hint is lost', async () => {
   const many = await insert({ state: 'dead_lettered', version: 1 });
   const held = await insert({ version: 1, holdId: 'hold' });

@@ -99,6 +99,7 @@ export const stores = [
     ],
   ]),
   ...mutantsOf('internal/submission/operator-moves.ts', CLAIMS, [
+    ['erasedAt: now, version: seen.version + 1', 'erasedAt: now', 'an operator writes to what another one erased'],
     ['{ _id, state, version, erasedAt', '{ _id, state, erasedAt', 'an operator undoes what another one did'],
     [
       '        version,\n        ...(isOpen(to)',
@@ -145,9 +146,6 @@ export const stores = [
   ...mutantsOf('internal/submission/operator-moves.ts', ERASE, [
     ['userAgent: true, ', '', 'what a caller said of itself outlives its erasure'],
     ['applicant: true }', '}', 'an erased applicant is still found'],
-  ]),
-  ...mutantsOf('internal/submission/operator-moves.ts', SIMULATION, [
-    ['erasedAt: now, version: seen.version + 1', 'erasedAt: now', 'a worker mails whom an operator erased'],
   ]),
   ...mutantsOf('internal/cli/erase.ts', ERASE, [
     [
