@@ -6,5 +6,5 @@ export const TRAIL_SHOWN = 50;
 export const TRAIL_DAYS = 730;
 /** Another operator may take the next place in the chain first; each time one of them gets in. */
 export const LINK_TRIES = 100;
-/** The longest pause before the next try: some writes of an entry. */
-export const LINK_PAUSE_MS = 50;
+/** Before the next try. It grows, because a busy database ends a write only after several pauses of those who wait. */
+export const LINK_BACKOFF = { firstMs: 25, capMs: 1_000, jitter: 1 };

@@ -1,14 +1,14 @@
 /** Who looked at personal data or changed something, when, what and why: collection `operator_audit`. */
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
+import { backoffMs, pause } from '../platform/deadline.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey, isLockConflict } from '../platform/mongo.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { checkChain, digestOf, type ChainReport } from './chain.ts';
 import type { Deed, TrailCopy, TrailEntry } from './entry.ts';
-import { LINK_PAUSE_MS, LINK_TRIES, TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
+import { LINK_BACKOFF, LINK_TRIES, TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 
 export const OPERATOR_AUDIT = 'operator_audit';
 
@@ -87,7 +87,7 @@ export class Trail {
       } catch (error) {
         if (tries === LINK_TRIES || !(isDuplicateKey(error) || isLockConflict(error))) throw error;
         // At random, so that those who met do not meet again.
-        await pause(Math.random() * LINK_PAUSE_MS);
+        await pause(backoffMs(tries, LINK_BACKOFF));
         continue;
       }
       this.#copy({ ...entry, sha256: digestOf(entry) });
