@@ -6,8 +6,8 @@ import { TEST_HANG_MS } from './test/support/wait.ts';
 const leftOut = leftOutFiles(foundObstacles());
 
 const config: Config = {
-  testEnvironment: 'node',
-  extensionsToTreatAsEsm: ['.ts'],
+  testEnvironment: '<rootDir>/test/support/jest/environment.ts',
+  runtime: '<rootDir>/test/support/jest/runtime.ts',
   transform: {},
   coverageProvider: 'v8',
   testMatch: ['<rootDir>/**/*.test.ts'],

@@ -14,6 +14,6 @@ test('an error is told by class and code, with its cause, without its words', ()
 
 test('a message that looks like a frame is still a message', () => {
   const told = describeError(new Error('duplicate key\n    at canary (canary.ts:1:1)'));
-  expect(told['at']).toMatch(/^at .*log\.test\.ts:\d+:\d+\)?$/);
+  expect(told['at']).toMatch(/^at .*log\.test\.ts.*:\d+:\d+\)?$/);
   expect(JSON.stringify(told)).not.toContain('canary');
 });

@@ -93,9 +93,9 @@ export interface ServerProcess {
 
 // For where there is no setpriv; with it the kernel does the same a moment later.
 const killedAtExit = new Set<number>();
-process.once('exit', () => {
+function killAll(): void {
   for (const pid of killedAtExit) send(pid, 'SIGKILL');
-});
+}
 
 /**
  * Starts a server. `wrapped` says that the spawned process only waits for the server, its one child (`unshare --fork`):
@@ -120,8 +120,12 @@ export async function startProcess(options: Command & { wrapped: boolean }): Pro
     throw new Error(`could not start ${options.command[0]}`);
   }
   const top = pid;
+  if (killedAtExit.size === 0) process.once('exit', killAll);
   killedAtExit.add(top);
-  void exited.then(() => killedAtExit.delete(top));
+  void exited.then(() => {
+    killedAtExit.delete(top);
+    if (killedAtExit.size === 0) process.off('exit', killAll);
+  });
 
   async function pids(): Promise<number[]> {
     if (ended) return [];
