@@ -4,9 +4,10 @@ import { send } from './http.ts';
 import { eventually } from './wait.ts';
 import { newApplication, requestIdOf, type World } from './world.ts';
 
-/** Ten a second. */
-const BETWEEN_SUBMISSIONS_MS = 100;
-const BETWEEN_LOOKS_MS = 100;
+/** Five a second. */
+const BETWEEN_SUBMISSIONS_MS = 200;
+/** A scrape takes both processes some milliseconds; a limiter that flips does so once a second. */
+const BETWEEN_LOOKS_MS = 250;
 /** What lost its hint: first look after 15 s, grace of 15 s, two rounds of reconcile; twice that for a busy machine. */
 const SETTLED_WITHIN_MS = 75_000;
 /** Answers of the contract to a valid application. */
