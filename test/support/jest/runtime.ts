@@ -3,7 +3,9 @@
  * package anew in it: a sixth of the processor time of all tests. Here packages are loaded once in a process, our own modules
  * once for each test file, and errors and globals are of one kind, as in the services.
  */
+/* oxlint-disable node/no-process-env -- children get it from there */
 import { createRequire, registerHooks } from 'node:module';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ROOT } from '../needs.ts';
 
@@ -12,6 +14,10 @@ const { default: Runtime } = createRequire(import.meta.url)('jest-runtime') as t
 
 const OURS = pathToFileURL(`${ROOT}/`).href;
 const GLOBALS = new URL('globals.ts', import.meta.url).href;
+
+// Children of the tests compile each file once, not once in each of some hundred processes. It is too late for this process,
+// which would fill the cache with our modules once for each test file.
+process.env['NODE_COMPILE_CACHE'] ??= join(ROOT, '.run', 'compile-cache');
 
 /** Says to which test file a module of ours belongs. */
 const MARK = /\?test=\d+$/;
