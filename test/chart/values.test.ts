@@ -44,8 +44,8 @@ const bases: readonly Json[] = [
   everything,
   evaluation,
   { ...everything, ingress: {}, httpRoute: { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] } },
-  { ...production, allowPlainHttp: true, service: { type: 'NodePort' } },
   { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } },
+  { ...production, allowPlainHttp: true, service: { type: 'NodePort' } },
   { ...production, ingest: OWN, processor: OWN, controller: OWN, tests: OWN },
   {
     ...production,
@@ -55,41 +55,33 @@ const bases: readonly Json[] = [
 ];
 
 /** Another value than the default where the type does not tell one: by path, or by the end of the path. */
-const examples: Record<string, unknown> = {
+const examples = (mark: string): Record<string, unknown> => ({
   'image.digest': `sha256:${'a'.repeat(64)}`,
-  'image.pullSecrets': [{ name: 'pull' }],
-  'links.loginUrl': 'https://other.example.com',
-  'partnerKeys.namespaces': ['other-keys'],
-  'partnerKeys.source': 'directory:/keys',
-  trustedProxies: ['192.0.2.0/24'],
-  'ingress.hosts': ['other.example.com'],
-  'ingress.tls': [{ secretName: 'other' }],
-  'ingress.path': '/other',
-  'httpRoute.path': '/other',
-  'httpRoute.hostnames': ['other.example.com'],
-  'httpRoute.parentRefs': [{ name: 'other', sectionName: 'https' }],
-  'tests.email': 'other@example.com',
-  'tracing.endpoint': 'http://other:4318',
-  'tracing.sampleRatio': 0.5,
+  'image.pullSecrets': [{ name: mark }],
+  'ingress.tls': [{ secretName: mark }],
+  'ingress.path': `/${mark}`,
+  'httpRoute.path': `/${mark}`,
+  'httpRoute.parentRefs': [{ name: mark, sectionName: 'https' }],
+  'tests.email': `${mark}@example.com`,
   'metrics.prometheusRule.disabled': ['PartnerIngestDeadLetters'],
   'metrics.prometheusRule.sloPercent': 99,
-  'metrics.prometheusRule.runbookBaseUrl': 'https://other.example.com/runbooks',
+  'metrics.prometheusRule.runbookBaseUrl': `https://${mark}.example.com/runbooks`,
   undeliverableShare: 0.5,
-  'evaluation.loginUrl': 'https://other.example.com',
-  'evaluation.demoPartner.apiKey': 'pik_another_key_for_evaluation',
+  'evaluation.loginUrl': `https://${mark}.example.com`,
+  'evaluation.demoPartner.apiKey': `pik_${mark}`,
   'pods.topologySpreadConstraints': [],
-  extraManifests: ['apiVersion: v1\nkind: ConfigMap\nmetadata: { name: extra }\n'],
+  extraManifests: [`apiVersion: v1\nkind: ConfigMap\nmetadata: { name: ${mark} }\n`],
   file: '/vault/file',
-  dataPath: '/other',
+  dataPath: `/${mark}`,
   minAvailable: 1,
-  maxUnavailable: 2,
   updateStrategy: { type: 'Recreate' },
-  pod: { nodeSelector: { disk: 'ssd' } },
+  pod: { nodeSelector: { disk: mark } },
+  resources: { requests: { cpu: mark } },
   'service.ipFamilies': ['IPv6'],
   loadBalancerSourceRanges: ['192.0.2.0/24'],
-  extraVolumeMounts: [{ name: 'x', mountPath: '/x' }],
-  tolerations: [{ key: 'x' }],
-};
+  extraVolumeMounts: [{ name: mark, mountPath: '/x' }],
+  tolerations: [{ key: mark }],
+});
 
 /** Switches that need other values beside them: the tests of options and of refusals show what they do. */
 const SWITCHES = [
@@ -102,40 +94,36 @@ const SWITCHES = [
 ];
 
 /** What must change together with a value, so that the chart does not refuse it. */
-const together: Record<string, Json> = {
-  'mongodb.file': { mongodb: {} },
-  'redis.file': { redis: {} },
-  'smtp.file': { smtp: { from: 'welcome@example.com' } },
-  'links.file': { links: { loginUrl: 'https://login.example.com' } },
-  'caBundle.existingSecret': { caBundle: {} },
-  'metrics.serviceMonitor.enabled': { metrics: {} },
-  'metrics.prometheusRule.enabled': { metrics: { prometheusRule: { runbookBaseUrl: 'https://runbooks.example' } } },
-  'httpRoute.enabled': { ingress: {}, httpRoute: { parentRefs: [{ name: 'public', sectionName: 'https' }] } },
-  'ingress.enabled': { ingress: {} },
-};
+const together: Record<string, Json> = { 'caBundle.existingSecret': { caBundle: {} } };
 for (const component of PROCESSES) {
   together[`${component}.podDisruptionBudget.minAvailable`] = {
     [component]: { ...(everything as Json)[component], podDisruptionBudget: { maxUnavailable: null } },
   };
 }
 
-function another({ path, schema, fallback }: ChartValue): unknown {
-  const byPath = examples[path.join('.')] ?? examples[path.at(-1) ?? ''];
+/** A text that no other value brings into a render, and a number. */
+const markOf = ({ path }: ChartValue): string => `another-${path.join('-')}-one-of-thirty-two-characters`;
+const numberOf = (leaf: ChartValue): number => 20_000 + leaves.indexOf(leaf);
+/** Whether what is rendered shows that `another` of this value arrived. */
+const shows = (text: string, leaf: ChartValue): boolean =>
+  text.includes(markOf(leaf)) || new RegExp(`\\b${numberOf(leaf)}\\b`).test(text);
+
+/** Another value than that of `base`; where the type lets it, one that `shows` finds. */
+function another(leaf: ChartValue, base: Json): unknown {
+  const { path, schema, fallback } = leaf;
+  const [mark, number] = [markOf(leaf), numberOf(leaf)];
+  const byPath = examples(mark)[path.join('.')] ?? examples(mark)[path.at(-1) ?? ''];
   if (byPath !== undefined) return byPath;
   const choices = schema['enum'] as unknown[] | undefined;
   if (choices !== undefined) return choices.find((choice) => choice !== fallback && choice !== '');
-  if (typeof fallback === 'boolean') return !fallback;
-  if (typeof fallback === 'number') return fallback + 1;
-  if (typeof fallback === 'string')
-    return `another-${fallback.replace(/[^a-z0-9.@-]/gi, '')}-one-of-thirty-two-characters`;
-  if (Array.isArray(fallback)) {
-    const items = schema['items'] as { type?: string } | undefined;
-    if (items?.type === 'integer') return [4242];
-    return items?.type === 'string'
-      ? ['another']
-      : [{ name: 'another', namespaceSelector: { matchLabels: { a: 'b' } } }];
-  }
-  return path.at(-1) === 'resources' ? { requests: { cpu: '42m' } } : { ...(fallback as object), another: 'one' };
+  if (typeof fallback === 'boolean')
+    return !(path.reduce<Json | undefined>((inside, key) => inside?.[key] as Json | undefined, base) ?? fallback);
+  if (typeof fallback === 'number') return Number(schema['maximum'] ?? number) < number ? fallback + 1 : number;
+  if (typeof fallback === 'string') return mark;
+  if (!Array.isArray(fallback)) return { ...(fallback as object), another: mark };
+  const items = schema['items'] as { type?: string } | undefined;
+  if (items?.type === 'integer') return [number];
+  return items?.type === 'string' ? [mark] : [{ name: mark, namespaceSelector: { matchLabels: { a: 'b' } } }];
 }
 
 describe('values', () => {
@@ -166,11 +154,30 @@ describe('values', () => {
       : bases.toSorted((one, other) => setOnTheWay(other, leaf.path) - setOnTheWay(one, leaf.path));
     for (const base of candidates) {
       const companions = base === everything || base === production ? together[path] : {};
-      const changed = withValue({ ...base, ...companions }, path, another(leaf));
+      const changed = withValue({ ...base, ...companions }, path, another(leaf, base));
       const text = await renderText(changed).catch((error: Error) => void problems.push(error.message.trim()));
       if (typeof text === 'string' && text !== (await plain(base))) return true;
     }
     return `${path}: ${problems[0] ?? 'no effect'}`;
+  }
+
+  /** Sets at once, in each base, all of `waiting` that show by themselves; returns those that did not. */
+  async function notShown(waiting: readonly ChartValue[]): Promise<readonly ChartValue[]> {
+    let left = waiting;
+    for (const base of bases) {
+      const here = left.filter(
+        (leaf) =>
+          !(leaf.path.join('.') in together) &&
+          shows(JSON.stringify(another(leaf, base)), leaf) &&
+          bases.every((other) => setOnTheWay(other, leaf.path) <= setOnTheWay(base, leaf.path)),
+      );
+      if (here.length === 0) continue;
+      const changed = here.reduce((all, leaf) => withValue(all, leaf.path.join('.'), another(leaf, base)), base);
+      // Where the chart refuses them, each is tried alone.
+      const text = await renderText(changed).catch(() => '');
+      left = left.filter((leaf) => !here.includes(leaf) || !shows(text, leaf));
+    }
+    return left;
   }
 
   test('every value changes what is rendered', async () => {
@@ -178,14 +185,11 @@ describe('values', () => {
     const dead: string[] = [];
     // What sets a setting is seen to arrive there, below.
     const seen = [...SWITCHES, ...Object.values(settable).map(([path]) => path)];
-    const waiting = leaves.filter(({ path }) => !seen.includes(path.join('.')));
-    const worker = async (): Promise<void> => {
-      for (let leaf = waiting.shift(); leaf !== undefined; leaf = waiting.shift()) {
-        const effect = await effectOf(leaf);
-        if (effect !== true) dead.push(effect);
-      }
-    };
-    await Promise.all([worker(), worker(), worker()]);
+    const alone = await notShown(leaves.filter(({ path }) => !seen.includes(path.join('.'))));
+    for (const leaf of alone) {
+      const effect = await effectOf(leaf);
+      if (effect !== true) dead.push(effect);
+    }
     expect(dead).toEqual([]);
   });
 
@@ -271,6 +275,29 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   LEASE_NAME: ['fullnameOverride', 'other', 'other-controller'],
 };
 
+/**
+ * What is set at once. For every two settings there is a set with the one and without the other, so that no value arrives
+ * in the place of another, or only because of it: each setting is in another half of eight sets.
+ */
+const SETS = 8;
+const halves = Array.from({ length: 2 ** SETS }, (_, bits) => bits.toString(2).padStart(SETS, '0')).filter(
+  (bits) => bits.replaceAll('0', '').length === SETS / 2,
+);
+/** Without Secrets to read there is nothing to watch, and no Lease. */
+const ALONE = 'PARTNER_KEYS_SOURCE';
+const shared = Object.keys(settable).filter((name) => name !== ALONE);
+const sets = [
+  [ALONE],
+  ...Array.from({ length: SETS }, (_, set) => shared.filter((_name, index) => halves[index]?.[set] === '1')),
+].map((names) => ({
+  names,
+  given: names.reduce<Json>((all, name) => {
+    const [path = '', given] = settable[name] ?? [];
+    const secret = path.replace(/\.file$/, '.existingSecret');
+    return withValue(secret === path ? all : withValue(all, secret, ''), path, given);
+  }, traced),
+}));
+
 describe('settings', () => {
   let folder: string;
   beforeAll(() => {
@@ -301,19 +328,17 @@ describe('settings', () => {
     );
   });
 
-  test.each(Object.entries(settable))('%s', async (name, [path, given, expected]) => {
-    const objects = await render(
-      withValue(
-        withValue(traced, path.replace(/\.file$/, '.existingSecret'), path.endsWith('.file') ? '' : given),
-        path,
-        given,
-      ),
-    );
-    const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
-      (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
-    );
-    expect(told.length).toBeGreaterThan(0);
-    for (const value of told) expect(value).toBe(expected ?? String(given));
+  test.each(Object.entries(settable))('%s', async (name, [, given, expected]) => {
+    const mine = sets.filter(({ names }) => names.includes(name));
+    expect(mine.length).toBe(name === ALONE ? 1 : SETS / 2);
+    for (const set of mine) {
+      const objects = await render(set.given);
+      const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
+        (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
+      );
+      expect(told.length).toBeGreaterThan(0);
+      for (const value of told) expect(value).toBe(expected ?? String(given));
+    }
   });
 
   test('the published secrets of the evaluation count there, and nowhere else', async () => {
@@ -325,10 +350,11 @@ describe('settings', () => {
     }
   });
 
+  const insecure = { ...production, allowInsecureStores: true };
   test.each(PROCESSES)('only the evaluation and allowInsecureStores let %s use stores without TLS', async (process) => {
     const allowed = async (given: Json) => environmentOf(await render(given), process)['ALLOW_INSECURE_STORES'];
     expect(await allowed(production)).toBe('false');
-    expect(await allowed({ ...production, allowInsecureStores: true })).toBe('true');
+    expect(await allowed(insecure)).toBe('true');
     expect(await allowed(evaluation)).toBe('true');
   });
 

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { findHelm, type Helm } from './helm.ts';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -109,9 +109,14 @@ export async function renderText(values: Json, { release = 'demo', namespace = '
   return out;
 }
 
-/** The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal). */
-export async function render(values: Json, options: RenderOptions = {}): Promise<Rendered[]> {
-  return objectsOf(await renderText(values, options));
+const rendered = new WeakMap<Json, Promise<Rendered[]>>();
+
+/** The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal); once for the same object. */
+export function render(values: Json, options?: RenderOptions): Promise<Rendered[]> {
+  const known = options === undefined ? rendered.get(values) : undefined;
+  const objects = known ?? renderText(values, options).then(objectsOf);
+  if (options === undefined) rendered.set(values, objects);
+  return objects;
 }
 
 const EXAMPLES = `${ROOT}deploy/examples/`;
@@ -133,10 +138,15 @@ export async function renderExample(name: string, values: Json, namespace: strin
 /** The objects of a file of the repository. */
 export const manifest = (path: string): Rendered[] => objectsOf(readFileSync(ROOT + path, 'utf8'));
 
+/** Most documents of a render are those of another one, and reading them takes as long as rendering. */
+const documents = new Map<string, Rendered | null>();
+
 export function objectsOf(text: string): Rendered[] {
-  return parseAllDocuments(text, { version: '1.1' })
-    .map((document) => document.toJS() as Rendered | null)
-    .filter((object) => object !== null);
+  return text.split(/^---$/m).flatMap((document) => {
+    const object = documents.get(document) ?? (parse(document, { version: '1.1' }) as Rendered | null);
+    documents.set(document, object);
+    return object ?? [];
+  });
 }
 
 /** Helm's message when it refuses `values`; fails when it does not. */
