@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { cases, healthy, healthyForAWeek, longCases, type Firing, type SeriesValues } from './alert-cases.ts';
+import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
 const EVALUATED_AT = '90m';
@@ -63,24 +64,37 @@ interface Expected {
 
 type Rule = Rules['groups'][number]['rules'][number];
 const nameOf = (rule: Rule): string => ('alert' in rule ? rule.alert : rule.record);
+const waits = (rule: Rule): boolean => 'for' in rule;
+
+/** Whether a rule reads this series: it fits a selector. */
+function reads({ expr }: Rule, series: string): boolean {
+  const [given] = selectorsIn(inNamespace(series));
+  return selectorsIn(expr).some(
+    ({ metric, matchers }) =>
+      metric === given?.metric &&
+      matchers.every(({ label, operator, value }) => {
+        const has = given.matchers.find((one) => one.label === label)?.value ?? '';
+        const same = operator.includes('~') ? new RegExp(`^(?:${value})$`).test(has) : has === value;
+        return same !== operator.startsWith('!');
+      }),
+  );
+}
+
+/** `start`, all that `leads` from one of these to another, and so on. */
+function closure(start: Iterable<Rule>, all: readonly Rule[], leads: (from: Rule, to: Rule) => boolean): Set<Rule> {
+  const found = new Set(start);
+  // What is added on the way is visited, too.
+  for (const one of found) for (const rule of all) if (leads(one, rule)) found.add(rule);
+  return found;
+}
 
 /**
- * The rule of `alert`, all that these series can change, and all that those read. Every other rule says what it says of a
- * healthy system, and promtool takes its time for each.
+ * The rule of `alert` and all that these series can change. Every other rule says what it says of a healthy system, and
+ * promtool takes its time for each.
  */
-function rulesOn(series: SeriesValues, alert: string, { groups }: Rules): Rules {
-  const all = groups.flatMap((group) => group.rules);
-  const closure = (start: Iterable<Rule>, leads: (from: Rule, to: Rule) => boolean): ReadonlySet<Rule> => {
-    const found = new Set(start);
-    // What is added on the way is visited, too.
-    for (const one of found) for (const rule of all) if (leads(one, rule)) found.add(rule);
-    return found;
-  };
-  const metrics = Object.keys(series).map((one) => one.split('{', 1)[0] ?? '');
-  const first = all.filter((rule) => nameOf(rule) === alert || metrics.some((metric) => rule.expr.includes(metric)));
-  const changed = closure(first, (from, to) => to.expr.includes(nameOf(from)));
-  const needed = closure(changed, (from, to) => from.expr.includes(nameOf(to)));
-  return { groups: groups.map((group) => ({ ...group, rules: group.rules.filter((rule) => needed.has(rule)) })) };
+function changedBy(series: SeriesValues, alert: string, all: readonly Rule[]): ReadonlySet<Rule> {
+  const first = all.filter((rule) => nameOf(rule) === alert || Object.keys(series).some((one) => reads(rule, one)));
+  return closure(first, all, (from, to) => to.expr.includes(nameOf(from)));
 }
 
 interface ToolTest {
@@ -88,27 +102,38 @@ interface ToolTest {
   readonly asked: object;
 }
 
-/** One of promtool's tests, of the alert that `series` is about: of all that it can change `expected` fires, and no other. */
-function toolTest(
+/**
+ * Promtool's tests of the alert that `series` is about: of all that it can change `expected` fires, and no other. Rules
+ * with a `for` and those without are apart, each with all they read: only the former need more than one evaluation.
+ */
+function toolTests(
   name: string,
   { healthy: base, series, of: about }: { healthy: SeriesValues; series?: SeriesValues; of?: string },
   expected?: Expected,
-  { at, interval, of } = SHORT,
-): ToolTest {
-  const concerned = series === undefined || about === undefined ? of : rulesOn(series, about, of);
-  const alertRuleTest = alertsOf(concerned).map((rule: AlertRule) => {
-    if (rule.alert !== expected?.alert) return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
-    const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
-    const { summary = '', runbook_url } = rule.annotations;
-    const annotations = { summary: filled(summary, labels), description: expected.says, runbook_url };
-    const alert = { exp_labels: labels, exp_annotations: annotations };
-    return { eval_time: at, alertname: rule.alert, exp_alerts: [alert] };
-  });
+  { at, interval, of: { groups } } = SHORT,
+): ToolTest[] {
+  const all = groups.flatMap((group) => group.rules);
+  const concerned = series === undefined || about === undefined ? all : changedBy(series, about, all);
   const inputs = Object.entries({ ...base, ...series }).map(([one, values]) => ({
     series: inNamespace(one),
     values,
   }));
-  return { rules: concerned, asked: { name, interval, input_series: inputs, alert_rule_test: alertRuleTest } };
+  return [...Map.groupBy(concerned, waits).values()].map((some) => {
+    const needed = closure(some, all, (from, to) => from.expr.includes(nameOf(to)));
+    const those = groups.map((group) => ({ ...group, rules: group.rules.filter((one) => needed.has(one)) }));
+    const alertRuleTest = alertsOf({ groups: those }).map((rule: AlertRule) => {
+      if (rule.alert !== expected?.alert) return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
+      const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
+      const { summary = '', runbook_url } = rule.annotations;
+      const annotations = { summary: filled(summary, labels), description: expected.says, runbook_url };
+      const alert = { exp_labels: labels, exp_annotations: annotations };
+      return { eval_time: at, alertname: rule.alert, exp_alerts: [alert] };
+    });
+    return {
+      rules: { groups: those },
+      asked: { name, interval, input_series: inputs, alert_rule_test: alertRuleTest },
+    };
+  });
 }
 
 const HEALTHY = 'a healthy system';
@@ -138,14 +163,14 @@ const long = longCases.map((one) => ({ ...one, name: `${one.alert}: ${one.name}`
 /** All tests in two runs of promtool; what it says of each that failed, by name. */
 async function runAll(): Promise<ReadonlyMap<string, string>> {
   const tests = [
-    toolTest(HEALTHY, { healthy }),
-    ...firing.map(({ alert, name, fires: series, labels = {}, says }) =>
-      toolTest(name, { healthy, series, of: alert }, { alert, labels, says }),
+    ...toolTests(HEALTHY, { healthy }),
+    ...firing.flatMap(({ alert, name, fires: series, labels = {}, says }) =>
+      toolTests(name, { healthy, series, of: alert }, { alert, labels, says }),
     ),
-    ...silent.map(({ alert, name, series }) => toolTest(name, { healthy, series, of: alert })),
+    ...silent.flatMap(({ alert, name, series }) => toolTests(name, { healthy, series, of: alert })),
   ];
-  const ofAWeek = long.map(({ alert, name, series, says }) =>
-    toolTest(
+  const ofAWeek = long.flatMap(({ alert, name, series, says }) =>
+    toolTests(
       name,
       { healthy: healthyForAWeek, series, of: alert },
       says === undefined ? undefined : { alert, labels: {}, says },
@@ -157,7 +182,7 @@ async function runAll(): Promise<ReadonlyMap<string, string>> {
 }
 
 /** Those on the same rules share a file. */
-async function runTests(scale: string, { evaluatedEach }: Scale, tests: readonly ToolTest[]) {
+async function runTests(scale: string, { at, evaluatedEach }: Scale, tests: readonly ToolTest[]) {
   const byRules = Map.groupBy(tests, (one) => ruleFile(one.rules));
   const files = [...byRules].map(async ([text, sharing], index) => {
     const ruleName = `${scale}-${index}-rules.yaml`;
@@ -165,7 +190,9 @@ async function runTests(scale: string, { evaluatedEach }: Scale, tests: readonly
     const file = join(folder, `${scale}-${index}.yaml`);
     const all = {
       rule_files: [ruleName],
-      evaluation_interval: evaluatedEach,
+      evaluation_interval: sharing.some(({ rules: { groups } }) => groups.some((group) => group.rules.some(waits)))
+        ? evaluatedEach
+        : at,
       tests: sharing.map(({ asked }) => asked),
     };
     await writeFile(file, stringify(all));
