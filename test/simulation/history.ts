@@ -221,7 +221,7 @@ function strike(
       return;
     case 'relay_shaky':
       return forAWhile(
-        () => (smtp.shaky = 0.5),
+        () => (smtp.shaky = 0.8),
         () => (smtp.shaky = 0),
       );
   }
