@@ -5,8 +5,19 @@ const TEMPLATES = 'charts/partner-ingest/templates';
 const OPTIONS = 'test/chart/options.test.ts';
 const RENDER = 'test/chart/render.test.ts';
 const REFUSALS = 'test/chart/refusals.test.ts';
+const VALUES = 'test/chart/values.test.ts';
 
 export const chart = [
+  ...mutantsOf(`${TEMPLATES}/ingest/deployment.yaml`, VALUES, [
+    ['.Values.retention.malformedDays', '.Values.retention.withdrawnDays', 'malformed requests are kept too long'],
+  ]),
+  ...mutantsOf(`${TEMPLATES}/processor/deployment.yaml`, VALUES, [
+    [
+      '{{ .Values.smtp.supportContact | quote }}',
+      '{{ ternary .Values.smtp.supportContact "" (ne .Values.smtp.fromName "") | quote }}',
+      'mails say nothing of the support',
+    ],
+  ]),
   ...mutantsOf(`${TEMPLATES}/_deployment.tpl`, OPTIONS, [
     [
       'secretName: {{ .existingSecret }}, defaultMode: 0440',
