@@ -134,7 +134,7 @@ test.each(OUTAGES)('Redis $how for $seconds s: workers work again by themselves'
   ({ how, seconds }) => workGoesOnAfter(how, seconds),
 );
 
-/** From the 202 to the e-mail while Redis is away, at twenty applications a second, on a machine with nothing else to do. */
+/** From the 202 to the e-mail while Redis is away, at ten applications a second, on a machine with nothing else to do. */
 const WITHOUT_REDIS_S = 10;
 const STOPPED = [
   { how: 'killed', seconds: 5 },
@@ -145,7 +145,7 @@ const LONG_STOPPED = [{ how: 'killed', seconds: 600 }] as const;
 /** Redis comes back only when all are mailed. Gives how long the slowest e-mail took, in seconds. */
 async function mailedWithoutRedis(how: 'killed' | 'hung', seconds: number): Promise<number> {
   await own.redis.signal(how === 'killed' ? 'SIGKILL' : 'SIGSTOP');
-  const load = startFailoverLoad(world, { ingest, processor }, 50);
+  const load = startFailoverLoad(world, { ingest, processor }, 100);
   const stoppedAt = performance.now();
   await eventually('the time to pass', () => performance.now() - stoppedAt > seconds * 1_000, seconds * 1_000 + 5_000);
   const { answers, slowest } = await load.settle();
