@@ -33,6 +33,9 @@ const THAW_MS = 20;
 /** A history with more events than this runs in circles. */
 const MAX_EVENTS = 400_000;
 
+/** One for all histories: what runs would carry each one more for ever. */
+const current = new AsyncLocalStorage<SimProcess>();
+
 /** Resolves when no promise and no tick is left to run: a tick comes after all promises that are settled before it. */
 const everythingPending = (): Promise<void> =>
   new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
@@ -46,7 +49,6 @@ export class Scheduler {
   events = 0;
   readonly random: Random;
   readonly #tasks: Task[] = [];
-  readonly #current = new AsyncLocalStorage<SimProcess>();
   #seq = 0;
 
   constructor(random: Random) {
@@ -54,12 +56,12 @@ export class Scheduler {
   }
 
   get process(): SimProcess | undefined {
-    return this.#current.getStore();
+    return current.getStore();
   }
 
   /** Runs `run` as part of `process`. */
   as<T>(process: SimProcess, run: () => T): T {
-    return this.#current.run(process, run);
+    return current.run(process, run);
   }
 
   /** Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them. */
@@ -71,7 +73,7 @@ export class Scheduler {
 
   /** Calls `run` after `delayMs`, whatever becomes of the process that asks: it has left its hands. */
   outside(delayMs: number, run: () => void): void {
-    this.#current.exit(() => this.after(delayMs, run, undefined));
+    current.exit(() => this.after(delayMs, run, undefined));
   }
 
   /** Resolves after `delayMs` of the asking process's life. */
