@@ -99,6 +99,16 @@ export class LedgerStore {
     return found?.mail;
   }
 
+  /**
+   * Whether a majority holds that this mail is out, as `account` says: a read may show what a failover takes back. Writes
+   * what is there already, since a write is acknowledged only when all before it is durable.
+   */
+  async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
+    const out = notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
+    const { matchedCount } = await pastLockConflicts(() => this.#accounts.updateOne({ _id, ...out }, { $set: out }));
+    return matchedCount === 1;
+  }
+
   /** The ledger of each account whose mail is out; undefined if the account wants another mail by now. */
   async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
     const updates = mails.map(({ account, entry }) => ({

@@ -61,6 +61,7 @@ async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: Noti
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
   if (!arrived) await mailOnce(record, account, claim, tools);
+  else if (!(await tools.ledger.confirmOut(account))) throw readAgain();
   await complete(record, claim, tools);
 }
 
@@ -174,12 +175,16 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: N
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
     // The last look at the claim comes right before the mail, which cannot be taken back.
     await claim.confirm();
-    if (!begun) throw new AttemptFailure('transient', 'the account changed or its link was used: it is read again');
+    if (!begun) throw readAgain();
   } catch (error) {
     await noteAborted(account, intent, tools);
     throw error;
   }
   return message;
+}
+
+function readAgain(): AttemptFailure {
+  return new AttemptFailure('transient', 'the account changed or its link was used: it is read again');
 }
 
 /** Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out. */

@@ -234,6 +234,28 @@ test('a relay that hangs for ten minutes and a rolling restart meanwhile: no sec
   }
 });
 
+/** A worker is killed when its mail is out, answers of MongoDB are lost, and its server dies once the record is completed. */
+const failsOverAfterMail = (seed: number): Plan => ({
+  seed,
+  submissions: [{ atMs: 0, email: 0, ein: 0, valid: true, key: null }],
+  tempers: ['takes', 'takes', 'takes'],
+  faults: [
+    { kind: 'mongo_shaky', atMs: 0, near: null, forMs: 30_000, target: 0 },
+    ...[0, 1].map(
+      (target) => ({ kind: 'kill_processor', atMs: 80 + (seed % 60), near: null, forMs: 100, target }) as const,
+    ),
+    { kind: 'mongo_away', atMs: 120_000, near: null, forMs: 1_000, target: 0 },
+  ],
+  orders: [],
+  skewsMs: [],
+});
+
+test(
+  'a mail that a failover would take back from the account is not taken for out',
+  () => playAll(failsOverAfterMail, HISTORIES),
+  MINUTES,
+);
+
 const without = (document: Document, ...keys: readonly string[]): Document =>
   Object.fromEntries(Object.entries(document).filter(([key]) => !keys.includes(key)));
 
@@ -270,6 +292,12 @@ class GivenToEverybody extends WorkerMoves {
   }
 }
 
+class Trusting extends LedgerStore {
+  override confirmOut(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+}
+
 class Forgetful extends LedgerStore {
   override endHandOver(): ReturnType<LedgerStore['endHandOver']> {
     return Promise.resolve(undefined);
@@ -285,6 +313,12 @@ describe('the simulation sees, in histories made for it,', () => {
       /answered 202 and then withdrawn/,
     ],
     ['a claim that is never lost', { Store: NeverLost }, frozenForAClaim, /mailed (twice|\d times)/],
+    [
+      'a mail taken for out unconfirmed',
+      { Ledger: Trusting },
+      failsOverAfterMail,
+      /does not know that the mail is out/,
+    ],
     ['no withdrawal', { withdraws: false }, inDoubt, /answered 500 and processed/],
     ['202 for a write in doubt', { takesDoubtForStored: true }, inDoubt, /answered 202 and (is lost|then withdrawn)/],
   ])(

@@ -187,6 +187,13 @@ export const stores = [
     ["$inc: { 'mail.begun': 1, 'mail.possible': 1 }", "$inc: { 'mail.begun': 1 }", 'a second mail is not counted'],
     ["{ ...q, 'mail.begun': 1 }", 'q', 'a mail passes for the only one of its account beside another'],
   ]),
+  ...mutantsOf('internal/processor/notify-applicant.ts', SIMULATION, [
+    [
+      'else if (!(await tools.ledger.confirmOut(account)))',
+      'else if (false)',
+      'a failover takes back that a mail is out',
+    ],
+  ]),
   ...mutantsOf('internal/partner/key-store.ts', KEY_CACHE, [
     [
       'keys: all.filter((key) => isClaimed(key) && ',
