@@ -3,7 +3,8 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { cacheDir, cached, exists, installLog } from '../../deploy/local/stores/cache.ts';
-import { findProgram, run } from '../../deploy/local/stores/process.ts';
+import { buildGoProgram } from '../../deploy/local/stores/go.ts';
+import { findProgram } from '../../deploy/local/stores/process.ts';
 
 /** Helm 3 knows which Kubernetes it renders for from its linker flags alone; without them it says 1.20, and the chart refuses that. */
 const KUBERNETES_MINOR = 34;
@@ -17,8 +18,6 @@ const BUILDS = {
   },
   4: { module: 'helm.sh/helm/v4', version: 'v4.3.1', flags: '' },
 };
-/** Helm 3 alone takes 15 s on two free cores, Helm 4 two minutes. */
-const BUILD_TIMEOUT_MS = 900_000;
 
 export type HelmMajor = keyof typeof BUILDS;
 
@@ -47,15 +46,10 @@ export async function findHelm(major: HelmMajor, build?: (line: string) => void)
   if (build === undefined) return `${none}; \`make prepare\` builds it`;
   if ((await findProgram('go')) === undefined) return `${none}, nor is there Go to build it`;
   try {
-    const folder = await cached(part, build, async (path) => {
-      build(`building Helm ${version} with Go (once)`);
-      await run({
-        command: ['go', 'install', '-trimpath', `-ldflags=-s -w ${flags}`, `${module}/cmd/helm@${version}`],
-        env: { ...process.env, GOBIN: path },
-        logFile: installLog(part),
-        timeoutMs: BUILD_TIMEOUT_MS,
-      });
-    });
+    const program = { name: `Helm ${version}`, source: `${module}/cmd/helm@${version}`, linkerFlags: flags };
+    const folder = await cached(part, build, (path) =>
+      buildGoProgram(program, path, { log: build, logFile: installLog(part) }),
+    );
     return { program: join(folder, 'helm'), version };
   } catch (error) {
     return `${none}, and building it failed: ${String((error as Error).cause ?? error)}`;

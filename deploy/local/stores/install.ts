@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { machineMirror, validityOptions } from './apt.ts';
 import { cached, installLog, isCached } from './cache.ts';
+import { buildGoProgram } from './go.ts';
 import { findProgram, run, succeeds } from './process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 
@@ -17,7 +18,7 @@ const FERRETDB_PART = `ferretdb-${FERRETDB_VERSION}`;
 const TEMPLATE_PART = `postgresql-template-${RECIPE}`;
 const SUITE = 'sid';
 const PACKAGES = [`postgresql-${POSTGRESQL_VERSION}-documentdb`, 'redis-server'];
-const FERRETDB_PACKAGE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
+const FERRETDB_SOURCE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
 // Own mounts and process numbers: nothing of a killed installation stays mounted or goes on working.
 const PRIVATE = ['unshare', '--mount', '--mount-proc', '--pid', '--fork', '--kill-child=SIGKILL', '--'];
 const INSTALL_TIMEOUT_MS = 20 * 60_000;
@@ -114,17 +115,12 @@ async function installMmdebstrap(log: (line: string) => void, logFile: string): 
 /** FerretDB's program, built by Go when it is not there. */
 export async function installFerretDb(log: (line: string) => void): Promise<string> {
   return await cached(FERRETDB_PART, log, async (path) => {
-    log(`building FerretDB ${FERRETDB_VERSION} (1 to 2 min, once) …`);
-    const begin = performance.now();
     const directory = `${path}.d`;
     await rm(directory, { recursive: true, force: true });
-    // oxlint-disable-next-line node/no-process-env -- Go needs the environment as it is (proxy, caches)
-    const env = { ...process.env, GOBIN: directory, CGO_ENABLED: '0' };
-    const command = ['go', 'install', '-trimpath', '-ldflags=-s -w', FERRETDB_PACKAGE];
-    await run({ command, logFile: installLog('ferretdb'), env, timeoutMs: INSTALL_TIMEOUT_MS });
+    const program = { name: `FerretDB ${FERRETDB_VERSION}`, source: FERRETDB_SOURCE };
+    await buildGoProgram(program, directory, { log, logFile: installLog('ferretdb') });
     await rename(join(directory, 'ferretdb'), path);
     await rm(directory, { recursive: true, force: true });
-    log(`FerretDB built in ${seconds(begin)} s`);
   });
 }
 
