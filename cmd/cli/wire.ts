@@ -24,6 +24,7 @@ import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
 const CLOSE_DEADLINE_MS = 2_000;
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Standard error of the container's first process, which the kubelet keeps. */
 const POD_LOG = '/proc/1/fd/2';
 
@@ -67,6 +68,13 @@ export async function runCli(words: readonly string[], terminal: Terminal = proc
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
     };
   };
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort();
+  const catchStop = (): AbortSignal => {
+    // A second signal ends the process, as the shell's users expect.
+    for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
+    return stop.signal;
+  };
   const where = (): string => mongo?.options.hosts.join(', ') ?? 'MONGODB_URI';
   // The reader of a pipe may have seen enough ("| head"): that is no fault.
   terminal.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1));
@@ -81,6 +89,7 @@ export async function runCli(words: readonly string[], terminal: Terminal = proc
       where,
     });
   } finally {
+    for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
     await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(() => {});
   }
 }
@@ -150,13 +159,6 @@ async function textFrom(stdin: Terminal['stdin']): Promise<string> {
     clearTimeout(timer);
   }
   return Buffer.concat(chunks).toString('utf8');
-}
-
-/** A second signal ends the process, as the shell's users expect. */
-function catchStop(): AbortSignal {
-  const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  return stop.signal;
 }
 
 function outputTo({ stdout, stderr }: Terminal): Output {
