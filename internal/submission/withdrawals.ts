@@ -183,9 +183,10 @@ export class Withdrawals {
   }
 
   /**
-   * The upsert met the `_id` in a state it does not withdraw: withdrawn by an earlier try whose answer was lost, or taken
-   * by a worker that was faster, which the margins of `dueAt` make very rare. Found as neither, the insert landed between
-   * the look and the insert of the upsert, and the next round withdraws it.
+   * The upsert met the `_id` of a record that it does not withdraw: withdrawn by an earlier try whose answer was lost, taken
+   * by a worker that was faster, which the margins of `dueAt` make very rare, or in another state that no round would
+   * withdraw. Found as none of these, the insert landed between the look and the insert of the upsert, and the next round
+   * withdraws it.
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;
@@ -193,7 +194,7 @@ export class Withdrawals {
       .find(
         {
           _id: { $in: records.map((record) => record._id) },
-          $or: [{ version: { $gt: 0 } }, { state: 'withdrawn' }, { adopted: true }],
+          $or: [{ version: { $gt: 0 } }, { state: { $nin: statesBefore('withdraw') } }, { adopted: true }],
         },
         { projection: { state: 1, adopted: 1 }, readConcern: 'majority' },
       )

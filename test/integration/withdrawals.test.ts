@@ -111,19 +111,19 @@ test.each(['recorded', 'malformed'] as const)('a %s record that has landed becom
   expect(counted.results).toEqual({ withdrawn: 1 });
 });
 
-test('a record that a worker has claimed is left alone and counted, and its neighbours are withdrawn', async () => {
+test('a record that a worker has claimed or ended is left alone and counted, and its neighbours are withdrawn', async () => {
   const claimed = newRecord({ version: 1 });
   const completed = newRecord({ version: 2, state: 'completed' });
-  await stored.insertMany([claimed, completed]);
+  const ended = newRecord({ version: 0, state: 'dead_lettered' });
+  await stored.insertMany([claimed, completed, ended]);
   const landed = newRecord();
   await stored.insertOne(landed);
   const missing = newRecord();
-  for (const record of [landed, claimed, missing, completed]) withdrawals.add(record);
+  for (const record of [landed, claimed, missing, completed, ended]) withdrawals.add(record);
   await withdrawals.whenSettled();
-  expect(await find(claimed)).toEqual(claimed);
-  expect(await find(completed)).toEqual(completed);
+  for (const record of [claimed, completed, ended]) expect(await find(record)).toEqual(record);
   expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual(['withdrawn', 'withdrawn']);
-  expect(counted).toEqual({ results: { withdrawn: 2, too_late: 2 }, pending: 0 });
+  expect(counted).toEqual({ results: { withdrawn: 2, too_late: 3 }, pending: 0 });
 });
 
 test('more than one batch of them is settled', async () => {
