@@ -34,6 +34,7 @@ import { databaseOf, driverOf } from '../simulation/driver.ts';
 import { MemoryCollection } from '../simulation/memory-collection.ts';
 import { noMetrics, ourParts, retention } from '../simulation/world.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
 
 const START = Date.now();
 const SECOND_MS = 1_000;
@@ -289,6 +290,9 @@ test('any sequence of steps of our stores has the same answers and leaves the sa
   const before = told;
   await fc.assert(fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth), {
     numRuns: 40,
+    // A step that never ends is told with its sequence, as short as could be found meanwhile.
+    timeout: HANG_MS,
+    interruptAfterTimeLimit: HEAL_HANG_MS,
   });
   expect(told - before).toBeGreaterThan(200);
   // The rarer results come by chance.
