@@ -155,7 +155,11 @@ describe('a processor told of the CA by NODE_EXTRA_CA_CERTS', () => {
     });
     const application = newApplication();
     await world.recordIn('completed', await submit(world, ingest, application));
-    expect(relay.seen).toEqual(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]);
+    // Mails of other tests may wait for a processor too.
+    expect(relay.seen).toEqual(
+      expect.arrayContaining(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]),
+    );
+    expect(relay.seen.filter((what) => !what.endsWith(' encrypted'))).toEqual([]);
     expect(await processor.stop()).toBe(0);
     expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
   });
