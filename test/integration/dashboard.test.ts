@@ -14,7 +14,7 @@ import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const NAMESPACE = 'partner-ingest';
 const SETTINGS = { namespace: NAMESPACE, rateSeconds: 5, rangeSeconds: 60 };
-const AT_ONCE = 20;
+const AT_ONCE = 6;
 /** A rate is all the panels need; more would take the processor from other tests. */
 const BETWEEN_REQUESTS_MS = 200;
 const WAIT_MS = 60_000;

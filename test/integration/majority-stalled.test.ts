@@ -12,7 +12,7 @@ import { newApplication, openWorld, type World } from '../support/world.ts';
 const long = (process.env['LONG'] ?? '') !== '';
 /** Longer than reconcile needs to hand a record to the workers: it marks after 15 s and queues after 30 s. */
 const STALL_SECONDS = long ? 60 : 40;
-const PER_SECOND = long ? 1_000 : 100;
+const PER_SECOND = long ? 1_000 : 50;
 const TICK_MS = 10;
 
 /** All requests come from one address, whose connections would have a bound. */
