@@ -1,8 +1,9 @@
-/** Runs the service's processes as children of this one: for `make run` and for tests that kill them. */
+/** Runs the service's processes as children of this one, which end with it: for `make run` and for tests that kill them. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createInterface } from 'node:readline';
+import { tied } from './stores/process.ts';
 
 export type ServiceName = 'ingest' | 'processor' | 'controller';
 
@@ -39,7 +40,8 @@ export async function startService(
   options: { readonly logFile?: string; readonly compiled?: boolean } = {},
 ): Promise<ServiceProcess> {
   const program = options.compiled === true ? `dist/cmd/${name}/main.js` : `cmd/${name}/main.ts`;
-  const child = spawn(process.execPath, [program], {
+  const [command = '', ...args] = await tied([process.execPath, program]);
+  const child = spawn(command, args, {
     cwd: PROJECT,
     env: {
       PATH: process.env['PATH'],

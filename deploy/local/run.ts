@@ -172,11 +172,15 @@ async function portOrFree(wanted: number): Promise<number> {
 
 if (import.meta.main) {
   const stop = (): void => {
-    if (closing !== undefined) process.exit(130);
+    if (closing !== undefined) return;
     console.log(paint('dim', '\n… stopping'));
     void closeAll().then(() => console.log(paint('dim', 'stopped')));
   };
-  process.on('SIGINT', stop);
+  process.on('SIGINT', () => {
+    if (closing !== undefined) process.exit(130);
+    stop();
+  });
+  // Comes twice where a whole group is told to end: make passes its own one on.
   process.on('SIGTERM', stop);
   try {
     await main();
