@@ -171,16 +171,14 @@ async function portOrFree(wanted: number): Promise<number> {
 }
 
 if (import.meta.main) {
-  const stop = (): void => {
+  const stop = (signal: NodeJS.Signals): void => {
+    // Only a second Ctrl-C cuts it short: SIGTERM comes twice where a whole group gets it, because make passes its own one on.
+    if (closing !== undefined && signal === 'SIGINT') process.exit(130);
     if (closing !== undefined) return;
     console.log(paint('dim', '\n… stopping'));
     void closeAll().then(() => console.log(paint('dim', 'stopped')));
   };
-  process.on('SIGINT', () => {
-    if (closing !== undefined) process.exit(130);
-    stop();
-  });
-  // Comes twice where a whole group is told to end: make passes its own one on.
+  process.on('SIGINT', stop);
   process.on('SIGTERM', stop);
   try {
     await main();
