@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createInterface } from 'node:readline';
-import { tied } from './stores/process.ts';
+import { killAtExit, tied } from './stores/process.ts';
 
 export type ServiceName = 'ingest' | 'processor' | 'controller';
 
@@ -56,6 +56,7 @@ export async function startService(
     // Ctrl-C in the terminal must reach us alone: we decide the order of stopping.
     detached: true,
   });
+  killAtExit(child);
   const lines: string[] = [];
   const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {
     // Not 'exit': what it printed last may still be on its way then.

@@ -91,10 +91,21 @@ export interface ServerProcess {
   end(signal: NodeJS.Signals): Promise<void>;
 }
 
-// For where there is no setpriv; with it the kernel does the same a moment later.
 const killedAtExit = new Set<number>();
 function killAll(): void {
   for (const pid of killedAtExit) send(pid, 'SIGKILL');
+}
+
+/** Kills the child when this process exits by itself. With setpriv the kernel does the same, and for SIGKILL too. */
+export function killAtExit(child: ChildProcess): void {
+  const { pid } = child;
+  if (pid === undefined) return;
+  if (killedAtExit.size === 0) process.once('exit', killAll);
+  killedAtExit.add(pid);
+  child.once('exit', () => {
+    killedAtExit.delete(pid);
+    if (killedAtExit.size === 0) process.off('exit', killAll);
+  });
 }
 
 /**
@@ -120,12 +131,7 @@ export async function startProcess(options: Command & { wrapped: boolean }): Pro
     throw new Error(`could not start ${options.command[0]}`);
   }
   const top = pid;
-  if (killedAtExit.size === 0) process.once('exit', killAll);
-  killedAtExit.add(top);
-  void exited.then(() => {
-    killedAtExit.delete(top);
-    if (killedAtExit.size === 0) process.off('exit', killAll);
-  });
+  killAtExit(child);
 
   async function pids(): Promise<number[]> {
     if (ended) return [];
