@@ -1,8 +1,8 @@
 /* oxlint-disable node/no-process-env -- the place of the cache is a setting of the person, not of the service */
 // The cache of what the stores are made of: where it is, and how a part of it is made whole, once, by one process.
 
-import { mkdir, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
+import { mkdir, mkdtemp, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -75,7 +75,7 @@ async function makeOnce(
     // What killed installations left.
     const folder = join(cacheDir(), 'unfinished');
     await mkdir(folder, { recursive: true });
-    await sweep(folder, alive);
+    await sweep(folder);
     const unfinished = join(folder, `${process.pid}-${part}`);
     try {
       await make(unfinished);
@@ -119,10 +119,21 @@ function taken(file: string): Promise<boolean> {
   );
 }
 
+/**
+ * Makes a temporary folder for this process below one of this user (another user's could not be written to), and removes
+ * there what processes left that are gone.
+ */
+export async function temporaryFolder(parent: string, name = ''): Promise<string> {
+  const base = join(tmpdir(), `${parent}-${process.getuid?.() ?? 0}`);
+  await mkdir(base, { recursive: true });
+  await sweep(base);
+  return await mkdtemp(join(base, `${process.pid}-${name}`));
+}
+
 /** Removes temporary data of processes that are gone; the names begin with the number of the process that made them. */
-export async function sweep(directory: string, isAlive: (pid: number) => boolean): Promise<void> {
+async function sweep(directory: string): Promise<void> {
   const names = await readdir(directory).catch(() => []);
-  const stale = names.filter((name) => /^\d+-/.test(name) && !isAlive(Number.parseInt(name, 10)));
+  const stale = names.filter((name) => /^\d+-/.test(name) && !alive(Number.parseInt(name, 10)));
   await Promise.all(
     stale.map((name) => rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined)),
   );

@@ -1,11 +1,9 @@
 // A store that is made of server processes of this machine: starting, faults, restarting and stopping, the same for all of them.
 
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import process from 'node:process';
-import { sweep } from './cache.ts';
-import { alive, type ServerProcess } from './process.ts';
+import { temporaryFolder } from './cache.ts';
+import type { ServerProcess } from './process.ts';
 import { mongoReady, portAnswers, redisReady, type Readiness } from './ready.ts';
 import type { FaultSignal, Store, StoreKind } from './store.ts';
 import { logTail, messageOf } from './wait.ts';
@@ -26,10 +24,7 @@ export async function makeWorkspace(name: string, dataDir: string | undefined): 
     await mkdir(logDir, { recursive: true });
     return { dataDir, logDir, temporary: false };
   }
-  const base = join(tmpdir(), TEMPORARY);
-  await mkdir(base, { recursive: true });
-  await sweep(base, alive);
-  const directory = await mkdtemp(join(base, `${process.pid}-${name}-`));
+  const directory = await temporaryFolder(TEMPORARY, `${name}-`);
   return { dataDir: directory, logDir: directory, temporary: true };
 }
 
