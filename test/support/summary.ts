@@ -120,6 +120,6 @@ function filesLeftOut(): string[] {
     : [...lines, `tests in a cluster (make e2e): ${oneLine(obstacles.cluster)}`];
 }
 
-const oneLine = (reason = ''): string => reason.replaceAll(/\s*\n\s*-?\s*/g, '; ');
+const oneLine = (reason = ''): string => reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
 process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '', process.argv[4] ?? '');
