@@ -8,8 +8,8 @@ import { killAtExit, tied } from './stores/process.ts';
 export type ServiceName = 'ingest' | 'processor' | 'controller';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
-/** From spawn to the "serving" line; Node needs about a second on a busy machine. */
-const START_TIMEOUT_MS = 30_000;
+/** From spawn to the "serving" line, which takes a second or two; it only catches a hang. */
+const START_TIMEOUT_MS = 60_000;
 /** From "serving" to a 200 of /readyz. */
 const READY_TIMEOUT_MS = 60_000;
 const READY_POLL_MS = 50;

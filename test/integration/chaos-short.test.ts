@@ -9,8 +9,6 @@ const SEED = 20_260_101;
 const SHORT = ['processor-killed', 'redis-emptied', 'mongodb-election', 'mongodb-partitioned', 'ingest-killed'];
 const SECONDS_PER_FAULT = 2;
 const PER_SECOND = 20;
-/** Start, faults, and the longest settling of the engine (150 s). */
-const TIMEOUT_MS = 210_000;
 /** Chaos only for stores that are ours: those of the environment are not killed. */
 const given = [process.env['MONGODB_URI'], process.env['REDIS_URL']].some((url) => url !== undefined && url !== '');
 
@@ -27,7 +25,7 @@ beforeAll(async () => {
     signal: stop.signal,
     log: () => undefined,
   });
-}, TIMEOUT_MS);
+});
 afterAll(() => stop.abort());
 
 (given ? test.skip : test)(

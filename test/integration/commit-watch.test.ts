@@ -91,7 +91,7 @@ test('an ingest that alone cannot commit for a minute is not live; one that nobo
   door.join();
   await eventually('a commit', async () => (await alone.commit()) === 'stored');
   expect(await alone.watch.faults()).toEqual([]);
-}, 60_000);
+});
 
 test('an outage is logged once when it begins and once when it ends, and one that comes and goes at most every ten seconds', async () => {
   const { watch, lines } = newWatch();

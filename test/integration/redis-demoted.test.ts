@@ -30,17 +30,17 @@ beforeAll(async () => {
     world.spawn('processor', { REDIS_URL: proxy.url }),
   ]);
   service = { ingest, processor };
-}, 120_000);
+});
 afterAll(async () => {
   await world.close();
   await proxy.close();
   for (const client of clients) client.disconnect();
   await Promise.all(stores.map((store) => store.stop()));
-}, 60_000);
+});
 
 async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Promise<void> {
   const load = startFailoverLoad(world, service);
-  await eventually('work to flow', async () => (await world.records({ state: 'completed' })).length >= 3, 30_000);
+  await eventually('work to flow', async () => (await world.records({ state: 'completed' })).length >= 3);
   const next = current === 0 ? 1 : 0;
   await clients[next].replicaof('127.0.0.1', new URL(stores[current].url).port);
   await eventually('the replica to be in step', async () =>
@@ -73,19 +73,16 @@ async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Pr
   expect(await clients[next].exists('{partner-ingest}:applications:meta')).toBe(1);
 }
 
-test(
-  'a demoted primary that keeps its connections',
-  () => failOver((old, next) => old.replicaof('127.0.0.1', new URL(next.url).port)),
-  180_000,
-);
+test('a demoted primary that keeps its connections', () =>
+  failOver((old, next) => old.replicaof('127.0.0.1', new URL(next.url).port)));
 
-test('a primary that is silent on the connections it has', () => failOver(async () => proxy.deafen()), 180_000);
+test('a primary that is silent on the connections it has', () => failOver(async () => proxy.deafen()));
 
 test('a demoted primary whose successor is found ten seconds late: work goes on, and nothing flips', async () => {
   const load = startFailoverLoad(world, service);
   await clients[current].replicaof('127.0.0.1', new URL(stores[current === 0 ? 1 : 0].url).port);
   const demotedAt = performance.now();
-  await eventually('ten seconds to pass', () => performance.now() - demotedAt > 10_000, 20_000);
+  await eventually('ten seconds to pass', () => performance.now() - demotedAt > 10_000);
   await clients[current].replicaof('NO', 'ONE');
   await eventually(
     'the limiter to count together again',
@@ -98,7 +95,7 @@ test('a demoted primary whose successor is found ten seconds late: work goes on,
   expect(slowest()).toBeLessThan(HANG_MS / 1_000);
   // There and back again; a busy machine may add one of each. A probe that only asks for an answer flips once a second.
   expect(flips).toBeLessThanOrEqual(4);
-}, 180_000);
+});
 
 test('a Redis that refuses the subscription after a reconnect ends no process', async () => {
   // Either of them may have the subscriber: a demoted primary keeps its connections.

@@ -189,7 +189,7 @@ test('in a stall of the majority all are applied long before reconcile, and sett
     const opened = set.opened();
     // Further rounds need no connection each; one of them may be answered too late on a busy machine.
     const from = set.commands.get('update') ?? 0;
-    await eventually('more rounds', () => (set.commands.get('update') ?? 0) > from + 2, 20_000);
+    await eventually('more rounds', () => (set.commands.get('update') ?? 0) > from + 2);
     expect(set.opened()).toBeLessThanOrEqual(opened + 1);
     set.resumeMajority();
     await withdrawals.whenSettled();
@@ -198,7 +198,7 @@ test('in a stall of the majority all are applied long before reconcile, and sett
     await stalled.close();
     await set.close();
   }
-}, 60_000);
+});
 
 test('withdrawals that a rollback took back are made again', async () => {
   const set = await startReplicaSet(stores.mongodbUri);
@@ -219,4 +219,4 @@ test('withdrawals that a rollback took back are made again', async () => {
     await stalled.close();
     await set.close();
   }
-}, 60_000);
+});

@@ -113,7 +113,7 @@ test(
       expect(mails).toBeLessThanOrEqual(MAX_AMBIGUOUS + 1);
     }
   },
-  MINUTES,
+  5 * MINUTES,
 );
 
 /** A worker frozen for as long as its claim holds, give or take: what happens then is a matter of milliseconds. */
@@ -156,7 +156,7 @@ test(
 test(
   'a worker frozen for as long as its claim holds wakes up and mails nothing twice',
   () => playAll(frozenForAClaim, FROZEN_HISTORIES),
-  MINUTES,
+  5 * MINUTES,
 );
 
 /**
@@ -185,7 +185,7 @@ const erasedOnTheWay = (seed: number): Plan => {
 test(
   'an applicant who is erased at any moment is mailed by no later hand-over, and nothing of them is left',
   () => playAll(erasedOnTheWay, ERASED_HISTORIES),
-  MINUTES,
+  5 * MINUTES,
 );
 
 /**
@@ -209,7 +209,7 @@ const inDoubt = (seed: number): Plan => ({
 test(
   'what was answered 500 is not processed, and never after reconcile may have come',
   () => playAll(inDoubt, ASKED_HISTORIES),
-  MINUTES,
+  5 * MINUTES,
 );
 
 /** Both processors are replaced, one after the other, while the relay has taken mails and answers none for ten minutes. */
@@ -253,7 +253,7 @@ const failsOverAfterMail = (seed: number): Plan => ({
 test(
   'a mail that a failover would take back from the account is not taken for out',
   () => playAll(failsOverAfterMail, HISTORIES),
-  MINUTES,
+  5 * MINUTES,
 );
 
 const without = (document: Document, ...keys: readonly string[]): Document =>

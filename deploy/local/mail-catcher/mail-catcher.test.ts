@@ -7,12 +7,15 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from '@jest/globals';
 import { createTransport } from 'nodemailer';
 import { startMailCatcher, type MailCatcher, type MailCatcherOptions, type SmtpFault } from '../mail-catcher.ts';
+import { freePort } from '../stores/wait.ts';
 import { Mailbox, type ParsedMail } from './mailbox.ts';
 
 /** Long enough for any mail on this machine; only a failing test waits it out. */
-const WAIT_MS = 5_000;
+const WAIT_MS = 60_000;
 /** How long the client waits in tests where the server never answers. */
 const CLIENT_PATIENCE_MS = 400;
+/** The same where the mail must get as far as its content first. */
+const PATIENCE_FOR_CONTENT_MS = 3_000;
 
 const FROM = { name: 'Partner Accounts', address: 'no-reply@accounts.test' };
 const PROGRAM = fileURLToPath(new URL('../mail-catcher.ts', import.meta.url));
@@ -219,7 +222,7 @@ test.each(hangs)('silence at $at', async ({ at, timeoutType, contentSent }) => {
     {
       auth: { user: 'u', pass: 'p' },
       // Whichever is shorter names the error, so before the greeting only that one may run out.
-      socketTimeout: at === 'connect' ? WAIT_MS : CLIENT_PATIENCE_MS,
+      socketTimeout: at === 'connect' ? WAIT_MS : contentSent ? PATIENCE_FOR_CONTENT_MS : CLIENT_PATIENCE_MS,
       greetingTimeout: at === 'connect' ? CLIENT_PATIENCE_MS : WAIT_MS,
     },
   );
@@ -282,7 +285,8 @@ test('any credentials are taken, and none', async () => {
 });
 
 test('SMTP goes away with its open connections and comes back on its port, the page stays', async () => {
-  const catcher = await start();
+  // Of those that the kernel gives, another process might take it meanwhile.
+  const catcher = await start({ smtpPort: await freePort() });
   await send(catcher, { to: 'jane@example.test' });
   const { smtpUrl } = catcher;
 
