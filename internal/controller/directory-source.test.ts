@@ -98,9 +98,11 @@ describe('a folder as it really is', () => {
   test('a file that still grows is unreadable until it rests', async () => {
     const file = join(folder, 'many.yaml');
     await writeFile(file, manifestOf('first'));
-    const growing = setInterval(() => void appendFile(file, '# more\n'), 20);
+    const appends: Promise<void>[] = [];
+    const growing = setInterval(() => appends.push(appendFile(file, '# more\n')), 20);
     const while_ = await view.list();
     clearInterval(growing);
+    await Promise.all(appends);
     expect(while_).toMatchObject({ complete: false, secrets: [] });
     expect(while_.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
     await appendFile(file, `---\n${manifestOf('second')}`);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
 import { createServer, type AddressInfo } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { BODY_TIMEOUT_MS } from '../../internal/ingest/limits.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { send } from '../support/http.ts';
@@ -40,6 +41,7 @@ describe('a signal', () => {
       const silent = await openRaw(ingest.url);
       const halfHead = await openRaw(ingest.url);
       halfHead.write('POST /api');
+      const begunAt = performance.now();
       const connection = await beginRequest(ingest);
       ingest.child.kill(signal);
       await draining(ingest);
@@ -52,15 +54,16 @@ describe('a signal', () => {
       );
       connection.write(':1}');
       const answer = await connection.answer();
-      const id = expectAnswer(answer, 202, bodies.accepted);
+      // On a busy machine the end of the body may come after the time a body may take.
+      const late = answer.status === 400 && performance.now() - begunAt > BODY_TIMEOUT_MS;
+      const id = late ? expectAnswer(answer, 400, bodies.notAnObject) : expectAnswer(answer, 202, bodies.accepted);
       expect(answer.headers['connection']).toBe('close');
       await connection.closed();
       expect(await ingest.exited).toEqual({ code: 0, signal: null });
       await expectRecord(world, id, {
-        state: 'recorded',
-        httpStatus: 202,
+        ...(late ? { state: 'malformed', httpStatus: 400 } : { state: 'recorded', httpStatus: 202 }),
         partnerId: 'demo',
-        bytes: Buffer.from('{"a":1}'),
+        bytes: Buffer.from(late ? '{"a"' : '{"a":1}'),
       });
     },
   );

@@ -54,6 +54,7 @@ test.each([60, -60])(
 test('3 s: measured, and work goes on', async () => {
   const late = await world.spawn('processor', wrongClock(-3));
   started.push(late);
-  expect(Math.round(await offsetOf(late))).toBe(-3);
+  // One measurement may be off by the time of its answer.
+  await eventually('an offset of 3 s', async () => Math.round(await offsetOf(late)) === -3);
   await world.recordIn('completed', await submit(world, ingest, newApplication()), HANG_MS);
 });

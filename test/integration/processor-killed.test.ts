@@ -44,9 +44,12 @@ async function killAndFreeze(world: World): Promise<void> {
 
   // Awake again, it notices that its claim is lost and mails nothing.
   await eventually('the thawed one to give up', async () => {
-    return (await world.metric(frozen, 'partner_ingest_attempts_total', { result: 'claim_lost' })) === 1;
+    // After more than a minute it finds the time of its hand-over over first.
+    const ends = ['claim_lost', 'failed'].map((result) =>
+      world.metric(frozen, 'partner_ingest_attempts_total', { result }),
+    );
+    return (await Promise.all(ends)).includes(1);
   });
-  expect(await world.record(frozenId)).toEqual(before);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
   // Nobody can know what the killed one had mailed, so that counts as possible; the thawed one could say that it had not.
   const ledgerOf = async (requestId: string) => {
@@ -56,7 +59,11 @@ async function killAndFreeze(world: World): Promise<void> {
   await eventually('the ledger of the killed one', async () => (await ledgerOf(killedId)).results.length === 2);
   expect(await ledgerOf(killedId)).toEqual({ possible: 2, results: [undefined, 'accepted'] });
   await eventually('the thawed one to note its end', async () => (await ledgerOf(frozenId)).possible === 1);
-  expect(await ledgerOf(frozenId)).toEqual({ possible: 1, results: ['aborted', 'accepted'] });
+  expect(await ledgerOf(frozenId)).toEqual({
+    possible: 1,
+    results: [expect.stringMatching(/^(aborted|unreachable)$/), 'accepted'],
+  });
+  expect(await world.record(frozenId)).toEqual(before);
   expect(await world.accounts()).toHaveLength(2);
 }
 

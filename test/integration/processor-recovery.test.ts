@@ -65,8 +65,10 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
   console.log(`all healed after ${Math.round((performance.now() - startedAt) / 1_000)} s`);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
   expect(await world.accounts({ requestId: { $in: ids } })).toHaveLength(APPLICATIONS);
-  const requeued = await world.metric(processor, 'partner_ingest_reconcile_requeued_total', { state: 'recorded' });
-  expect(requeued).toBeGreaterThanOrEqual(APPLICATIONS);
+  await eventually('all to be counted as queued by reconcile', async () => {
+    const requeued = await world.metric(processor, 'partner_ingest_reconcile_requeued_total', { state: 'recorded' });
+    return requeued >= APPLICATIONS;
+  });
   expect((await world.record(ids[0]!))?.history.map(({ state }) => state)).toEqual([
     'recorded',
     'account_created',
@@ -81,9 +83,11 @@ test('Redis killed and restarted under work: the workers go on by themselves', a
   // Ingest may still be about to connect, and its first hint be lost; from the next on there is nothing to wait for.
   await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
   const requeued = (): Promise<number> => world.metric(processor, 'partner_ingest_reconcile_requeued_total');
-  const before = await requeued();
+  const failed = (): Promise<number> => world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
+  const [before, failedBefore] = [await requeued(), await failed()];
   const people = Array.from({ length: 3 }, newApplication);
-  for (const fields of people) await world.recordIn('completed', await submit(world, ingest, fields));
-  expect(await requeued()).toBe(before);
+  for (const fields of people) await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
+  // But for one that Redis was too slow to take.
+  expect((await requeued()) - before).toBeLessThanOrEqual((await failed()) - failedBefore);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
 });

@@ -114,11 +114,14 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
     async () => (await world.records({ _id: { $in: ids }, state: 'completed' })).length === ids.length,
     HEAL_HANG_MS,
   );
-  // From then on hints are enough.
-  const requeuedByNow = await requeued();
+  // A round of reconcile that was under way has been counted when this one is done.
+  await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
+  // From then on hints are enough, but for one that Redis was too slow to take.
+  const failed = (): Promise<number> => world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
+  const [requeuedByNow, failedByNow] = [await requeued(), await failed()];
   for (const fields of [newApplication(), newApplication(), newApplication()])
-    await world.recordIn('completed', await submit(world, ingest, fields));
-  expect(await requeued()).toBe(requeuedByNow);
+    await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
+  expect((await requeued()) - requeuedByNow).toBeLessThanOrEqual((await failed()) - failedByNow);
   await probing.stop();
   console.log(`Redis ${how} for ${seconds} s: ${ids.length} applications, working again after ${workingAgainMs} ms`);
   expect(complaints).toEqual([]);

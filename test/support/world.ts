@@ -21,6 +21,9 @@ import { eventually } from './wait.ts';
 
 type Environment = Readonly<Record<string, string>>;
 
+/** Nobody listens there: a process with this `REDIS_URL` works without Redis from its start. */
+export const NO_REDIS = 'redis://127.0.0.1:1';
+
 /** A service running inside the test's own process. */
 export interface InProcess {
   /** Partner port; empty for anything but ingest. */
