@@ -14,7 +14,7 @@ const START_TIMEOUT_MS = 60_000;
 const READY_TIMEOUT_MS = 60_000;
 const READY_POLL_MS = 50;
 /** A drain that takes longer is ended by SIGKILL and reported. */
-const STOP_TIMEOUT_MS = 30_000;
+const STOP_TIMEOUT_MS = 60_000;
 /** Log lines kept for error messages and assertions. */
 const KEPT_LINES = 10_000;
 
@@ -29,7 +29,7 @@ export interface ServiceProcess {
   readonly exited: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
   /** Resolves when /readyz says so; rejects with its reasons after `timeoutMs`. */
   ready(timeoutMs?: number): Promise<void>;
-  /** SIGTERM, then the exit code; SIGKILL after 30 s. */
+  /** SIGTERM, then the exit code; SIGKILL after a minute. */
   stop(): Promise<number | null>;
 }
 

@@ -284,14 +284,15 @@ describe('in one process', () => {
   test('when the window has passed the address is served again', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '2', RATE_LIMIT_WINDOW_SECONDS: '1' });
     const statuses: number[] = [];
-    // On a busy machine a window may pass between two requests, so the 429 need not be the third answer.
+    // Three at once: on a busy machine a window may pass between two that follow each other.
     await eventually('a 202 after a 429', async () => {
-      const answer = await post(ingest, '192.0.6.3');
-      if (answer.status === 429) await expectLimited(answer, 2, 1);
-      statuses.push(answer.status);
-      return statuses.includes(429) && answer.status === 202;
+      const limitedBefore = statuses.includes(429);
+      const answers = await Promise.all([1, 2, 3].map(() => post(ingest, '192.0.6.3')));
+      for (const answer of answers) if (answer.status === 429) await expectLimited(answer, 2, 1);
+      statuses.push(...answers.map(({ status }) => status));
+      return limitedBefore && answers.some(({ status }) => status === 202);
     });
-    expect(statuses.slice(0, 2)).toEqual([202, 202]);
+    expect(statuses.slice(0, 3).filter((status) => status === 202).length).toBeGreaterThanOrEqual(2);
   });
 });
 

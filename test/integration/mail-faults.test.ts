@@ -1,6 +1,7 @@
 /** Everything a mail server can do wrong, against the real processor: which state follows, what is counted, how many mails. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { handOversOf } from '../../internal/mail/ledger.ts';
+import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { submit } from '../support/processing.ts';
 import { faultsOfOneMail, nameOf, wrongPause } from '../support/smtp-faults.ts';
@@ -20,10 +21,10 @@ beforeAll(async () => {
   processor = await world.start('processor');
 });
 afterEach(async () => {
-  // On a slow machine the next attempts would meet the fault of a later test, and add to the answers that blame our sender.
-  await world.stores.db.collection(SUBMISSIONS).deleteMany({});
   world.mail.setFault(undefined);
   await world.mail.listenAgain();
+  // On a slow machine the next attempts would meet the fault of a later test, and add to the answers that blame our sender.
+  await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
 afterAll(() => world.close());
 

@@ -15,7 +15,7 @@ const patient: MailerLimits = {
   idleMs: HEAL_HANG_MS,
 };
 /** Enough for a busy machine to come from the greeting to where the server hangs. */
-const SHORT_MS = 1_500;
+const SHORT_MS = 3_000;
 const never = new AbortController().signal;
 
 let catcher: MailCatcher;

@@ -6,10 +6,10 @@ import { createMongo } from '../../internal/platform/mongo.ts';
 import { ensureIndexes, ensureIndexesUntilDone, type IndexDefinition } from '../../internal/platform/mongo-indexes.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
-import { eventually } from '../support/wait.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
-const SOCKET_TIMEOUT_MS = 500;
+const SOCKET_TIMEOUT_MS = 2_000;
 /** Several socket time-outs, and longer than it takes until a build is told. */
 const BUILD_MS = 7_000;
 const DUE: IndexDefinition = {
@@ -30,7 +30,10 @@ beforeAll(async () => {
 afterAll(() => stores.close());
 beforeEach(async () => {
   set = await startReplicaSet(stores.mongodbUri);
-  client = createMongo((await set.door()).url, 'indexes', { socketTimeoutMS: SOCKET_TIMEOUT_MS });
+  client = createMongo((await set.door()).url, 'indexes', {
+    socketTimeoutMS: SOCKET_TIMEOUT_MS,
+    serverSelectionTimeoutMS: HANG_MS,
+  });
   db = client.db(stores.database);
   await stores.db.dropCollection('things');
 });

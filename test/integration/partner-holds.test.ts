@@ -6,7 +6,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/holds.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf, type Ran } from '../support/cli.ts';
-import { INGEST_PATH, send } from '../support/http.ts';
+import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
@@ -35,7 +35,8 @@ afterEach(async () => {
   await world.stores.db.collection(PARTNER_HOLDS).deleteMany({});
 });
 
-const lookUp = (id: string, key = world.key) => send(ingest.url, { method: 'GET', key, path: `${INGEST_PATH}/${id}` });
+const lookUp = (id: string, key = world.key) =>
+  lookedUp(() => send(ingest.url, { method: 'GET', key, path: `${INGEST_PATH}/${id}` }));
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const holdsSeen = () => world.metric(processor, 'partner_ingest_partners_held');
 const send202 = () => submit(world, ingest, newApplication());
@@ -88,8 +89,8 @@ test('what is under way is held, too: neither its next attempt nor its e-mail co
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
-  world.mail.setFault(undefined);
   await hold();
+  world.mail.setFault(undefined);
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   expect(await setAside(id)).toMatchObject({ state: 'account_created' });
   expect(world.mail.mailsTo(application.email)).toEqual([]);

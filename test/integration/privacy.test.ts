@@ -53,7 +53,7 @@ beforeAll(async () => {
     ...collector.environment,
     LOG_LEVEL: 'trace',
     LOG_ACCEPTS: 'true',
-    ACCEPT_TIMEOUT_MS: '1000',
+    ACCEPT_TIMEOUT_MS: '5000',
     SMTP_URL: world.mail.smtpUrl.replace('smtp://', `smtp://relay:${RELAY_PASSWORD}@`),
   };
   processes = [

@@ -9,13 +9,11 @@ import { finalStates, openStates } from '../../internal/submission/states.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, head, idOf, rawAnswer } from '../support/ingest.ts';
-import { INGEST_PATH, send, type Answer, type RequestOptions } from '../support/http.ts';
+import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
 
-/** Of a look-up that a busy machine's database answers too late. */
-const LOOK_UP_TRIES = 10;
 const UNKNOWN = '{"error":"Not found: no request of yours has this request_id"}';
 const USE_GET = '{"error":"Method not allowed: use GET"}';
 const UNAVAILABLE =
@@ -39,13 +37,7 @@ afterAll(() => world.close());
 const lookUpOnce = (id: string, options: RequestOptions & { readonly url?: string } = {}): Promise<Answer> =>
   send(options.url ?? ingest.url, { method: 'GET', key: world.key, path: `${INGEST_PATH}/${id}`, ...options });
 
-/** As a partner does: a 503, which a busy machine's database may cause, is tried again. */
-async function lookUp(...given: Parameters<typeof lookUpOnce>): Promise<Answer> {
-  for (let tries = 1; ; tries += 1) {
-    const answer = await lookUpOnce(...given);
-    if (answer.status !== 503 || tries === LOOK_UP_TRIES) return answer;
-  }
-}
+const lookUp = (...given: Parameters<typeof lookUpOnce>): Promise<Answer> => lookedUp(() => lookUpOnce(...given));
 
 const insert = async (changes: Partial<SubmissionRecord>): Promise<SubmissionRecord> => {
   const record = newRecord(changes);

@@ -25,6 +25,8 @@ export interface RequestOptions {
   readonly chunks?: readonly (string | Uint8Array)[];
 }
 
+const LOOK_UP_TRIES = 10;
+
 /** One request on a connection of its own. Rejects when the connection ends without an answer. */
 export function send(baseUrl: string, options: RequestOptions = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
@@ -70,6 +72,14 @@ function answerOf(status: number, headers: Readonly<Record<string, unknown>>, te
     text,
     json,
   };
+}
+
+/** Looks a request up as a partner does: a 503, which a busy database may cause, is tried again. */
+export async function lookedUp(lookUp: () => Promise<Answer>): Promise<Answer> {
+  for (let tries = 1; ; tries += 1) {
+    const answer = await lookUp();
+    if (answer.status !== 503 || tries === LOOK_UP_TRIES) return answer;
+  }
 }
 
 /** Writes raw bytes, optionally half-closes, and resolves with everything that came until the other side closed. */
