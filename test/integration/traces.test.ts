@@ -82,11 +82,11 @@ const spansIn = ({ version }: Pick<SubmissionRecord, 'version'>): number => 8 + 
 
 test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the documentation prints it', async () => {
   // On a busy machine a hint may be sent twice, or a mail wait for its slot.
-  const { requestId, record, spans } = await eventually('a request that nothing held up', async () => {
-    const sent = await post(ingest);
-    const completed = await world.recordIn('completed', sent.requestId);
+  const { record, spans } = await eventually('a request that nothing held up', async () => {
+    const { requestId } = await post(ingest);
+    const completed = await world.recordIn('completed', requestId);
     const seen = await spansOf(traceIdOf(completed), spansIn(completed));
-    return seen.length === 9 && { requestId: sent.requestId, record: completed, spans: seen };
+    return seen.length === 9 && { record: completed, spans: seen };
   });
   const tree = printTrace(spans);
   expect(tree.split('\n')).toEqual([
@@ -104,10 +104,10 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
   // What the record keeps is the span of the request itself, so that whoever works on it later is that span's child.
   const root = spans.find(({ kind }) => kind === 'server')!;
   expect(record.traceparent).toBe(`00-${root.traceId}-${root.spanId}-01`);
-  expect(await logged(processor, requestId)).toMatchObject([
-    { level: 'info', msg: 'application completed', trace_id: root.traceId, request_id: requestId },
+  expect(await logged(processor, record._id)).toMatchObject([
+    { level: 'info', msg: 'application completed', trace_id: root.traceId, request_id: record._id },
   ]);
-  expect(logLines(ingest, requestId)).toEqual([]);
+  expect(logLines(ingest, record._id)).toEqual([]);
 });
 
 test('each span has the attributes of the conventions and ours, and no others', async () => {

@@ -6,12 +6,11 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from '@jest/globals';
 import { createTransport } from 'nodemailer';
+import { HANG_MS } from '../../../test/support/wait.ts';
 import { startMailCatcher, type MailCatcher, type MailCatcherOptions, type SmtpFault } from '../mail-catcher.ts';
 import { freePort } from '../stores/wait.ts';
 import { Mailbox, type ParsedMail } from './mailbox.ts';
 
-/** Long enough for any mail on this machine; only a failing test waits it out. */
-const WAIT_MS = 60_000;
 /** How long the client waits in tests where the server never answers. */
 const CLIENT_PATIENCE_MS = 400;
 /** The same where the mail must get as far as its content first. */
@@ -132,11 +131,11 @@ test('mails are found by envelope recipient, also a blind copy, whatever the cas
 
 test('a wait ends with a mail that came before it or with one that comes later', async () => {
   const catcher = await start();
-  const coming = catcher.waitForMail((mail) => mail.subject === 'two', WAIT_MS);
+  const coming = catcher.waitForMail((mail) => mail.subject === 'two', HANG_MS);
   await send(catcher, { to: 'jane@example.test', subject: 'one' });
   await send(catcher, { to: 'jane@example.test', subject: 'two' });
   expect((await coming).id).toBe(2);
-  expect((await catcher.waitForMail((mail) => mail.subject === 'one', WAIT_MS)).id).toBe(1);
+  expect((await catcher.waitForMail((mail) => mail.subject === 'one', HANG_MS)).id).toBe(1);
 });
 
 test('a wait that fails says what came instead', async () => {
@@ -144,7 +143,7 @@ test('a wait that fails says what came instead', async () => {
   await expect(catcher.waitForMail(() => true, 1)).rejects.toThrow('within 1 ms; no mails seen');
   await send(catcher, { to: 'jane@example.test', subject: 'one' });
   await expect(catcher.waitForMail(() => false, 1)).rejects.toThrow('"one" to jane@example.test');
-  const endless = catcher.waitForMail(() => false, WAIT_MS);
+  const endless = catcher.waitForMail(() => false, HANG_MS);
   await Promise.all([catcher.close(), expect(endless).rejects.toThrow('the mail catcher was closed')]);
 });
 
@@ -222,8 +221,8 @@ test.each(hangs)('silence at $at', async ({ at, timeoutType, contentSent }) => {
     {
       auth: { user: 'u', pass: 'p' },
       // Whichever is shorter names the error, so before the greeting only that one may run out.
-      socketTimeout: at === 'connect' ? WAIT_MS : contentSent ? PATIENCE_FOR_CONTENT_MS : CLIENT_PATIENCE_MS,
-      greetingTimeout: at === 'connect' ? CLIENT_PATIENCE_MS : WAIT_MS,
+      socketTimeout: at === 'connect' ? HANG_MS : contentSent ? PATIENCE_FOR_CONTENT_MS : CLIENT_PATIENCE_MS,
+      greetingTimeout: at === 'connect' ? CLIENT_PATIENCE_MS : HANG_MS,
     },
   );
   expect(outcome.failure).toMatchObject({ code: 'ETIMEDOUT', command: 'CONN', timeoutType });
@@ -270,7 +269,7 @@ function mistake(): never {
 
 test('a mistake in the functions of a test is told to the test', async () => {
   const catcher = await start({ web: false });
-  const waiting = catcher.waitForMail(mistake, WAIT_MS);
+  const waiting = catcher.waitForMail(mistake, HANG_MS);
   await Promise.all([expect(waiting).rejects.toThrow('my mistake'), send(catcher, { to: 'jane@example.test' })]);
   catcher.setFault(mistake);
   const { failure } = await send(catcher, { to: 'jane@example.test' });
