@@ -99,7 +99,7 @@ function openBacklog(
       read: () => readBacklog(db),
       readPartners: () => readPartnerBacklog(db),
       partnerLabels: new PartnerLabels(),
-      jobs: (queue) => queues.counts(queue),
+      jobs: () => queues.counts(),
     },
     watching.signal,
   );

@@ -232,7 +232,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }
   const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => sender.close());
   const outbox = new HintOutbox({
-    send: (batch) => sender.send('applications', batch),
+    send: (batch) => sender.send(batch),
     otherwise: (batch) => markAccepted(db, batch, clock),
     results: metrics.hints,
     clock,

@@ -26,16 +26,14 @@ import { clockFaults as clockFaultsOf, pauseByClock } from '../../internal/proce
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
 import { expireForever } from '../../internal/processor/expire.ts';
-import { Sending } from '../../internal/processor/sending.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { reconcileForever } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import { queueNames, type QueueName } from '../../internal/queue/job.ts';
 import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -101,8 +99,8 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
   const hints = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => hints.close());
 
-  const work = openWork(config, { ...tools, db, mailer, templates, hints, metrics, clockFaults });
-  onOffset = pauseByClock(offset, work.waitForClock, log);
+  const work = openWork(config, { ...tools, db, mailer, templates, metrics, clockFaults });
+  onOffset = pauseByClock(offset, work.workers.waitForDatabase, log);
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
   void Promise.all([indexes.whenDone, offset.measured]).then(async () => {
@@ -119,7 +117,6 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
 interface Work {
   readonly store: WorkerMoves;
   readonly workers: Workers;
-  readonly waitForClock: () => void;
   readonly holds: HoldFollower;
 }
 
@@ -130,12 +127,11 @@ function openWork(
     readonly db: Db;
     readonly mailer: Mailer;
     readonly templates: Templates;
-    readonly hints: HintSender;
     readonly metrics: ProcessorMetrics;
     readonly clockFaults: () => readonly string[];
   },
 ): Work {
-  const { db, hints, metrics, closers } = parts;
+  const { db, metrics, closers } = parts;
   const store = new WorkerMoves({
     db,
     retention: {
@@ -148,10 +144,8 @@ function openWork(
   });
   const holds = new HoldFollower({
     holds: new HoldStore({ db, clock }),
-    store,
-    clock,
     log: parts.log,
-    held: metrics.partnersHeld,
+    onHold: metrics.partnersHeld,
   });
   closers.add('holds', () => holds.close());
   const {
@@ -160,9 +154,11 @@ function openWork(
     MAIL_FROM: from,
     MAIL_SUPPORT_CONTACT: supportContact,
   } = config;
-  const { workers, waitForClock, close } = createWorkers({
+  const workers = createWorkers({
     clockFaults: parts.clockFaults,
-    slots: { applications: config.PROCESSOR_CONCURRENCY, notifications: mailSlots(config) },
+    slots: { applications: config.PROCESSOR_CONCURRENCY, mails: mailSlots(config) },
+    mailsPerSecond: config.MAIL_PER_SECOND,
+    queue: new MailQueue({ db, clock }),
     tools: {
       ...metrics,
       partnerLabels: new PartnerLabels(),
@@ -173,36 +169,19 @@ function openWork(
       clock,
       log: parts.log,
       mailer: parts.mailer,
-      sending: new Sending({
-        slots: mailSlots(config),
-        perSecond: config.MAIL_PER_SECOND,
-        clock,
-        refused: metrics.senderRefused,
-      }),
       host: hostname(),
       mailSettings: { from, loginUrl, linkSecret, supportContact, templates: parts.templates },
-      hint: (queue, hint) => outboxes[queue].add(hint),
-      hintLater: (queue, hint, delayMs) => hints.send(queue, [hint], delayMs),
     },
     databaseTakesWrites: () => store.takesWrites(),
-    paused: metrics.workerPaused,
+    metrics,
   });
-  closers.add('outage gates', close);
-  const outbox = (queue: QueueName): HintOutbox =>
-    new HintOutbox({
-      send: (batch) => hints.send(queue, batch),
-      // Without Redis this process goes on by itself; reconcile finds what it has no room for.
-      otherwise: (batch) => workers[queue].take(batch.slice(0, workers[queue].room)),
-      results: metrics.hints,
-      clock,
-    });
-  const outboxes = { applications: outbox('applications'), notifications: outbox('notifications') };
-  return { store, workers, holds, waitForClock };
+  closers.add('outage gate', workers.close);
+  return { store, workers, holds };
 }
 
 /** Begins to take jobs and to reconcile. */
 function startWork(
-  { store, workers }: Work,
+  { store, workers, holds }: Work,
   parts: Tools & {
     readonly live: Probe[];
     readonly hints: HintSender;
@@ -211,36 +190,44 @@ function startWork(
   },
 ): void {
   const { hints, metrics, live, log, closers } = parts;
-  const consumers = queueNames.map((queue) => {
-    const consumer = new Consumer({
-      closeDeadlineMs: FINISH_WORK_MS,
-      work: workers[queue],
-      redis: hints.redis,
-      clock,
-      log,
-      sendBack: (left) => hints.send(queue, left),
-    });
-    live.push(() => consumer.faults(PROGRESS_DEADLINE_MS));
-    return consumer;
+  const { applications, line } = workers;
+  const consumer = new Consumer({
+    closeDeadlineMs: FINISH_WORK_MS,
+    work: applications,
+    redis: hints.redis,
+    clock,
+    log,
+    sendBack: (left) => hints.send(left),
   });
-  // Together, so that none takes up work while another one waits for a slow relay.
-  closers.add('workers', () => Promise.all(consumers.map((one) => one.close())), CLOSE_WORKERS_MS);
+  live.push(() => consumer.faults(PROGRESS_DEADLINE_MS));
+  const stopping = new AbortController();
+  void line.run(stopping.signal);
+  closers.add(
+    'workers',
+    async () => {
+      stopping.abort();
+      // Together, so that neither takes up work while the other one waits for a slow relay.
+      await Promise.all([consumer.close(), line.close(AbortSignal.timeout(FINISH_WORK_MS))]);
+    },
+    CLOSE_WORKERS_MS,
+  );
   const reconciling = new AbortController();
   void reconcileForever(
     {
       store,
       durable: new DurableSince(clock, () => store.takesWrites()),
+      holds,
       clock,
       log,
       requeued: metrics.reconcileRequeued,
       unknown: metrics.reconcileUnknown,
-      waiting: async (queue) => {
-        const { waiting, prioritized } = await hints.counts(queue);
+      waiting: async () => {
+        const { waiting, prioritized } = await hints.counts();
         return waiting + prioritized;
       },
-      workers,
+      worker: applications,
       clockFaults: parts.clockFaults,
-      sendHints: (queue, batch) => hints.send(queue, batch, 0, 'reconcile'),
+      sendHints: (batch) => hints.send(batch, 'reconcile'),
     },
     reconciling.signal,
   );

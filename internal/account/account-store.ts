@@ -31,15 +31,14 @@ export class AccountStore {
   }
 
   /**
-   * Creates the account of `requestId` once, however often it is called; `announced` adds to a new one what a hand-over of
-   * its mail notes before it begins. Throws on database errors.
+   * Creates the account of `requestId` once, however often it is called; the account comes with the answer if it was made
+   * by this call. Throws on database errors.
    */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },
-    announced: (account: Account) => Account = (account) => account,
-  ): Promise<CreationFact> {
-    const account: Account = announced({
+  ): Promise<CreationFact & { readonly account?: Account }> {
+    const account: Account = {
       _id: newId('acc'),
       email: application.email,
       emailNormalized: normalizeEmail(application.email),
@@ -48,11 +47,11 @@ export class AccountStore {
       requestId: owner.requestId,
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
-    });
+    };
     return inSpan(databaseSpan('insert', this.#collection), async (span) => {
       const fact = await this.#createOrFind(account);
       span?.set({ 'partner_ingest.account': fact.kind });
-      return fact;
+      return fact.kind === 'created' ? { ...fact, account } : fact;
     });
   }
 

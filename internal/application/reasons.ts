@@ -34,7 +34,7 @@ export function duplicateReason(field: 'email' | 'ein', duplicateOf: string, sam
     : { field, code: 'duplicate_ein', message: 'An account with this EIN exists already.', ...holder };
 }
 
-/** An operator ended the application unprocessed (`partner discard`, `close`, `erase`). */
+/** An operator ended the application unprocessed (`close`, `erase`). */
 export const discardedReason: Reason = {
   code: 'discarded',
   message: 'The operator ended this application without processing it.',

@@ -64,7 +64,7 @@ async function correctAddress(call: Call): Promise<ExitCode> {
     async () => {
       // A worker that is about to mail the old address loses its claim before the address changes.
       const corrected = { ...record, applicant: { ...record.applicant, email: normalizeEmail(email) } };
-      const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.hold(record) : corrected;
+      const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.claim(record) : corrected;
       if (seen !== undefined) result = await correctAndReopen(call, seen, account, email, left);
       return result === 'done';
     },

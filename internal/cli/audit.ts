@@ -100,7 +100,8 @@ async function checkRecords(records: readonly CheckedRecord[], { desk, clock }: 
   const found = await desk.accounts.checked('requestId', [...ids, ...originals]);
   const accounts = new Map(found.map((account) => [account.requestId, account]));
   const exists = (requestId: string): boolean => there.has(requestId) || accounts.has(requestId);
-  const options = { now: clock.now(), exists };
+  const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
+  const options = { now: clock.now(), onHold, exists };
   return records.flatMap((record) =>
     checkRecord(record, accounts.get(record._id), options).map((kind) => ({ kind, id: record._id })),
   );

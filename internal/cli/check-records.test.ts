@@ -28,7 +28,7 @@ function right(state: State, changes: Partial<CheckedRecord> = {}): CheckedRecor
 }
 const account: CheckedAccount = { _id: 'acc_1', requestId: 'req_1', createdAt: ago(10), notifiedAt: ago(9) };
 const check = (record: CheckedRecord, made?: CheckedAccount): Kind[] =>
-  checkRecord(record, made, { now: NOW, exists: (id) => id === 'req_there' });
+  checkRecord(record, made, { now: NOW, onHold: new Set(['held']), exists: (id) => id === 'req_there' });
 
 test.each(states)('a right %s record has no finding', (state) => {
   expect(check(right(state), withAccount.includes(state) ? account : undefined)).toEqual([]);
@@ -43,6 +43,7 @@ const wrong: [Kind, CheckedRecord, CheckedAccount?][] = [
   ['wrong_answer', right('refused', { httpStatus: 202 })],
   ['wrong_answer', right('withdrawn', { httpStatus: 202 })],
   ['overdue', right('recorded', { dueAt: ago(6) })],
+  ['mail_waits', right('account_created', { dueAt: ago(6) }), account],
   ['open_too_long', right('account_created', { receivedAt: ago(5 * DAYS) }), account],
   ['deleted_too_soon', right('dead_lettered', { expiresAt: NOW })],
   ['deleted_too_soon', right('recorded', { expiresAt: NOW })],

@@ -15,7 +15,8 @@ export const kinds = {
   history_disagrees: ['problem', 'has a history that does not end in its state'],
   wrong_answer: ['problem', 'is in a state that does not go with what the partner was answered'],
   never_due: ['problem', 'is open, but has no time at which anyone looks at it'],
-  overdue: ['problem', 'should have been looked at by now: does a processor run?'],
+  overdue: ['problem', 'should have been worked on by now: does a processor run?'],
+  mail_waits: ['notice', 'waits in the line of mails: does a processor run, and does the relay take mail?'],
   open_too_long: ['notice', 'is still open after days: is the mail server away?'],
   never_deleted: ['problem', 'is settled, but has no date until which it is kept'],
   deleted_too_soon: ['problem', 'would be deleted, though it still has to be looked at'],
@@ -36,14 +37,18 @@ export type Kind = keyof typeof kinds;
 export function checkRecord(
   record: CheckedRecord,
   account: CheckedAccount | undefined,
-  options: { readonly now: Date; exists(requestId: string): boolean },
+  options: {
+    readonly now: Date;
+    readonly onHold: ReadonlySet<string>;
+    exists(requestId: string): boolean;
+  },
 ): Kind[] {
   const found: Kind[] = [];
   if (!states.includes(record.state)) return ['unknown_state'];
   if (record.schema > RECORD_SCHEMA) found.push('newer_schema');
   if (record.history.at(-1)?.state !== record.state) found.push('history_disagrees');
   if (!answers(record)) found.push('wrong_answer');
-  found.push(...checkDates(record, options.now), ...checkAccount(record, account));
+  found.push(...checkDates(record, options), ...checkAccount(record, account));
   const originals = (record.reasons ?? []).flatMap(({ duplicateOf }) => duplicateOf ?? []);
   if (!originals.every((requestId) => options.exists(requestId))) found.push('duplicate_of_nothing');
   return found;
@@ -69,13 +74,16 @@ function answers({ state, httpStatus }: CheckedRecord): boolean {
   }
 }
 
-function checkDates({ state, dueAt, expiresAt, receivedAt, holdId }: CheckedRecord, now: Date): Kind[] {
+function checkDates(
+  { state, dueAt, expiresAt, receivedAt, partnerId = '' }: CheckedRecord,
+  { now, onHold }: { readonly now: Date; readonly onHold: ReadonlySet<string> },
+): Kind[] {
   const found: Kind[] = [];
   const age = (date: Date): number => now.getTime() - date.getTime();
-  // What an operator holds is as old as the operator lets it become.
-  if (isOpen(state) && holdId === undefined) {
-    if (dueAt === undefined) found.push('never_due');
-    else if (age(dueAt) > OVERDUE_MS) found.push('overdue');
+  if (isOpen(state) && dueAt === undefined) found.push('never_due');
+  // What is on hold is as old as the operator lets it become.
+  else if (isOpen(state) && !onHold.has(partnerId)) {
+    if (age(dueAt!) > OVERDUE_MS) found.push(state === 'recorded' ? 'overdue' : 'mail_waits');
     if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
   }
   const kept = isOpen(state) || state === 'dead_lettered';
@@ -101,7 +109,7 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
       if (record.accountId !== account._id) return ['account_disagrees'];
       break;
     case 'rejected':
-      // What an operator discards may have its account already.
+      // What an operator closes may have its account already.
       return record.reasons?.some(({ code }) => code === 'discarded') === true ? [] : ['account_unexpected'];
     case 'malformed':
     case 'refused':

@@ -38,7 +38,7 @@ export interface Desk {
   readonly accounts: AccountQueries;
   readonly keys: Pick<KeyStore, 'list' | 'ofOwner' | 'adopt' | 'beginningWith' | 'revoke'>;
   readonly heldRemovals: Pick<HeldRemovals, 'list' | 'confirm'>;
-  readonly holds: Pick<HoldStore, 'hold' | 'release' | 'discard' | 'list'>;
+  readonly holds: Pick<HoldStore, 'hold' | 'release' | 'list' | 'isOnHold'>;
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;

@@ -10,7 +10,7 @@ import { keysAdopt, keysList, keysNew } from './keys.ts';
 import { voidLinks } from './links.ts';
 import { keysConfirm } from './keys-removal.ts';
 import { keysRevoke } from './keys-revoke.ts';
-import { partnerDiscard, partnerHold, partnerHolds, partnerRelease } from './partner.ts';
+import { partnerHold, partnerHolds, partnerRelease } from './partner.ts';
 import { resend, retry } from './retry.ts';
 import { show } from './show.ts';
 
@@ -29,7 +29,6 @@ export const commands: readonly Command[] = [
   erase,
   partnerHold,
   partnerRelease,
-  partnerDiscard,
   partnerHolds,
   keysNew,
   keysList,

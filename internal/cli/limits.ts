@@ -33,8 +33,8 @@ export const RATE_MAX = 1_000_000;
 /** How often a long walk says how far it is. */
 export const PROGRESS_EVERY_MS = 2_000;
 
-/** Requests of one hold that are counted; an exact figure beyond it would read the index for seconds. */
-export const HELD_COUNTED = 100_000;
+/** Open requests of a partner that are counted; an exact figure beyond it would read the index for seconds. */
+export const OPEN_COUNTED = 100_000;
 
 /** Characters of `--why` and `--as`. */
 export const WHY_MAX = 500;

@@ -59,7 +59,7 @@ async function voidOne(account: Account, desk: Desk, now: Date): Promise<Result>
   let result: Result = 'changed meanwhile';
   await desk.trail.record({ action: 'links void', requestId, accountId: account._id }, async () => {
     // A worker that is about to mail the old link loses its claim before the link changes.
-    const held = isOpen(state) ? await desk.moves.hold(record) : record;
+    const held = isOpen(state) ? await desk.moves.claim(record) : record;
     if (held === undefined || !(await desk.corrections.voidLink(account))) return false;
     result = 'void';
     if (state !== 'completed' && !isOpen(state)) return true;

@@ -31,6 +31,7 @@ async function showRequest(call: Call): Promise<ExitCode> {
   const now = clock.now();
   const record = await submissionById(call.positionals[0] ?? '', desk, now);
   const account = await desk.accounts.find('requestId', record._id);
+  const onHold = record.partnerId !== undefined && (await desk.holds.isOnHold(record.partnerId));
   const deeds = await desk.trail.ofRequest(record._id);
   if (reveal) await desk.trail.revealed({ action: 'show --reveal', requestId: record._id });
 
@@ -41,7 +42,7 @@ async function showRequest(call: Call): Promise<ExitCode> {
       ...defined('past_retention', record.pastRetention),
       ...defined('account', account === undefined ? undefined : accountView(account, reveal, now)),
       timeline: happenings,
-      next: nextStep(record, account, now),
+      next: nextStep(record, account, { now, onHold }),
     });
     return EXIT.ok;
   }
@@ -50,7 +51,7 @@ async function showRequest(call: Call): Promise<ExitCode> {
   printReasons(call, record);
   out.line(`\n${paint('bold', 'Timeline')} (UTC)`);
   printTimeline(call, happenings);
-  out.line(`\n${paint('bold', 'Next')}  ${nextStep(record, account, now)}`);
+  out.line(`\n${paint('bold', 'Next')}  ${nextStep(record, account, { now, onHold })}`);
   return EXIT.ok;
 }
 
@@ -147,10 +148,14 @@ function printTimeline({ out }: Call, happenings: readonly Happening[]): void {
 }
 
 /** What support can do, in one sentence. */
-function nextStep(record: SubmissionRecord, account: Account | undefined, now: Date): string {
+function nextStep(
+  record: SubmissionRecord,
+  account: Account | undefined,
+  { now, onHold }: { readonly now: Date; readonly onHold: boolean },
+): string {
   const { _id: id, state, dueAt } = record;
-  if (record.holdId !== undefined) {
-    return `an operator holds the work of ${record.partnerId}: "partner-ingest partner release ${record.partnerId}" lets it go on`;
+  if (onHold && isOpen(state)) {
+    return `${record.partnerId} is on hold: "partner-ingest partner release ${record.partnerId}" lets it go on`;
   }
   if (record.erasedAt !== undefined) return 'nothing: its personal data is gone, and with it what could be worked on';
   const used = account?.activation?.usedAt !== undefined;

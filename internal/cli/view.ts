@@ -27,7 +27,6 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     ...defined('ambiguous', record.ambiguous),
     ...defined('last_error', record.lastError),
     ...defined('next_attempt_at', record.dueAt),
-    ...defined('hold_id', record.holdId),
     history: record.history,
     remote_ip: record.remoteIp,
     ...defined('content_type', record.contentType),

@@ -20,13 +20,13 @@ test('a new leader reads the backlog within a second, then every ten', async () 
       read: async () => {
         reads += 1;
         return {
-          records: { recorded: 0, account_created: 0, dead_lettered: 0, held: 0 },
+          records: { recorded: 0, account_created: 0, dead_lettered: 0 },
           oldestReceivedAt: { recorded: undefined, account_created: undefined },
           bounced: 0,
         };
       },
       readPartners: async () => [],
-      jobs: async () => ({ waiting: 0, active: 0, delayed: 0, prioritized: 0 }),
+      jobs: async () => ({ waiting: 0, active: 0, prioritized: 0 }),
       partnerLabels: new PartnerLabels(),
       metrics: createControllerMetrics(createRegistry('controller')),
     },

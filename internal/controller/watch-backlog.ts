@@ -2,7 +2,7 @@
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { jobStates, queueNames, type JobState, type QueueName } from '../queue/job.ts';
+import { jobStates, type JobState } from '../queue/job.ts';
 import { openStates } from '../submission/states.ts';
 import { backlogStates, type Backlog } from '../submission/backlog.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -21,8 +21,8 @@ export interface BacklogTools {
   read(): Promise<Backlog>;
   /** Open records by partner; rejects while the database is away. */
   readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
-  /** Jobs of a queue by state; rejects while Redis is away. */
-  jobs(queue: QueueName): Promise<Readonly<Record<JobState, number>>>;
+  /** Jobs by state; rejects while Redis is away. */
+  jobs(): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,
     'records' | 'partnerRecords' | 'bouncedMails' | 'oldestWaitingSeconds' | 'queueJobs' | 'backlogReadAt'
@@ -64,7 +64,7 @@ export function loggingRead(options: {
 /** One round; `last` is what was read before, and what the result is while the database is away. Never rejects. */
 export async function showBacklog(last: Backlog | undefined, tools: BacklogTools): Promise<Backlog | undefined> {
   const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
-  await Promise.all([showPartners(tools), ...queueNames.map((queue) => showJobs(queue, tools))]);
+  await Promise.all([showPartners(tools), showJobs(tools)]);
   showAges(backlog, tools);
   // The lead may have been lost meanwhile, and another process shows it now.
   if (tools.leads()) return backlog;
@@ -109,14 +109,14 @@ function showAges(backlog: Backlog | undefined, { metrics, clock }: BacklogTools
   }
 }
 
-async function showJobs(queue: QueueName, tools: BacklogTools): Promise<void> {
+async function showJobs(tools: BacklogTools): Promise<void> {
   const { metrics, log } = tools;
   if (!tools.leads()) return;
   try {
-    const jobs = await tools.jobs(queue);
-    for (const state of jobStates) metrics.queueJobs.set({ queue, state }, jobs[state]);
+    const jobs = await tools.jobs();
+    for (const state of jobStates) metrics.queueJobs.set({ state }, jobs[state]);
   } catch (error) {
-    log.debug({ err: error, queue }, 'the queue could not be counted');
+    log.debug({ err: error }, 'the queue could not be counted');
     metrics.queueJobs.reset();
   }
 }

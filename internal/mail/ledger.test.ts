@@ -103,11 +103,11 @@ test.each<[HandOver, object]>([
     { phase: 'answered', answer: '' },
   ],
   [
-    { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1' },
+    { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1', fault: 'recipient' },
     { phase: 'rcpt', code: 550, enhancedCode: '5.1.1' },
   ],
   [
-    { result: 'refused', phase: 'content', code: 451, enhancedCode: undefined },
+    { result: 'refused', phase: 'content', code: 451, enhancedCode: undefined, fault: 'busy' },
     { phase: 'content', code: 451 },
   ],
   [

@@ -1,24 +1,41 @@
-/** Every bound of the pace and the share of sending, with the reason for its size. */
+/** Every bound of sending, with the reason for its size. */
 
-/** Answers are counted for a second at least, the unit of most quotas, and until there are enough, but not for ever. */
-export const PACE_WINDOW_MS = 1_000;
-export const PACE_ANSWERS = 20;
-export const PACE_LONGEST_MS = 10_000;
-/** Slowest pace in mails a second; a slower one would take hours to find out that the relay is well again. */
+/**
+ * A domain that answers within this time may hold every place; one that takes longer, or has not
+ * answered yet, has a share. Usual relays answer within a second.
+ */
+export const QUICK_MS = 2_000;
+/** Of the places, the part that one domain not known as quick may hold: 2 of 16. */
+export const DOMAIN_PART = 1 / 8;
+/** Of the places, the part that the mails of one partner to such domains may hold: 4 of 16. */
+export const PARTNER_PART = 1 / 4;
+/** Of the places, the part that mails to slow domains leave free even if nobody else waits: 3 of 16. */
+export const KEPT_FREE = 3 / 16;
+/** Of these, the part that is left for another partner: 1 of 16. */
+export const KEPT_FOR_PARTNERS = 1 / 16;
+/** Domains whose last answer is remembered. */
+export const DOMAINS_KNOWN = 1_000;
+
+/** How far back answers count as evidence of whom the relay turns away. */
+export const EVIDENCE_MS = 5_000;
+/** Answers remembered in that time. */
+export const EVIDENCE_ANSWERS = 2_000;
+/** Mails of another domain that the relay took: below it, a quota over all mail explains the answers as well. */
+export const CLEAN_DOMAIN_MAILS = 3;
+/** With so many other partners or domains turned away, the relay turns away everyone. */
+export const TURNED_AWAY_MANY = 2;
+
+/** The pause after a failure is this share of the time since the relay failed first, within bounds. */
+export const TRIAL = { share: 0.1, firstMs: 250, capMs: 15_000 } as const;
+
+/** Mails a second after a pause for capacity; doubled each second that goes well. */
+export const PACE_START = 10;
+/** The slowest pace in mails a second. */
 export const PACE_LEAST = 1;
-/** Where a pace without a bound begins to shrink: few relays give a new customer more mails a second. */
-export const PACE_UNKNOWN = 100;
-/** What is left of the pace after an answer that asks to slow down. */
-export const PACE_SHRINKING = 0.97;
-/** Up to this share of answers that ask to slow down the pace is nearly right: it shrinks by that little alone. */
-export const PACE_FEW = 0.1;
-/** Growth in each second that goes well: as a share of the pace, and at least this many mails a second. */
-export const PACE_GROWTH = 0.005;
-export const PACE_LEAST_GROWTH = 0.02;
-
-/** Share of the slots that the mails to one domain may hold. */
-export const DOMAIN_SHARE = 0.25;
-/** How long a mail waits for a slot of its domain: one that answers frees a slot sooner, even over a slow relay. */
-export const DOMAIN_WAIT_MS = 3_000;
-/** How long a domain that freed none meanwhile counts as slow, unless it frees one: its mails do not wait in a slot. */
-export const DOMAIN_SLOW_MS = 30_000;
+/** Above this pace in mails a second the relay counts as unbounded again. */
+export const PACE_UNBOUNDED = 200;
+/** Share of what the relay took in the last second that becomes the pace. */
+export const PACE_OF_TAKEN = 0.95;
+/** A known pace grows by this share for each second since the relay last asked to slow down. */
+export const PACE_GROWTH = 0.01;
+export const PACE_GROWTH_MOST = 0.5;

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { createTransport } from 'nodemailer';
 import type { Message } from './message.ts';
-import { faultOf, refusalOf, type Refusal } from './relay-answers.ts';
+import { refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 import { composer } from './source.ts';
 
@@ -196,7 +196,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
     return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
   }
   // nodemailer's name for what comes before any command of ours: the greeting.
-  const busy = error.command === 'CONN' && answered && faultOf(refusalOf('mail', responseCode)) === 'busy';
+  const busy = error.command === 'CONN' && answered && refusalOf('mail', responseCode).fault === 'capacity';
   return { result: 'unreachable', connected: progress === 'connected', cause, ...(busy ? { busy } : {}) };
 }
 

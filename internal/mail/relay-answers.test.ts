@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals';
-import { CODES, faultOf, knownAnswers, refusalOf, type Refusal } from './relay-answers.ts';
+import { CODES, knownAnswers, refusalOf, type Refusal } from './relay-answers.ts';
 
 const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
-  faultOf(refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer));
+  refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;
 
 test.each(knownAnswers.map(({ relay, phase, answer, fault }) => [relay, phase, answer, fault] as const))(
   '%s at %s, %s: %s',
@@ -12,13 +12,27 @@ test.each(knownAnswers.map(({ relay, phase, answer, fault }) => [relay, phase, a
 );
 
 test.each([
-  ['a code without a status', '550 Requested action not taken', 'rcpt'],
   ['a status of the network', '550 5.4.1 no answer from host', 'rcpt'],
   ['a policy', '550 5.7.1 blocked', 'rcpt'],
+  ['a policy without a status', '550 Message refused by the policy of this site', 'rcpt'],
+  ['spam', '550 5.2.1 Looks like spam', 'rcpt'],
   ['the content', '550 5.6.0 malformed', 'content'],
-  ['an address before RCPT', '550 5.1.1 unknown', 'mail'],
+  ['a code after the content', '550 Message rejected', 'content'],
 ] as const)('%s blames no recipient', (_name, answer, phase) => {
   expect(faultOfAnswer(phase, answer)).toBe('ours');
+});
+
+test.each([
+  ['an address before RCPT', '550 5.1.1 unknown', 'mail', 'sender'],
+  ['a table of relay domains', '550 5.1.1 User unknown in relay recipient table', 'rcpt', 'recipient'],
+  ['an address that holds a word', '550 <policy@spam.example>: no such user', 'rcpt', 'recipient'],
+  ['an unknown user after the content', '554 This user has no mailbox: unknown user', 'content', 'recipient'],
+  ['no route', '550 5.4.4 Unable to route', 'rcpt', 'recipient'],
+  ['greylisting with a status of policy', '450 4.7.1 Greylisted for 300 seconds', 'rcpt', 'busy'],
+  ['a mailbox over its limit', '452 4.2.2 quota exceeded', 'rcpt', 'busy'],
+  ['a busy relay before RCPT', '451 try later', 'mail', 'capacity'],
+] as const)('%s is read as what it is about', (_name, answer, phase, fault) => {
+  expect(faultOfAnswer(phase, answer)).toBe(fault);
 });
 
 test("a sender that Exim cannot route to is not the recipient's fault", () => {

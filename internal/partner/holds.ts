@@ -1,48 +1,23 @@
-/** Holds: which work of a partner operators keep from being done, let go on, or end. Collection `partner_holds`. */
+/** Partners on hold: operators keep their work from being done. Collection `partner_holds`. */
 import type { Db } from 'mongodb';
-import { DAY_MS, later, type Clock } from '../platform/clock.ts';
-import { newId } from '../platform/ids.ts';
+import type { Clock } from '../platform/clock.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
 
-/** An ended hold is known to processors for this long: what it covers comes up within the three days of retries. */
-const REMEMBERED_MS = 30 * DAY_MS;
-/** Holds in one list. */
+/** Partners in one list: more on hold at once is a mistake, and the rest shows after a release. */
 const LISTED_MAX = 10_000;
 
-/** One document of `partner_holds`. */
+/** One document of `partner_holds`. It stays after a release, so that a late write of an older command does nothing. */
 export interface Hold {
+  /** The partner's id. */
   readonly _id: string;
-  readonly partnerId: string;
-  /** `released`: the work goes on. `discarded`: the work ends as rejected. */
-  readonly state: 'held' | 'released' | 'discarded';
-  /** Covers what was received from then on; absent: everything. */
-  readonly since?: Date;
-  /** Covers what was received before; only where `discarded`. */
-  readonly until?: Date;
+  readonly onHold: boolean;
+  /** Counts changes. */
+  readonly version: number;
   readonly at: Date;
   readonly by: string;
-  readonly endedAt?: Date;
-  readonly endedBy?: string;
-}
-
-/** What decides whether a hold covers a record. */
-export interface Held {
-  readonly partnerId?: string;
-  readonly receivedAt: Date;
-}
-
-/** The hold that says what becomes of the record; `discarded` outranks `held`. Undefined: it is worked on. */
-export function holdOver(holds: readonly Hold[], { partnerId, receivedAt }: Held): Hold | undefined {
-  const over = holds.filter(
-    (hold) =>
-      hold.partnerId === partnerId &&
-      hold.state !== 'released' &&
-      (hold.since === undefined || receivedAt >= hold.since) &&
-      (hold.until === undefined || receivedAt < hold.until),
-  );
-  return over.find(({ state }) => state === 'discarded') ?? over[0];
 }
 
 export class HoldStore {
@@ -58,46 +33,39 @@ export class HoldStore {
     return this.#db.collection<Hold>(PARTNER_HOLDS);
   }
 
-  /** For processors: all that are in force, and those that ended not long ago. */
-  async load(): Promise<Hold[]> {
-    const remembered = { endedAt: { $gt: later(this.#clock.now(), -REMEMBERED_MS) } };
-    return this.#holds.find({ $or: [{ state: 'held' }, remembered] }, { limit: LISTED_MAX, ...bounded }).toArray();
+  /** All partners on hold, in the order of their names. */
+  async list(): Promise<Hold[]> {
+    return this.#holds.find({ onHold: true }, bounded).sort({ _id: 1 }).limit(LISTED_MAX).toArray();
   }
 
-  /** For operators, newest first: all holds, or those of one partner. */
-  async list(partnerId?: string): Promise<Hold[]> {
-    const filter = partnerId === undefined ? {} : { partnerId };
-    return this.#holds.find(filter, bounded).sort({ _id: -1 }).limit(LISTED_MAX).toArray();
+  async isOnHold(partnerId: string): Promise<boolean> {
+    return (await this.#holds.findOne({ _id: partnerId }, bounded))?.onHold ?? false;
   }
 
-  async hold(partnerId: string, by: string, since?: Date): Promise<Hold> {
-    const hold: Hold = {
-      _id: newId('hld'),
-      partnerId,
-      state: 'held',
-      ...(since === undefined ? {} : { since }),
-      at: this.#clock.now(),
-      by,
-    };
-    await this.#holds.insertOne(hold);
-    return hold;
+  /** False if the partner is on hold already. */
+  hold(partnerId: string, by: string): Promise<boolean> {
+    return this.#change(partnerId, true, by);
   }
 
-  /** Lets the partner's work go on; false if nothing of it is held. */
-  async release(partnerId: string, by: string): Promise<boolean> {
-    const ended = { state: 'released', endedAt: this.#clock.now(), endedBy: by } as const;
-    return (await this.#holds.updateMany({ partnerId, state: 'held' }, { $set: ended })).matchedCount > 0;
+  /** False if the partner is not on hold. */
+  release(partnerId: string, by: string): Promise<boolean> {
+    return this.#change(partnerId, false, by);
   }
 
-  /** Ends what is held so far; what the partner sends from now on stays held. False if nothing of it is held. */
-  async discard(partnerId: string, by: string): Promise<boolean> {
-    const now = this.#clock.now();
-    const before = await this.#holds.find({ partnerId, state: 'held' }, bounded).toArray();
-    if (before.length === 0) return false;
-    // The new hold comes first: cut off in between, everything is still held.
-    await this.hold(partnerId, by, now);
-    const ended = { state: 'discarded', until: now, endedAt: now, endedBy: by } as const;
-    await this.#holds.updateMany({ _id: { $in: before.map(({ _id }) => _id) }, state: 'held' }, { $set: ended });
-    return true;
+  async #change(partnerId: string, onHold: boolean, by: string): Promise<boolean> {
+    const before = await this.#holds.findOne({ _id: partnerId }, bounded);
+    if ((before?.onHold ?? false) === onHold) return false;
+    const change = { onHold, version: (before?.version ?? 0) + 1, at: this.#clock.now(), by };
+    if (before !== null) {
+      const { version } = before;
+      return (await this.#holds.updateOne({ _id: partnerId, version }, { $set: change })).matchedCount === 1;
+    }
+    try {
+      await this.#holds.insertOne({ _id: partnerId, ...change });
+      return true;
+    } catch (error) {
+      if (isDuplicateKey(error)) return false;
+      throw error;
+    }
   }
 }

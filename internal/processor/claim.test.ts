@@ -2,7 +2,7 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import { CLAIM_MS } from '../submission/limits.ts';
 import { Claim, ClaimLostError } from './claim.ts';
-import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
+import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 
 const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
 const claims: Claim[] = [];
@@ -52,7 +52,8 @@ test('work that an operator stops meanwhile has no further effect, though the cl
 });
 
 test('confirm asks the store; a lost claim stops the work and what is under way', async () => {
-  const { claim } = newClaim(() => Promise.resolve(false));
+  const { claim, time } = newClaim(() => Promise.resolve(false));
+  time.ms += CLAIM_FRESH_MS + 1;
   await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
   expect(claim.signal.aborted).toBe(true);
   expect(() => claim.assertHeld()).toThrow(ClaimLostError);
@@ -63,12 +64,15 @@ test('confirm renews the trust; it counts from the question, not from the answer
     time.ms += CLAIM_TRUSTED_MS + 1;
     return Promise.resolve(true);
   });
+  time.ms += CLAIM_FRESH_MS + 1;
   await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
   expect(claim.signal.aborted).toBe(false);
 });
 
-test('a store that cannot be asked makes confirm fail, and no verdict on the claim', async () => {
-  const { claim } = newClaim(() => Promise.reject(new Error('away')));
+test('a store that cannot be asked makes confirm fail once the claim is not fresh, and no verdict on it', async () => {
+  const { claim, time } = newClaim(() => Promise.reject(new Error('away')));
+  await claim.confirm();
+  time.ms += CLAIM_FRESH_MS + 1;
   await expect(claim.confirm()).rejects.toThrow('away');
   expect(claim.signal.aborted).toBe(false);
 });

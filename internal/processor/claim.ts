@@ -1,7 +1,8 @@
 /** A worker's hold on a record: renewed while it works, checked before each effect, given up when it is lost. */
 import type { Clock } from '../platform/clock.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
-import { CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
+import type { OpenState } from '../submission/states.ts';
+import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 
 /** The record is someone else's now; the work stops without a trace. */
 export class ClaimLostError extends Error {
@@ -9,7 +10,7 @@ export class ClaimLostError extends Error {
 }
 
 export class Claim {
-  readonly position: Position;
+  #position: Position;
   readonly #store: WorkerMoves;
   readonly #clock: Clock;
   readonly #stopped: () => boolean;
@@ -26,7 +27,7 @@ export class Claim {
     /** Whether an operator wants the work to end, asked before each effect. */
     readonly stopped: () => boolean;
   }) {
-    this.position = options.position;
+    this.#position = options.position;
     this.#store = options.store;
     this.#clock = options.clock;
     this.#confirmedAt = options.confirmedAt;
@@ -34,14 +35,24 @@ export class Claim {
     this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
   }
 
+  get position(): Position {
+    return this.#position;
+  }
+
+  /** The record was moved to `state` under this claim, asked for at `askedAtMs` (monotonic), which confirms it. */
+  moved(state: OpenState, askedAtMs: number): void {
+    this.#position = { ...this.#position, state };
+    this.#confirmedAt = askedAtMs;
+  }
+
   /** Aborts when the claim is lost. */
   get signal(): AbortSignal {
     return this.#lost.signal;
   }
 
-  /** Passes only if the store confirms, now, that the claim is still ours. Comes before every effect outside the store. */
+  /** Passes only if the store confirmed, just now, that the claim is still ours. Comes before every effect outside it. */
   async confirm(): Promise<void> {
-    await this.#renew();
+    if (this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
     this.assertHeld();
   }
 

@@ -4,139 +4,87 @@ import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { classOfError, classOfHandOver, verdict } from './failures.ts';
-import {
-  ATTEMPT_BACKOFF,
-  BUSY_RETRY,
-  MAX_AMBIGUOUS,
-  MAX_ATTEMPTS,
-  OURS_RETRY,
-  PARKED_AT_MOST_MS,
-  PARKED_RETRY_MS,
-} from './limits.ts';
+import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
+import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
 
 const HOUR_MS = 3_600_000;
-/** `backoffMs` without jitter: its middle. */
+/** Without jitter. */
 const middle = (): number => 0.5;
+const none = { ambiguous: 0, backedOffMs: 0 };
 
 describe('verdict', () => {
-  const everyCount = Array.from({ length: MAX_ATTEMPTS + 3 }, (_, attempts) => attempts).flatMap((attempts) =>
-    Array.from({ length: MAX_AMBIGUOUS + 2 }, (_, ambiguous) => ({ attempts, ambiguous, waitedMs: 0 })),
-  );
+  test('a permanent failure is undeliverable, and a crashing record a dead letter', () => {
+    expect(verdict('permanent', none)).toEqual({ kind: 'finish', event: 'bounce' });
+    expect(verdict('crashed', none)).toEqual({ kind: 'finish', event: 'give_up' });
+  });
 
-  test('a permanent failure is undeliverable, whatever went before', () => {
-    for (const counts of everyCount) {
-      expect(verdict('permanent', counts)).toEqual({ do: 'finish', event: 'bounce' });
+  test.each(['infrastructure', 'relay'] as const)('%s puts the record back, however long it lasts', (failure) => {
+    const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
+    expect(verdict(failure, none)).toEqual({ kind: 'put_back' });
+    expect(verdict(failure, long)).toEqual({ kind: 'put_back' });
+  });
+
+  test('an ambiguous mail is sent again at most twice, then dead-lettered', () => {
+    for (let ambiguous = 1; ambiguous <= MAX_AMBIGUOUS + 1; ambiguous += 1) {
+      const { kind } = verdict('ambiguous', { ambiguous, backedOffMs: 0 });
+      expect(kind).toBe(ambiguous < MAX_AMBIGUOUS ? 'retry' : 'finish');
     }
   });
 
-  test('an outage parks the record and pauses the worker', () => {
-    for (const counts of everyCount) {
-      expect(verdict('infrastructure', counts)).toEqual({ do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true });
+  /** The delays until the record is given up. */
+  function delaysOf(failure: keyof typeof BACK_OFFS, random = middle): number[] {
+    const delays: number[] = [];
+    for (let backedOffMs = 0; delays.length < 100_000;) {
+      const what = verdict(failure, { ambiguous: 1, backedOffMs }, random);
+      if (what.kind !== 'retry') return delays;
+      delays.push(what.delayMs);
+      backedOffMs += what.delayMs;
     }
-  });
+    throw new Error('it is never given up');
+  }
 
-  test.each([
-    ['ours', OURS_RETRY, HOUR_MS / 12],
-    ['busy', BUSY_RETRY, HOUR_MS / 60],
-  ] as const)(
-    '%s parks the record alone, the longer the longer it has waited, within bounds',
-    (failure, bounds, aThird) => {
-      for (const { attempts, ambiguous } of everyCount) {
-        const delayAfter = (waitedMs: number) => verdict(failure, { attempts, ambiguous, waitedMs }, middle);
-        const park = (delayMs: number) => ({ do: 'park', delayMs, pauseWorker: false });
-        expect(delayAfter(0)).toEqual(park(bounds.firstMs));
-        expect(delayAfter(HOUR_MS / 3)).toEqual(park(aThird));
-        expect(delayAfter(60 * HOUR_MS)).toEqual(park(bounds.capMs));
+  test.each(Object.keys(BACK_OFFS) as (keyof typeof BACK_OFFS)[])(
+    '%s is tried again for three days, within its bounds, and then given up',
+    (failure) => {
+      const { firstMs, capMs } = BACK_OFFS[failure];
+      for (const random of [() => 0, middle, () => 1]) {
+        const delays = delaysOf(failure, random);
+        expect(Math.min(...delays)).toBeGreaterThanOrEqual(firstMs * (1 - BACK_OFF_JITTER));
+        expect(Math.max(...delays)).toBeLessThanOrEqual(capMs * (1 + BACK_OFF_JITTER));
+        const total = delays.reduce((sum, one) => sum + one, 0);
+        expect(total).toBeGreaterThanOrEqual(BACKED_OFF_AT_MOST_MS);
+        expect(total).toBeLessThanOrEqual(BACKED_OFF_AT_MOST_MS + capMs * (1 + BACK_OFF_JITTER));
       }
     },
   );
 
-  test.each(['infrastructure', 'ours', 'busy'] as const)('nothing is parked for ever: %s', (failure) => {
-    const after = (waitedMs: number) => verdict(failure, { attempts: 0, ambiguous: 0, waitedMs });
-    expect(after(PARKED_AT_MOST_MS - 1).do).toBe('park');
-    expect(after(PARKED_AT_MOST_MS)).toEqual({ do: 'finish', event: 'give_up' });
-  });
-
-  test(`a transient failure is tried again until attempt ${MAX_ATTEMPTS}, then dead-lettered`, () => {
-    for (const counts of everyCount) {
-      expect(verdict('transient', counts).do).toBe(counts.attempts < MAX_ATTEMPTS ? 'retry' : 'finish');
-    }
-    const last = verdict('transient', { attempts: MAX_ATTEMPTS, ambiguous: 0, waitedMs: 0 });
-    expect(last).toEqual({ do: 'finish', event: 'give_up' });
-  });
-
-  test('an ambiguous mail is sent again at most twice, then dead-lettered', () => {
-    for (const counts of everyCount) {
-      expect(verdict('ambiguous', counts).do).toBe(counts.ambiguous < 3 ? 'retry' : 'finish');
-    }
-    expect(verdict('ambiguous', { attempts: 0, ambiguous: 3, waitedMs: 0 })).toEqual({
-      do: 'finish',
-      event: 'give_up',
-    });
-  });
-
-  const delay = (attempts: number, random = middle): number => {
-    const what = verdict('transient', { attempts, ambiguous: 0, waitedMs: 0 }, random);
-    if (what.do !== 'retry') throw new Error('no retry');
-    return what.delayMs;
-  };
-
-  test('the delays double from 30 s to 4 h and add up to three days', () => {
-    const delays = Array.from({ length: MAX_ATTEMPTS - 1 }, (_, index) => delay(index + 1));
-    expect(delays.slice(0, 5)).toEqual([30_000, 60_000, 120_000, 240_000, 480_000]);
-    expect(Math.max(...delays)).toBe(4 * HOUR_MS);
-    expect(delays.filter((one) => one === 4 * HOUR_MS)).toHaveLength(17);
-    const total = delays.reduce((sum, one) => sum + one, 0);
-    expect(total / HOUR_MS).toBeGreaterThanOrEqual(72);
-    expect(total / HOUR_MS).toBeLessThan(72.5);
-  });
-
-  test('jitter stays within its share', () => {
-    for (const attempts of [1, 9, MAX_ATTEMPTS - 1]) {
-      expect(delay(attempts, () => 0)).toBe(delay(attempts) * (1 - ATTEMPT_BACKOFF.jitter));
-      expect(delay(attempts, () => 1)).toBe(delay(attempts) * (1 + ATTEMPT_BACKOFF.jitter));
-    }
-  });
-
-  test('an ambiguous mail waits as a first or second attempt does', () => {
-    const waits = [1, 2].map((ambiguous) => verdict('ambiguous', { attempts: 20, ambiguous, waitedMs: 0 }, middle));
-    expect(waits).toEqual([
-      { do: 'retry', delayMs: 30_000 },
-      { do: 'retry', delayMs: 60_000 },
-    ]);
+  test('the delays of a transient failure double from 30 s to 4 h', () => {
+    const delays = delaysOf('transient');
+    expect(delays.slice(0, 6)).toEqual([30_000, 30_000, 60_000, 120_000, 240_000, 480_000]);
+    expect(delays.filter((one) => one === 4 * HOUR_MS).length).toBeGreaterThan(15);
   });
 });
 
 type Failed = Exclude<HandOver, { result: 'accepted' | 'aborted' }>;
-const refused = (phase: 'mail' | 'rcpt' | 'data', code: number, enhancedCode?: string): Failed => ({
+const refused = (phase: Refusal['phase'], answer: string): Failed => ({
   result: 'refused',
-  phase,
-  code,
-  enhancedCode,
+  ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
 });
-const unreachable = (connected: boolean): Failed => ({ result: 'unreachable', connected, cause: 'ETIMEDOUT' });
-const ambiguous: Failed = { result: 'ambiguous', cause: 'ECONNECTION' };
+const unreachable: Failed = { result: 'unreachable', connected: true, cause: 'ETIMEDOUT' };
 
 describe('class of a hand-over', () => {
   test.each([
-    [unreachable(false), false, 'infrastructure'],
-    [unreachable(false), true, 'infrastructure'],
-    [unreachable(true), false, 'infrastructure'],
-    [unreachable(true), true, 'transient'],
-    [ambiguous, false, 'ambiguous'],
-    [ambiguous, true, 'ambiguous'],
-    [refused('mail', 451), true, 'busy'],
-    [refused('mail', 550), true, 'ours'],
-    [refused('mail', 550, '5.1.8'), true, 'ours'],
-    [refused('mail', 451), false, 'infrastructure'],
-    [refused('mail', 550), false, 'infrastructure'],
-    [refused('rcpt', 450), true, 'busy'],
-    [refused('rcpt', 550), true, 'ours'],
-    [refused('rcpt', 550, '5.1.1'), true, 'permanent'],
-    [refused('data', 550, '5.1.1'), true, 'permanent'],
-    [refused('data', 554), true, 'ours'],
-  ])('%j, relay answers %s: %s', (handOver, relayAnswers, expected) => {
-    expect(classOfHandOver(handOver, relayAnswers)).toBe(expected);
+    [unreachable, 'relay', 'relay'],
+    [unreachable, 'mail', 'transient'],
+    [{ result: 'ambiguous', cause: 'ECONNECTION' } as const, 'mail', 'ambiguous'],
+    [refused('mail', '550 5.7.1 no'), 'relay', 'relay'],
+    [refused('rcpt', '421 4.7.0 Too many messages'), 'relay', 'relay'],
+    [refused('rcpt', '421 4.7.0 Too many messages'), 'mail', 'throttled'],
+    [refused('rcpt', '450 try later'), 'mail', 'busy'],
+    [refused('rcpt', '550 5.1.1 unknown'), 'mail', 'permanent'],
+    [refused('content', '554 no'), 'mail', 'ours'],
+  ] as const)('%j, blamed on the %s: %s', (handOver, blame, expected) => {
+    expect(classOfHandOver(handOver, blame)).toBe(expected);
   });
 });
 

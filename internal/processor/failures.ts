@@ -1,72 +1,57 @@
 /** Every failure of the background work gets a class, and this one table maps it to what is done. Pure. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
-import { faultOf, type Fault } from '../mail/relay-answers.ts';
-import { DeadlineError, backoffMs, jittered } from '../platform/deadline.ts';
+import type { Blame } from '../mail/relay-state.ts';
+import type { Fault } from '../mail/relay-answers.ts';
+import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import {
-  ATTEMPT_BACKOFF,
-  BUSY_RETRY,
-  MAX_AMBIGUOUS,
-  MAX_ATTEMPTS,
-  OURS_RETRY,
-  PARKED_AT_MOST_MS,
-  PARKED_RETRY_MS,
-} from './limits.ts';
+import { BACK_OFFS, BACK_OFF_JITTER, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 
 /** Every class of failure, and what it is in words for people. */
 export const failureMeanings = {
   permanent: "the applicant's mail server said no for good",
   transient: 'it may work another time',
-  infrastructure: "a part of ours is away; nobody's attempt is counted",
-  ours: "our sender, settings, rights or disk is refused or full; nobody's attempt is counted",
-  busy: "the relay or the mailbox takes no mail now; nobody's attempt is counted",
+  infrastructure: 'the database is away or takes no writes; no attempt is counted',
+  relay: 'the relay takes no mail at present; the record keeps its place and no attempt is counted',
+  ours: 'our sender, settings, rights or disk are refused or full for this record; no attempt is counted',
+  busy: 'the mailbox takes no mail now; no attempt is counted',
+  throttled: 'only mails to this domain or of this partner are turned away now; no attempt is counted',
   ambiguous: 'the mail may or may not have gone out',
+  crashed: 'its workers ended without a word, several times',
 } as const;
 export type FailureClass = keyof typeof failureMeanings;
 export const failureClasses = Object.keys(failureMeanings) as readonly FailureClass[];
 
 export type Verdict =
-  | { readonly do: 'retry'; readonly delayMs: number }
-  | { readonly do: 'park'; readonly delayMs: number; readonly pauseWorker: boolean }
-  | { readonly do: 'finish'; readonly event: 'bounce' | 'give_up' };
+  | { readonly kind: 'put_back' }
+  | { readonly kind: 'retry'; readonly delayMs: number }
+  | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up' };
 
 /** What a verdict depends on besides the class. */
 export interface SoFar {
-  /** Failed attempts and possible mails, this attempt's included. */
-  readonly attempts: number;
+  /** Possible mails, this attempt's included. */
   readonly ambiguous: number;
-  /** Since the request came into its state. */
-  readonly waitedMs: number;
+  /** Time the record has waited for its own failures; neither holds nor outages count. */
+  readonly backedOffMs: number;
 }
 
-/** Classes that count no attempt. */
-const uncounted: ReadonlySet<FailureClass> = new Set(['infrastructure', 'ours', 'busy']);
-
 /** What to do about the failure of an attempt. */
-export function verdict(failure: FailureClass, counts: SoFar, random: () => number = Math.random): Verdict {
-  const { waitedMs } = counts;
-  if (uncounted.has(failure) && waitedMs >= PARKED_AT_MOST_MS) return { do: 'finish', event: 'give_up' };
+export function verdict(failure: FailureClass, soFar: SoFar, random: () => number = Math.random): Verdict {
   switch (failure) {
     case 'permanent':
-      return { do: 'finish', event: 'bounce' };
+      return { kind: 'finish', event: 'bounce' };
+    case 'crashed':
+      return { kind: 'finish', event: 'give_up' };
     case 'infrastructure':
-      return { do: 'park', delayMs: PARKED_RETRY_MS, pauseWorker: true };
-    case 'ours':
-    case 'busy': {
-      const { share, firstMs, capMs } = failure === 'ours' ? OURS_RETRY : BUSY_RETRY;
-      const delay = Math.min(capMs, Math.max(firstMs, waitedMs * share));
-      return { do: 'park', delayMs: jittered(delay, ATTEMPT_BACKOFF.jitter, random), pauseWorker: false };
-    }
+    case 'relay':
+      return { kind: 'put_back' };
     case 'ambiguous':
-      return counts.ambiguous >= MAX_AMBIGUOUS
-        ? { do: 'finish', event: 'give_up' }
-        : { do: 'retry', delayMs: backoffMs(counts.ambiguous, ATTEMPT_BACKOFF, random) };
-    case 'transient':
-      return counts.attempts >= MAX_ATTEMPTS
-        ? { do: 'finish', event: 'give_up' }
-        : { do: 'retry', delayMs: backoffMs(counts.attempts, ATTEMPT_BACKOFF, random) };
+      if (soFar.ambiguous >= MAX_AMBIGUOUS) return { kind: 'finish', event: 'give_up' };
   }
+  if (soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS) return { kind: 'finish', event: 'give_up' };
+  const { share, firstMs, capMs } = BACK_OFFS[failure];
+  const delayMs = Math.min(capMs, Math.max(firstMs, soFar.backedOffMs * share));
+  return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 
 /**
@@ -91,23 +76,26 @@ export function classOfError(error: unknown): FailureClass {
   return 'transient';
 }
 
-/**
- * The class of a hand-over that did not succeed. `relayAnswers` is what a probe found after the relay had taken us in: if
- * it is well, a dropped envelope is this mail's fault and counts as an attempt, so that one poisonous recipient cannot
- * stop all mail.
- */
+/** The class of a hand-over that did not succeed; `blame` is what the relay's state makes of it. */
 export function classOfHandOver(
   handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>,
-  relayAnswers: boolean,
+  blame: Blame,
 ): FailureClass {
+  if (blame === 'relay') return 'relay';
   switch (handOver.result) {
     case 'ambiguous':
       return 'ambiguous';
     case 'unreachable':
-      return handOver.connected && relayAnswers ? 'transient' : 'infrastructure';
+      return 'transient';
     case 'refused':
-      return relayAnswers ? classOf[faultOf(handOver)] : 'infrastructure';
+      return classOf[handOver.fault];
   }
 }
 
-const classOf = { recipient: 'permanent', ours: 'ours', busy: 'busy' } as const satisfies Record<Fault, FailureClass>;
+const classOf = {
+  sender: 'relay',
+  capacity: 'throttled',
+  recipient: 'permanent',
+  ours: 'ours',
+  busy: 'busy',
+} as const satisfies Record<Fault, FailureClass>;

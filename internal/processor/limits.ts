@@ -1,52 +1,46 @@
 /** Every bound of the background work, with the reason for its size. */
 import { mailerLimits } from '../mail/mailer.ts';
 
-/**
- * A new account waits this long for a mail slot, so that its mail goes out in the same claim. After a wait in vain nobody waits for
- * some time: a relay that is slow delays accounts by a tenth at most.
- */
-export const MAIL_SLOT_WAIT_MS = 1_000;
-export const MAIL_SLOT_WAITS_AGAIN_MS = 10_000;
-
 /** How often a claim is renewed while work goes on: three tries within its 45 s. */
 export const RENEW_EVERY_MS = 15_000;
 /** A claim not confirmed for this long is treated as lost; below 45 s by more than a renewal may take. */
 export const CLAIM_TRUSTED_MS = 35_000;
 
+/** A claim confirmed within this time needs no new question before a mail. */
+export const CLAIM_FRESH_MS = 2_000;
+
 /** Beyond this a processor takes no work: two that differ by twice as much still keep a claim's 45 s apart from the 35 s it is trusted. */
 export const CLOCK_OFFSET_MAX_MS = 5_000;
 
-/**
- * Back-off of a failing attempt: 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
- * The first nine delays add up to 4 h 15 min; 17 more of 4 h make 72 h 15 min: three days, then a dead letter.
- */
-export const ATTEMPT_BACKOFF = { firstMs: 30_000, capMs: 14_400_000, jitter: 0.2 } as const;
-export const MAX_ATTEMPTS = 27;
-/** Mails that may reach an applicant without an operator's wish. A hand-over without a known result counts as one. */
-export const MAX_AMBIGUOUS = 3;
-/** What is parked, whatever for, ends as a dead letter after three days, as docs/privacy.md promises. */
-export const PARKED_AT_MOST_MS = 3 * 86_400_000;
-/** What is parked comes up again after this share of the time that it has waited, within these bounds. */
-export interface ParkedRetry {
+/** The pause after a failure of a record: this share of the time it has waited for its failures, within bounds. */
+interface BackOff {
   readonly share: number;
   readonly firstMs: number;
   readonly capMs: number;
 }
-/** A busy relay or mailbox. */
-export const BUSY_RETRY: ParkedRetry = { share: 0.05, firstMs: 30_000, capMs: 3_600_000 };
-/** A fault of our own (sender refused, our settings, no right): what an operator corrects early is over early. */
-export const OURS_RETRY: ParkedRetry = { share: 0.25, firstMs: 60_000, capMs: 900_000 };
+/**
+ * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h. What an operator
+ * corrects (`ours`) and what ends by itself (`busy`, `throttled`) is tried more often.
+ */
+export const BACK_OFFS = {
+  transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
+  ambiguous: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
+  ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
+  busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
+  throttled: { share: 1, firstMs: 1_000, capMs: 900_000 },
+} as const satisfies Record<string, BackOff>;
+export const BACK_OFF_JITTER = 0.2;
+/** What has waited for its own failures this long is a dead letter: three days, as docs/privacy.md promises. */
+export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 
-/** The sender counts as refused when the relay blames us for this share of the last accounts' mails, and this many at least. */
-export const BREAKER_SHARE = 0.5;
-export const BREAKER_LEAST = 3;
-export const BREAKER_ACCOUNTS = 20;
-/** While the sender is refused, one mail is tried this often, and the others wait. */
-export const BREAKER_TRIAL_MS = 60_000;
+/** A record whose worker died this often, one time after another, is a dead letter. */
+export const MAX_CRASHES = 5;
+/** After so many deaths a record is tried apart from others, within this time. */
+export const CRASHES_ALONE = 2;
+export const CRASH_APART_MS = 60_000;
 
-/** A parked record comes up again after this; the worker itself resumes as soon as a probe succeeds. */
-export const PARKED_RETRY_MS = 5_000;
-
+/** Mails that may reach an applicant without an operator's wish. A hand-over without a known result counts as one. */
+export const MAX_AMBIGUOUS = 3;
 /** Longest a closing worker waits for what it has in hand: a whole hand-over, and ten seconds to note its result. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
 /** Longest the drain of a processor takes; the chart's grace period is five seconds more. */
@@ -86,9 +80,11 @@ export const PROGRESS_DEADLINE_MS = 60_000;
 /** How long an activation link works. */
 export const ACTIVATION_MS = 7 * 86_400_000;
 
-/** Holds are read this often: with a claim's few milliseconds, one takes effect well within five seconds. */
+/** The partners on hold are read this often: a hold takes effect well within five seconds. */
 export const FOLLOW_HOLDS_MS = 1_000;
-/** Records set aside for an ended hold are looked for this long: no processor follows holds later than that. */
-export const SWEPT_FOR_MS = 3_600_000;
-/** Records taken up in one update after a hold has ended. */
-export const TAKE_UP_PAGE = 1_000;
+/** The line of mails is read this often: a record of another process, or one that came due, waits half of it on average. */
+export const LINE_EVERY_MS = 1_000;
+/** Records of one partner kept in memory. */
+export const LINE_KEPT = 500;
+/** With fewer in memory, and more stored, the line is read again at once. */
+export const LINE_LOW = 100;

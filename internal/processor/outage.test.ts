@@ -9,14 +9,10 @@ const gates: OutageGate[] = [];
 function newGate(probe: () => Promise<boolean>) {
   const doings: string[] = [];
   const gate = new OutageGate({
-    worker: {
-      queue: 'applications',
-      pause: () => void doings.push('pause'),
-      resume: () => void doings.push('resume'),
-    },
+    workers: [{ pause: () => void doings.push('pause'), resume: () => void doings.push('resume') }],
     probe,
     log: createLogger('test', 'silent'),
-    paused: { set: ({ queue }, value) => void doings.push(`${queue}=${value}`) },
+    paused: { set: (value) => void doings.push(`paused=${value}`) },
   });
   gates.push(gate);
   return { gate, doings };
@@ -39,12 +35,12 @@ test('the worker rests until the probe succeeds; calls meanwhile change nothing'
   gate.wait();
   await jest.advanceTimersByTimeAsync(100);
   gate.wait();
-  expect(doings).toEqual(['applications=1', 'pause']);
+  expect(doings).toEqual(['paused=1', 'pause']);
   await jest.advanceTimersByTimeAsync(5_000);
-  expect(doings).toEqual(['applications=1', 'pause', 'resume', 'applications=0']);
+  expect(doings).toEqual(['paused=1', 'pause', 'resume', 'paused=0']);
   expect(probes).toBe(3);
   gate.wait();
-  expect(doings.slice(4)).toEqual(['applications=1', 'pause']);
+  expect(doings.slice(4)).toEqual(['paused=1', 'pause']);
 });
 
 test('probing goes on for ever, ever more slowly, up to its cap', async () => {
@@ -73,7 +69,7 @@ test('a probe that throws or hangs counts as "no"', async () => {
   gate.wait();
   await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS + 2_000);
   expect(answers).toEqual([]);
-  expect(doings.at(-1)).toBe('applications=0');
+  expect(doings.at(-1)).toBe('paused=0');
 });
 
 test('closing ends the wait', async () => {
@@ -83,5 +79,5 @@ test('closing ends the wait', async () => {
   gate.close();
   await jest.advanceTimersByTimeAsync(60_000);
   expect(jest.getTimerCount()).toBe(0);
-  expect(doings).toEqual(['applications=1', 'pause']);
+  expect(doings).toEqual(['paused=1', 'pause']);
 });

@@ -1,130 +1,190 @@
-/** What happens to a recorded application: claim, read, create the account or reject, then queue the e-mail. */
-import { decideOnCreation, decideOnFields } from '../application/decide.ts';
-import { normalizeEin, normalizeEmail } from '../application/identity.ts';
-import { legible } from '../application/legible.ts';
-import { claimedIn, parseApplication, type Application } from '../application/parse-application.ts';
-import type { Reason } from '../application/reasons.ts';
-import type { AccountStore } from '../account/account-store.ts';
+/**
+ * One attempt: claims a record and does what is left of it, account, e-mail and end.
+ *
+ * A hint brings a new application. Its account is made first. The e-mail follows under the same
+ * claim if a place is free now and nobody has waited longer; else the record stands in the line of
+ * mails, and a later attempt does the rest.
+ */
 import { later } from '../platform/clock.ts';
-import { traceFields } from '../platform/tracing.ts';
-import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
-import { UNSEARCHABLE_BODY_MS } from '../submission/limits.ts';
-import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
+import { inSpan, type Span, type SpanOptions } from '../platform/tracing.ts';
+import { queueSpan, type Hint } from '../queue/job.ts';
+import { isOpen } from '../submission/states.ts';
+import { waitingMail } from '../submission/mail-queue.ts';
+import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { runAttempt, type AttemptTools } from './attempt.ts';
-import type { Claim } from './claim.ts';
-import { countOutcome } from './count-outcome.ts';
-import { FirstMail, type FirstMailTools } from './first-mail.ts';
+import { AttemptFailure } from './attempt-failure.ts';
+import { Claim, ClaimLostError } from './claim.ts';
+import { createAccount, noteAccount, type CreateTools, type Created } from './create-account.ts';
+import { classOfError } from './failures.ts';
+import type { Holds } from './follow-holds.ts';
+import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
+import { mailApplicant, type MailTools } from './mail-applicant.ts';
+import type { MailLine, MailPlace } from './mail-line.ts';
+import { settleFailure, type Step } from './settle-failure.ts';
 
-export interface ProcessTools extends AttemptTools, FirstMailTools {
-  readonly accounts: AccountStore;
-  readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
-  /** Wakes the next queue's workers. A hint that gets lost is no fault: the record is due, and reconcile finds it. */
-  hint(queue: QueueName, hint: Hint): void;
+export interface AttemptTools extends CreateTools, MailTools {
+  readonly attempts: ProcessorMetrics['attempts'];
+  readonly holds: Holds;
+  readonly line: Pick<MailLine, 'tryNow' | 'add'>;
 }
 
-/** Creates the account of the hinted record, or rejects it. Rejects only if the claim request fails. */
-export function processSubmission(hint: Hint, tools: ProcessTools): Promise<void> {
-  return runAttempt(
-    hint,
+/** An attempt under way; every half of it works under the same claim. */
+interface Attempt {
+  readonly record: SubmissionRecord;
+  readonly claim: Claim;
+  readonly startedAt: Date;
+  /** Of what woke this worker: the sending of the hint. */
+  readonly links: NonNullable<SpanOptions['links']>;
+}
+
+/**
+ * Works on the hinted record unless someone else does or did. `place` is where its mail goes out, if
+ * it waited for one. Resolves when the record needs this caller no more; its mail may go on at a
+ * place. Rejects only if the claim request fails.
+ */
+export async function processSubmission(hint: Hint, tools: AttemptTools, place?: MailPlace): Promise<void> {
+  if (tools.holds.has(hint.partnerId)) return;
+  const step: Step = place === undefined ? 'account' : 'mail';
+  const askedAtMs = tools.clock.monotonicMs();
+  const startedAt = tools.clock.now();
+  const record = await tools.store.claim(hint.requestId, hint.version).catch((error: unknown) => {
+    tools.failures.inc({ step, class: classOfError(error) });
+    throw error;
+  });
+  if (record === undefined || !isOpen(record.state)) {
+    tools.attempts.inc({ step, result: 'repeat' });
+    return;
+  }
+  const claim = new Claim({
+    position: { requestId: record._id, state: record.state, version: record.version },
+    store: tools.store,
+    clock: tools.clock,
+    confirmedAt: askedAtMs,
+    stopped: () => tools.holds.has(record.partnerId),
+  });
+  const attempt = { record, claim, startedAt, links: [hint.traceparent] };
+  if (await endsByCrashes(attempt, step, tools)) return claim.release();
+  if (record.state === 'recorded') return doAccount(attempt, tools);
+  if (place !== undefined) return doMail({ ...attempt, place }, undefined, tools);
+  // A stale hint: the record stands in the line of mails.
+  await giveBack(attempt, tools);
+  claim.release();
+}
+
+/** Makes the account and hands the record on to its mail, or to the line. */
+async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
+  const { record, claim } = attempt;
+  let mailed = false;
+  await inStep('account', attempt, tools, async () => {
+    const created = await createAccount(record, claim, tools);
+    if (created === undefined) return;
+    const next = afterAccount(record, created, tools);
+    mailed = tools.line.tryNow(waitingMail(next), async (place) => {
+      await doMail({ ...attempt, record: next, place, links: [] }, created, tools);
+    });
+    if (mailed) return;
+    if (await noteAccount(record, claim, created, { keepClaim: false }, tools)) {
+      tools.line.add(waitingMail({ ...next, dueAt: next.stateAt }));
+    }
+  });
+  if (!mailed) claim.release();
+}
+
+/** The record as the move to `account_created` makes it. */
+function afterAccount(record: SubmissionRecord, created: Created, { clock }: AttemptTools): SubmissionRecord {
+  const { backedOffMs: _backedOff, crashes: _crashes, urgent: _urgent, ...kept } = record;
+  const { applicant, accountId } = created;
+  return { ...kept, state: 'account_created', stateAt: clock.now(), attempts: 0, ambiguous: 0, applicant, accountId };
+}
+
+/** Mails and completes at a place of the line; `created`: the account is made, but not noted in the record yet. */
+async function doMail(
+  attempt: Attempt & { readonly place: MailPlace },
+  created: Created | undefined,
+  tools: AttemptTools,
+): Promise<void> {
+  const { claim } = attempt;
+  try {
+    await inStep('mail', attempt, tools, async () => {
+      const keepClaim = { keepClaim: true };
+      if (created !== undefined && !(await noteAccount(attempt.record, claim, created, keepClaim, tools))) return;
+      await mailApplicant(attempt, created?.account, tools);
+    });
+  } finally {
+    claim.release();
+  }
+}
+
+/** Runs one half of an attempt in a span of the record's trace and settles its failure. Never rejects. */
+async function inStep(step: Step, attempt: Attempt, tools: AttemptTools, work: () => Promise<void>): Promise<void> {
+  const { record, startedAt, links } = attempt;
+  const attributes = { 'partner_ingest.request_id': record._id, 'partner_ingest.attempt': attemptOf(record) };
+  const span: SpanOptions =
+    step === 'account' ? queueSpan('process', attributes) : { name: 'mail applicant', kind: 'INTERNAL', attributes };
+  // The record says whose trace this is, because a job may be lost and made again by reconcile.
+  await inSpan({ ...span, startedAt, links, parent: record.traceparent }, async (opened) => {
+    try {
+      await work();
+      tools.attempts.inc({ step, result: 'done' });
+    } catch (error) {
+      await settle(error, step, attempt, tools, opened);
+    }
+  });
+}
+
+async function settle(
+  error: unknown,
+  step: Step,
+  attempt: Attempt,
+  tools: AttemptTools,
+  span: Span | undefined,
+): Promise<void> {
+  const { record, claim } = attempt;
+  if (error instanceof ClaimLostError) {
+    tools.attempts.inc({ step, result: 'claim_lost' });
+    span?.fail('claim_lost');
+    // Where an operator put the partner on hold, the claim is still ours to give back.
+    if (tools.holds.has(record.partnerId)) await giveBack(attempt, tools);
+    return;
+  }
+  tools.attempts.inc({ step, result: 'failed' });
+  const known = error instanceof AttemptFailure;
+  const failure = known ? error.failure : classOfError(error);
+  span?.fail(failure);
+  const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
+  const unknownWords = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
+  await settleFailure(
     {
-      queue: 'applications',
-      state: 'recorded',
-      goal: 'creating the account',
-      work: (record, claim) => createAccountOrReject(record, claim, tools),
+      record,
+      position: claim.position,
+      step,
+      failure,
+      lastError: known ? error.message : unknownWords,
+      possibleMails: known ? error.possibleMails : undefined,
     },
     tools,
   );
 }
 
-async function createAccountOrReject(record: SubmissionRecord, claim: Claim, tools: ProcessTools): Promise<void> {
-  const body = record.body?.buffer ?? new Uint8Array();
-  const fields = decideOnFields(parseApplication(body));
-  if (fields.verdict === 'reject') return reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
-  const { application } = fields;
+/** The record keeps its place. Where this fails, the claim runs out and another one finds it. */
+async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
+  await tools.store.putBack(claim.position, record.stateAt).catch(() => {});
+}
 
-  let mail = await FirstMail.reserve(application.email, tools);
-  try {
-    claim.assertHeld();
-    if (await createOrReject(application, mail, record, claim, tools)) mail = undefined;
-  } finally {
-    await mail?.giveUp();
+/**
+ * A record may be what kills its workers. After five deaths it is a dead letter. Before that it is
+ * tried apart from others, at a time of its own, so that what died beside it gets through.
+ */
+async function endsByCrashes({ record, claim }: Attempt, step: Step, tools: AttemptTools): Promise<boolean> {
+  const { crashes = 0, takenOver } = record;
+  if (crashes >= MAX_CRASHES) {
+    const lastError = 'its workers ended without a word, several times';
+    const failed = { record, position: claim.position, step, failure: 'crashed', lastError } as const;
+    await settleFailure({ ...failed, possibleMails: undefined }, tools);
+    return true;
   }
-}
-
-/** True when `mail` goes on by itself. */
-async function createOrReject(
-  application: Application,
-  mail: FirstMail | undefined,
-  record: SubmissionRecord,
-  claim: Claim,
-  tools: ProcessTools,
-): Promise<boolean> {
-  const applicant = applicantOf(application);
-  const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
-  const creation = await tools.accounts.create(application, owner, (account) =>
-    mail === undefined ? account : mail.announce(account, record),
-  );
-  if (creation.kind !== 'created') {
-    tools.duplicateKeys.inc({ found: creation.kind });
-    mail?.retract();
-  }
-
-  const outcome = decideOnCreation(creation);
-  if (outcome.verdict === 'reject') {
-    await reject(record, claim, outcome.reasons, tools, applicant);
-    return false;
-  }
-  const { accountId } = outcome;
-  // An account that was there before may have been mailed: its ledger is read under the next claim.
-  const goesOn = mail !== undefined && creation.kind === 'created' && claim.held;
-  const confirmedAt = tools.clock.monotonicMs();
-  const state = await tools.store.move(claim.position, 'create_account', attemptOf(record), {
-    applicant,
-    accountId,
-    ...bodyUntil(record, tools),
-    ...(goesOn ? { keepClaim: true } : {}),
-  });
-  if (state === undefined) return false;
-  countOutcome(record, { state, reason: 'none' }, tools);
-  tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
-  if (goesOn) {
-    const now = tools.clock.now();
-    mail.goOn({ ...record, state: 'account_created', stateAt: now, attempts: 0, ambiguous: 0, accountId }, confirmedAt);
-  } else tools.hint('notifications', hintFor(record));
-  return goesOn;
-}
-
-async function reject(
-  record: SubmissionRecord,
-  claim: Claim,
-  reasons: readonly Reason[],
-  tools: ProcessTools,
-  applicant: Applicant,
-): Promise<void> {
-  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
-  const state = await tools.store.move(claim.position, 'reject', attemptOf(record), {
-    reasons,
-    reason,
-    applicant,
-    ...bodyUntil(record, tools),
-  });
-  if (state === undefined) return;
-  countOutcome(record, { state, reason: reasons[0]?.code ?? 'none' }, tools);
-  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
-}
-
-/** Nobody can find a person in a body that cannot be searched, so it does not stay. */
-function bodyUntil({ body }: SubmissionRecord, { clock }: ProcessTools): { readonly bodyUntil?: Date } {
-  const searchable = body === undefined || legible(body.buffer).unreadable === undefined;
-  return searchable ? {} : { bodyUntil: later(clock.now(), UNSEARCHABLE_BODY_MS) };
-}
-
-/** Who the record is about, as it is looked for. */
-function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
-  return {
-    ...(email === undefined ? {} : { email: normalizeEmail(email) }),
-    ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
-    ...(businessName === undefined ? {} : { businessName }),
-  };
+  if (takenOver !== true || crashes < CRASHES_ALONE) return false;
+  const dueAt = later(tools.clock.now(), Math.random() * CRASH_APART_MS);
+  await tools.store.putApart(claim.position, dueAt).catch(() => {});
+  return true;
 }

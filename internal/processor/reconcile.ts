@@ -1,17 +1,17 @@
 /**
- * Finds the records nobody works on and queues them: what heals lost hints, an emptied Redis and killed workers. While
- * Redis is away they go straight to the workers of this process.
+ * Finds recorded applications that nobody works on and queues them: what heals lost hints, an emptied Redis and killed
+ * workers. While Redis is away they go straight to the workers of this process.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { HintsInHand } from '../queue/hints-in-hand.ts';
-import { hintFor, type Hint, type QueueName } from '../queue/job.ts';
+import { hintFor, type Hint } from '../queue/job.ts';
 import type { DueRecord } from '../submission/due-records.ts';
-import { openStates, type OpenState } from '../submission/states.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { DurableSince } from './durable-since.ts';
+import type { Holds } from './follow-holds.ts';
 import {
   FIRST_SIGHT_GRACE_MS,
   RECONCILE_EVERY_MS,
@@ -25,46 +25,41 @@ import {
 export interface ReconcileTools {
   readonly store: WorkerMoves;
   readonly durable: DurableSince;
+  readonly holds: Pick<Holds, 'partners'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
-  /** Jobs waiting in `queue`; rejects while Redis is away. */
-  waiting(queue: QueueName): Promise<number>;
-  /** The workers of this process: one that waits out an outage gets nothing, because jobs would only pile up. */
-  readonly workers: Readonly<Record<QueueName, Pick<HintsInHand, 'paused' | 'room' | 'take'>>>;
+  /** Jobs that wait; rejects while Redis is away. */
+  waiting(): Promise<number>;
+  /** The worker of this process: while it waits out an outage it gets nothing, because jobs would only pile up. */
+  readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
   /** Why this process's clock may not judge what is due; empty when it may. */
   clockFaults(): readonly string[];
   /** Rejects while Redis is away. */
-  sendHints(queue: QueueName, hints: readonly Hint[]): Promise<void>;
+  sendHints(hints: readonly Hint[]): Promise<void>;
 }
 
-/** Which queue works on a state. */
-const queueOf: Readonly<Record<OpenState, QueueName>> = { recorded: 'applications', account_created: 'notifications' };
-
-/** Whether `queue` takes more: not while its worker waits out an outage, nor while it has enough. */
-async function isWanted(queue: QueueName, tools: ReconcileTools): Promise<boolean> {
-  const worker = tools.workers[queue];
+/** Whether the queue takes more: not while the worker waits out an outage, nor while it has enough. */
+async function isWanted({ worker, waiting }: ReconcileTools): Promise<boolean> {
   if (worker.paused) return false;
-  return tools.waiting(queue).then(
+  return waiting().then(
     (jobs) => jobs < RECONCILE_MAX_WAITING,
-    // Without Redis the workers of this process take what they have room for.
+    // Without Redis the worker of this process takes what it has room for.
     () => worker.room > 0,
   );
 }
 
 /**
- * One round for one state. A record that nobody ever claimed is only marked at first sight, and then waits for the grace,
- * and until writes have been durable for as long, so that a withdrawal that is under way comes first; everything else is
- * queued. Rejects when the database is away; the next round starts afresh. True when it handed out what it found and more
- * may be due.
+ * One round. A record that nobody ever claimed is only marked at first sight, and then waits for the grace, and until
+ * writes have been durable for as long, so that a withdrawal that is under way comes first; everything else is queued.
+ * Rejects when the database is away; the next round starts afresh. True when it handed out what it found and more may be due.
  */
-async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<boolean> {
-  const queue = queueOf[state];
-  const wanted = await isWanted(queue, tools);
-  // Only the first state has marks to set; records of others are not even read while their queue takes none.
-  if (!wanted && state !== 'recorded') return false;
-  const { records: due, more } = await tools.store.findDue(state, RECONCILE_PAGE);
+export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
+  await tools.durable.look();
+  if (tools.clockFaults().length > 0) return false;
+  const wanted = await isWanted(tools);
+  const due = await tools.store.findDue(RECONCILE_PAGE, tools.holds.partners());
   const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
   const fresh = due.filter(isNew);
   await tools.store.lookAgain(fresh, FIRST_SIGHT_GRACE_MS, { firstSeen: true });
@@ -72,47 +67,43 @@ async function reconcileState(state: OpenState, tools: ReconcileTools): Promise<
   const withdrawalsMayBeLate = tools.durable.lastsMs < FIRST_SIGHT_GRACE_MS;
   const ready = due.filter((record) => !isNew(record) && (record.version > 0 || !withdrawalsMayBeLate));
   if (!wanted) {
-    await takeOldest(queue, ready, tools);
+    await takeOldest(ready, tools);
     return false;
   }
-  const handed = await handOut(queue, ready, tools);
+  const handed = await handOut(ready, tools);
   if (handed.length > 0) {
     await tools.store.lookAgain(handed, REQUEUED_AGAIN_MS, { firstSeen: false });
-    tools.requeued.inc({ state }, handed.filter(({ dueAnyway }) => dueAnyway === undefined).length);
-    tools.log.info({ queue, count: handed.length }, 'queued records nobody was working on');
+    tools.requeued.inc(handed.filter(wasLost).length);
+    tools.log.info({ count: handed.length }, 'queued records nobody was working on');
   }
   // What is left stays due, and the next page would begin with it.
-  return more && fresh.length + handed.length === due.length;
+  return due.length === RECONCILE_PAGE && fresh.length + handed.length === due.length;
+}
+
+/** Whether it is due because a hint or a worker was lost, not because the time of its next attempt has come. */
+function wasLost({ version, heldUntil }: DueRecord): boolean {
+  return version === 0 || heldUntil !== undefined;
 }
 
 /**
- * While a queue is full, a record whose hint was lost would wait until it is not, which an overload puts off for ever. So the
- * workers of this process take the oldest past the queue. A record whose hint waits there is claimed once all the same.
+ * While the queue is full, a record whose hint was lost would wait until it is not, which an overload puts off for ever. So
+ * the worker of this process takes the oldest past the queue. A record whose hint waits there is claimed once all the same.
  */
-async function takeOldest(
-  queue: QueueName,
-  ready: readonly DueRecord[],
-  { workers, store }: ReconcileTools,
-): Promise<void> {
-  const worker = workers[queue];
+async function takeOldest(ready: readonly DueRecord[], { worker, store }: ReconcileTools): Promise<void> {
   const oldest = ready.slice(0, Math.min(RECONCILE_OLDEST, worker.room));
   worker.take(oldest.map(hintFor));
   await store.lookAgain(oldest, REQUEUED_AGAIN_MS, { firstSeen: false });
 }
 
-/** Queues the records, or gives some to the workers of this process where Redis cannot take them; those it found work for. */
-async function handOut(
-  queue: QueueName,
-  ready: readonly DueRecord[],
-  tools: ReconcileTools,
-): Promise<readonly DueRecord[]> {
+/** Queues the records, or gives some to the worker of this process where Redis cannot take them; those it found work for. */
+async function handOut(ready: readonly DueRecord[], tools: ReconcileTools): Promise<readonly DueRecord[]> {
   if (ready.length === 0) return ready;
   try {
-    await tools.sendHints(queue, ready.map(hintFor));
+    await tools.sendHints(ready.map(hintFor));
     return ready;
   } catch (error) {
-    tools.log.debug({ err: error, queue }, 'reconcile works without Redis');
-    const worker = tools.workers[queue];
+    tools.log.debug({ err: error }, 'reconcile works without Redis');
+    const { worker } = tools;
     // All processors see the same page: each takes another part of it.
     const count = Math.min(worker.room, ready.length);
     const from = Math.floor(Math.random() * (ready.length - count + 1));
@@ -120,16 +111,6 @@ async function handOut(
     worker.take(mine.map(hintFor));
     return mine;
   }
-}
-
-/** One round for all open states; a failure in one does not keep the others from theirs. True when more may be due. */
-export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
-  await tools.durable.look();
-  if (tools.clockFaults().length > 0) return false;
-  const rounds = await Promise.allSettled(openStates.map((state) => reconcileState(state, tools)));
-  const failed = rounds.find((round) => round.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
-  return rounds.some((round) => round.status === 'fulfilled' && round.value);
 }
 
 /** Shows how many due records this version does not understand. */

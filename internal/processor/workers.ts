@@ -1,69 +1,79 @@
-/** The workers of this process, one for each queue: what they do with a hint, and when they pause. */
+/** The workers of this process: hints of new applications, and the line of mails. */
+import { MailLine } from './mail-line.ts';
+import { RelayState, type PauseReason } from '../mail/relay-state.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';
-import type { Hint, QueueName } from '../queue/job.ts';
-import { MAIL_SLOT_WAIT_MS, MAIL_SLOT_WAITS_AGAIN_MS } from './limits.ts';
-import { notifyApplicant, type NotifyTools } from './notify-applicant.ts';
+import type { Hint } from '../queue/job.ts';
+import type { MailQueue } from '../submission/mail-queue.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { OutageGate } from './outage.ts';
-import { processSubmission, type ProcessTools } from './process-submission.ts';
+import { processSubmission, type AttemptTools } from './process-submission.ts';
+import type { MailPlace } from './mail-line.ts';
 
-export type Workers = Readonly<Record<QueueName, HintsInHand>>;
+export interface Workers {
+  readonly applications: HintsInHand;
+  readonly line: MailLine;
+  /** Takes no more work until the database takes writes and the clock is right. */
+  readonly waitForDatabase: () => void;
+  readonly close: () => void;
+}
 
-const steps = { applications: processSubmission, notifications: notifyApplicant } as const;
-
-/** Makes the workers; they take hints at once. As many hints of a queue as it has `slots` are worked on at the same time. */
+/** Makes the workers; they take hints at once, and mails once the line is read. */
 export function createWorkers(options: {
-  readonly slots: Readonly<Record<QueueName, number>>;
-  readonly tools: Omit<ProcessTools & NotifyTools, 'gates' | 'reserveMailSlot'>;
+  /** Applications, and mails, worked on at the same time. */
+  readonly slots: { readonly applications: number; readonly mails: number };
+  /** Mails that may be handed over in a second; 0: as many as the relay takes. */
+  readonly mailsPerSecond: number;
+  readonly queue: MailQueue;
+  readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase'>;
   /** Whether a write becomes durable; what a set without a majority answers to a read says nothing of it. */
   databaseTakesWrites(): Promise<boolean>;
   /** Why this process's clock is too far off to work by; empty when it is not. */
   readonly clockFaults: () => readonly string[];
-  readonly paused: { set(labels: { queue: QueueName }, value: number): void };
-}): { readonly workers: Workers; readonly waitForClock: () => void; readonly close: () => void } {
-  const { slots, tools, clockFaults, paused } = options;
-  const { log, mailer } = tools;
-  const workerOf = (queue: QueueName): HintsInHand => {
-    const handle = async (hint: Hint): Promise<void> => {
-      // The hint is lost; the record is not, and another processor's reconcile finds it.
-      if (clockFaults().length > 0) return gates[queue].wait();
-      try {
-        await steps[queue](hint, { ...tools, gates, reserveMailSlot });
-      } catch (error) {
-        // The claim request failed: the record is as it was, and due again soon.
-        log.warn(
-          { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error, queue },
-          'job could not start',
-        );
-        gates[queue].wait();
-      }
-    };
-    return new HintsInHand({ queue, slots: slots[queue], handle });
+  readonly metrics: {
+    readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
+    readonly senderRefused: Pick<ProcessorMetrics['senderRefused'], 'set'>;
   };
-  let waitsFrom = 0;
-  const reserveMailSlot = async (): Promise<(() => void) | undefined> => {
-    if (tools.clock.monotonicMs() < waitsFrom) return workers.notifications.tryReserve();
-    const slot = await workers.notifications.reserve(MAIL_SLOT_WAIT_MS);
-    if (slot === undefined) waitsFrom = tools.clock.monotonicMs() + MAIL_SLOT_WAITS_AGAIN_MS;
-    return slot;
+}): Workers {
+  const { slots, tools, clockFaults, metrics } = options;
+  const { log, clock, mailer, holds } = tools;
+
+  const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
+    // The hint is lost; the record is not, and another processor finds it.
+    if (clockFaults().length > 0) return gate.wait();
+    try {
+      await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);
+    } catch (error) {
+      // The claim request failed: the record is as it was, and due again soon.
+      log.warn({ request_id: hint.requestId, ...traceFields(hint.traceparent), err: error }, 'attempt could not start');
+      gate.wait();
+    }
   };
-  const workers: Workers = { applications: workerOf('applications'), notifications: workerOf('notifications') };
-  const gateOf = (queue: QueueName, probe: () => Promise<boolean>): OutageGate => {
-    paused.set({ queue }, 0);
-    return new OutageGate({ worker: workers[queue], probe, log, paused });
+
+  const applications = new HintsInHand({ slots: slots.applications, handle: (hint) => work(hint) });
+  const onPause = (reason: PauseReason | undefined): void => {
+    metrics.workerPaused.set({ waits_for: 'relay' }, reason === undefined ? 0 : 1);
+    metrics.senderRefused.set(reason === 'refused' ? 1 : 0);
+    if (reason === undefined) log.info('the relay takes mail again');
+    else log.warn({ reason }, 'mails wait for the relay');
   };
-  const mayWork = async (): Promise<boolean> => clockFaults().length === 0 && (await options.databaseTakesWrites());
-  const gates = {
-    applications: gateOf('applications', mayWork),
-    notifications: gateOf('notifications', async () => (await mayWork()) && mailer.probe()),
-  };
-  return {
-    workers,
-    waitForClock: () => {
-      for (const gate of Object.values(gates)) gate.wait();
-    },
-    close: () => {
-      for (const gate of Object.values(gates)) gate.close();
-    },
-  };
+  for (const waits_for of ['database', 'relay'] as const) metrics.workerPaused.set({ waits_for }, 0);
+  metrics.senderRefused.set(0);
+  const line = new MailLine({
+    places: slots.mails,
+    relay: new RelayState(options.mailsPerSecond, onPause),
+    clock,
+    log,
+    holds,
+    readHead: (without) => options.queue.head(without),
+    probe: () => mailer.probe(),
+    work,
+  });
+  const gate = new OutageGate({
+    workers: [applications, line],
+    probe: async () => clockFaults().length === 0 && (await options.databaseTakesWrites()),
+    log,
+    paused: { set: (value) => metrics.workerPaused.set({ waits_for: 'database' }, value) },
+  });
+  return { applications, line, waitForDatabase: () => gate.wait(), close: () => gate.close() };
 }

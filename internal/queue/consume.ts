@@ -11,7 +11,7 @@ import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { isReady, type RedisClient } from '../platform/redis.ts';
 import type { HintsInHand } from './hints-in-hand.ts';
-import { QUEUE_PREFIX, hintsOf, type Hint } from './job.ts';
+import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint } from './job.ts';
 
 /** An empty queue is asked this often: a hint waits half of it on average. */
 const ASK_EVERY_MS = 100;
@@ -48,9 +48,9 @@ export class Consumer {
 
   constructor(options: ConsumerOptions) {
     this.#options = options;
-    const { redis, log, clock, work } = options;
+    const { redis, log, clock } = options;
     this.#worker = new Worker(
-      work.queue,
+      QUEUE,
       null,
       {
         connection: redis,
@@ -62,7 +62,7 @@ export class Consumer {
       // Without the connection for blocking reads, which BullMQ's own loop needs.
       (name, opts) => createRedisBackend(name, opts),
     );
-    this.#worker.on('error', (error) => log.debug({ err: error, queue: work.queue }, 'worker error'));
+    this.#worker.on('error', (error) => log.debug({ err: error }, 'worker error'));
     void this.#worker.startStalledCheckTimer();
     this.#turnedAt = clock.monotonicMs();
     this.#fetching = this.#fetchUntilStopped();
@@ -73,7 +73,7 @@ export class Consumer {
     const { work, clock } = this.#options;
     const idleMs = clock.monotonicMs() - this.#turnedAt;
     if (work.count > 0 || work.paused || idleMs < deadlineMs) return [];
-    return [`worker ${work.queue} has not asked for work for ${Math.round(idleMs / 1_000)} s and has none in hand`];
+    return [`the worker has not asked for work for ${Math.round(idleMs / 1_000)} s and has none in hand`];
   }
 
   /** Stops fetching, waits for the hints in work and sends the others back. */
@@ -84,7 +84,7 @@ export class Consumer {
     const left = await work.close(AbortSignal.timeout(closeDeadlineMs));
     // Where they cannot be sent, reconcile finds their records.
     if (left.length > 0) await sendBack(left).catch(() => {});
-    await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, `closing worker ${work.queue}`).catch(() => {});
+    await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(() => {});
   }
 
   async #fetchUntilStopped(): Promise<void> {
@@ -99,13 +99,13 @@ export class Consumer {
 
   /** One turn; how long to rest after it, in milliseconds. Never rejects. */
   async #turn(): Promise<number> {
-    const { redis, log, work } = this.#options;
+    const { redis, log } = this.#options;
     // Before its first connection BullMQ keeps a command until there is one, and would fetch a job for nobody then.
     if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
     try {
       return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job')) ? 0 : ASK_EVERY_MS;
     } catch (error) {
-      log.debug({ err: error, queue: work.queue }, 'no job could be fetched');
+      log.debug({ err: error }, 'no job could be fetched');
       return ASK_AFTER_ERROR_MS;
     }
   }
@@ -116,7 +116,7 @@ export class Consumer {
     const job = await this.#worker.getNextJob(this.#token, { block: false });
     if (job === undefined) return false;
     const hints = hintsOf(job.data);
-    if (hints === undefined) log.error({ queue: work.queue, job_id: job.id }, 'a job that holds no hints was dropped');
+    if (hints === undefined) log.error({ job_id: job.id }, 'a job that holds no hints was dropped');
     else work.take(hints);
     await job.moveToCompleted(undefined, this.#token, false);
     return true;

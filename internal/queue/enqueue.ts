@@ -7,15 +7,14 @@ import type { Logger } from '../platform/log.ts';
 import { errorTypeOf, startSpans, tracing, type Spans } from '../platform/tracing.ts';
 import {
   BEHIND,
+  QUEUE,
   QUEUE_PREFIX,
   jobOptions,
   jobStates,
   jobsFor,
-  queueNames,
   queueSpan,
   type Hint,
   type JobState,
-  type QueueName,
 } from './job.ts';
 import { Shares } from './shares.ts';
 
@@ -26,10 +25,10 @@ const COMMAND_TIMEOUT_MS = 500;
 const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
-  /** The connection, for who works on the queues in this process; `close` ends it. */
+  /** The connection, for who works on the queue in this process; `close` ends it. */
   readonly redis: RedisClient;
-  readonly #queues: Readonly<Record<QueueName, Queue>>;
-  readonly #shares: Readonly<Record<QueueName, Shares>>;
+  readonly #queue: Queue;
+  readonly #shares: Shares;
 
   constructor(options: {
     readonly redisUrl: string;
@@ -37,14 +36,9 @@ export class HintSender {
     readonly log: Logger;
   }) {
     this.redis = createRedis(options.redisUrl, { for: 'commands', commandTimeoutMs: COMMAND_TIMEOUT_MS }, options.log);
-    const queue = (name: QueueName): Queue => {
-      const made = new Queue(name, { connection: this.redis, prefix: QUEUE_PREFIX, skipVersionCheck: true });
-      made.on('error', () => {}); // Told once by createRedis.
-      return made;
-    };
-    const shares = (): Shares => new Shares(() => options.clock.monotonicMs());
-    this.#shares = { applications: shares(), notifications: shares() };
-    this.#queues = { applications: queue('applications'), notifications: queue('notifications') };
+    this.#queue = new Queue(QUEUE, { connection: this.redis, prefix: QUEUE_PREFIX, skipVersionCheck: true });
+    this.#queue.on('error', () => {}); // Told once by createRedis.
+    this.#shares = new Shares(() => options.clock.monotonicMs());
   }
 
   /** Whether Redis answers at the moment. */
@@ -53,23 +47,22 @@ export class HintSender {
   }
 
   /**
-   * Adds the hints, `delayMs` from now; rejects at once while Redis is away and after a second when it is slow.
-   * `sentBy` tells who found the work, where that is not the one who made it, for traces.
+   * Adds the hints; rejects at once while Redis is away and after a second when it is slow. `sentBy`
+   * tells who found the work, where that is not the one who made it, for traces.
    */
-  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0, sentBy?: 'reconcile'): Promise<void> {
-    const spans = tracing() ? startSendSpans(queue, hints, delayMs, sentBy) : undefined;
+  async send(hints: readonly Hint[], sentBy?: 'reconcile'): Promise<void> {
+    const spans = tracing() ? startSendSpans(hints, sentBy) : undefined;
     try {
       if (!this.ready) throw new RedisAwayError('redis is not connected');
-      const opts = { ...jobOptions, ...(delayMs > 0 ? { delay: delayMs } : {}) };
       const traced = spans === undefined ? hints : inTraceOf(hints, spans);
       const { first = [], behind = [] } = Object.groupBy(traced, ({ partnerId }) =>
-        partnerId !== undefined && this.#shares[queue].isOneOfMany(partnerId) ? 'behind' : 'first',
+        partnerId !== undefined && this.#shares.isOneOfMany(partnerId) ? 'behind' : 'first',
       );
       const jobs = [
-        ...jobsFor(first).map((data) => ({ name: queue, data, opts })),
-        ...jobsFor(behind).map((data) => ({ name: queue, data, opts: { ...opts, ...BEHIND } })),
+        ...jobsFor(first).map((data) => ({ name: QUEUE, data, opts: jobOptions })),
+        ...jobsFor(behind).map((data) => ({ name: QUEUE, data, opts: { ...jobOptions, ...BEHIND } })),
       ];
-      await withDeadline(this.#queues[queue].addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
+      await withDeadline(this.#queue.addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
     } catch (error) {
       spans?.fail(errorTypeOf(error));
       throw error;
@@ -78,16 +71,15 @@ export class HintSender {
     }
   }
 
-  /** Jobs of `queue` by state; rejects while Redis is away. */
-  async counts(queue: QueueName): Promise<Record<JobState, number>> {
+  /** Jobs by state; rejects while Redis is away. */
+  async counts(): Promise<Record<JobState, number>> {
     if (!this.ready) throw new RedisAwayError('redis is not connected');
-    const counts = await withDeadline(this.#queues[queue].getJobCounts(...jobStates), ADD_DEADLINE_MS, 'getJobCounts');
+    const counts = await withDeadline(this.#queue.getJobCounts(...jobStates), ADD_DEADLINE_MS, 'getJobCounts');
     return counts as Record<JobState, number>;
   }
 
   async close(): Promise<void> {
-    const closing = Promise.allSettled(queueNames.map((name) => this.#queues[name].close()));
-    await withDeadline(closing, CLOSE_DEADLINE_MS, 'closing queues').catch(() => {});
+    await withDeadline(this.#queue.close(), CLOSE_DEADLINE_MS, 'closing the queue').catch(() => {});
     this.redis.disconnect();
   }
 }
@@ -97,15 +89,9 @@ function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
   return hints.map((hint, index) => ({ ...hint, traceparent: spans.traceparents[index] }));
 }
 
-function startSendSpans(
-  queue: QueueName,
-  hints: readonly Hint[],
-  delayMs: number,
-  sentBy: string | undefined,
-): Spans | undefined {
-  const span = queueSpan('send', queue, {
+function startSendSpans(hints: readonly Hint[], sentBy: string | undefined): Spans | undefined {
+  const span = queueSpan('send', {
     ...(hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {}),
-    ...(delayMs > 0 ? { 'partner_ingest.delay_ms': delayMs } : {}),
     ...(sentBy === undefined ? {} : { 'partner_ingest.sent_by': sentBy }),
   });
   return startSpans(

@@ -11,7 +11,6 @@ function scene(slots: number) {
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
   const work = new HintsInHand({
-    queue: 'applications',
     slots,
     handle: ({ requestId }) => {
       begun.push(requestId);
@@ -21,50 +20,6 @@ function scene(slots: number) {
   const never = new AbortController().signal;
   return { work, begun, never, end: (id: number) => ends.get(`req_${id}`)?.() };
 }
-
-test('work without a hint gets a slot that is free, but never the last one', () => {
-  const { work, begun } = scene(3);
-  const free = work.tryReserve();
-  expect(free).toBeDefined();
-  expect(work.tryReserve()).toBeDefined();
-  expect(work.tryReserve()).toBeUndefined();
-  work.take(hints(2));
-  expect(begun).toEqual(['req_0']);
-  free?.();
-  expect(begun).toEqual(['req_0', 'req_1']);
-  work.pause();
-  expect(scene(1).work.tryReserve()).toBeUndefined();
-  expect(work.tryReserve()).toBeUndefined();
-});
-
-test('who waits for a slot gets the next one in turn, but never the last', async () => {
-  const { work, end } = scene(2);
-  const first = work.tryReserve();
-  const given: string[] = [];
-  const reserve = async (name: string): Promise<void> => {
-    given.push((await work.reserve(60_000)) === undefined ? `${name}: none` : name);
-  };
-  const waiting = [reserve('second'), reserve('third')];
-  first?.();
-  await waiting[0];
-  expect(given).toEqual(['second']);
-  work.take(hints(1));
-  end(0);
-  await settled();
-  expect(given).toEqual(['second']);
-  work.pause();
-  await waiting[1];
-  expect(given).toEqual(['second', 'third: none']);
-});
-
-test('nobody waits for a slot longer than asked, or where none can come', async () => {
-  const { work } = scene(2);
-  work.tryReserve();
-  expect(await work.reserve(1)).toBeUndefined();
-  work.take(hints(1));
-  expect(work.count).toBe(2);
-  expect(await scene(1).work.reserve(60_000)).toBeUndefined();
-});
 
 test('no more than its slots are worked on, in order, and a failed one frees its slot', async () => {
   const { work, begun, never, end } = scene(2);

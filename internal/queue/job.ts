@@ -1,15 +1,14 @@
-/** The two queues and what a job holds: where to find the records, and nothing personal. */
+/** The queue of new applications and what a job holds: where to find the records, and nothing personal. */
 import { z } from 'zod';
 import type { SpanOptions } from '../platform/tracing.ts';
 
-export const queueNames = ['applications', 'notifications'] as const;
-export type QueueName = (typeof queueNames)[number];
+export const QUEUE = 'applications';
 
 /** The states of a job that are counted. */
-export const jobStates = ['waiting', 'active', 'delayed', 'prioritized'] as const;
+export const jobStates = ['waiting', 'active', 'prioritized'] as const;
 export type JobState = (typeof jobStates)[number];
 
-/** The braces keep all keys of a queue in one slot of a Redis Cluster. */
+/** The braces keep all keys of the queue in one slot of a Redis Cluster. */
 export const QUEUE_PREFIX = '{partner-ingest}';
 
 /** A hint that record `requestId`, as of `version`, has work waiting. */
@@ -66,25 +65,21 @@ export function jobsFor(hints: readonly Hint[]): JobData[] {
   return jobs;
 }
 
-/** BullMQ never retries: a retry is a new job for the next version, with the record's `dueAt` as its truth. */
+/** BullMQ never retries: the record's `dueAt` says when its next attempt is. */
 export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
 /** Of hints of a partner that sends much: BullMQ takes jobs with a priority after all that have none. */
 export const BEHIND = { priority: 1 } as const;
 
 /** A span of sending or working on a job, named by OpenTelemetry's conventions. */
-export function queueSpan(
-  operation: 'send' | 'process',
-  queue: QueueName,
-  attributes: SpanOptions['attributes'],
-): SpanOptions {
+export function queueSpan(operation: 'send' | 'process', attributes: SpanOptions['attributes']): SpanOptions {
   return {
-    name: `${operation} ${queue}`,
+    name: `${operation} ${QUEUE}`,
     kind: operation === 'send' ? 'PRODUCER' : 'CONSUMER',
     attributes: {
       'messaging.system': 'bullmq',
       'messaging.operation.type': operation,
       'messaging.operation.name': operation,
-      'messaging.destination.name': queue,
+      'messaging.destination.name': QUEUE,
       ...attributes,
     },
   };

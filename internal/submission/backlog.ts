@@ -11,8 +11,8 @@ import {
 import { openStates, type OpenState } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** States with work ahead: for a worker, or for an operator; `held` is open, but set aside. */
-export const backlogStates = [...openStates, 'dead_lettered', 'held'] as const;
+/** States with work ahead: for a worker, or for an operator. */
+export const backlogStates = [...openStates, 'dead_lettered'] as const;
 
 export interface Backlog {
   /** Records by state, counted up to `BACKLOG_COUNTED`. */
@@ -64,7 +64,6 @@ const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
 
 /** What the partial indexes hold: open records have a `dueAt`, dead letters an index of their own. */
 function indexed(state: (typeof backlogStates)[number]) {
-  if (state === 'held') return { holdId: { $exists: true } };
   return state === 'dead_lettered' ? { state } : { state, dueAt: { $exists: true } };
 }
 

@@ -71,17 +71,11 @@ export const BACKLOG_COUNTED = 100_000;
 export const BACKLOG_BY_PARTNER = 20_000;
 /** Records read from each end to find the oldest. */
 export const BACKLOG_LOOKED_AT = 500;
-/** A search for due records begins here: what is older is little, or was left by an outage of a week. */
-export const DUE_START_MS = 7 * 86_400_000;
-/** The first step of a search, and the only one while nothing piles up: twice the time between two rounds. */
-export const DUE_STEP_MS = 5_000;
-/** No step is a larger share of the time still to be searched: the first one that meets a backlog reads this part of it. */
-export const DUE_SHARE = 1 / 8;
-/** A longer step that takes more than this is cut into so many: else a share of millions would keep the database busy for seconds. */
-export const DUE_LOOK_TIMEOUT_MS = 500;
-export const DUE_NARROWED_BY = 16;
-/** Steps of one search; a week takes about 90. */
-export const DUE_LOOKS = 120;
+/** Records in one page of the line of mails: several seconds of work of one processor. */
+export const LINE_PAGE = 500;
+/** Where one page is not all: further partners looked at, and of each the records read. */
+export const LINE_PARTNERS = 25;
+export const LINE_OF_PARTNER = 50;
 /** Longest a search for due records may keep the database busy: just under the socket's time-out, which ends it for us. */
 export const DUE_TIMEOUT_MS = 9_000;
 /** Longest one question about the backlog may keep the database busy. */

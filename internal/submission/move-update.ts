@@ -40,7 +40,9 @@ export function moveUpdate(
     $unset: {
       firstSeenAt: true,
       ...(heldUntil === undefined ? { heldUntil: true } : {}),
-      holdId: true,
+      urgent: true,
+      backedOffMs: true,
+      crashes: true,
       ...(isOpen(to) ? {} : { dueAt: true }),
       ...(days === undefined ? { expiresAt: true } : {}),
     },

@@ -1,5 +1,5 @@
 /** What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is personal. */
-import type { Collection, Db, Filter } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
@@ -67,7 +67,7 @@ export class OperatorMoves {
         state,
         stateAt: now,
         dueAt: now,
-        dueAnyway: true,
+        urgent: true,
         history,
         mailsSince: record.version,
       } as const;
@@ -127,18 +127,31 @@ export class OperatorMoves {
     return reply.n;
   }
 
-  /** Takes an open record from the workers for the time of a claim; undefined if it has changed. */
-  async hold(seen: Seen): Promise<Seen | undefined> {
-    return this.#takeOver(seen, CLAIM_MS);
+  /** Claims an open record as a worker would, so that no worker has it meanwhile; undefined if it has changed. */
+  async claim(seen: Seen): Promise<Seen | undefined> {
+    const version = seen.version + 1;
+    const until = later(this.#clock.now(), CLAIM_MS);
+    const result = await this.#collection.updateOne(asSeen(seen), {
+      $set: { dueAt: until, heldUntil: until, version },
+      $unset: { firstSeenAt: true },
+    });
+    return result.matchedCount === 1 ? { ...seen, version } : undefined;
   }
 
   /**
    * Makes a waiting record due at once; false if it has changed or a worker holds it, who may be mailing at this moment.
-   * The new version lets a new hint be added beside the delayed one.
    */
   async hurry(seen: Seen): Promise<boolean> {
-    const free = [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: this.#clock.now() } }];
-    return (await this.#takeOver(seen, 0, { $or: free })) !== undefined;
+    const now = this.#clock.now();
+    const free = [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }];
+    const result = await this.#collection.updateOne(
+      { ...asSeen(seen), $or: free },
+      {
+        $set: { dueAt: now, urgent: true, version: seen.version + 1 },
+        $unset: { heldUntil: true, firstSeenAt: true, crashes: true },
+      },
+    );
+    return result.matchedCount === 1;
   }
 
   /**
@@ -175,31 +188,21 @@ export class OperatorMoves {
   }
 
   #moveTo(to: State, seen: Pick<Seen, 'version'>, now: Date, reason: string) {
-    const { $set, ...move } = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const moved = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const { $set, ...move } = moved;
+    const { urgent: _urgent, ...$unset } = move.$unset;
     const version = seen.version + 1;
     return {
       ...move,
+      ...(isOpen(to) ? { $unset } : {}),
       $set: {
         ...$set,
         version,
-        ...(isOpen(to) ? { dueAnyway: true as const, mailsSince: version } : {}),
+        ...(isOpen(to) ? { urgent: true as const, mailsSince: version } : {}),
         // What its partner may know of the reason: ours may name an operator.
         ...(to === 'rejected' ? { reasons: [discardedReason] } : {}),
       },
     };
-  }
-
-  async #takeOver(seen: Seen, dueInMs: number, only: Filter<SubmissionRecord> = {}): Promise<Seen | undefined> {
-    const version = seen.version + 1;
-    const dueAt = later(this.#clock.now(), dueInMs);
-    const result = await this.#collection.updateOne(
-      { ...asSeen(seen), ...only },
-      {
-        $set: { dueAt, heldUntil: dueAt, version },
-        $unset: { firstSeenAt: true },
-      },
-    );
-    return result.matchedCount === 1 ? { ...seen, version } : undefined;
   }
 }
 

@@ -26,7 +26,7 @@ export const meanings: Readonly<Record<State, string>> = {
   recorded: 'answered 202; the application is checked next',
   account_created: 'the account exists; the e-mail goes out next',
   completed: 'the e-mail was handed to the mail server',
-  rejected: 'invalid fields, a duplicate, or discarded by an operator, with every reason',
+  rejected: 'invalid fields, a duplicate, or closed by an operator, with every reason',
   undeliverable: "the applicant's mail server said no for good, at once or by a later bounce",
   dead_lettered: 'retries used up: an operator decides; never deleted',
   malformed: 'answered 400',
@@ -40,7 +40,7 @@ export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused'
 /** Everything that can move a record, and whose business it is. */
 export const eventsOf = {
   ingest: ['withdraw'],
-  processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up', 'discard'],
+  processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
   operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'erase'],
 } as const;
 export type Actor = keyof typeof eventsOf;
@@ -82,10 +82,6 @@ export const moves: readonly Move[] = [
   { event: 'bounce', from: 'account_created', to: 'undeliverable' },
   { event: 'give_up', from: 'recorded', to: 'dead_lettered' },
   { event: 'give_up', from: 'account_created', to: 'dead_lettered' },
-
-  // An operator ends what a partner sent; a worker carries it out.
-  { event: 'discard', from: 'recorded', to: 'rejected' },
-  { event: 'discard', from: 'account_created', to: 'rejected' },
 
   // Work that failed is done again.
   { event: 'retry', from: 'dead_lettered', to: 'recorded', when: 'no account, not erased' },

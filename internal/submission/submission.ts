@@ -53,18 +53,22 @@ export interface SubmissionRecord {
   readonly version: number;
   /** Mark of the latest claim, by which its worker recognises what it got. */
   readonly claimedBy?: string;
-  /** When reconcile looks at it again; only on open states, and not while it is set aside. */
+  /** When it is worked on again; on open states only. */
   readonly dueAt?: Date;
-  /** Due because an operator wished it or the next attempt's time came: that reconcile finds it does not mean a lost hint. */
-  readonly dueAnyway?: true;
+  /** An operator asked for the next attempt, so it is tried at once even while the relay takes nothing. */
+  readonly urgent?: true;
   /** Until when the claim of a worker holds, unless it is renewed; absent while nobody works on it. */
   readonly heldUntil?: Date;
-  /** The operator's hold it was set aside for; it has no `dueAt` then, and nobody works on it. */
-  readonly holdId?: string;
   /** Set when reconcile first saw a record nobody has claimed (see reconcile.ts). */
   readonly firstSeenAt?: Date;
   /** Failed attempts at the present state's work. */
   readonly attempts: number;
+  /** Milliseconds that it has waited for its own failures in the present state; three days at most. */
+  readonly backedOffMs?: number;
+  /** Claims that ended without a word, one after another: their workers died. */
+  readonly crashes?: number;
+  /** The claim was taken from a worker that died. */
+  readonly takenOver?: true;
   /** The version that an operator's move made; hand-overs of later claims count towards the bound on mails. */
   readonly mailsSince?: number;
   /** Hand-overs of the e-mail that may have reached the applicant, although no answer says so. */

@@ -5,7 +5,7 @@ import { bounded, pagesOf } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { BODY_PAGE } from './limits.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { isOpen, type State } from './states.ts';
+import { isOpen, openStates, type State } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** What a search asks for; everything that is given must hold. */
@@ -34,8 +34,8 @@ const checkedFields = {
   httpStatus: 1,
   receivedAt: 1,
   dueAt: 1,
+  partnerId: 1,
   expiresAt: 1,
-  holdId: 1,
   erasedAt: 1,
   accountId: 1,
   history: { $slice: -1 },
@@ -64,9 +64,10 @@ export class SupportQueries {
     return (await this.#submissions.findOne({ _id: requestId }, bounded)) ?? undefined;
   }
 
-  /** Requests set aside for a hold, counted up to `limit`. */
-  async countSetAside(holdId: string, limit: number): Promise<number> {
-    return this.#submissions.countDocuments({ holdId }, { limit, ...bounded });
+  /** Open requests of a partner, counted up to `limit`. */
+  async countOpen(partnerId: string, limit: number): Promise<number> {
+    const open = { state: { $in: [...openStates] }, dueAt: { $exists: true }, partnerId };
+    return this.#submissions.countDocuments(open, { limit, ...bounded });
   }
 
   /** At most `limit` ids that start with `prefix`. */

@@ -14,7 +14,7 @@ import {
 import { inSpan } from '../platform/tracing.ts';
 import { moveUpdate } from './move-update.ts';
 import { DueRecords, type DueRecord } from './due-records.ts';
-import { CLAIM_MS, DUE_TIMEOUT_MS } from './limits.ts';
+import { CLAIM_MS } from './limits.ts';
 import {
   nextState,
   openStates,
@@ -23,13 +23,7 @@ import {
   type RetentionDays,
   type State,
 } from './states.ts';
-import {
-  FIRST_DUE_MS,
-  RECORD_SCHEMA,
-  type Applicant,
-  submissionCollection,
-  type SubmissionRecord,
-} from './submission.ts';
+import { RECORD_SCHEMA, type Applicant, submissionCollection, type SubmissionRecord } from './submission.ts';
 import type { Reason } from '../application/reasons.ts';
 
 /** The position of a record that a move starts from. A worker with another version has lost its claim. */
@@ -98,21 +92,27 @@ export class WorkerMoves {
     const claimedBy = newId('claim');
     const now = this.#clock.now();
     const until = later(now, CLAIM_MS);
+    const claim = { dueAt: until, heldUntil: until, claimedBy };
     const { n } = await this.#write(
       // Most hints have the same version, and one statement for many is cheaper for the server.
-      [...Map.groupBy(wanted, ({ version }) => version)].map(([version, group]) => ({
-        ids: group.map(({ requestId }) => requestId),
-        q: {
-          version,
-          state: { $in: [...openStates] },
-          schema: { $lte: RECORD_SCHEMA },
-          $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }],
-        },
-        u: {
-          $set: { version: version + 1, dueAt: until, heldUntil: until, claimedBy },
-          $unset: { holdId: true, dueAnyway: true },
-        },
-      })),
+      [...Map.groupBy(wanted, ({ version }) => version)].flatMap(([version, group]) => {
+        const ids = group.map(({ requestId }) => requestId);
+        const q = { version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } };
+        const $set = { ...claim, version: version + 1 };
+        return [
+          {
+            ids,
+            q: { ...q, heldUntil: { $exists: false } },
+            u: { $set, $unset: { urgent: true, takenOver: true } },
+          },
+          // A claim that has run out is one whose worker ended without a word.
+          {
+            ids,
+            q: { ...q, heldUntil: { $lte: now } },
+            u: { $set: { ...$set, takenOver: true }, $inc: { crashes: 1 }, $unset: { urgent: true } },
+          },
+        ];
+      }),
     );
     const ids = wanted.map(({ requestId }) => requestId);
     const found = n === 0 ? [] : await this.#collection.find({ _id: { $in: ids }, claimedBy }).toArray();
@@ -147,7 +147,7 @@ export class WorkerMoves {
     const { reason, bodyUntil, keepClaim, ...fields } = changes;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => {
       const heldUntil = keepClaim === true ? later(now, CLAIM_MS) : undefined;
-      const options = { now, attempt, reason, bodyUntil, heldUntil, dueInMs: FIRST_DUE_MS, retention: this.#retention };
+      const options = { now, attempt, reason, bodyUntil, heldUntil, dueInMs: 0, retention: this.#retention };
       const moved = moveUpdate(to, options);
       return { ...moved, $set: { ...fields, ...moved.$set } };
     };
@@ -157,40 +157,41 @@ export class WorkerMoves {
     return moved ? to : undefined;
   }
 
-  /** Sets when the record is due again; `attempts` and `ambiguous` are the new counts for the back-off. */
+  /** Sets when the record is due again; the other fields are its new counts. */
   async postpone(
     position: Position,
     next: {
       readonly delayMs: number;
       readonly attempts: number;
       readonly ambiguous: number;
+      readonly backedOffMs: number;
       readonly lastError: string;
     },
   ): Promise<boolean> {
     const { delayMs, ...fields } = next;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => ({
-      $set: { dueAt: later(now, delayMs), dueAnyway: true, ...fields },
-      $unset: { heldUntil: true },
+      $set: { dueAt: later(now, delayMs), ...fields },
+      $unset: { heldUntil: true, crashes: true },
     });
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** Sets the record aside for a hold: it is not due until `takeUp`. */
-  async setAside(position: Position, holdId: string): Promise<boolean> {
+  /**
+   * Gives the claim back: the record keeps its place as if it had not been claimed, due since `dueAt`.
+   * `lastError` says why, where it is no decision of an operator.
+   */
+  async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
-      $set: { holdId },
-      $unset: { dueAt: true, heldUntil: true },
+      $set: { dueAt, ...(lastError === undefined ? {} : { lastError }) },
+      $unset: { heldUntil: true, crashes: true },
     });
-    return this.#updates.call({ position, update, to: position.state, same: `set aside for ${holdId}` });
+    return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** Makes records that were set aside for this hold due again, at most `limit`; returns how many. */
-  async takeUp(holdId: string, limit: number): Promise<number> {
-    const options = { projection: { _id: 1 }, limit, maxTimeMS: DUE_TIMEOUT_MS };
-    const ids = (await this.#collection.find({ holdId }, options).toArray()).map(({ _id }) => _id);
-    const u = { $set: { dueAt: this.#clock.now(), dueAnyway: true }, $unset: { holdId: true } };
-    if (ids.length > 0) await this.#write([{ ids, q: { holdId }, u }]);
-    return ids.length;
+  /** Gives back a claim taken from a worker that died, to be tried at `dueAt`. Its deaths still count. */
+  async putApart(position: Position, dueAt: Date): Promise<boolean> {
+    const update = (): UpdateFilter<SubmissionRecord> => ({ $set: { dueAt }, $unset: { heldUntil: true } });
+    return this.#updates.call({ position, update, to: position.state });
   }
 
   /** Whether a write becomes durable now; rejects when no answer came. */
@@ -199,8 +200,8 @@ export class WorkerMoves {
   }
 
   /** See `DueRecords`. */
-  findDue(state: OpenState, limit: number): Promise<{ records: DueRecord[]; more: boolean }> {
-    return this.#due.find(state, limit);
+  findDue(limit: number, withoutPartners: readonly string[]): Promise<DueRecord[]> {
+    return this.#due.find(limit, withoutPartners);
   }
 
   /** See `DueRecords`. */
@@ -222,7 +223,6 @@ export class WorkerMoves {
         q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
         u: {
           $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) },
-          $unset: { dueAnyway: true },
         },
       })),
     );

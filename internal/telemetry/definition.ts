@@ -5,6 +5,19 @@ export const PREFIX = 'partner_ingest_';
 
 /** Label names, each with all its values. */
 type LabelValues = Readonly<Record<string, readonly string[]>>;
+/** Values that only a running process knows, such as names of partners. */
+export interface OpenValues extends ReadonlyArray<string> {
+  readonly open: true;
+}
+export const openValues: OpenValues = Object.assign([], { open: true as const });
+/** Refuses a list of values that has widened to `string`: its series would not begin at 0. */
+type Known<Labels extends LabelValues> = {
+  readonly [Name in keyof Labels]: Labels[Name] extends OpenValues
+    ? Labels[Name]
+    : string extends Labels[Name][number]
+      ? never
+      : Labels[Name];
+};
 type NoLabels = { readonly [Name in never]: readonly string[] };
 
 /** What is known of a metric before it is made. */
@@ -24,7 +37,7 @@ export interface Definition<
 export function counter<const Labels extends LabelValues = NoLabels>(
   name: string,
   help: string,
-  labels = {} as Labels,
+  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
   series?: readonly OneSeries<Labels>[],
 ): Definition<'counter', Labels> {
   return { kind: 'counter', name: `${PREFIX}${name}_total`, help, labels, ...(series === undefined ? {} : { series }) };
@@ -33,7 +46,7 @@ export function counter<const Labels extends LabelValues = NoLabels>(
 export function gauge<const Labels extends LabelValues = NoLabels>(
   name: string,
   help: string,
-  labels = {} as Labels,
+  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
 ): Definition<'gauge', Labels> {
   return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
 }
@@ -42,7 +55,7 @@ export function histogram<const Labels extends LabelValues = NoLabels>(
   name: string,
   help: string,
   buckets: readonly number[],
-  labels = {} as Labels,
+  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
 ): Definition<'histogram', Labels> {
   return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels, buckets };
 }
@@ -101,9 +114,9 @@ export function seriesOf({ labels, series }: Definition): readonly Readonly<Reco
   );
 }
 
-export function valuesOf<Key extends string, Value extends string>(
-  series: readonly Readonly<Record<Key, Value>>[],
+export function valuesOf<Series extends Readonly<Record<string, string>>, Key extends keyof Series>(
+  series: readonly Series[],
   key: Key,
-): Value[] {
+): Series[Key][] {
   return [...new Set(series.map((one) => one[key]))];
 }

@@ -7,10 +7,10 @@
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
 import { problemCodes } from '../partner/key-secret.ts';
-import { jobStates, queueNames } from '../queue/job.ts';
+import { jobStates } from '../queue/job.ts';
 import { backlogStates } from '../submission/backlog.ts';
 import { openStates } from '../submission/states.ts';
-import { counter, gauge, histogram, make, valuesOf, type MadeFrom } from './definition.ts';
+import { counter, gauge, histogram, make, openValues, valuesOf, type MadeFrom } from './definition.ts';
 
 /** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
@@ -30,7 +30,7 @@ const clockOffset = gauge(
 );
 
 /** Names of partners: not known beforehand, so these series begin with their first event. `PartnerLabels` bounds them. */
-const PARTNERS: readonly string[] = [];
+const PARTNERS = openValues;
 
 const answerStatus = ['200', '202', '400', '401', '403', '404', '405', '422', '429', '500', '503'] as const;
 
@@ -127,16 +127,17 @@ export const ingestMetrics = {
   ),
 };
 
-const byQueue = { queue: queueNames };
+const byStep = { step: ['account', 'mail'] } as const;
 const byHandOver = { result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'] } as const;
+/** Classes of failure that can end in a dead letter. */
+const givenUpFor = ['transient', 'ambiguous', 'ours', 'busy', 'throttled', 'crashed'] as const;
 /** The ways a record can go: its new state, and the first reason to reject it or the class of the last failure. */
 const outcomes = [
   { state: 'account_created', reason: 'none' },
   { state: 'completed', reason: 'none' },
-  ...reasonCodes.map((reason) => ({ state: 'rejected', reason })),
+  ...reasonCodes.map((reason) => ({ state: 'rejected', reason }) as const),
   { state: 'undeliverable', reason: 'permanent' },
-  { state: 'dead_lettered', reason: 'transient' },
-  { state: 'dead_lettered', reason: 'ambiguous' },
+  ...givenUpFor.map((reason) => ({ state: 'dead_lettered', reason }) as const),
 ] as const;
 
 /** What the background work counts. */
@@ -152,22 +153,14 @@ export const processorMetrics = {
     state: valuesOf(outcomes, 'state'),
     reason: valuesOf(outcomes, 'reason'),
   }),
-  attempts: counter(
-    'attempts',
-    'Attempts of workers, by queue and result; `repeat` found the record claimed or done.',
-    {
-      ...byQueue,
-      result: ['done', 'failed', 'repeat', 'claim_lost', 'held', 'discarded'],
-    },
-  ),
-  failures: counter(
-    'failures',
-    'Failed attempts, by queue and class; `ours` is our sender, settings, rights or disk.',
-    {
-      ...byQueue,
-      class: ['permanent', 'transient', 'infrastructure', 'ours', 'busy', 'ambiguous'],
-    },
-  ),
+  attempts: counter('attempts', 'Attempts of workers, by step and result; `repeat` found the record claimed or done.', {
+    ...byStep,
+    result: ['done', 'failed', 'repeat', 'claim_lost'],
+  }),
+  failures: counter('failures', 'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.', {
+    ...byStep,
+    class: ['permanent', 'infrastructure', 'relay', ...givenUpFor],
+  }),
   mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),
   handOverSeconds: histogram(
     'hand_over_seconds',
@@ -192,31 +185,28 @@ export const processorMetrics = {
   clockOffset,
   reconcileRequeued: counter(
     'reconcile_requeued',
-    'Records queued again because nobody worked on them in time, by state; without retries and what an operator made due.',
-    { state: openStates },
+    'Applications queued again because their hint or their worker was lost.',
   ),
   reconcileUnknown: gauge('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),
-  senderRefused: gauge('sender_refused', '1 while the mail relay refuses our sender, so that all mails wait.'),
-  partnersHeld: gauge('partners_held', 'Holds of operators on the work of partners.'),
-  workerPaused: gauge('worker_paused', '1 while a worker waits for an outage to end, by queue.', byQueue),
+  senderRefused: gauge('sender_refused', '1 while the mail relay refuses our sender or login, so that all mails wait.'),
+  partnersHeld: gauge('partners_held', 'Partners that operators have on hold.'),
+  workerPaused: gauge('worker_paused', '1 while work waits for the database, or mails wait for the relay.', {
+    waits_for: ['database', 'relay'],
+  }),
 };
 
 /**
  * The namespaces of WATCH_NAMESPACES, which only a running controller knows; few, and set by the operator. The label is not
  * `namespace`, which Prometheus sets to where the pod runs.
  */
-const WATCHED: readonly string[] = [];
+const WATCHED = openValues;
 
 /** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
 export const controllerMetrics = {
   clockOffset,
-  records: gauge(
-    'records',
-    'Records with work ahead, given up or held by an operator, by state; counted up to 100,000 each.',
-    {
-      state: backlogStates,
-    },
-  ),
+  records: gauge('records', 'Records with work ahead or given up, by state; counted up to 100,000 each.', {
+    state: backlogStates,
+  }),
   partnerRecords: gauge('partner_records', 'Records with work ahead, by partner; of the 20,000 that are found first.', {
     partner: PARTNERS,
   }),
@@ -229,10 +219,7 @@ export const controllerMetrics = {
     'How long the application that has waited longest in a state has been waiting since it was received, in seconds.',
     { state: openStates },
   ),
-  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by queue and state; none while Redis is away.', {
-    ...byQueue,
-    state: jobStates,
-  }),
+  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', { state: jobStates }),
   backlogReadAt: gauge(
     'backlog_read_timestamp_seconds',
     'When records and ages were last read from the database, as Unix time; 0 while not leading.',

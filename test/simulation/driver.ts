@@ -118,7 +118,7 @@ export function driverOf<T extends { _id: string }>(
       }),
     estimatedDocumentCount: () => wire(() => documents.all().length),
     countDocuments: (filter: Document, options: FindOptions = {}) => wire(() => documents.find(filter, options).length),
-    deleteOne: (filter: Document) => write((durable) => documents.delete(filter, { durable })),
+    deleteOne: (filter: Document) => write((durable) => ({ deletedCount: documents.delete(filter, { durable }) })),
   };
   return collection as unknown as Collection<T>;
 }

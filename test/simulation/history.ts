@@ -129,7 +129,9 @@ function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
     });
   }
   for (const fault of plan.faults) {
-    scheduler.after(startOf(fault, plan), () => strike(fault, world, { ingests, processors, newProcessor, skew }));
+    scheduler.after(startOf(fault, plan), () =>
+      strike(fault, world, { ingests, processors, operator, newProcessor, skew }),
+    );
   }
   return { atRest: () => operator.atRest() && partner.atRest() };
 }
@@ -145,6 +147,7 @@ function strike(
   service: {
     readonly ingests: Ingest[];
     readonly processors: Processor[];
+    readonly operator: Operator;
     newProcessor(index: number): void;
     skew(index: number): number;
   },
@@ -219,6 +222,21 @@ function strike(
     case 'relay_hangs':
       smtp.hangsUntil = Math.max(smtp.hangsUntil, scheduler.now + forMs);
       return;
+    case 'relay_refuses':
+      return forAWhile(
+        () => (smtp.refuses = true),
+        () => (smtp.refuses = false),
+      );
+    case 'relay_turns_away':
+      return forAWhile(
+        () => (smtp.turnsAway = true),
+        () => (smtp.turnsAway = false),
+      );
+    case 'partner_on_hold':
+      return forAWhile(
+        () => service.operator.hold(true),
+        () => service.operator.hold(false),
+      );
     case 'relay_shaky':
       return forAWhile(
         () => (smtp.shaky = 0.8),

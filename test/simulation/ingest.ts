@@ -82,7 +82,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     },
     hint: (hint) =>
       void world.queue
-        .send('applications', [hint])
+        .send([hint])
         .catch(() => markAccepted(telling, [hint], clock))
         .catch(() => {}),
     retention,

@@ -20,13 +20,15 @@ const never = new AbortController().signal;
 export interface Operator {
   /** Gives the order, and gives it again when it failed half-way or the record was changed meanwhile, as people do. */
   order(requestId: string, event: OrderEvent): void;
+  /** Puts the partner on hold, or releases it. */
+  hold(onHold: boolean): void;
   /** Whether all orders have been carried out. */
   atRest(): boolean;
 }
 
 export function startOperator(world: World, skewMs: number): Operator {
   const process = world.newProcess('operator', skewMs);
-  const { db, clock } = world.connect(process, 'operator');
+  const { db, clock, holds } = world.connect(process, 'operator');
   const moves = new OperatorMoves({ db, retention, clock });
   const corrections = new AccountCorrections({ db, clock });
   // Whether a worker's hold has ended cannot be told by any other.
@@ -73,7 +75,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account))) return false;
     if (account !== undefined && event === 'correct_address') {
       // Whoever is about to mail the old address loses its claim before the address changes.
-      if (isOpen(record.state)) seen = await moves.hold(record);
+      if (isOpen(record.state)) seen = await moves.claim(record);
       if (seen === undefined) return false;
       const email = `Corrected.${requestId}@example.com`;
       if ((await corrections.correctEmail(account, email)) !== 'done') return false;
@@ -82,6 +84,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     return (await moves.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
   };
   let open = 0;
+  let holding = Promise.resolve();
   const persist = async (requestId: string, event: OrderEvent): Promise<void> => {
     while (!(await order(requestId, event).catch(() => false))) await world.scheduler.pause(AGAIN_MS);
   };
@@ -89,6 +92,20 @@ export function startOperator(world: World, skewMs: number): Operator {
     order: (requestId, event) => {
       open += 1;
       world.scheduler.after(0, () => void persist(requestId, event).then(() => (open -= 1)), process);
+    },
+    hold: (onHold) => {
+      open += 1;
+      const setHold = async (): Promise<boolean> => {
+        await (onHold ? holds.hold('demo', 'somebody') : holds.release('demo', 'somebody'));
+        return true;
+      };
+      const untilDone = async (): Promise<void> => {
+        while (!(await setHold().catch(() => false))) await world.scheduler.pause(AGAIN_MS);
+      };
+      const run = (): void => {
+        holding = holding.then(untilDone).then(() => void (open -= 1));
+      };
+      world.scheduler.after(0, run, process);
     },
     atRest: () => open === 0,
   };

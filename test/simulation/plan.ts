@@ -17,6 +17,9 @@ export const faultKinds = [
   'relay_away',
   'relay_shaky',
   'relay_hangs',
+  'relay_refuses',
+  'relay_turns_away',
+  'partner_on_hold',
   'restart_processor',
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];

@@ -1,78 +1,74 @@
 /** A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this world. */
 import { clockFaults } from '../../internal/processor/clock-guard.ts';
-import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
-import { loadTemplates } from '../../internal/mail/templates.ts';
-import type { Clock } from '../../internal/platform/clock.ts';
-import { Sending } from '../../internal/processor/sending.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
+import { HoldFollower } from '../../internal/processor/follow-holds.ts';
+import { FINISH_WORK_MS, LINE_EVERY_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
-import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
+import { loadTemplates } from '../../internal/mail/templates.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
+import type { Hint } from '../../internal/queue/job.ts';
 import type { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, silent, type World } from './world.ts';
 
 const CONCURRENCY = 2;
-const slots = { applications: CONCURRENCY, notifications: CONCURRENCY } as const;
 const templates = await loadTemplates();
 
 /** Starts the processor; the result ends it as a signal does: what it has in hand is finished. */
 export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
-  const { store, accounts, ledger, clock, ping } = world.connect(process, 'processor');
-  const mailer = world.relay.mailer();
-  const tools = {
-    outcomes: noMetric,
-    partnerOutcomes: noMetric,
-    partnerLabels: new PartnerLabels(),
-    attempts: noMetric,
-    failures: noMetric,
-    mails: noMetric,
-    handOverSeconds: noMetric,
-    duplicateKeys: noMetric,
-    completionSeconds: noMetric,
-    possibleSecondMails: noMetric,
-    store,
-    holds: { over: () => undefined },
-    accounts,
-    ledger,
-    clock,
-    log: silent,
-    mailer,
-    sending: new Sending({ slots: CONCURRENCY, perSecond: 0, clock, refused: noMetric }),
-    host: process.name,
-    mailSettings: {
-      from: 'service@partner.example',
-      loginUrl: 'https://login.example/',
-      linkSecret: 'a-secret-for-simulations-of-32-characters',
-      templates,
+  const { store, mailQueue, holds: holdStore, accounts, ledger, clock, ping } = world.connect(process, 'processor');
+  // Asked for at each round, so that days of back-off are not made of questions that find nothing.
+  const follower = new HoldFollower({ holds: holdStore, log: silent, onHold: noMetric });
+  const workers = createWorkers({
+    slots: { applications: CONCURRENCY, mails: CONCURRENCY },
+    mailsPerSecond: 0,
+    queue: mailQueue,
+    tools: {
+      outcomes: noMetric,
+      partnerOutcomes: noMetric,
+      partnerLabels: new PartnerLabels(),
+      attempts: noMetric,
+      failures: noMetric,
+      mails: noMetric,
+      handOverSeconds: noMetric,
+      duplicateKeys: noMetric,
+      completionSeconds: noMetric,
+      possibleSecondMails: noMetric,
+      store,
+      holds: follower,
+      accounts,
+      ledger,
+      clock,
+      log: silent,
+      mailer: world.relay.mailer(),
+      host: process.name,
+      mailSettings: {
+        from: 'service@partner.example',
+        loginUrl: 'https://login.example/',
+        linkSecret: 'a-secret-for-simulations-of-32-characters',
+        templates,
+      },
     },
-    hint: (name: QueueName, hint: Hint) =>
-      void queue.send(name, [hint]).catch(() => workers[name].room > 0 && workers[name].take([hint])),
-    hintLater: (name: QueueName, hint: Hint, delayMs: number) => queue.send(name, [hint], delayMs),
-  };
-  const { workers } = createWorkers({
-    slots,
-    tools,
     databaseTakesWrites: ping,
     clockFaults: () => [],
-    paused: noMetric,
+    metrics: { workerPaused: noMetric, senderRefused: noMetric },
   });
-  // The service's gates would look again and again: a simulated clock stays as it is.
-  if (clockFaults(process.skewMs).length > 0) for (const name of queueNames) workers[name].pause();
-  for (const name of queueNames) queue.startWorker(process, workers[name]);
-  if (world.parts.reconciles) scheduler.as(process, () => reconcileWhenDue(world, process, { store, clock, workers }));
+  const { applications, line } = workers;
+  const hasGoodClock = clockFaults(process.skewMs).length === 0;
+  // The service's gate would look again and again: a simulated clock stays as it is.
+  if (!hasGoodClock) for (const worker of [applications, line]) worker.pause();
+  queue.startWorker(process, applications);
+  const parts = { store, clock, workers, follower };
+  if (world.parts.reconciles && hasGoodClock) scheduler.as(process, () => workWhenDue(world, process, parts));
   const close = async (): Promise<void> => {
     process.closing = true;
     const late = new AbortController();
     scheduler.after(FINISH_WORK_MS, () => late.abort());
-    await Promise.all(
-      queueNames.map(async (name) => {
-        const left = await workers[name].close(late.signal);
-        await queue.send(name, left).catch(() => {});
-      }),
-    );
+    const [left] = await Promise.all([applications.close(late.signal), line.close(late.signal)]);
+    await queue.send(left).catch(() => {});
     if (late.signal.aborted) world.disturb('killed', process, Infinity);
     process.alive = false;
   };
@@ -80,50 +76,57 @@ export function startProcessor(world: World, process: SimProcess): () => void {
 }
 
 /**
- * Rounds of reconcile at the service's pace, but none while nothing can be due: days of back-off would otherwise be made
- * of rounds that find nothing.
+ * Rounds of reconcile and of the line at the service's pace, but none while nothing can be due: days of back-off would
+ * otherwise be made of rounds that find nothing.
  */
-function reconcileWhenDue(
+function workWhenDue(
   world: World,
   process: SimProcess,
   parts: {
     readonly store: WorkerMoves;
     readonly clock: Clock;
     readonly workers: Workers;
+    readonly follower: HoldFollower;
   },
 ): void {
   const { scheduler, queue } = world;
-  const { store, clock, workers } = parts;
+  const { store, clock, workers, follower } = parts;
   const tools = {
     requeued: noMetric,
     unknown: noMetric,
     store,
     durable: new DurableSince(clock, () => store.takesWrites()),
+    holds: follower,
     clock,
     log: silent,
-    waiting: (name: QueueName) => queue.waiting(name),
-    clockFaults: () => clockFaults(process.skewMs),
-    workers,
-    sendHints: (name: QueueName, hints: readonly Hint[]) => queue.send(name, hints),
+    waiting: () => queue.waiting(),
+    clockFaults: () => [],
+    worker: workers.applications,
+    sendHints: (hints: readonly Hint[]) => queue.send(hints),
   };
-  let notBefore = 0;
-  let running = false;
-  let planned: ReturnType<typeof scheduler.after> | undefined;
-  const round = async (): Promise<void> => {
-    running = true;
-    await reconcileOnce(tools).catch(() => {});
-    running = false;
-    notBefore = scheduler.now + RECONCILE_EVERY_MS * world.random.between(0.8, 1.2);
+  const often = (everyMs: number, round: () => Promise<unknown>): void => {
+    let notBefore = 0;
+    let running = false;
+    let planned: ReturnType<typeof scheduler.after> | undefined;
+    const run = async (): Promise<void> => {
+      running = true;
+      await follower.refresh();
+      await round().catch(() => {});
+      running = false;
+      notBefore = scheduler.now + everyMs * world.random.between(0.8, 1.2);
+      consider();
+    };
+    const consider = (): void => {
+      if (running || !process.alive || process.closing) return;
+      const dueAt = world.earliestDueAt();
+      if (planned !== undefined) planned.run = undefined;
+      if (dueAt === undefined) return;
+      const untilDue = dueAt - clock.now().getTime();
+      planned = scheduler.after(Math.max(untilDue, notBefore - scheduler.now), () => void run(), process);
+    };
+    world.onDue.push(consider);
     consider();
   };
-  const consider = (): void => {
-    if (running || !process.alive || process.closing) return;
-    const dueAt = world.earliestDueAt();
-    if (planned !== undefined) planned.run = undefined;
-    if (dueAt === undefined) return;
-    const untilDue = dueAt - clock.now().getTime();
-    planned = scheduler.after(Math.max(untilDue, notBefore - scheduler.now), () => void round(), process);
-  };
-  world.onDue.push(consider);
-  consider();
+  often(RECONCILE_EVERY_MS, () => reconcileOnce(tools));
+  often(LINE_EVERY_MS, () => workers.line.readOnce());
 }

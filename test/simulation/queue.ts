@@ -3,7 +3,7 @@
  * time. How jobs carry hints is no business of the model.
  */
 import type { HintsInHand } from '../../internal/queue/hints-in-hand.ts';
-import { queueNames, type Hint, type QueueName } from '../../internal/queue/job.ts';
+import type { Hint } from '../../internal/queue/job.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
 interface Job {
@@ -26,7 +26,7 @@ export interface RedisWeather {
 export class SimQueue {
   readonly #scheduler: Scheduler;
   readonly #weather: RedisWeather;
-  readonly #jobs: Readonly<Record<QueueName, Set<Job>>> = { applications: new Set(), notifications: new Set() };
+  readonly #jobs = new Set<Job>();
   /** Processes that wait for work. */
   #idle: { readonly process: SimProcess; readonly wake: () => void }[] = [];
 
@@ -35,26 +35,26 @@ export class SimQueue {
     this.#weather = weather;
   }
 
-  async send(queue: QueueName, hints: readonly Hint[], delayMs = 0): Promise<void> {
+  async send(hints: readonly Hint[]): Promise<void> {
     const { random } = this.#scheduler;
     await this.#scheduler.pause(random.between(0.1, 3));
     if (this.#weather.away) throw new Error('redis is not connected');
     for (const hint of hints) {
-      if (!random.chance(this.#weather.lossy)) this.#add(queue, hint, delayMs);
+      if (!random.chance(this.#weather.lossy)) this.#add(hint);
     }
     await this.#scheduler.pause(random.between(0.1, 3));
     if (random.chance(this.#weather.lossy)) throw new Error('no answer from redis');
   }
 
-  async waiting(queue: QueueName): Promise<number> {
+  async waiting(): Promise<number> {
     await this.#scheduler.pause(this.#scheduler.random.between(0.1, 3));
     if (this.#weather.away) throw new Error('redis is not connected');
-    return this.#jobs[queue].size;
+    return this.#jobs.size;
   }
 
   /** Everything in Redis is gone. */
   flush(): void {
-    for (const queue of queueNames) this.#jobs[queue].clear();
+    this.#jobs.clear();
   }
 
   /** Takes hints for a worker, as consume.ts does. What a process has when it dies is lost. */
@@ -65,7 +65,7 @@ export class SimQueue {
       for (;;) {
         await work.whenFree(never);
         if (process.closing) return;
-        const hint = this.#next(work.queue);
+        const hint = this.#next();
         if (hint === undefined) await new Promise<void>((wake) => this.#idle.push({ process, wake }));
         await this.#scheduler.pause(random.between(0.1, 3));
         if (hint !== undefined) work.take([hint]);
@@ -79,19 +79,19 @@ export class SimQueue {
     for (const { process, wake } of this.#idle.splice(0)) this.#scheduler.after(0, wake, process);
   }
 
-  #next(queue: QueueName): Hint | undefined {
+  #next(): Hint | undefined {
     if (this.#weather.away) return undefined;
     const { random, now } = this.#scheduler;
-    const job = [...this.#jobs[queue]].find((one) => one.readyAt <= now);
-    if (job !== undefined && !random.chance(this.#weather.repeating)) this.#jobs[queue].delete(job);
+    const job = [...this.#jobs].find((one) => one.readyAt <= now);
+    if (job !== undefined && !random.chance(this.#weather.repeating)) this.#jobs.delete(job);
     return job?.hint;
   }
 
-  #add(queue: QueueName, hint: Hint, delayMs: number): void {
+  #add(hint: Hint): void {
     const { random } = this.#scheduler;
     // A little delay reorders what was sent in one go; a queue with much in it keeps a hint for longer.
-    const delay = delayMs + random.between(0, random.chance(FULL) ? FULL_MS : 5);
-    this.#jobs[queue].add({ hint, readyAt: this.#scheduler.now + delay });
+    const delay = random.between(0, random.chance(FULL) ? FULL_MS : 5);
+    this.#jobs.add({ hint, readyAt: this.#scheduler.now + delay });
     this.#scheduler.outside(delay + 0.1, () => this.handOut());
   }
 }

@@ -1,5 +1,6 @@
 /** The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that went out. */
 import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
+import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
 import { readable } from '../support/quoted-printable.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
@@ -10,6 +11,10 @@ export interface RelayWeather {
   away: boolean;
   /** Share of sessions that are cut, before or after the content. */
   shaky: number;
+  /** Refuses our sender before it knows the recipient. */
+  refuses: boolean;
+  /** Takes no more mail for now. */
+  turnsAway: boolean;
   /** Takes every mail, and answers none of them before this time. */
   hangsUntil: number;
 }
@@ -29,6 +34,10 @@ export interface SentMail {
 /** The account that the activation link in a mail is for. */
 function accountIn(text: string): string {
   return /[?&]account=(acc_\w+)/.exec(text)?.[1] ?? 'nobody';
+}
+
+function refused(phase: Refusal['phase'], answer: string): HandOver {
+  return { result: 'refused', ...refusalOf(phase, Number(answer.slice(0, 3)), answer) };
 }
 
 /** nodemailer's bound on the time before the content (mailer.ts). */
@@ -74,8 +83,10 @@ export class SimRelay {
     }
     const cut = random.chance(this.#weather.shaky);
     if (cut && random.chance(0.5)) return { result: 'unreachable', connected: true, cause: 'ECONNECTION' };
-    const refused = this.#refusal(to);
-    if (refused !== undefined) return refused;
+    if (this.#weather.refuses) return refused('mail', '550 5.7.1 Sender refused');
+    if (this.#weather.turnsAway) return refused('rcpt', '421 4.7.0 Too many messages');
+    const refusal = this.#refusal(to);
+    if (refusal !== undefined) return refusal;
     await this.#scheduler.pause(
       random.chance(0.1) ? random.between(100, BEFORE_CONTENT_MS / 2) : random.between(1, 50),
     );
@@ -101,15 +112,15 @@ export class SimRelay {
       case 'slow':
         return undefined;
       case 'no_such_mailbox':
-        return { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1' };
+        return refused('rcpt', '550 5.1.1 No such user');
       case 'blocks_us':
-        return { result: 'refused', phase: 'mail', code: 550, enhancedCode: '5.7.1' };
+        return refused('content', '550 5.7.1 Refused by policy');
       case 'always_busy':
-        return { result: 'refused', phase: 'rcpt', code: 451, enhancedCode: '4.7.1' };
+        return refused('rcpt', '450 4.2.0 Greylisted');
       case 'busy': {
         const left = this.#busyLeft.get(to) ?? 2;
         this.#busyLeft.set(to, left - 1);
-        return left > 0 ? { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined } : undefined;
+        return left > 0 ? refused('rcpt', '450 Try again') : undefined;
       }
     }
   }

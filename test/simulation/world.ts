@@ -8,9 +8,11 @@
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { HoldStore, PARTNER_HOLDS } from '../../internal/partner/holds.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { MemoryCollection, type Document } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
@@ -99,9 +101,10 @@ export class World {
   readonly scheduler: Scheduler;
   readonly requests = new MemoryCollection(['idempotencyDigest']);
   readonly accounts: MemoryCollection;
+  readonly holds = new MemoryCollection();
   readonly mongo: MongoWeather = { away: false, shaky: 0, caller: undefined };
   readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
-  readonly smtp: RelayWeather = { away: false, shaky: 0, hangsUntil: 0 };
+  readonly smtp: RelayWeather = { away: false, shaky: 0, refuses: false, turnsAway: false, hangsUntil: 0 };
   readonly queue: SimQueue;
   readonly relay: SimRelay;
   readonly parts: Parts;
@@ -147,11 +150,14 @@ export class World {
         ...options,
       }),
       [ACCOUNTS]: driverOf(this.accounts, wire, options),
+      [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
     });
     return {
       clock,
       db,
       store: new Store({ db, retention, clock }),
+      mailQueue: new MailQueue({ db, clock }),
+      holds: new HoldStore({ db, clock }),
       accounts: new AccountStore({ db, clock }),
       ledger: new Ledger({ db, clock }),
       ping: () => wire(() => true),

@@ -1,4 +1,4 @@
-/** What happens once the account exists: mail the applicant login instructions and finish the request. */
+/** The second half of an attempt: mail the applicant login instructions and finish the request. */
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
 import { activationLink } from '../mail/activation.ts';
@@ -11,24 +11,23 @@ import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { traceFields } from '../platform/tracing.ts';
-import type { Hint } from '../queue/job.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { AttemptFailure, runAttempt, type AttemptTools, type Step } from './attempt.ts';
+import { AttemptFailure } from './attempt-failure.ts';
 import { ClaimLostError, type Claim } from './claim.ts';
 import { countOutcome } from './count-outcome.ts';
 import { classOfHandOver } from './failures.ts';
-import type { Sending } from './sending.ts';
+import type { FailureTools } from './settle-failure.ts';
+import type { MailPlace } from './mail-line.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
-export interface NotifyTools
+export interface MailTools
   extends
-    AttemptTools,
+    FailureTools,
     Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails' | 'completionSeconds'> {
   readonly accounts: AccountStore;
   readonly ledger: LedgerStore;
   readonly mailer: Mailer;
-  readonly sending: Sending;
   readonly mailSettings: {
     readonly from: string;
     readonly loginUrl: string;
@@ -40,106 +39,72 @@ export interface NotifyTools
   readonly host: string;
 }
 
-/** Mails the hinted record's applicant and completes it. Rejects only if the claim request fails. */
-export function notifyApplicant(hint: Hint, tools: NotifyTools): Promise<void> {
-  return runAttempt(hint, { ...notifying, work: (record, claim) => mailAndFinish(record, claim, tools) }, tools);
+/** What is mailed, under which claim, and at which place of the line. */
+interface Mailing {
+  readonly record: SubmissionRecord;
+  readonly claim: Claim;
+  readonly place: MailPlace;
 }
 
-export const notifying = {
-  queue: 'notifications',
-  state: 'account_created',
-  goal: 'mailing the applicant',
-} as const satisfies Omit<Step, 'work'>;
-
-async function mailAndFinish(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
-  const { accounts } = tools;
-  const account = record.accountId === undefined ? undefined : await accounts.read(record.accountId);
-  if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
-  if (account.releasedAt !== undefined)
-    throw new AttemptFailure('permanent', 'the account was released by an operator');
-
+/** Mails the applicant, unless a mail is out already, and completes the record. `made`: the account as made just now. */
+export async function mailApplicant(mailing: Mailing, made: Account | undefined, tools: MailTools): Promise<void> {
+  const account = made ?? (await readAccount(mailing.record, tools));
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
-  if (!arrived) await mailOnce(record, account, claim, tools);
+  if (!arrived) await mailOnce(mailing, account, tools);
   else if (!(await tools.ledger.confirmOut(account))) throw readAgain();
-  await complete(record, claim, tools);
+  await complete(mailing, tools);
+}
+
+async function readAccount({ accountId }: SubmissionRecord, { accounts }: MailTools): Promise<Account> {
+  const account = accountId === undefined ? undefined : await accounts.read(accountId);
+  if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
+  if (account.releasedAt !== undefined) {
+    throw new AttemptFailure('permanent', 'the account was released by an operator');
+  }
+  return account;
 }
 
 /** Ends a request whose e-mail is out. */
-export async function complete(record: SubmissionRecord, claim: Claim, tools: NotifyTools): Promise<void> {
+async function complete({ record, claim }: Mailing, tools: MailTools): Promise<void> {
   const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
   if (state === undefined) return;
-  countOutcome(record, { state, reason: 'none' }, tools);
+  countOutcome(record, { state: 'completed', reason: 'none' }, tools);
   const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
   tools.completionSeconds.observe(seconds);
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');
 }
 
 /** Hands the mail over and notes it in the account, from where a later attempt knows that it is out. */
-async function mailOnce(record: SubmissionRecord, account: Account, claim: Claim, tools: NotifyTools): Promise<void> {
+async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<void> {
+  const { record, claim, place } = mailing;
   // One without a result may have mailed as well: its worker was killed, or could not write down how it ended.
   const before = Math.max(record.ambiguous ?? 0, possibleMails(account.mail, record.mailsSince ?? -1));
   if (before >= MAX_AMBIGUOUS) {
     throw new AttemptFailure('ambiguous', `nobody knows what became of the mail (handed over ${before} times)`, before);
   }
-  const mail = { accountId: account._id, email: account.email, signal: claim.signal };
-  const handOver = await tools.sending.inTurn(mail, async () => {
-    const intent = intentOf(record, tools);
-    const message = await announce(account, intent, claim, tools);
-    return handOverAndNote({ account, intent, message }, claim, tools);
-  });
-  await judge(handOver, record, before, tools);
-}
-
-/** What the ledger holds of a hand-over under the record's claim before it begins. */
-export function intentOf(record: SubmissionRecord, { clock, host }: NotifyTools): Intent {
-  return { claim: record.version, startedAt: clock.now(), attempt: attemptOf(record), host };
-}
-
-/** A mail that the ledger has as begun. */
-export interface Announced {
-  readonly account: Account;
-  readonly intent: Intent;
-  readonly message: Message;
-}
-
-export async function handOverAndNote(
-  { account, intent, message }: Announced,
-  claim: Claim,
-  tools: NotifyTools,
-): Promise<HandOver> {
+  const intent = { claim: record.version, startedAt: tools.clock.now(), attempt: attemptOf(record), host: tools.host };
+  const message = await announce(account, intent, claim, tools);
   const startedMs = tools.clock.monotonicMs();
   const handOver = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
+  // A relay that greets us again did not mean all mail when it cut this one off.
+  const dropped = result === 'unreachable' && handOver.connected && (await tools.mailer.probe());
+  const blame = place.note(handOver, dropped);
   await noteResult(account, intent, handOver, claim, tools);
-  return handOver;
-}
-
-/** Returns if the mail is out; throws what else came of it. `before`: mails that may have been out already. */
-export async function judge(
-  handOver: HandOver,
-  record: SubmissionRecord,
-  before: number,
-  tools: NotifyTools,
-): Promise<void> {
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
-  if (handOver.result !== 'accepted') {
-    const needsProbe =
-      (handOver.result === 'unreachable' && handOver.connected) ||
-      (handOver.result === 'refused' && handOver.phase === 'mail');
-    const relayAnswers = !needsProbe || (await tools.mailer.probe());
-    const possible = before + (handOver.result === 'ambiguous' ? 1 : 0);
-    throw new AttemptFailure(classOfHandOver(handOver, relayAnswers), inWords(handOver), possible);
-  }
+  if (handOver.result === 'accepted') return;
+  const possible = before + (handOver.result === 'ambiguous' ? 1 : 0);
+  throw new AttemptFailure(classOfHandOver(handOver, blame), inWords(handOver), possible);
 }
 
 /** The mail, and what the account holds of its link. */
-export function writeMail(
+function writeMail(
   account: Account,
   intent: Intent,
-  tools: NotifyTools,
+  tools: MailTools,
 ): { readonly message: Message; readonly activation: Omit<Activation, 'usedAt'> } {
   const { from, loginUrl, linkSecret, supportContact, templates } = tools.mailSettings;
   const { url, ...link } = activationLink(account._id, {
@@ -169,7 +134,7 @@ export function writeMail(
 }
 
 /** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
-async function announce(account: Account, intent: Intent, claim: Claim, tools: NotifyTools): Promise<Message> {
+async function announce(account: Account, intent: Intent, claim: Claim, tools: MailTools): Promise<Message> {
   const { message, activation } = writeMail(account, intent, tools);
   try {
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
@@ -188,7 +153,7 @@ function readAgain(): AttemptFailure {
 }
 
 /** Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out. */
-export async function noteAborted(account: Account, intent: Intent, tools: Pick<NotifyTools, 'ledger'>): Promise<void> {
+async function noteAborted(account: Account, intent: Intent, tools: Pick<MailTools, 'ledger'>): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
   await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
 }
@@ -198,7 +163,7 @@ async function noteResult(
   intent: Intent,
   handOver: HandOver,
   claim: Claim,
-  tools: NotifyTools,
+  tools: MailTools,
 ): Promise<void> {
   const note = async (): Promise<boolean> => {
     const ledger = await tools.ledger.endHandOver(account, intent, handOver);
@@ -212,7 +177,7 @@ async function noteResult(
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
       signal: claim.signal,
-      onFailure: () => tools.gates.notifications.wait(),
+      onFailure: () => tools.waitForDatabase(),
     });
     if (noted === true) return;
   }

@@ -1,0 +1,16 @@
+/** A failure whose class is known where it is thrown. */
+import type { FailureClass } from './failures.ts';
+
+export class AttemptFailure extends Error {
+  override readonly name = 'AttemptFailure';
+  readonly failure: FailureClass;
+  /** Mails that may be out, where the account's ledger was counted. */
+  readonly possibleMails: number | undefined;
+
+  /** `words` are for support and hold nothing personal. */
+  constructor(failure: FailureClass, words: string, possibleMails?: number) {
+    super(words);
+    this.failure = failure;
+    this.possibleMails = possibleMails;
+  }
+}

@@ -1,0 +1,113 @@
+/** The first half of an attempt: read the application, reject it or create its account. */
+import { decideOnCreation, decideOnFields } from '../application/decide.ts';
+import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { legible } from '../application/legible.ts';
+import { claimedIn, parseApplication, type Application } from '../application/parse-application.ts';
+import type { Reason } from '../application/reasons.ts';
+import type { AccountStore } from '../account/account-store.ts';
+import type { Account } from '../account/account.ts';
+import { later } from '../platform/clock.ts';
+import { traceFields } from '../platform/tracing.ts';
+import { UNSEARCHABLE_BODY_MS } from '../submission/limits.ts';
+import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import type { Claim } from './claim.ts';
+import { countOutcome } from './count-outcome.ts';
+import type { FailureTools } from './settle-failure.ts';
+
+export interface CreateTools extends FailureTools {
+  readonly accounts: AccountStore;
+  readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
+}
+
+/** An account that exists; the record does not say so yet. */
+export interface Created {
+  readonly applicant: Applicant;
+  readonly accountId: string;
+  /** As it was made just now; undefined where an earlier attempt made it. */
+  readonly account: Account | undefined;
+}
+
+/** Creates the record's account; undefined if the application was rejected. Throws on database errors. */
+export async function createAccount(
+  record: SubmissionRecord,
+  claim: Claim,
+  tools: CreateTools,
+): Promise<Created | undefined> {
+  const body = record.body?.buffer ?? new Uint8Array();
+  const fields = decideOnFields(parseApplication(body));
+  if (fields.verdict === 'reject') {
+    await reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
+    return undefined;
+  }
+  claim.assertHeld();
+  const { application } = fields;
+  const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
+  const creation = await tools.accounts.create(application, owner);
+  if (creation.kind !== 'created') tools.duplicateKeys.inc({ found: creation.kind });
+
+  const applicant = applicantOf(application);
+  const outcome = decideOnCreation(creation);
+  if (outcome.verdict === 'go_on') return { applicant, accountId: outcome.accountId, account: creation.account };
+  await reject(record, claim, outcome.reasons, tools, applicant);
+  return undefined;
+}
+
+/**
+ * Notes the account in the record; false if the claim is lost. With `keepClaim` the worker goes on
+ * with the record, else it is due at once.
+ */
+export async function noteAccount(
+  record: SubmissionRecord,
+  claim: Claim,
+  { applicant, accountId }: Created,
+  { keepClaim }: { readonly keepClaim: boolean },
+  tools: CreateTools,
+): Promise<boolean> {
+  const askedAtMs = tools.clock.monotonicMs();
+  const state = await tools.store.move(claim.position, 'create_account', attemptOf(record), {
+    applicant,
+    accountId,
+    ...bodyUntil(record, tools),
+    ...(keepClaim ? { keepClaim } : {}),
+  });
+  if (state === undefined) return false;
+  claim.moved('account_created', askedAtMs);
+  countOutcome(record, { state: 'account_created', reason: 'none' }, tools);
+  tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
+  return true;
+}
+
+async function reject(
+  record: SubmissionRecord,
+  claim: Claim,
+  reasons: readonly Reason[],
+  tools: CreateTools,
+  applicant: Applicant,
+): Promise<void> {
+  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
+  const state = await tools.store.move(claim.position, 'reject', attemptOf(record), {
+    reasons,
+    reason,
+    applicant,
+    ...bodyUntil(record, tools),
+  });
+  if (state === undefined) return;
+  countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
+  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
+}
+
+/** Nobody can find a person in a body that cannot be searched, so it does not stay. */
+function bodyUntil({ body }: SubmissionRecord, { clock }: CreateTools): { readonly bodyUntil?: Date } {
+  const searchable = body === undefined || legible(body.buffer).unreadable === undefined;
+  return searchable ? {} : { bodyUntil: later(clock.now(), UNSEARCHABLE_BODY_MS) };
+}
+
+/** Who the record is about, as it is looked for. */
+function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
+  return {
+    ...(email === undefined ? {} : { email: normalizeEmail(email) }),
+    ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
+    ...(businessName === undefined ? {} : { businessName }),
+  };
+}

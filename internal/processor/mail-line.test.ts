@@ -1,0 +1,321 @@
+/** The line of mails before a modelled relay, in modelled time: which mail goes out when. */
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import type { HandOver } from '../mail/mailer.ts';
+import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
+import { RelayState } from '../mail/relay-state.ts';
+import { createLogger } from '../platform/log.ts';
+import type { WaitingMail } from '../submission/mail-queue.ts';
+import { MailLine, type MailPlace } from './mail-line.ts';
+
+beforeEach(() => void jest.useFakeTimers());
+afterEach(() => void jest.useRealTimers());
+
+const PLACES = 16;
+const accepted: HandOver = { result: 'accepted', answer: '250 ok' };
+const refused = (phase: Refusal['phase'], answer: string): HandOver => ({
+  result: 'refused',
+  ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
+});
+const unreachable: HandOver = { result: 'unreachable', connected: false, cause: 'ECONNREFUSED' };
+
+interface Answer {
+  readonly afterMs: number;
+  readonly handOver: HandOver;
+}
+/** How the relay takes a mail that is handed over at `nowMs`. */
+type Relay = (mail: WaitingMail, nowMs: number) => Answer;
+
+/** A line over stored records; a record leaves it when its mail is accepted or refused for good. */
+function scene(relayOf: Relay, options: { readonly stored?: number; readonly probe?: () => boolean } = {}) {
+  const { stored = Infinity, probe = () => true } = options;
+  const open = new Map<string, WaitingMail>();
+  const doneAt = new Map<string, number>();
+  const onHold = new Set<string>();
+  let handOvers = 0;
+  let inHand = 0;
+  let mostInHand = 0;
+  const relay = new RelayState(0);
+  const now = (): number => performance.now();
+  const work = async (waiting: WaitingMail, place: MailPlace): Promise<void> => {
+    if (!open.has(waiting.requestId)) return;
+    open.delete(waiting.requestId);
+    handOvers += 1;
+    inHand += 1;
+    mostInHand = Math.max(mostInHand, inHand);
+    const { afterMs, handOver } = relayOf(waiting, now());
+    await new Promise((resolve) => setTimeout(resolve, afterMs));
+    inHand -= 1;
+    const blame = place.note(handOver, false);
+    const ends = handOver.result === 'accepted' || (handOver.result === 'refused' && handOver.fault === 'recipient');
+    if (ends) doneAt.set(waiting.requestId, now());
+    else {
+      const delayMs = blame === 'relay' ? 0 : 1_000;
+      open.set(waiting.requestId, { ...waiting, urgent: false, dueAt: new Date(+waiting.dueAt + delayMs) });
+    }
+  };
+  const line = new MailLine({
+    places: PLACES,
+    relay,
+    clock: { now: () => new Date(), monotonicMs: now },
+    log: createLogger('test', 'silent'),
+    holds: { has: (partner) => onHold.has(partner ?? ''), partners: () => [...onHold] },
+    readHead: async () => {
+      const due = [...open.values()].filter(({ dueAt }) => +dueAt <= Date.now());
+      const sorted = due.toSorted((one, other) => +one.dueAt - +other.dueAt);
+      return { mails: sorted.slice(0, stored), more: sorted.length > stored };
+    },
+    probe: async () => probe(),
+    work,
+  });
+  const stop = new AbortController();
+  let made = 0;
+  const put = (
+    count: number,
+    mail: { readonly partner?: string; readonly domainOf?: (n: number) => string },
+  ): string[] =>
+    Array.from({ length: count }, (_, n) => {
+      made += 1;
+      const requestId = `req_${made}`;
+      const { partner = 'acme', domainOf = () => 'example.com' } = mail;
+      const waiting = {
+        requestId,
+        version: 1,
+        partnerId: partner,
+        domain: domainOf(n),
+        dueAt: new Date(),
+        urgent: false,
+      };
+      open.set(requestId, waiting);
+      return requestId;
+    });
+  const start = (): void => void line.run(stop.signal);
+  /** Lets time pass until all of `ids` are done; how long that took, in milliseconds. */
+  const until = async (ids: readonly string[], atMostMs = 120_000): Promise<number> => {
+    const from = now();
+    while (!ids.every((id) => doneAt.has(id)) && now() - from < atMostMs) await jest.advanceTimersByTimeAsync(50);
+    const missing = ids.filter((id) => !doneAt.has(id));
+    if (missing.length > 0) throw new Error(`${missing.length} of ${ids.length} are not done after ${atMostMs} ms`);
+    return Math.max(...ids.map((id) => doneAt.get(id)!)) - from;
+  };
+  return {
+    line,
+    relay,
+    onHold,
+    open,
+    put,
+    start,
+    until,
+    handOvers: () => handOvers,
+    mostInHand: () => mostInHand,
+    end: () => stop.abort(),
+  };
+}
+
+const takesAfter =
+  (afterMs: number): Relay =>
+  () => ({ afterMs, handOver: accepted });
+
+test('mails to one domain go out as fast as mails to 200', async () => {
+  const took: number[] = [];
+  for (const domains of [1, 200]) {
+    const { put, start, until, end, mostInHand } = scene(takesAfter(100));
+    const ids = put(1_000, { domainOf: (n) => `d${n % domains}.example` });
+    start();
+    took.push(await until(ids));
+    expect(mostInHand()).toBe(PLACES);
+    end();
+  }
+  expect(took[1]! / took[0]!).toBeGreaterThan(0.8);
+});
+
+test.each(['first', 'last'])('a slow domain whose mails come %s does not keep others waiting', async (order) => {
+  const relay: Relay = ({ domain }) => ({ afterMs: domain === 'slow.example' ? 20_000 : 50, handOver: accepted });
+  const { put, start, until, end } = scene(relay);
+  const slow = () => put(60, { domainOf: () => 'slow.example' });
+  if (order === 'first') slow();
+  const others = put(150, { domainOf: (n) => `d${n % 40}.example` });
+  if (order === 'last') slow();
+  start();
+  expect(await until(others)).toBeLessThan(10_000);
+  end();
+});
+
+test('a slow domain that waits alone takes most places and still leaves some to mails that come later', async () => {
+  const relay: Relay = ({ domain }) => ({ afterMs: domain === 'slow.example' ? 20_000 : 50, handOver: accepted });
+  const { put, start, until, end, mostInHand } = scene(relay);
+  put(60, { domainOf: () => 'slow.example' });
+  start();
+  await jest.advanceTimersByTimeAsync(5_000);
+  expect(mostInHand()).toBe(13);
+  expect(await until(put(150, { domainOf: (n) => `d${n}.example` }))).toBeLessThan(10_000);
+  end();
+});
+
+test('one partner with many slow domains does not keep another one waiting', async () => {
+  const relay: Relay = ({ partnerId }) => ({ afterMs: partnerId === 'slow' ? 30_000 : 50, handOver: accepted });
+  const { put, start, until, end } = scene(relay);
+  put(500, { partner: 'slow', domainOf: (n) => `s${n}.example` });
+  start();
+  await jest.advanceTimersByTimeAsync(3_000);
+  expect(await until(put(40, { partner: 'other' }))).toBeLessThan(6_000);
+  end();
+});
+
+test('partners take turns, however many of one wait', async () => {
+  const { put, start, until, end } = scene(takesAfter(100), { stored: 3_500 });
+  put(3_000, { partner: 'bulk' });
+  start();
+  await jest.advanceTimersByTimeAsync(500);
+  expect(await until(put(1, { partner: 'other' }))).toBeLessThan(1_500);
+  end();
+});
+
+test('of one partner the oldest mail goes first', async () => {
+  const order: string[] = [];
+  const { put, start, until, end } = scene((mail) => {
+    order.push(mail.requestId);
+    return { afterMs: 10, handOver: accepted };
+  });
+  const ids: string[] = [];
+  for (let n = 0; n < 20; n += 1) {
+    ids.push(...put(1, {}));
+    jest.setSystemTime(Date.now() + 1_000);
+  }
+  start();
+  await until(ids);
+  expect(order).toEqual(ids);
+  end();
+});
+
+/** A relay that takes `quota` mails in each second, and turns the others away after their content. */
+function withQuota(quota: number): Relay {
+  const taken = new Map<number, number>();
+  return (_, nowMs) => {
+    const second = Math.floor(nowMs / 1_000);
+    taken.set(second, (taken.get(second) ?? 0) + 1);
+    const turnedAway = refused('content', '454 Throttling failure: Maximum sending rate exceeded');
+    return { afterMs: 20, handOver: taken.get(second)! <= quota ? accepted : turnedAway };
+  };
+}
+
+test.each([
+  ['one partner and one domain', () => 'acme', () => 'one.example'],
+  ['one partner and 10 domains', () => 'acme', (n: number) => `d${n % 10}.example`],
+  ['one partner and 200 domains', () => 'acme', (n: number) => `d${n % 200}.example`],
+  ['20 partners', (n: number) => `p${n % 20}`, (n: number) => `d${n % 50}.example`],
+] as const)('a quota of 14 a second is used without many vain transmissions: %s', async (_, partnerOf, domainOf) => {
+  const { put, start, until, end, handOvers } = scene(withQuota(14));
+  const ids = Array.from(
+    { length: 300 },
+    (__, n) => put(1, { partner: partnerOf(n), domainOf: () => domainOf(n) })[0]!,
+  );
+  start();
+  expect(await until(ids)).toBeLessThan(45_000);
+  expect(handOvers()).toBeLessThanOrEqual(300 * 1.2);
+  end();
+});
+
+const outages: readonly [string, HandOver][] = [
+  ['cannot be reached', unreachable],
+  ['refuses our sender', refused('mail', '550 5.7.1 Sender refused')],
+  ['takes nothing', refused('rcpt', '421 4.7.0 Try again later')],
+  ['takes no connection', { ...unreachable, busy: true }],
+];
+test.each(outages)('a relay that %s is tried seldom, and all goes on once it takes mail', async (_, outage) => {
+  let well = false;
+  const relay: Relay = () => ({ afterMs: 20, handOver: well ? accepted : outage });
+  const { put, start, until, end, handOvers } = scene(relay, { probe: () => well });
+  const ids = put(24, {});
+  start();
+  await jest.advanceTimersByTimeAsync(60_000);
+  expect(handOvers()).toBeLessThan(PLACES + 60);
+  well = true;
+  expect(await until(ids)).toBeLessThan(8_000);
+  end();
+});
+
+test('what an operator asks for is tried at once', async () => {
+  let well = false;
+  const outage = refused('mail', '550 5.7.1 Sender refused');
+  const { put, start, until, end, open } = scene(() => ({ afterMs: 20, handOver: well ? accepted : outage }));
+  const ids = put(24, {});
+  start();
+  await jest.advanceTimersByTimeAsync(10 * 60_000);
+  well = true;
+  const last = open.get(ids.at(-1)!)!;
+  open.set(last.requestId, { ...last, version: 2, urgent: true });
+  expect(await until(ids)).toBeLessThan(2_000);
+  end();
+});
+
+const answersOfOne: readonly [string, Answer][] = [
+  ['550 mailbox unavailable', { afterMs: 20, handOver: refused('rcpt', '550 mailbox unavailable') }],
+  ['a policy after the content', { afterMs: 20, handOver: refused('content', '554 5.7.1 Policy') }],
+  ['421 at RCPT', { afterMs: 20, handOver: refused('rcpt', '421 4.7.0 Too many messages') }],
+  ['throttling after the content', { afterMs: 20, handOver: refused('content', '454 Throttling failure') }],
+  ['a full mailbox', { afterMs: 20, handOver: refused('rcpt', '452 4.2.2 Mailbox full') }],
+  ['silence for a minute', { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } }],
+];
+for (const domainOf of [() => 'one.example', (n: number) => `a${n}.example`]) {
+  const where = domainOf(0) === 'one.example' ? 'one domain' : 'a domain each';
+  test.each(answersOfOne)(
+    `one partner's 120 mails to ${where} meet %s: another partner's go out`,
+    async (_, answer) => {
+      const relay: Relay = ({ partnerId }) =>
+        partnerId === 'adversary' ? answer : { afterMs: 20, handOver: accepted };
+      const { put, start, until, end } = scene(relay);
+      put(120, { partner: 'adversary', domainOf });
+      start();
+      await jest.advanceTimersByTimeAsync(300);
+      expect(await until(put(40, { partner: 'victim', domainOf: (n) => `v${n % 5}.example` }))).toBeLessThan(6_000);
+      end();
+    },
+  );
+}
+
+test('a partner on hold is out of turn, and back in it after its release', async () => {
+  const { put, start, until, end, onHold, handOvers } = scene(takesAfter(20));
+  onHold.add('held');
+  const held = put(5, { partner: 'held' });
+  start();
+  await until(put(5, { partner: 'other' }));
+  expect(handOvers()).toBe(5);
+  onHold.clear();
+  expect(await until(held)).toBeLessThan(2_000);
+  end();
+});
+
+test('a new account goes past nobody who waits, and takes a free place at once', async () => {
+  const { line, put, start, until, end, open } = scene(takesAfter(1_000));
+  start();
+  await jest.advanceTimersByTimeAsync(100);
+  const [id] = put(1, {});
+  const begun: string[] = [];
+  const take = (one: string): boolean =>
+    line.tryNow(open.get(one)!, async () => {
+      begun.push(one);
+    });
+  expect(take(id!)).toBe(true);
+  expect(begun).toEqual([id]);
+  const crowd = put(200, {});
+  await line.readOnce();
+  expect(take(put(1, {})[0]!)).toBe(false);
+  await until(crowd);
+  end();
+});
+
+test('closing waits for what is in work, and begins nothing more', async () => {
+  const { line, put, start, end, handOvers } = scene(takesAfter(5_000));
+  put(100, {});
+  start();
+  await jest.advanceTimersByTimeAsync(100);
+  const begun = handOvers();
+  let closed = false;
+  const late = new AbortController();
+  void line.close(late.signal).then(() => (closed = true));
+  await jest.advanceTimersByTimeAsync(4_000);
+  expect(closed).toBe(false);
+  await jest.advanceTimersByTimeAsync(2_000);
+  expect({ closed, handOvers: handOvers() }).toEqual({ closed: true, handOvers: begun });
+  end();
+});

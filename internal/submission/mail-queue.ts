@@ -1,0 +1,98 @@
+/** Reads the head of the line of records whose e-mail is still to go out, as a processor serves it. */
+import type { Collection, Db, Filter } from 'mongodb';
+import type { Clock } from '../platform/clock.ts';
+import { DUE_TIMEOUT_MS, LINE_OF_PARTNER, LINE_PAGE, LINE_PARTNERS } from './limits.ts';
+import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+/** A record that stands in the line. */
+export interface WaitingMail {
+  readonly requestId: string;
+  readonly version: number;
+  readonly partnerId: string;
+  /** Of the recipient's address. */
+  readonly domain: string;
+  readonly dueAt: Date;
+  /** An operator asked for it since it was last tried. */
+  readonly urgent: boolean;
+  readonly traceparent?: string;
+}
+
+export interface LineHead {
+  readonly mails: readonly WaitingMail[];
+  /** Whether more may stand in the line. */
+  readonly more: boolean;
+}
+
+const projection = { version: 1, partnerId: 1, 'applicant.email': 1, dueAt: 1, urgent: 1, traceparent: 1 };
+
+export class MailQueue {
+  readonly #collection: Collection<SubmissionRecord>;
+  readonly #clock: Clock;
+  /** The partner that the last look behind the oldest records ended with. */
+  #lookedUpTo = '';
+
+  constructor(options: { readonly db: Db; readonly clock: Clock }) {
+    this.#collection = submissionCollection(options.db);
+    this.#clock = options.clock;
+  }
+
+  /**
+   * The records that are due for the longest time. Where those fill a page, the oldest of further
+   * partners as well, so that many records of one partner hide nobody: each call goes on behind the
+   * partner it ended with.
+   */
+  async head({ withoutPartners }: { readonly withoutPartners: readonly string[] }): Promise<LineHead> {
+    const due = {
+      state: 'account_created',
+      dueAt: { $lte: this.#clock.now() },
+      schema: { $lte: RECORD_SCHEMA },
+    } as const satisfies Filter<SubmissionRecord>;
+    const held = withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } };
+    // Index requests_due: state, dueAt; the partner stands in it as well.
+    const oldest = await this.#read({ ...due, ...held }, { dueAt: 1 }, LINE_PAGE);
+    if (oldest.length < LINE_PAGE) return { mails: oldest.map(waitingMail), more: false };
+    const mails = [...oldest];
+    for (let partners = 0; partners < LINE_PARTNERS; partners += 1) {
+      // Index requests_line: the first entry behind a partner is the oldest record of the next one.
+      const behind = { $gt: this.#lookedUpTo, ...(withoutPartners.length === 0 ? {} : { $nin: [...withoutPartners] }) };
+      const [first] = await this.#read({ ...due, partnerId: behind }, { partnerId: 1, dueAt: 1 }, 1);
+      if (first?.partnerId === undefined) {
+        this.#lookedUpTo = '';
+        break;
+      }
+      const { partnerId } = first;
+      this.#lookedUpTo = partnerId;
+      mails.push(...(await this.#read({ ...due, partnerId }, { dueAt: 1 }, LINE_OF_PARTNER)));
+    }
+    const byId = new Map(mails.map((record) => [record._id, record]));
+    return { mails: [...byId.values()].map(waitingMail), more: true };
+  }
+
+  async #read(
+    filter: Filter<SubmissionRecord>,
+    sort: Readonly<Record<string, 1>>,
+    limit: number,
+  ): Promise<SubmissionRecord[]> {
+    return this.#collection
+      .find(filter, { projection, maxTimeMS: DUE_TIMEOUT_MS })
+      .sort(sort)
+      .limit(limit)
+      .batchSize(limit)
+      .toArray();
+  }
+}
+
+/** The record as it stands in the line. */
+export function waitingMail(record: SubmissionRecord): WaitingMail {
+  const { _id: requestId, version, partnerId = '', applicant, dueAt = record.stateAt, traceparent } = record;
+  const email = applicant?.email ?? '';
+  return {
+    requestId,
+    version,
+    partnerId,
+    domain: email.slice(email.lastIndexOf('@') + 1),
+    dueAt,
+    urgent: record.urgent === true,
+    ...(traceparent === undefined ? {} : { traceparent }),
+  };
+}
