@@ -23,15 +23,6 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /** Ends the link at once; the next attempt mails another one. False if the account has changed or its link was used. */
-  async voidLink(account: Account): Promise<boolean> {
-    const result = await this.#collection.updateOne(
-      { ...asSeen(account), ...LINK_NOT_USED },
-      { $inc: { linkVersion: 1, mailVersion: 1 }, $unset: { notifiedAt: true, activation: true } },
-    );
-    return result.matchedCount === 1;
-  }
-
   /**
    * Gives the account another address. Links that went to the old one stop working at once, because a wrong address may
    * be someone else's. `taken` when another account has the new address.

@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
-import { accountCollection, LINK_NOT_USED, type Account, type Activation } from './account.ts';
+import { accountCollection, type Account, type Activation } from './account.ts';
 
 /** What `audit` checks. */
 const checkedFields = {
@@ -65,19 +65,6 @@ export class AccountQueries {
     const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` } };
     const found = await this.#accounts.find(filter, { projection: { requestId: 1 }, limit, ...bounded }).toArray();
     return found.map(({ requestId }) => requestId);
-  }
-
-  /** All accounts whose link still works at `now` and was made with key `keyId` of `LINK_SECRET`, oldest first. */
-  withOpenLink(keyId: string | undefined, now: Date): AsyncGenerator<Account[]> {
-    return pagesOf(
-      this.#accounts,
-      {
-        'activation.expiresAt': { $gt: now },
-        'activation.keyId': keyId ?? { $exists: false },
-        ...LINK_NOT_USED,
-      },
-      {},
-    );
   }
 
   async checked(by: '_id' | 'requestId', ids: readonly string[]): Promise<CheckedAccount[]> {

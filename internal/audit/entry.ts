@@ -15,10 +15,6 @@ export interface Deed {
 /** One document of `operator_audit`, which is never changed: how a deed ended is an entry of its own. */
 export interface TrailEntry extends Deed {
   readonly _id: string;
-  /** Its place in the chain, from 1; absent in entries of versions that had none. */
-  readonly seq?: number;
-  /** The entry before it: its digest, and until when it was to be kept. Absent in the first. */
-  readonly previous?: { readonly sha256: string; readonly expiresAt: Date };
   readonly at: Date;
   readonly by: string;
   readonly why?: string;
@@ -30,6 +26,3 @@ export interface TrailEntry extends Deed {
   readonly ends?: string;
   readonly expiresAt: Date;
 }
-
-/** An entry as it leaves for a log, with the digest that the next entry holds. */
-export type TrailCopy = TrailEntry & { readonly sha256: string };

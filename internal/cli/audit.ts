@@ -1,6 +1,5 @@
 /** `audit`: every accepted request is in exactly one place, and so is every account; what is not, or late, is listed. */
 import type { CheckedAccount } from '../account/account-queries.ts';
-import type { ChainReport } from '../audit/chain.ts';
 import { pause } from '../platform/deadline.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
 import { states, type State } from '../submission/states.ts';
@@ -12,9 +11,9 @@ import { FINDINGS_LISTED, SECOND_LOOK_MS } from './limits.ts';
 export const audit: Command = {
   name: 'audit',
   positionals: [],
-  about: "check that every accepted request is in exactly one place, and the operators' trail; list what is stuck",
+  about: "check that every accepted request is in exactly one place; list what is stuck",
   details:
-    'Reads all requests and accounts, a page at a time, while the service runs; what seems wrong is looked at twice. The trail of operators is a chain of digests and is read whole: a change or a gap is a problem, and where newer entries are gone the last number is below that of the last copy in your logs. Exit code 1 when there is a problem; notices alone are 0.',
+    'Reads all requests and accounts, a page at a time, while the service runs; what seems wrong is looked at twice. Exit code 1 when there is a problem; notices alone are 0.',
   options: ['since'],
   examples: ['audit', 'audit --since 24h', 'audit --json'],
   run: runAudit,
@@ -33,7 +32,6 @@ class Report {
   accounts = 0;
   released = 0;
   pastRetention = 0;
-  trail: ChainReport = { entries: 0, breaks: [] };
 
   add(kind: Kind, id: string): void {
     const count = (this.counts[kind] ?? 0) + 1;
@@ -73,8 +71,6 @@ async function runAudit(call: Call): Promise<ExitCode> {
       report,
     );
   }
-  report.trail = await desk.trail.check();
-  for (const { kind, id } of report.trail.breaks) report.add(kind, id);
   if (values.json) printJson(call, report);
   else print(call, report, clock.now());
   return report.problems === 0 ? EXIT.ok : EXIT.found;
@@ -136,11 +132,6 @@ function printJson({ out }: Call, report: Report): void {
     accounts: report.accounts,
     accounts_released: report.released,
     accounts_whose_request_is_past_retention: report.pastRetention,
-    trail: {
-      entries: report.trail.entries,
-      last_seq: report.trail.last?.seq ?? null,
-      last_sha256: report.trail.last?.sha256 ?? null,
-    },
     problems: report.problems,
     findings: Object.entries(report.counts).map(([kind, count]) => ({
       kind,
@@ -163,9 +154,6 @@ function print({ out }: Call, report: Report, now: Date): void {
   const released = report.released === 0 ? '' : `, ${report.released} of them released`;
   const past = report.pastRetention === 0 ? '' : `, ${report.pastRetention} whose request is past its retention`;
   out.line(`${paint('bold', 'Accounts')}  ${report.accounts}${released}${past}`);
-  const { entries, last } = report.trail;
-  const end = last === undefined ? '' : `, the last is number ${last.seq} with sha256 ${last.sha256}`;
-  out.line(`${paint('bold', 'Trail')}     ${entries} entries of operators${end}`);
   for (const [kind, count] of Object.entries(counts) as [Kind, number][]) {
     const [weight, meaning] = kinds[kind];
     out.line(`\n${paint(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`);

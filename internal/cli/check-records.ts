@@ -27,8 +27,6 @@ export const kinds = {
   duplicate_of_nothing: ['problem', 'is a duplicate of a request that left neither record nor account'],
   account_without_request: ['problem', 'is an account whose request is not there'],
   erased_but_account: ['problem', 'was erased, but an account was made meanwhile: erase it again'],
-  trail_changed: ['problem', "is an entry of the operators' trail that was changed after it was written"],
-  trail_missing: ['problem', "is an entry of the operators' trail whose predecessors were removed before their time"],
   mailed_twice: ['notice', 'may have reached its applicant more than once'],
 } as const satisfies Record<string, readonly [Weight, string]>;
 export type Kind = keyof typeof kinds;

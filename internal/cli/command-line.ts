@@ -73,7 +73,6 @@ const UNCHECKED = [
   'idempotency-key',
   'request',
   'message-id',
-  'key',
 ] as const;
 
 function checkValues(command: string, raw: Partial<Record<OptionName, string | true>>, now: Date): Values {

@@ -7,7 +7,6 @@ import type { Command } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find } from './find.ts';
 import { keysAdopt, keysList, keysNew } from './keys.ts';
-import { voidLinks } from './links.ts';
 import { keysConfirm } from './keys-removal.ts';
 import { keysRevoke } from './keys-revoke.ts';
 import { partnerHold, partnerHolds, partnerRelease } from './partner.ts';
@@ -23,7 +22,6 @@ export const commands: readonly Command[] = [
   correctEmail,
   release,
   bounce,
-  voidLinks,
   exportRequests,
   audit,
   erase,

@@ -36,7 +36,6 @@ export const options = {
   request: { type: 'string', value: 'REQUEST_ID', about: 'the request whose e-mail it is' },
   'message-id': { type: 'string', value: 'ID', about: 'Message-ID of the e-mail' },
   status: { type: 'string', value: 'CODE', about: 'status of the bounce (RFC 3463), such as 5.1.1' },
-  key: { type: 'string', value: 'KEY_ID', about: 'key id in LINK_SECRET, or "none" for a secret without one' },
   after: { type: 'string', value: 'REQUEST_ID', about: 'go on behind this one, where an interrupted command stopped' },
   namespace: { type: 'string', value: 'NAME', about: 'of the Secret (default: the one the controller watches)' },
 } as const satisfies Record<string, Option>;

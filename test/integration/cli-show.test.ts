@@ -242,22 +242,11 @@ test('a search by what is personal is audited without it, copied to standard err
   expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
 });
 
-test('audit says where the trail was changed, and an operator of the system is proven', async () => {
+test('an operator of the system is proven', async () => {
   const { username } = userInfo();
   const searched = await cli('find', '--email', 'nobody@example.com', '--as', username);
-  const copy = (JSON.parse(searched.stderr.split('\n')[0]!) as { operator_audit: { seq: number; sha256: string } })
-    .operator_audit;
-  const entry = await trail().findOne({ seq: copy.seq });
+  const copy = JSON.parse(searched.stderr.split('\n')[0]!) as { operator_audit: { _id: string } };
+  const entry = await trail().findOne({ _id: copy.operator_audit._id });
   expect(entry).toMatchObject({ by: username });
   expect(entry).not.toHaveProperty('unproven');
-  const unbroken = await cli('audit', '--json', '--since', '1s');
-  expect(unbroken.json()).toMatchObject({ trail: { last_seq: copy.seq, last_sha256: copy.sha256 }, problems: 0 });
-
-  await cli('find', '--email', 'nobody@example.com');
-  await trail().updateOne({ seq: copy.seq }, { $set: { by: 'joe' } });
-  const changed = await cli('audit', '--since', '1s');
-  expect(changed.code).toBe(1);
-  expect(changed.stdout).toMatch(new RegExp(`1 trail_changed: .*\\n  ${entry!._id}\\n`));
-  await trail().updateOne({ seq: copy.seq }, { $set: { by: username } });
-  expect(await cli('audit', '--since', '1s')).toMatchObject({ code: 0 });
 });

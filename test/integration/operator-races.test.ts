@@ -77,15 +77,3 @@ test('the trail says how a deed ended: done, lost to somebody else, or cut off',
   expect((await trail.ofRequest(requestId)).map(({ result }) => result)).toEqual(['done', 'not_done', 'begun']);
 });
 
-test('operators who write to the trail at the same time make one chain', async () => {
-  const trails = ['jane', 'joe', 'ann', 'ben', 'eve'].map(
-    (by) => new Trail({ db: stores.db, clock, by, unproven: true, copy: () => {} }),
-  );
-  const before = (await trails[0]!.check()).entries;
-  await Promise.all(
-    trails.flatMap((trail) =>
-      Array.from({ length: 5 }, () => trail.record({ action: 'retry' }, () => Promise.resolve(true))),
-    ),
-  );
-  expect(await trails[0]!.check()).toMatchObject({ entries: before + 50, breaks: [], last: { seq: before + 50 } });
-});
