@@ -19,6 +19,17 @@ test.each([
 });
 
 test.each([
+  [{ code: 'EENVELOPE', command: 'MAIL FROM' }, 'connected', 'mail'],
+  [{ code: 'EENVELOPE', command: 'DATA' }, 'connected', 'data'],
+  // Of commands sent together nodemailer does not name RCPT.
+  [{ code: 'ECONNECTION', command: 'CONN' }, 'connected', 'rcpt'],
+  [{ code: 'ECONNECTION', command: 'CONN' }, 'content', 'content'],
+] as const)('%j with 421 when %s is refused at %s', (fields, progress, phase) => {
+  const error = smtpError({ ...fields, responseCode: 421, response: '421 4.3.2 closing' });
+  expect(describeFailure(error, progress)).toEqual({ result: 'refused', phase, code: 421, enhancedCode: '4.3.2' });
+});
+
+test.each([
   ['550 5.1.1 no', '5.1.1'],
   ['550-5.7.26 first line\n550 5.7.26 second line', '5.7.26'],
   ['550 no such user', undefined],

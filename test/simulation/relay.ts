@@ -1,6 +1,5 @@
 /** The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that went out. */
 import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
-import { readable } from '../support/quoted-printable.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
 /** How an applicant's mail server behaves, until an operator or the end of the faults mends it. */
@@ -53,7 +52,7 @@ export class SimRelay {
   mailer(): Mailer {
     return {
       handOver: (message, recipient, signal, mayGoOn = () => true) =>
-        this.#handOver(accountIn(readable(message.text)), recipient, signal, mayGoOn),
+        this.#handOver(accountIn(message.text), recipient, signal, mayGoOn),
       probe: async () => {
         await this.#scheduler.pause(this.#scheduler.random.between(1, 50));
         return !this.#weather.away;
