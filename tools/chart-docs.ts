@@ -1,7 +1,11 @@
 /** Makes the chart's values.schema.json and the list of its README from the comments in values.yaml. */
+import { emailRule } from '../internal/application/email-address.ts';
+import { clientNameRule } from '../internal/mail/client-name.ts';
 import { isMap, isScalar, isSeq, parse, parseDocument, type Node, type Pair, type YAMLMap } from 'yaml';
 
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
+/** Rules of the code that a comment names, so that chart and settings take the same values. */
+const rules: Readonly<Record<string, object>> = { email: emailRule, clientName: clientNameRule };
 const EMPTY = ['""', '[]', '{}', 'null'];
 const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
@@ -62,6 +66,14 @@ function propertiesOf(values: readonly ChartValue[]): Record<string, object> {
 
 function schemaOf({ about, schema, fallback, inside }: ChartValue): object {
   const description = about === '' ? {} : { description: about };
+  const { rule } = schema;
+  if (typeof rule === 'string') {
+    const value = rules[rule];
+    if (value === undefined) throw new Error(`values.yaml names an unknown rule: ${rule}`);
+    // Where nothing is the default, nothing may be given.
+    const optional = fallback === '' ? { anyOf: [{ maxLength: 0 }, value] } : value;
+    return { ...description, type: 'string', default: fallback, ...optional };
+  }
   if ('$ref' in schema) return { ...description, ...schema };
   if (inside.length === 0) return { ...description, type: typeOf(fallback), default: fallback, ...schema };
   return { ...description, type: 'object', additionalProperties: false, properties: propertiesOf(inside), ...schema };

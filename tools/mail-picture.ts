@@ -10,7 +10,6 @@ import { activationLink } from '../internal/mail/activation.ts';
 import { referenceOf } from '../internal/platform/ids.ts';
 import { loginInstructions } from '../internal/mail/message.ts';
 import { loadTemplates } from '../internal/mail/templates.ts';
-import { readable } from '../test/support/quoted-printable.ts';
 
 const IMAGES = fileURLToPath(new URL('../docs/images/', import.meta.url));
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -43,7 +42,7 @@ async function main(folder?: string): Promise<void> {
   );
   const query = new URL(link.url).searchParams;
   const page = confirmPage(query.get('account') ?? '', query.get('token') ?? '');
-  await draw(readable(html), 'login-instructions.png', '680,760');
+  await draw(html, 'login-instructions.png', '680,760');
   await draw(page, 'login-page.png', '680,300');
 }
 

@@ -89,6 +89,7 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
   const mailer = traceMailer(
     createMailer({
       relay,
+      clientName: config.MAIL_CLIENT_NAME,
       from: config.MAIL_FROM,
       fromName: config.MAIL_FROM_NAME,
       maxConnections: mailSlots(config),

@@ -1,5 +1,6 @@
 /** From the raw bytes of a request to an application, or to every reason why it is none. */
 import { z } from 'zod';
+import { EMAIL_MAX, isEmailAddress } from './email-address.ts';
 import type { Field, Reason, ReasonCode } from './reasons.ts';
 
 /** A valid application: the fields as the partner gave them, the e-mail trimmed. */
@@ -13,9 +14,6 @@ export type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
   | { readonly valid: false; readonly reasons: readonly Reason[] };
 
-/** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64. */
-const EMAIL_MAX = 254;
-const LOCAL_PART_MAX = 64;
 /** Longer than any registered business name. */
 const BUSINESS_NAME_MAX = 1_000;
 
@@ -24,14 +22,6 @@ const EIN_CLAIM_MAX = 32;
 
 /** White space, control characters and invisible ones, such as a zero-width space: no readable name. */
 const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
-
-/**
- * An address as RFC 5321 §4.1.2 writes it without quotes: words of RFC 5322's atext joined by dots, then a domain of
- * labels (at most 63 characters, RFC 1035), the last of which starts with a letter, so that `xn--` top-level domains
- * pass and bare IP addresses do not. zod's own pattern refuses such domains and characters like `&` and `/`.
- */
-const addressPattern =
-  /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/i;
 
 /** zod issues carry our code in front of the sentence, so that one list keeps both. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
@@ -61,7 +51,7 @@ export const applicationSchema = z.object({
       } else if (/[^\p{ASCII}]/u.test(value)) {
         const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
         context.addIssue(because('invalid_format', message));
-      } else if (!isEmail(value)) {
+      } else if (!isEmailAddress(value)) {
         context.addIssue(because('invalid_format', 'email must be a valid e-mail address.'));
       }
     }),
@@ -114,7 +104,6 @@ function isShort(value: unknown, max: number): value is string {
   return typeof value === 'string' && value.length <= max;
 }
 
-const emailSchema = z.email({ pattern: addressPattern });
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -128,17 +117,4 @@ export function parseJsonObject(body: Uint8Array): object | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Whether an account can have `value` as its address. */
-export function isEmailAddress(value: string): boolean {
-  return value.length <= EMAIL_MAX && isEmail(value);
-}
-
-/**
- * Quoted local parts are not accepted, nor internationalised addresses (RFC 6531): many relays cannot forward those, and
- * letters that look alike would allow two accounts for what a person reads as one address (docs/decisions/0012).
- */
-function isEmail(value: string): boolean {
-  return emailSchema.safeParse(value).success && value.lastIndexOf('@') <= LOCAL_PART_MAX;
 }

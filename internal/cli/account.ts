@@ -1,6 +1,6 @@
 /** `account correct-email` and `account release`: so that a typing error neither loses a mail nor locks an EIN for ever. */
 import type { Account } from '../account/account.ts';
-import { isEmailAddress } from '../application/parse-application.ts';
+import { isEmailAddress } from '../application/email-address.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';

@@ -1,5 +1,7 @@
 /** `bounce`: the e-mail of a completed request came back after the mail server had taken it. */
-import { readDeliveryStatus } from '../mail/delivery-status.ts';
+import { normalizeEmail } from '../application/identity.ts';
+import { readNotification, type BouncedMail } from '../mail/delivery-status.ts';
+import { handOversOf } from '../mail/ledger.ts';
 import { accountOfMessageId } from '../mail/message.ts';
 import type { Account } from '../account/account.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
@@ -12,7 +14,7 @@ export const bounce: Command = {
   positionals: [],
   about: 'report that the e-mail of a completed request bounced later',
   details:
-    'Reads a delivery status notification (RFC 3464) from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0. Not for a request whose link has been used.',
+    'Reads the notification of a mail system from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0; one that is about no mail of ours, with 1. Not for a request whose link has been used.',
   options: ['message-id', 'request', 'status', 'as', 'why'],
   examples: [
     'bounce --as bounces < notification.eml',
@@ -22,10 +24,12 @@ export const bounce: Command = {
   run: reportBounce,
 };
 
-/** Which mail came back; `mailVersion` is unknown where only the request was given. */
+/** Which mail came back. */
 interface Bounced {
+  /** Of the request or its account. */
   readonly id: string;
-  readonly mail?: { readonly mailVersion?: number };
+  /** Whether it was the newest mail of the account; unknown where only the request was given. */
+  readonly isNewest?: (account: Account) => boolean;
   readonly status: string | undefined;
 }
 
@@ -65,28 +69,39 @@ async function bouncedMail(call: Call): Promise<Bounced | string> {
   if (request !== undefined) return { id: request, status };
   if (messageId !== undefined) return ofMail(messageId, status);
   if (status !== undefined) throw new UsageError('bounce: --status goes with --request or --message-id');
-  const notification = readDeliveryStatus(await call.input());
-  if (notification === undefined) {
-    throw new CommandError('standard input is no delivery status notification (RFC 3464): nothing was changed');
-  }
-  if (notification.action !== 'failed')
+  const notification = await readNotification(await call.input());
+  if (notification.kind === 'none') throw new CommandError(`standard input ${notification.why}: nothing was changed`);
+  if (notification.kind === 'no_failure')
     return `the notification says ${notification.action || 'nothing'}, which is no failure`;
-  if (notification.messageId === undefined) {
-    throw new CommandError('the notification holds no Message-ID of ours: nothing was changed');
-  }
-  return ofMail(notification.messageId, notification.status);
+  if (notification.messageId !== undefined) return ofMail(notification.messageId, notification.status);
+  const found = await byRelaysId(notification, call.desk);
+  if (found === undefined) throw new CommandError('the notification is about no mail of ours: nothing was changed');
+  return found;
 }
 
 function ofMail(messageId: string, status: string | undefined): Bounced {
   const mail = accountOfMessageId(messageId);
   if (mail === undefined) throw new CommandError('the Message-ID is none of ours: nothing was changed');
-  const { accountId, ...version } = mail;
-  return { id: accountId, mail: version, status };
+  return { id: mail.accountId, isNewest: ({ mailVersion }) => mailVersion === mail.mailVersion, status };
+}
+
+/** Some relays give a mail a Message-ID of their own. The ledger has it from their answer. */
+async function byRelaysId(mail: BouncedMail, { accounts }: Call['desk']): Promise<Bounced | undefined> {
+  for (const address of mail.recipients) {
+    const account = await accounts.find('emailNormalized', normalizeEmail(address));
+    const handOver = handOversOf(account?.mail).findLast(
+      ({ answer }) => answer !== undefined && mail.holdsIdOf(answer),
+    );
+    if (account === undefined || handOver === undefined) continue;
+    const isNewest = ({ notifiedAt }: Account): boolean => notifiedAt?.getTime() === handOver.endedAt?.getTime();
+    return { id: account._id, isNewest, status: mail.status };
+  }
+  return undefined;
 }
 
 /** Why the report changes nothing: it was made before, or it is about a mail that another one has followed since. */
-function reportedBefore(record: FoundSubmission, account: Account, { mail }: Bounced): string | undefined {
-  if (mail !== undefined && mail.mailVersion !== account.mailVersion) {
+function reportedBefore(record: FoundSubmission, account: Account, { isNewest }: Bounced): string | undefined {
+  if (isNewest?.(account) === false) {
     return 'it is about an earlier e-mail, which was reported before or followed by another';
   }
   return record.state === 'undeliverable' && account.notifiedAt === undefined

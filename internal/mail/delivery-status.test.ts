@@ -1,98 +1,100 @@
-/** Notifications as mail servers write them, in the form of RFC 3464's own examples and of Postfix and Exchange. */
-import { expect, test } from '@jest/globals';
-import { readDeliveryStatus } from './delivery-status.ts';
+/** Notifications as mail systems write them: what became of which mail. */
+import { describe, expect, test } from '@jest/globals';
+import {
+  amazonSes,
+  failures,
+  malformed,
+  noFailures,
+  noNotifications,
+  queueIdOnly,
+  type Returned,
+} from '../../test/support/notifications.ts';
+import { readNotification } from './delivery-status.ts';
 
-const ID = '<acc_01m7yppxy4e01v3gzvkymsa33d.login-instructions.2@partner.example>';
+const mail: Returned = {
+  messageId: '<acc_01m7yppxy4e01v3gzvkymsa33d.login-instructions.2@partner.example>',
+  recipient: 'jane@example.org',
+  relaysId: '0102019a2b3c4d5e-1f2e3d4c-5b6a-7988-9a0b-1c2d3e4f5a6b-000000',
+};
+const OURS = mail.messageId.slice(1, -1);
 
-/** `parts` stand for the delivery status and for the returned mail. */
-function notification(
-  report: string,
-  returned = `Message-ID: ${ID}\nSubject: x`,
-  type = 'text/rfc822-headers',
-): string {
-  return [
-    'From: MAILER-DAEMON@relay.example',
-    'Subject: Undelivered Mail Returned to Sender',
-    'Message-ID: <of-the-notification@relay.example>',
-    'Content-Type: multipart/report; report-type=delivery-status;',
-    '\tboundary="B/=1"',
-    '',
-    'This is a MIME-encapsulated message.',
-    '',
-    '--B/=1',
-    'Content-Type: text/plain',
-    '',
-    'I am sorry. Action: delivered',
-    '',
-    '--B/=1',
-    'Content-Description: Delivery report',
-    'Content-Type: message/delivery-status',
-    '',
-    report,
-    '',
-    '--B/=1',
-    `Content-Type: ${type}`,
-    '',
-    returned,
-    '',
-    '--B/=1--',
-    '',
-  ].join('\n');
-}
-
-const postfix = `Reporting-MTA: dns; relay.example
-X-Postfix-Queue-ID: 4ABC
-
-Final-Recipient: rfc822; jane@example.com
-Action: failed
-Status: 5.1.1
-Diagnostic-Code: smtp; 550 5.1.1
-    <jane@example.com> unknown`;
-
-test.each([
-  ['Postfix, headers only', notification(postfix)],
-  ['the whole mail', notification(postfix, `Received: by x\nMessage-ID: ${ID}\nSubject: x\n\nHello`, 'message/rfc822')],
-  ['lines that end with CR LF', notification(postfix).replaceAll('\n', '\r\n')],
-  ['a mailbox line before it', `From MAILER-DAEMON Sun Nov 22 05:00:00 2026\n${notification(postfix)}`],
-  ['a folded Message-ID', notification(postfix, `Message-Id:\n ${ID}\nSubject: x`)],
-  ['a boundary without quotes', notification(postfix).replaceAll('B/=1', 'B1').replace('"B1"', 'B1')],
-  ['a remark behind the action', notification(postfix.replace('failed', 'Failed (bad mailbox)'))],
-  [
-    'the failed one of two recipients',
-    notification(`${postfix.replace('failed', 'delayed').replace('5.1.1', '4.4.1')}\n\n${postfix.split('\n\n')[1]}`),
-  ],
-])('a failure: %s', (_name, source) => {
-  expect(readDeliveryStatus(source)).toEqual({ action: 'failed', status: '5.1.1', messageId: ID });
-});
-
-test('a delay is told from a failure', () => {
-  expect(
-    readDeliveryStatus(notification(postfix.replace('failed', 'delayed').replace('5.1.1', '4.4.1'))),
-  ).toMatchObject({
-    action: 'delayed',
-    status: '4.4.1',
-  });
-});
-
-test('the mail of someone else, and one without a status', () => {
-  expect(readDeliveryStatus(notification(postfix, 'Message-ID: <other@x.example>'))).toEqual({
-    action: 'failed',
+test.each(Object.entries(failures))('a failure: %s', async (_name, write) => {
+  expect(await readNotification(write(mail))).toMatchObject({
+    kind: 'failed',
     status: '5.1.1',
-  });
-  expect(
-    readDeliveryStatus(notification('Reporting-MTA: dns; x\n\nAction: failed\nStatus: what', 'Subject: x')),
-  ).toEqual({
-    action: 'failed',
+    messageId: OURS,
+    recipients: expect.arrayContaining([mail.recipient]),
   });
 });
 
+test('a failure whose parts cannot be told from each other', async () => {
+  expect(await readNotification(malformed(mail))).toMatchObject({ kind: 'failed', messageId: OURS });
+});
+
 test.each([
-  ['nothing', ''],
-  ['an ordinary mail', 'Content-Type: text/plain\n\nAction: failed\nStatus: 5.1.1\n'],
-  ['a read receipt', notification(postfix).replace('message/delivery-status', 'message/disposition-notification')],
-  ['a report without a recipient', notification('Reporting-MTA: dns; x')],
-  ['a report without a boundary', 'Content-Type: multipart/report\n\nx'],
-  ['spaces without end', `Content-Type: multipart/report; boundary=x\n${'\n \t'.repeat(50_000)}`],
-])('%s is no notification', (_name, source) => {
-  expect(readDeliveryStatus(source)).toBeUndefined();
+  ['Amazon SES', amazonSes, `250 Ok ${mail.relaysId}`],
+  ['Postfix', queueIdOnly, `250 2.0.0 Ok: queued as ${mail.relaysId}`],
+  ['Exim', queueIdOnly, `250 OK id=${mail.relaysId}`],
+])("the relay's own id: %s", async (_name, write, answer) => {
+  const notification = await readNotification(write(mail));
+  expect(notification).toMatchObject({ kind: 'failed', status: '5.1.1', recipients: [mail.recipient] });
+  expect(notification).not.toHaveProperty('messageId');
+  const holds = (words: string): boolean => notification.kind === 'failed' && notification.holdsIdOf(words);
+  expect(holds(answer)).toBe(true);
+  // Others, a part of it, and words that stand in many notifications.
+  expect(holds(answer.replace('0102', '0103'))).toBe(false);
+  expect(holds(answer.replace('-000000', ''))).toBe(answer.includes('-000000'));
+  expect(holds(answer.replace('000000', ''))).toBe(false);
+  for (const words of [
+    '250 2.0.0 Ok',
+    '250 mx.example accepted for delivery',
+    '250 a1-2.smtp-out.eu-west-1.amazonses.com',
+  ])
+    expect(holds(words)).toBe(false);
+});
+
+test('a mail of someone else that answers ours, or is not known, is not ours', async () => {
+  const foreign = (write: (of: Returned) => string): string =>
+    write(mail).replaceAll(
+      /Message-ID: .*login.*/gi,
+      `Message-ID: <other@partner.example>\r\nReferences: ${mail.messageId}`,
+    );
+  for (const name of ['Postfix', 'qmail', 'Exim, text alone', 'hMailServer']) {
+    const notification = await readNotification(foreign(failures[name]!));
+    expect(notification).toMatchObject({ kind: 'failed' });
+    expect(notification).not.toHaveProperty('messageId');
+  }
+});
+
+test.each(Object.entries(noFailures))('no failure: %s', async (_name, write) => {
+  expect(await readNotification(write(mail))).toMatchObject({ kind: 'no_failure' });
+});
+
+test.each(Object.entries(noNotifications))('no notification: %s', async (_name, write) => {
+  expect(await readNotification(write(mail))).toEqual({
+    kind: 'none',
+    why: 'is no notification of a mail that could not be delivered',
+  });
+});
+
+describe('what is made to cost much', () => {
+  const within = (source: string, depth: number): string =>
+    depth === 0 ? source : `Content-Type: message/rfc822\n\n${within(source, depth - 1)}`;
+  test.each<[string, string, string]>([
+    ['lines', 'a: b\n'.repeat(10_001), 'more than 10000 lines'],
+    [
+      'parts',
+      `Content-Type: multipart/mixed; boundary=b\n${'\n--b\nContent-Type: a/b\n\nx'.repeat(101)}`,
+      'more than 100 parts',
+    ],
+    ['mails in mails', within('x: y', 6), 'more than 5 mails'],
+    ['headers', `X: ${'x'.repeat(70_000)}\n\n`, 'Maximum header size'],
+    [
+      'multiparts in multiparts',
+      Array.from({ length: 200 }, (_, at) => `Content-Type: multipart/mixed; boundary=b${at}\n\n--b${at}\n`).join(''),
+      'nesting depth',
+    ],
+  ])('%s', async (_name, source, why) => {
+    expect(await readNotification(source)).toEqual({ kind: 'none', why: expect.stringContaining(why) });
+  });
 });

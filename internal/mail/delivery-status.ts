@@ -1,68 +1,146 @@
-/** Reads a delivery status notification (RFC 3464), by which a mail server reports a bounce after it took the mail. Pure. */
-import { accountOfMessageId } from './message.ts';
+/**
+ * Reads what a mail system sends when it cannot deliver a mail that was taken: a delivery status notification (RFC 3464),
+ * wherever it stands, or text for people.
+ */
+import PostalMime from 'postal-mime';
+import { isEmailAddress, isHostName } from '../application/email-address.ts';
 
-export interface DeliveryStatus {
-  /** `failed`, `delayed`, `delivered`, `relayed` or `expanded`. */
-  readonly action: string;
-  /** RFC 3463 status such as `5.1.1`. */
+export interface BouncedMail {
+  /** RFC 3463 status such as `5.1.1`, where the notification gives one. */
   readonly status?: string;
-  /** Of the mail it is about; absent where the notification does not hold it. */
+  /** Ours; absent where the notification does not hold it. */
   readonly messageId?: string;
+  /** Addresses that the notification names, those that failed first. */
+  readonly recipients: readonly string[];
+  /** Whether it holds an id by which the relay took a mail with this answer. */
+  holdsIdOf(answer: string): boolean;
 }
 
-/** What the notification says of its first failed recipient, else of its first; undefined if it is none. */
-export function readDeliveryStatus(source: string): DeliveryStatus | undefined {
-  const message = partOf(source.replaceAll('\r\n', '\n').replace(/^(?:From |>From ).*\n/, ''));
-  const type = message.headers.get('content-type') ?? '';
-  if (!/^multipart\/report\b/i.test(type)) return undefined;
-  const [, quoted, bare] = /;\s*boundary=(?:"([^"]+)"|([^\s;]+))/i.exec(type) ?? [];
-  const boundary = quoted ?? bare;
-  if (boundary === undefined) return undefined;
-  const parts = `\n${message.body}`
-    .split(`\n--${boundary}`)
-    .slice(1)
-    .map((part) => partOf(part.replace(/^.*\n/, '')));
-  const report = parts.find(({ headers }) =>
-    /^message\/(?:global-)?delivery-status\b/i.test(headers.get('content-type') ?? ''),
-  );
-  if (report === undefined) return undefined;
-  // One group of fields for the message, then one for each recipient.
-  const recipients = report.body
-    .split(/\n[ \t]*\n/)
-    .map(fieldsOf)
-    .filter((fields) => fields.has('action'));
-  const actionOf = (fields: ReadonlyMap<string, string>): string =>
-    /^[\w-]+/.exec(fields.get('action') ?? '')?.[0].toLowerCase() ?? '';
-  const recipient = recipients.find((fields) => actionOf(fields) === 'failed') ?? recipients[0];
-  if (recipient === undefined) return undefined;
-  const status = /^\d\.\d{1,3}\.\d{1,3}\b/.exec(recipient.get('status') ?? '')?.[0];
-  const messageId = ownMessageId(parts.filter((part) => part !== report).map(({ body }) => body));
+export type Notification =
+  | ({ readonly kind: 'failed' } & BouncedMail)
+  /** `delayed`, `delivered`, `relayed` or `expanded`. */
+  | { readonly kind: 'no_failure'; readonly action: string }
+  /** `why` goes on from "it …". */
+  | { readonly kind: 'none'; readonly why: string };
+
+/** Mails within mails: a forwarded notification with the returned mail in it makes three. */
+const DEPTH_MAX = 5;
+const PARTS_MAX = 100;
+const HEADERS_MAX_BYTES = 65_536;
+/** Each is one look-up of an account. */
+const RECIPIENTS_MAX = 20;
+
+/** Parsing takes about 10 µs for a line, however short. */
+const LINES_MAX = 10_000;
+
+class TooMuch extends Error {}
+
+/** `source` is bounded by who reads it. */
+export async function readNotification(source: string): Promise<Notification> {
+  const lines = source.trimStart().split(/\r\n|\r|\n/);
+  // A mailbox file puts a line of its own before each mail.
+  if (/^>?From /.test(lines[0] ?? '')) lines.shift();
+  const text = lines.join('\n');
+  let mail: Mail;
+  try {
+    if (lines.length > LINES_MAX) throw new TooMuch(`more than ${LINES_MAX} lines`);
+    mail = await parse(text, 1, { parts: 0 });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return { kind: 'none', why: `cannot be read as an e-mail (${why})` };
+  }
+  const reporting = all(mail).find(({ reports }) => reports.length > 0);
+  const verdict = reporting === undefined ? undefined : verdictOfReport(reporting.reports.join('\n\n'));
+  if (reporting !== undefined && verdict !== undefined) return told(mail, reporting, verdict, text);
+  for (const one of all(mail)) {
+    const inWords = verdictInWords(one);
+    if (inWords !== undefined) return told(mail, one, inWords, text);
+  }
+  return { kind: 'none', why: 'is no notification of a mail that could not be delivered' };
+}
+
+/** A mail, or one that is a part of it. */
+interface Mail {
+  readonly headers: readonly { readonly key: string; readonly value: string }[];
+  /** What people read. */
+  readonly text: string;
+  readonly reports: readonly string[];
+  /** Headers of the returned mail, where they are a part of their own. */
+  readonly returnedHeaders: readonly string[];
+  readonly inside: readonly Mail[];
+}
+
+async function parse(source: string, depth: number, counted: { parts: number }): Promise<Mail> {
+  if (depth > DEPTH_MAX) throw new TooMuch(`more than ${DEPTH_MAX} mails in each other`);
+  const email = await PostalMime.parse(source, {
+    forceRfc822Attachments: true,
+    attachmentEncoding: 'utf8',
+    maxNestingDepth: PARTS_MAX,
+    maxHeadersSize: HEADERS_MAX_BYTES,
+  });
+  counted.parts += email.attachments.length;
+  if (counted.parts > PARTS_MAX) throw new TooMuch(`more than ${PARTS_MAX} parts`);
+  const parts = email.attachments.map(({ mimeType, content }) => ({ type: mimeType, text: asText(content) }));
+  const textsOf = (type: RegExp): string[] => parts.filter((part) => type.test(part.type)).map(({ text }) => text);
+  const inside: Mail[] = [];
+  for (const text of textsOf(/^message\/(?:rfc822|global)$/)) inside.push(await parse(text, depth + 1, counted));
   return {
-    action: actionOf(recipient),
-    ...(status === undefined ? {} : { status }),
-    ...(messageId === undefined ? {} : { messageId }),
+    headers: email.headers,
+    text: [email.text ?? '', withoutTags(email.html ?? ''), ...textsOf(/^text\/(?!rfc822-headers)/)].join('\n'),
+    reports: textsOf(/^message\/(?:global-)?delivery-status$/),
+    returnedHeaders: textsOf(/^(?:text|message)\/(?:rfc822|global)-headers$/),
+    inside,
   };
 }
 
-/** The mail itself or its headers come as a part: the only Message-ID of our form in it is that mail's own. */
-function ownMessageId(bodies: readonly string[]): string | undefined {
-  return bodies
-    .flatMap((body) => unfold(body).match(/^Message-ID:.*$/gim) ?? [])
-    .map((line) => line.slice('Message-ID:'.length).trim())
-    .find((messageId) => accountOfMessageId(messageId) !== undefined);
+function asText(content: ArrayBuffer | Uint8Array | string): string {
+  return (typeof content === 'string' ? content : new TextDecoder().decode(content)).replaceAll('\r\n', '\n');
 }
 
-interface Part {
-  readonly headers: ReadonlyMap<string, string>;
-  readonly body: string;
+function withoutTags(html: string): string {
+  const entities: Record<string, string> = { '&lt;': '<', '&gt;': '>', '&amp;': '&', '&nbsp;': ' ' };
+  return html
+    .replaceAll(/<br\b[^<>]*>|<\/(?:p|div|tr|li)>/gi, '\n')
+    .replaceAll(/<[^<>]*>/g, ' ')
+    .replaceAll(/&(?:lt|gt|amp|nbsp);/g, (entity) => entities[entity] ?? '');
 }
 
-function partOf(source: string): Part {
-  // A part without headers begins with an empty line.
-  const end = source.startsWith('\n') ? 0 : source.indexOf('\n\n');
-  return end < 0
-    ? { headers: fieldsOf(source), body: '' }
-    : { headers: fieldsOf(source.slice(0, end)), body: source.slice(end + 1) };
+/** The mail and those in it, outermost first. */
+function all(mail: Mail): Mail[] {
+  return [mail, ...mail.inside.flatMap(all)];
+}
+
+function header(mail: Mail, name: string): string {
+  return mail.headers.find(({ key }) => key === name)?.value ?? '';
+}
+
+interface Verdict {
+  readonly action: string;
+  readonly status: string | undefined;
+  /** Text that names whom the mail did not reach. */
+  readonly recipients: string;
+}
+
+const FAILED = 'failed';
+
+/** Of the first failed recipient, else of the first. There is one group of fields for the mail and one for each recipient. */
+function verdictOfReport(report: string): Verdict | undefined {
+  const groups = report
+    .split(/\n[ \t]*\n/)
+    .map(fieldsOf)
+    .filter((fields) => fields.has('action') || fields.has('status'));
+  const verdicts = groups.map((fields): Verdict => {
+    const status = statusIn(fields.get('status') ?? '');
+    const inWords = statusIn(fields.get('diagnostic-code') ?? '');
+    const action = /^[\w-]+/.exec(fields.get('action') ?? '')?.[0].toLowerCase();
+    return {
+      action: action === undefined ? (status?.startsWith('5') === true ? FAILED : '') : named(action),
+      // Many say no more than 5.0.0 here, and the reason there.
+      status: status === undefined || status.endsWith('.0.0') ? (inWords ?? status) : status,
+      recipients: `${fields.get('original-recipient') ?? ''} ${fields.get('final-recipient') ?? ''}`,
+    };
+  });
+  return verdicts.find(({ action }) => action === FAILED) ?? verdicts[0];
 }
 
 /** Names in lower case; of a repeated one the first. */
@@ -78,4 +156,102 @@ function fieldsOf(lines: string): ReadonlyMap<string, string> {
 
 function unfold(lines: string): string {
   return lines.replaceAll(/\n[ \t]+(?=\S)/g, ' ');
+}
+
+function statusIn(text: string): string | undefined {
+  return /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)/.exec(text)?.[0];
+}
+
+/** Some write `failure` or `expired`. */
+function named(action: string): string {
+  return /^(?:fail|expired)/.test(action) ? FAILED : action;
+}
+
+const DAEMON = /mailer[- ]?daemon|postmaster|mail(?:er)?[ -]?(?:delivery|administrator)|mail ?(?:sub)?system/i;
+/** Where a copy of the returned mail begins, whose words say nothing of what became of it. */
+const COPY =
+  /^(?:[-=_*]{2,40}[^\n]{0,100}\b(?:copy|original|returned|below|message)\b|(?:received|return-path|message-id):)/im;
+const DELAY =
+  /\bdelay(?:ed\b|\))|not yet been delivered|(?:keep|continue|still) (?:on )?trying|will be retried|warning: (?:message|could not)|temporary failure report/i;
+const GIVEN_UP = /giv(?:en|ing) up|permanent(?:ly)? (?:error|fail)/i;
+const FAILURE =
+  /undeliver|\b(?:not|unable to) (?:be )?deliver|n.t (?:be )?deliver|deliver\w* (?:has )?fail|\bfail(?:ed|ure)\b|given up|did not reach|could not be (?:reached|sent)|\breturned\b|\breject|error (?:has )?occurred|unknown (?:user|recipient|address)|\b5[0-5]\d[ -]/i;
+
+/** Of a notification without a report. One from a person, such as an answer while on leave, is none. */
+function verdictInWords(mail: Mail): Verdict | undefined {
+  const [subject, failed] = [header(mail, 'subject'), header(mail, 'x-failed-recipients')];
+  const toNobody = header(mail, 'return-path') === '<>' && FAILURE.test(subject);
+  if (failed === '' && !toNobody && !DAEMON.test(header(mail, 'from'))) return undefined;
+  const words = `${subject}\n${mail.text.slice(0, COPY.exec(mail.text)?.index)}`;
+  const status = statusIn(words);
+  if (DELAY.test(words) && !GIVEN_UP.test(words)) return { action: 'delayed', status, recipients: '' };
+  if (!FAILURE.test(words) && status?.startsWith('5') !== true) return undefined;
+  return { action: FAILED, status, recipients: `${failed} ${words}` };
+}
+
+function told(outermost: Mail, notification: Mail, verdict: Verdict, source: string): Notification {
+  const { action, status, recipients } = verdict;
+  if (action !== FAILED) return { kind: 'no_failure', action };
+  const messageId = messageIdIn(notification, source);
+  const returned = [
+    ...notification.returnedHeaders.map((headers) => fieldsOf(headers).get('to') ?? ''),
+    ...notification.inside.flatMap(all).map((mail) => header(mail, 'to')),
+  ];
+  const everything = all(outermost)
+    .flatMap((mail) => [mail.headers.map(({ value }) => value), mail.text, mail.reports, mail.returnedHeaders])
+    .flat()
+    .join('\n');
+  return {
+    kind: 'failed',
+    ...(status === undefined ? {} : { status }),
+    ...(messageId === undefined ? {} : { messageId }),
+    recipients: addressesIn([recipients, ...returned, notification.text].join('\n')),
+    holdsIdOf: (answer) => idsIn(answer).some((id) => holdsWord(everything, id)),
+  };
+}
+
+const OUR_MESSAGE_ID = /acc_[0-9a-z]{26}\.login-instructions(?:\.\d{1,9})?@[^\s<>"]+/;
+
+/** The returned mail's own, where there is one: a mail of someone else may have ours among its references. */
+function messageIdIn({ headers, text, reports, returnedHeaders, inside }: Mail, source: string): string | undefined {
+  const written = [text, ...reports, ...returnedHeaders].join('\n');
+  const returned = [...inside.flatMap(all).map((mail) => header(mail, 'message-id')), ...messageIdLines(written)];
+  const given = returned.filter((id) => id.trim() !== '');
+  if (given.length > 0) return ourMessageId(given);
+  const references = headers.filter(({ key }) => key === 'references' || key === 'in-reply-to');
+  // The last are those of a notification that is no well-formed mail.
+  return ourMessageId([...references.map(({ value }) => value), written, ...messageIdLines(source)]);
+}
+
+function ourMessageId(texts: readonly string[]): string | undefined {
+  return OUR_MESSAGE_ID.exec(texts.join('\n'))?.[0];
+}
+
+function messageIdLines(text: string): string[] {
+  const lines = unfold(text).matchAll(/^[> \t]{0,20}(?:X-)?(?:Original-)?Message-ID:(.*)$/gim);
+  return [...lines].map(([, id]) => id ?? '');
+}
+
+function addressesIn(text: string): string[] {
+  const found = text.match(/[^\s<>()"',;:[\]]{1,64}@[A-Za-z0-9.-]{1,253}/g) ?? [];
+  const addresses = found.map((one) => one.replace(/\.$/, '')).filter(isEmailAddress);
+  return [...new Set(addresses)].slice(0, RECIPIENTS_MAX);
+}
+
+const ID_MIN_LENGTH = 8;
+
+/** Words that look like an id: long, with letters and digits, and no name of a machine. */
+function idsIn(answer: string): string[] {
+  return answer
+    .split(/[\s<>()[\]{}"',;=]+/)
+    .map((word) => word.replace(/\.$/, ''))
+    .filter((word) => word.length >= ID_MIN_LENGTH && /\d/.test(word) && /[a-z]/i.test(word) && !isHostName(word));
+}
+
+function holdsWord(text: string, word: string): boolean {
+  const isPart = (character: string | undefined): boolean => character !== undefined && /[a-z0-9]/i.test(character);
+  for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
+    if (!isPart(text[at - 1]) && !isPart(text[at + word.length])) return true;
+  }
+  return false;
 }

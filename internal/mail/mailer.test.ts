@@ -10,11 +10,28 @@ test.each([
   ['EENVELOPE', 'DATA', 554, 'data'],
 ])('%s at %s with %i is refused at %s', (code, command, responseCode, phase) => {
   const error = smtpError({ code, command, responseCode, response: `${responseCode} 5.1.1 no` });
-  expect(describeFailure(error, 'connected')).toEqual({
+  expect(describeFailure(error, 'connected')).toMatchObject({
     result: 'refused',
     phase,
     code: responseCode,
     enhancedCode: '5.1.1',
+  });
+});
+
+test.each([
+  [{ code: 'EENVELOPE', command: 'MAIL FROM' }, 'connected', 'mail'],
+  [{ code: 'EENVELOPE', command: 'DATA' }, 'connected', 'data'],
+  // Of commands sent together nodemailer does not name RCPT.
+  [{ code: 'ECONNECTION', command: 'CONN' }, 'connected', 'rcpt'],
+  [{ code: 'ECONNECTION', command: 'CONN' }, 'content', 'content'],
+] as const)('%j with 421 when %s is refused at %s', (fields, progress, phase) => {
+  const error = smtpError({ ...fields, responseCode: 421, response: '421 4.3.2 closing' });
+  expect(describeFailure(error, progress)).toMatchObject({
+    result: 'refused',
+    phase,
+    code: 421,
+    enhancedCode: '4.3.2',
+    fault: 'capacity',
   });
 });
 
@@ -44,12 +61,18 @@ test('an answer after the content is a refusal, no answer is ambiguous', () => {
 });
 
 test.each([
-  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 535 }, 'EAUTH AUTH PLAIN 535'],
-  [{ code: 'ETLS', command: 'STARTTLS', responseCode: 554 }, 'ETLS STARTTLS 554'],
-  [{ code: 'ESOCKET', command: 'CONN' }, 'ESOCKET CONN'],
-  [{}, 'Error'],
-])('what fails before the envelope is unreachable: %j', (fields, cause) => {
-  expect(describeFailure(smtpError(fields), 'connecting')).toEqual({ result: 'unreachable', connected: false, cause });
+  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 535 }, 'EAUTH AUTH PLAIN 535', true],
+  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 454 }, 'EAUTH AUTH PLAIN 454', false],
+  [{ code: 'ETLS', command: 'STARTTLS', responseCode: 554 }, 'ETLS STARTTLS 554', true],
+  [{ code: 'ESOCKET', command: 'CONN' }, 'ESOCKET CONN', false],
+  [{}, 'Error', false],
+])('what fails before the envelope is unreachable: %j', (fields, cause, refusesUs) => {
+  expect(describeFailure(smtpError(fields), 'connecting')).toEqual({
+    result: 'unreachable',
+    connected: false,
+    cause,
+    ...(refusesUs ? { refusesUs } : {}),
+  });
 });
 
 test.each([
@@ -59,8 +82,8 @@ test.each([
 ])('a greeting of %i asks us to slow down: %s', (responseCode, busy) => {
   const error = smtpError({ code: 'EPROTOCOL', command: 'CONN', responseCode, response: `${responseCode} 4.7.0 no` });
   const cause = `EPROTOCOL CONN ${responseCode}`;
-  const expected = { result: 'unreachable', connected: false, cause };
-  expect(describeFailure(error, 'connecting')).toEqual(busy === undefined ? expected : { ...expected, busy });
+  const expected = { result: 'unreachable', connected: false, cause, ...(busy ? { busy } : { refusesUs: true }) };
+  expect(describeFailure(error, 'connecting')).toEqual(expected);
 });
 
 test('no description quotes the server, which may quote the address', () => {

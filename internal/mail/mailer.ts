@@ -1,10 +1,11 @@
 /** Hands a message to the SMTP relay once and reports the exact result. */
-import { Readable } from 'node:stream';
-import { createTransport } from 'nodemailer';
+import { connect, type LookupFunction, type Socket } from 'node:net';
+import type { Readable, Writable } from 'node:stream';
+import { createTransport, type SendMailOptions } from 'nodemailer';
+import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import { refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
-import { composer } from './source.ts';
 
 /** Bounds of one hand-over, in milliseconds. */
 export interface MailerLimits {
@@ -42,6 +43,8 @@ export type HandOver =
       readonly cause: string;
       /** It greeted us with "later": it takes fewer connections, or none now. */
       readonly busy?: true;
+      /** It refused our greeting or login for good. */
+      readonly refusesUs?: true;
     }
   | { readonly result: 'ambiguous'; readonly cause: string }
   | { readonly result: 'aborted'; readonly cause: string };
@@ -68,29 +71,36 @@ interface ProgressMark {
 
 interface MailerOptions {
   readonly relay: Relay;
+  /** What we greet the relay by, where it is set. */
+  readonly clientName?: string | undefined;
   readonly from: string;
   /** Shown with the sender address; empty for none. */
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
+  /** Node's default asks the system: the hosts file, search domains and all that it is set to. */
+  readonly lookup?: LookupFunction;
 }
 
 export function createMailer(options: MailerOptions): Mailer {
   const { from, fromName = '', limits = mailerLimits } = options;
-  const compose = composer({ name: fromName, address: from });
   const transport = openTransport(options, limits);
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
       const watched = watch(signal, mayGoOn, limits.beforeContentMs);
+      // As an object it is one address, whatever is in it; a string may hold several.
+      const to = { name: '', address: recipient };
       try {
         const info = await transport.sendMail({
-          envelope: { from, to: [recipient] },
-          raw: compose(message, recipient, new Date()),
-          // Without it nodemailer makes one up for its log.
-          messageId: message.messageId,
+          ...message,
+          from: { name: fromName, address: from },
+          to,
+          envelope: { from, to: [to] },
+          headers: { 'Auto-Submitted': 'auto-generated' },
+          textEncoding: 'quoted-printable',
           signal: watched.signal,
           progressMark: watched.mark,
-        } as Parameters<typeof transport.sendMail>[0]);
+        } as SendMailOptions);
         return { result: 'accepted', answer: info.response };
       } catch (error) {
         const { progress, lapsed } = watched.reached();
@@ -111,9 +121,14 @@ export function createMailer(options: MailerOptions): Mailer {
   };
 }
 
-function openTransport({ relay, maxConnections }: MailerOptions, limits: MailerLimits) {
+/** An address of the relay that has not answered by then is left for the next one, which matters where it has several. */
+const NEXT_ADDRESS_MS = 1_000;
+
+function openTransport(options: MailerOptions, limits: MailerLimits) {
+  const { relay, from, clientName = '', maxConnections, lookup } = options;
   const transport = createTransport({
     ...relay,
+    name: clientNameOf(clientName, from),
     pool: true,
     maxConnections,
     // The pool would send again by itself after a cut, also one after the content. Repeating is our decision.
@@ -122,25 +137,36 @@ function openTransport({ relay, maxConnections }: MailerOptions, limits: MailerL
     greetingTimeout: limits.connectMs,
     socketTimeout: limits.afterContentMs,
     idleTimeout: limits.idleMs,
+    // Closing also ends a socket that is still being connected.
+    socketCloseTimeout: 0,
     disableFileAccess: true,
     disableUrlAccess: true,
+    // nodemailer's own way to an address asks DNS first and keeps the answer. It owns this socket from the first moment,
+    // so its time-outs and a given up hand-over end the connecting too.
+    getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) => {
+      const { host, port } = relay;
+      const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
+      const connection = connect({ host, port, ...addresses, ...(lookup === undefined ? {} : { lookup }) });
+      done(null, { connection });
+    },
   });
   transport.use('stream', (mail, done) => {
-    const { raw, progressMark: mark } = mail.data as { raw: string; progressMark: ProgressMark };
-    // nodemailer makes the stream once the session is ready, just before MAIL FROM. Its own passes `raw` through four.
-    mail.message.createReadStream = () => {
-      mark.onProgress('connected');
-      const stream = Readable.from(Buffer.from(raw));
-      const pipe = stream.pipe.bind(stream);
-      // nodemailer pipes the content to the socket only after the relay's 354.
-      stream.pipe = (destination, pipeOptions) => {
-        if (!mark.mayGoOn()) return destination;
-        mark.onProgress('content');
-        return pipe(destination, pipeOptions);
+    const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
+    mail.message.build((error, content) => {
+      // nodemailer asks for the stream once the session is ready, just before MAIL FROM, and pipes it to the socket only
+      // after the relay's 354. A stream of its own would be taken for unsent after a 421, whose answer it then drops.
+      mail.message.createReadStream = () => {
+        mark.onProgress('connected');
+        return {
+          pipe: (socket: Writable) => {
+            if (!mark.mayGoOn()) return;
+            mark.onProgress('content');
+            socket.end(content);
+          },
+        } as unknown as Readable;
       };
-      return stream;
-    };
-    done();
+      done(error);
+    });
   });
   return transport;
 }
@@ -182,22 +208,28 @@ interface SmtpError extends Error {
 /** Reads nodemailer's error. `progress` tells a plain failure from an ambiguous one. */
 export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
-  const cause =
-    [error.code, error.command, error.responseCode].filter((part) => part !== undefined).join(' ') || error.name;
-  const { responseCode } = error;
+  const { code, command, responseCode } = error;
+  const cause = [code, command, responseCode].filter((part) => part !== undefined).join(' ') || error.name;
   const answered = responseCode !== undefined && responseCode >= 400;
-  if (progress === 'content') {
-    return answered
-      ? { result: 'refused', ...refusalOf('content', responseCode, error.response) }
-      : { result: 'ambiguous', cause };
-  }
-  const phase = error.code === 'EENVELOPE' ? phases[error.command ?? ''] : undefined;
+  const phase = progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
   if (answered && phase !== undefined) {
     return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
   }
-  // nodemailer's name for what comes before any command of ours: the greeting.
-  const busy = error.command === 'CONN' && answered && refusalOf('mail', responseCode).fault === 'capacity';
-  return { result: 'unreachable', connected: progress === 'connected', cause, ...(busy ? { busy } : {}) };
+  if (progress === 'content') return { result: 'ambiguous', cause };
+  const connected = progress === 'connected';
+  if (connected || !answered) return { result: 'unreachable', connected, cause };
+  // It came before it knew who we are, so it is about the relay.
+  const early = responseCode === 421 || command === 'CONN';
+  if (early && refusalOf('mail', responseCode).fault === 'capacity') {
+    return { result: 'unreachable', connected, cause, busy: true };
+  }
+  return { result: 'unreachable', connected, cause, ...(responseCode >= 500 ? { refusesUs: true } : {}) };
+}
+
+function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
+  if (code === 'EENVELOPE') return phases[command ?? ''];
+  // Of commands sent together nodemailer names those that failed before the relay hung up, but not RCPT.
+  return responseCode === 421 ? 'rcpt' : undefined;
 }
 
 const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {

@@ -1,12 +1,10 @@
 import { expect, test } from '@jest/globals';
-import { readable } from '../../test/support/quoted-printable.ts';
 import { accountOfMessageId, loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
 import { loadTemplates } from './templates.ts';
 
 const templates = await loadTemplates();
 function loginInstructions(from: LoginInstructions, senderDomain: string): Message {
-  const message = fillIn(from, senderDomain, templates);
-  return { ...message, text: readable(message.text), html: readable(message.html) };
+  return fillIn(from, senderDomain, templates);
 }
 
 const facts: LoginInstructions = {

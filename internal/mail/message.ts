@@ -20,7 +20,6 @@ export interface LoginInstructions {
 
 export interface Message {
   readonly subject: string;
-  /** Both in quoted-printable. */
   readonly text: string;
   readonly html: string;
   /** The same for every hand-over of this mail, so that a mail server may drop a repeat. */

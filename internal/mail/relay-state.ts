@@ -127,7 +127,7 @@ export class RelayState {
           this.endTrial(nowMs);
           return 'mail';
         }
-        this.#begin('unreachable', nowMs);
+        this.#begin(handOver.refusesUs === true ? 'refused' : 'unreachable', nowMs);
         return 'relay';
       case 'refused':
         if (handOver.fault === 'capacity') return this.#noteTurnedAway(mail, nowMs, handOver.phase === 'mail');

@@ -2,7 +2,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { encode, wrap } from 'nodemailer/lib/qp';
 
 /** What a template may name as `{{name}}`, and what stands there in the mail. */
 export const placeholders = {
@@ -20,9 +19,8 @@ export type Values = Readonly<Record<keyof typeof placeholders, string>>;
 
 export interface Templates {
   readonly subject: string;
-  /** In quoted-printable, as a part of the mail. */
   readonly text: (values: Values) => string;
-  /** In quoted-printable; values are escaped for HTML. */
+  /** Values are escaped for HTML. */
   readonly html: (values: Values) => string;
 }
 
@@ -134,24 +132,11 @@ function lineOf(text: string, index: number): number {
   return text.slice(0, index).split('\n').length;
 }
 
-/** Encodes what does not change once. A soft line break depends on nothing but its line, so lines are encoded apart. */
 function compile(template: string, escape = (value: string): string => value): (values: Values) => string {
-  const pieces = template
-    .replace(PLACEHOLDER, '{{$1}}')
-    .replaceAll('\n', '\r\n')
-    // Every second piece is a line with placeholders; between them are the lines without.
-    .split(/(?<![^\n])([^\n]*\{\{[^\n]*\n?)/)
-    .map((piece, index) => (index % 2 === 0 ? quotedPrintable(piece) : piece.split(/\{\{(\w+)\}\}/)));
-  const valueOf = (values: Values, name: string): string =>
-    escape(values[name as keyof Values]).replaceAll(LINE_END, '\r\n');
-  const fill = (line: readonly string[], values: Values): string =>
-    line.map((piece, index) => (index % 2 === 0 ? piece : valueOf(values, piece))).join('');
+  // Every second piece is the name of a placeholder.
+  const pieces = template.replace(PLACEHOLDER, '{{$1}}').split(/\{\{(\w+)\}\}/);
   return (values) =>
-    pieces.map((piece) => (typeof piece === 'string' ? piece : quotedPrintable(fill(piece, values)))).join('');
-}
-
-function quotedPrintable(text: string): string {
-  return wrap(encode(text));
+    pieces.map((piece, index) => (index % 2 === 0 ? piece : escape(values[piece as keyof Values]))).join('');
 }
 
 function escapeHtml(text: string): string {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { ConfigError } from '../platform/config-error.ts';
 import { describeSettings, loadConfig, printableConfig, type ProcessName } from './settings.ts';
 import { wantsTraces } from './otel-settings.ts';
+import { addresses } from '../../test/support/email-addresses.ts';
 import { ACCEPTED, refusedConfigurations } from '../../test/support/refused-configurations.ts';
 
 const stores = { MONGODB_URI: 'mongodb://db:27017/?tls=true', REDIS_URL: 'rediss://cache:6379' };
@@ -206,4 +207,27 @@ test('the configuration cannot be changed', () => {
 test('no two settings share a description, which is how swapped names would look', () => {
   const abouts = describeSettings().map((setting) => setting.about);
   expect(new Set(abouts).size).toBe(abouts.length);
+});
+
+test.each(addresses)('the sender address %j is accepted: %s', (address, right) => {
+  const load = () => loadConfig('processor', { ...processor, MAIL_FROM: address });
+  if (right) expect(load().MAIL_FROM).toBe(address);
+  else expect(faultsOf(load)).toEqual(['MAIL_FROM: must be an e-mail address']);
+});
+
+test.each([
+  ['mail.partner.example', true],
+  ['[192.0.2.1]', true],
+  ['[IPv6:2001:db8::1]', true],
+  ['mail', false],
+  ['192.0.2.1', false],
+  ['[192.0.2.256]', false],
+  ['[2001:db8::1]', false],
+  ['mail.partner.example\r\nMAIL FROM:<a@b.example>', false],
+  ['mail_1.partner.example', false],
+])('the relay is greeted as %j: %s', (name, right) => {
+  const load = () => loadConfig('processor', { ...processor, MAIL_CLIENT_NAME: name });
+  if (right) expect(load().MAIL_CLIENT_NAME).toBe(name);
+  else
+    expect(faultsOf(load)).toEqual([expect.stringMatching(/^MAIL_CLIENT_NAME: must be a fully qualified host name/)]);
 });

@@ -17,6 +17,7 @@ import {
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
 import { isGuessable } from '../partner/guessable.ts';
+import { clientName, email, oneLine } from './mail-rules.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
 
@@ -167,24 +168,20 @@ const settings = {
     about:
       'STARTTLS with `smtp://`: `required`, `opportunistic` (where offered) or `none`; `auto` requires it where a password would go to another machine. Certificates are always verified; `NODE_EXTRA_CA_CERTS` adds a CA.',
   },
-  MAIL_FROM: {
-    schema: z.email('must be an e-mail address'),
+  MAIL_FROM: { schema: email, usedBy: ['processor'], about: 'Sender address of the e-mail to the applicant.' },
+  MAIL_CLIENT_NAME: {
+    schema: clientName.optional(),
     usedBy: ['processor'],
-    about: 'Sender address of the e-mail to the applicant.',
+    about:
+      "Name that the processor greets the relay by. Unset: the machine's own name where it is fully qualified, else the domain of `MAIL_FROM`.",
   },
   MAIL_FROM_NAME: {
-    schema: z
-      .string()
-      .regex(/^[^\p{Cc}]{0,100}$/u, 'must be one line of at most 100 characters')
-      .default(''),
+    schema: oneLine(100).default(''),
     usedBy: ['processor'],
     about: 'Name shown with the sender address.',
   },
   MAIL_SUPPORT_CONTACT: {
-    schema: z
-      .string()
-      .regex(/^[^\p{Cc}]{1,200}$/u, 'must be one line of at most 200 characters')
-      .optional(),
+    schema: oneLine(200).optional(),
     usedBy: ['processor'],
     about: 'Where applicants ask for help, such as an e-mail address or a telephone number; the e-mail names it.',
   },

@@ -1,5 +1,6 @@
 /** Every contradiction stops an installation with a message that says what to do. */
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { addresses } from '../support/email-addresses.ts';
 import { evaluation, everything, production, refusal, render, withValue, type Json } from '../support/chart.ts';
 
 const { ingress, trustedProxies } = everything;
@@ -254,4 +255,25 @@ describe('refused', () => {
     ];
     for (const values of allowed) expect((await render(values)).length).toBeGreaterThan(10);
   });
+});
+
+describe('addresses are those that the settings take', () => {
+  const valuesOf = (address: string): Json[] => [
+    withValue(production, 'smtp.from', address),
+    withValue(production, 'tests.email', address),
+    withValue(evaluation, 'evaluation.mailFrom', address),
+  ];
+  test.each(addresses)('%j: %s', async (address, right) => {
+    for (const values of valuesOf(address)) {
+      if (right) await render(values);
+      else expect(await refusal(values)).toMatch(/from|email|mailFrom/);
+    }
+  });
+
+  test.each(['mail', '192.0.2.1', '[mail.example.com]', 'mail.example.com\r\nx'])(
+    'nor is a relay greeted as %j',
+    async (name) => {
+      expect(await refusal(withValue(production, 'smtp.clientName', name))).toMatch(/clientName/);
+    },
+  );
 });

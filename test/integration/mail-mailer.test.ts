@@ -1,9 +1,15 @@
 /** One hand-over at a time against a misbehaving server: what the mailer says of it, and that its bounds hold. */
+import { getServers, setServers } from 'node:dns';
+import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import PostalMime from 'postal-mime';
 import { startMailCatcher, type MailCatcher, type SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import { clientNameOf } from '../../internal/mail/client-name.ts';
 import { createMailer, type HandOver, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
+import { startDnsServer } from '../support/dns-server.ts';
+import { startRawRelay, type RawRelay } from '../support/raw-relay.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 
 const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
@@ -180,9 +186,209 @@ test('a connection the server closed while idle costs the next mail nothing', as
   expect((await handOver(mailer)).result).toBe('accepted');
 });
 
-test('a server that closes the session at RCPT (421) is unreachable after it had taken us in', async () => {
-  const mailer = newMailer();
-  catcher.setFault({ at: 'rcpt', answer: { code: 421, message: '4.3.2 closing' } });
-  expect(await handOver(mailer)).toMatchObject({ result: 'unreachable', connected: true });
-  expect(await mailer.probe()).toBe(true);
+describe('a relay that answers 421 and hangs up', () => {
+  const relays: RawRelay[] = [];
+  afterAll(() => Promise.all(relays.map((relay) => relay.close())));
+  const start = async (options: Parameters<typeof startRawRelay>[0]): Promise<RawRelay> => {
+    const relay = await startRawRelay(options);
+    relays.push(relay);
+    return relay;
+  };
+  const busy = { says: '421 4.3.2 too many connections, closing', closes: true } as const;
+
+  const phases = [
+    ['MAIL', 'mail'],
+    ['RCPT', 'rcpt'],
+    ['DATA', 'data'],
+    ['CONTENT', 'content'],
+  ] as const;
+  describe.each([true, false])('where commands may come together: %s', (pipelining) => {
+    test.each(phases)('at %s is refused at %s, in a new session and in one that is open', async (at, phase) => {
+      const relay = await start({ pipelining });
+      const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);
+      const refused = { result: 'refused', phase, code: 421, enhancedCode: '4.3.2' };
+      relay.odd = { at, ...busy };
+      expect(await handOver(mailer)).toEqual(refused);
+      relay.odd = undefined;
+      expect(await handOver(mailer)).toMatchObject({ result: 'accepted' });
+      relay.odd = { at, ...busy };
+      expect(await handOver(mailer)).toEqual(refused);
+      expect(relay.contents).toHaveLength(at === 'CONTENT' ? 3 : 1);
+    });
+  });
+
+  test('in words without a line end', async () => {
+    const relay = await start({});
+    relay.odd = { at: 'RCPT', ...busy, unended: true };
+    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject({ result: 'refused', code: 421 });
+  });
+
+  test.each([
+    ['GREETING', ''],
+    ['EHLO', ''],
+    ['AUTH', 'user:pass@'],
+  ] as const)('at %s takes no connections now', async (at, login) => {
+    const relay = await start({});
+    relay.odd = { at, ...busy };
+    expect(await handOver(newMailer(`smtp://${login}127.0.0.1:${relay.port}`))).toMatchObject({
+      result: 'unreachable',
+      connected: false,
+      busy: true,
+    });
+  });
+
+  test.each(phases)('without an answer at %s is no refusal', async (at, _phase) => {
+    const relay = await start({});
+    relay.odd = { at, says: '', closes: true, unended: true };
+    const expected = at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
+    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject(expected);
+  });
+});
+
+describe('on the way to the relay', () => {
+  let relay: RawRelay;
+  beforeAll(async () => {
+    relay = await startRawRelay();
+  });
+  afterEach(() => {
+    relay.odd = undefined;
+  });
+  afterAll(() => relay.close());
+  const through = (lookup: LookupFunction, limits = patient, host = 'relay.mail'): Mailer => {
+    const mailer = createMailer({
+      relay: relayOf(`smtp://${host}:${relay.port}`, 'auto'),
+      from: 'accounts@partner.example',
+      maxConnections: 2,
+      limits,
+      lookup,
+    });
+    mailers.push(mailer);
+    return mailer;
+  };
+  const to =
+    (...addresses: readonly string[]): LookupFunction =>
+    (_host, options, done) =>
+      options.all === true
+        ? done(
+            null,
+            addresses.map((address) => ({ address, family: 4 })),
+          )
+        : done(null, addresses[0] ?? '', 4);
+
+  test('the greeting is a name: the one given, or a fully qualified one', async () => {
+    const named = createMailer({
+      relay: relayOf(`smtp://127.0.0.1:${relay.port}`, 'auto'),
+      clientName: 'out.partner.example',
+      from: 'accounts@partner.example',
+      maxConnections: 1,
+    });
+    mailers.push(named);
+    relay.heard.length = 0;
+    expect((await handOver(named)).result).toBe('accepted');
+    expect(await newMailer(`smtp://127.0.0.1:${relay.port}`).probe()).toBe(true);
+    const greetings = relay.heard.filter((line) => line.startsWith('EHLO '));
+    expect(greetings).toEqual(['EHLO out.partner.example', `EHLO ${clientNameOf('', 'accounts@partner.example')}`]);
+  });
+
+  test('a name is looked up by the system each time, past no DNS server of Node and no cache', async () => {
+    const servers = getServers();
+    const dns = await startDnsServer({ srv: {}, txt: {}, a: '127.0.0.9' });
+    setServers([dns.address]);
+    try {
+      // DNS knows a stranger by this name; the hosts file knows this machine.
+      expect((await handOver(newMailer(`smtp://localhost:${relay.port}`))).result).toBe('accepted');
+      expect(dns.asked).toEqual([]);
+    } finally {
+      setServers(servers);
+      await dns.close();
+    }
+    let asked = 0;
+    const counting: LookupFunction = (host, options, done) => {
+      asked += 1;
+      to('127.0.0.1')(host, options, done);
+    };
+    const mailer = through(counting);
+    expect(await mailer.probe()).toBe(true);
+    expect(await mailer.probe()).toBe(true);
+    expect(asked).toBe(2);
+  });
+
+  test('an address where nothing answers, or nobody listens, costs no mail: the next one is tried', async () => {
+    // 192.0.2.1 is nobody's (RFC 5737).
+    expect((await handOver(through(to('192.0.2.1', '127.0.0.9', '127.0.0.1')))).result).toBe('accepted');
+  });
+
+  test.each<[string, LookupFunction]>([
+    ['that is nowhere', to('127.0.0.9')],
+    ['that does not exist', (_host, _options, done) => done(new Error('ENOTFOUND'), '', 4)],
+  ])('a relay %s is unreachable', async (_what, lookup) => {
+    expect(await handOver(through(lookup))).toMatchObject({ result: 'unreachable', connected: false });
+  });
+
+  test('a look-up that never ends is bounded', async () => {
+    const mailer = through(() => undefined, { ...patient, connectMs: 500 });
+    expect(await withDeadline(handOver(mailer), HANG_MS, 'connecting')).toMatchObject({ result: 'unreachable' });
+  });
+
+  test('a hand-over that is given up during the look-up connects to nothing afterwards', async () => {
+    const { promise: asked, resolve } = Promise.withResolvers<() => void>();
+    const mailer = through((host, options, done) => resolve(() => to('127.0.0.1')(host, options, done)));
+    const lost = new AbortController();
+    const result = handOver(mailer, lost.signal);
+    const answer = await asked;
+    lost.abort();
+    expect(await withDeadline(result, HANG_MS, 'giving up')).toMatchObject({ result: 'aborted' });
+    const { connections } = relay;
+    answer();
+    expect((await handOver(through(to('127.0.0.1')))).result).toBe('accepted');
+    expect(relay.connections).toBe(connections + 1);
+  });
+
+  test('a hand-over that is given up while connecting ends its socket', async () => {
+    relay.odd = { at: 'GREETING', says: '', unended: true };
+    const lost = new AbortController();
+    const result = handOver(through(to('127.0.0.1')), lost.signal);
+    await eventually('the connection', () => relay.sockets.size > 0);
+    lost.abort();
+    expect(await withDeadline(result, HANG_MS, 'giving up')).toMatchObject({ result: 'aborted' });
+    await eventually('its end', () => relay.sockets.size === 0);
+  });
+});
+
+test('what comes out is one mail to one address, whatever is in it', async () => {
+  const relay = await startRawRelay();
+  try {
+    const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);
+    const long = `${'wörd '.repeat(300)}${'x'.repeat(3_000)}\n.\n..\nFrom here\n`;
+    const hostile = { ...message, subject: 'S\r\nBcc: eve@example.org', text: long, html: `<p>${long}</p>` };
+    for (const recipient of ['ann@example.com', 'ann@example.com, eve@example.org']) {
+      await mailer.handOver(hostile, recipient, never);
+    }
+    expect(relay.heard.filter((line) => line.startsWith('RCPT'))).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^RCPT TO:<eve@/)]),
+    );
+    const [content = ''] = relay.contents;
+    expect(content).toMatch(/^(?:[\t\x20-\x7e]{0,76}\r\n)+$/);
+    const email = await PostalMime.parse(content.replaceAll('\r\n.', '\r\n'));
+    expect(email.headers.map(({ key }) => key).toSorted()).toEqual([
+      'auto-submitted',
+      'content-type',
+      'date',
+      'from',
+      'message-id',
+      'mime-version',
+      'subject',
+      'to',
+    ]);
+    expect(email).toMatchObject({
+      from: { name: '', address: 'accounts@partner.example' },
+      to: [{ name: '', address: 'ann@example.com' }],
+      messageId: message.messageId,
+      attachments: [],
+    });
+    expect(email.text?.trim()).toBe(long.trim());
+    expect(email.html?.trim()).toBe(`<p>${long}</p>`);
+  } finally {
+    await relay.close();
+  }
 });

@@ -1,7 +1,6 @@
 /** The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that went out. */
 import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
 import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
-import { readable } from '../support/quoted-printable.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
 /** How an applicant's mail server behaves, until an operator or the end of the faults mends it. */
@@ -62,7 +61,7 @@ export class SimRelay {
   mailer(): Mailer {
     return {
       handOver: (message, recipient, signal, mayGoOn = () => true) =>
-        this.#handOver(accountIn(readable(message.text)), recipient, signal, mayGoOn),
+        this.#handOver(accountIn(message.text), recipient, signal, mayGoOn),
       probe: async () => {
         await this.#scheduler.pause(this.#scheduler.random.between(1, 50));
         return !this.#weather.away;

@@ -1,6 +1,7 @@
-/** A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`. */
+/** A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`, and one address. */
 import { createSocket } from 'node:dgram';
 
+const A = 1;
 const TXT = 16;
 const SRV = 33;
 const INTERNET = 1;
@@ -14,25 +15,31 @@ const SAME_NAME = 0xc000 + HEADER_BYTES;
 export interface DnsRecords {
   readonly srv: Readonly<Record<string, readonly { readonly name: string; readonly port: number }[]>>;
   readonly txt: Readonly<Record<string, string>>;
+  /** The IPv4 address of every name. */
+  readonly a?: string;
 }
 
 export interface DnsServer {
   /** As `dns.setServers` takes it. */
   readonly address: string;
+  /** Names that it was asked for. */
+  readonly asked: readonly string[];
   close(): Promise<void>;
 }
 
 export async function startDnsServer(records: DnsRecords): Promise<DnsServer> {
   const socket = createSocket('udp4');
-  socket.on('message', (query, client) => socket.send(answer(query, records), client.port, client.address));
+  const asked: string[] = [];
+  socket.on('message', (query, client) => socket.send(answer(query, records, asked), client.port, client.address));
   await new Promise<void>((resolve) => void socket.bind(0, '127.0.0.1', resolve));
   return {
+    asked,
     address: `127.0.0.1:${socket.address().port}`,
     close: () => new Promise((resolve) => void socket.close(resolve)),
   };
 }
 
-function answer(query: Buffer, records: DnsRecords): Buffer {
+function answer(query: Buffer, records: DnsRecords, asked: string[]): Buffer {
   const labels: string[] = [];
   let at = HEADER_BYTES;
   for (let length = query.readUInt8(at); length > 0; length = query.readUInt8(at)) {
@@ -40,9 +47,10 @@ function answer(query: Buffer, records: DnsRecords): Buffer {
     at += 1 + length;
   }
   const name = labels.join('.').toLowerCase();
+  asked.push(name);
   const type = query.readUInt16BE(at + 1);
   const found = dataOf(name, type, records);
-  const known = name in records.srv || name in records.txt;
+  const known = records.a !== undefined || name in records.srv || name in records.txt;
   return Buffer.concat([
     query.subarray(0, 2),
     numbers(RESPONSE + (known ? 0 : NO_SUCH_NAME), 1, found.length, 0, 0),
@@ -51,7 +59,8 @@ function answer(query: Buffer, records: DnsRecords): Buffer {
   ]);
 }
 
-function dataOf(name: string, type: number, { srv, txt }: DnsRecords): Buffer[] {
+function dataOf(name: string, type: number, { srv, txt, a }: DnsRecords): Buffer[] {
+  if (type === A && a !== undefined) return [Buffer.from(a.split('.').map(Number))];
   if (type === TXT && txt[name] !== undefined) return [text(txt[name])];
   if (type !== SRV) return [];
   return (srv[name] ?? []).map((target) =>

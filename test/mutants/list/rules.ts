@@ -51,8 +51,10 @@ export const rules = [
     ["!elsewhere.includes('ein')", 'true', 'a partner learns that another partner has an EIN'],
     ["fact.kind !== 'taken'", "fact.kind === 'created'", 'a request meets its own account as a duplicate'],
   ]),
-  ...beside('internal/application/parse-application', [
+  ...beside('internal/application/email-address', [
     ['EMAIL_MAX = 254', 'EMAIL_MAX = 2_540', 'an address that no mail server takes gets an account'],
+  ]),
+  ...beside('internal/application/parse-application', [
     ['{ fatal: true }', '{ fatal: false }', 'broken bytes are taken for an application'],
   ]),
   ...beside(apiKey, [
@@ -150,13 +152,6 @@ export const rules = [
     ["replaceAll(HOST_DOT, ' ')", "replaceAll(HOST_DOT, '.')", 'a mail program makes a link of a name'],
     ['login-instructions${again}', 'login-instructions', 'a mail that was asked for is dropped as a repeat'],
   ]),
-  ...beside('internal/mail/source', [
-    [
-      "header('To', { name: '', address: recipient })",
-      "header('To', recipient)",
-      'an address names a second recipient',
-    ],
-  ]),
   ...beside('internal/mail/activation', [
     ['key.id === madeWith.keyId', 'false', 'a rotation voids links that are out'],
   ]),
@@ -165,12 +160,23 @@ export const rules = [
     ['!this.#pace.isFree(now) || ', '', 'a mail at once does not wait for the pace'],
   ]),
   ...beside('internal/mail/delivery-status', [
-    ["actionOf(fields) === 'failed'", 'true', 'a failure behind a delay is missed'],
+    ['verdicts.find(({ action }) => action === FAILED) ?? ', '', 'a failure behind a delay is missed'],
+    [
+      'if (given.length > 0) return',
+      'if (ourMessageId(given) !== undefined) return',
+      'a bounce of an answer of ours ends the request',
+    ],
+    [
+      'if (DELAY.test(words) && !GIVEN_UP.test(words))',
+      'if (DELAY.test(words) && false)',
+      'a mail that is only late counts as failed',
+    ],
+    ["if (failed === '' && !toNobody", 'if (false && !toNobody', 'an answer while on leave ends the request'],
   ]),
   ...beside('internal/mail/mailer', [
     [
-      "if (progress === 'content') {",
-      "if (progress === 'connecting') {",
+      "if (progress === 'content') return { result: 'ambiguous', cause };",
+      '',
       'a mail that may be out goes out again as new',
     ],
     ['responseCode >= 400', 'responseCode >= 500', 'a busy relay counts as away'],

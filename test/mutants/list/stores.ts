@@ -116,6 +116,9 @@ export const stores = [
   ]),
   ...mutantsOf('internal/mail/mailer.ts', 'test/integration/mail-mailer.test.ts', [
     ['lapsed = !mayGoOn()', 'lapsed = false', 'a process that wakes up after its claim is lost mails once more'],
+    ['envelope: { from, to: [to] }', 'envelope: { from, to: [recipient] }', 'an address names a second recipient'],
+    ["responseCode === 421 ? 'rcpt' : undefined", 'undefined', 'a relay that is full counts as one that was cut off'],
+    ['pipe: (socket', 'readableDidRead: false, pipe: (socket', 'a 421 in an open session is lost'],
   ]),
   ...mutantsOf('internal/processor/notify-applicant.ts', 'test/integration/processor-notify.test.ts', [
     ['    await claim.confirm();\n', '', 'two workers mail the same applicant'],

@@ -1,0 +1,35 @@
+/** Addresses, and whether they are one: the same for applicants, operators, settings and the chart. */
+const x = (count: number): string => 'x'.repeat(count);
+/** Of `length` characters. */
+const long = (length: number): string => {
+  const labels = `${`${x(61)}.`.repeat(3)}com`;
+  return `${x(length - labels.length - 1)}@${labels}`;
+};
+
+export const addresses: readonly (readonly [string, boolean])[] = [
+  ['accounts@partner.example', true],
+  ["o'hara+tag@Example.COM", true],
+  ['a&b/c=d!e#f$g%h*i?j^k`l{m|n}o~p@example.com', true],
+  ['ann@xn--r8jz45g.xn--zckzah', true],
+  [`${x(64)}@example.com`, true],
+  [long(254), true],
+  [long(255), false],
+  [`${x(65)}@example.com`, false],
+  [`ann@${x(64)}.com`, false],
+  ['ann', false],
+  ['ann@', false],
+  ['@example.com', false],
+  ['ann@example', false],
+  ['ann@example.123', false],
+  ['ann@[192.0.2.1]', false],
+  ['ann@-example.com', false],
+  ['ann@example..com', false],
+  ['ann..b@example.com', false],
+  ['"ann b"@example.com', false],
+  ['ann@example.com\n', false],
+  ['ann@example.com\r\nBcc: eve@example.org', false],
+  ['ann@example.com, eve@example.org', false],
+  ['Ann <ann@example.com>', false],
+  ['ännä@example.com', false],
+  ['ann@exämple.com', false],
+];

@@ -1,0 +1,94 @@
+/** A mail relay of a few lines, for what a well-behaved SMTP server never does. */
+import { createServer, type Socket } from 'node:net';
+
+type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT';
+
+/** What it says instead of the usual, whether it ends the connection with that, and whether all lines get an end. */
+export interface Oddity {
+  readonly at: Command;
+  readonly says: string;
+  readonly closes?: true;
+  readonly unended?: true;
+}
+
+export interface RawRelay {
+  readonly port: number;
+  /** Every line of every client, without the content. */
+  readonly heard: string[];
+  readonly contents: string[];
+  readonly sockets: ReadonlySet<Socket>;
+  /** Connections since the start. */
+  connections: number;
+  odd: Oddity | undefined;
+  close(): Promise<void>;
+}
+
+const usual: Readonly<Record<Command, string>> = {
+  GREETING: '220 relay.example',
+  EHLO: '250-relay.example\r\n250-PIPELINING\r\n250 AUTH PLAIN',
+  AUTH: '235 hello',
+  MAIL: '250 sender taken',
+  RCPT: '250 recipient taken',
+  DATA: '354 go on',
+  CONTENT: '250 2.0.0 Ok: queued as 4ABC12',
+};
+
+/** `pipelining` says that a client may send commands together. */
+export async function startRawRelay({ host = '127.0.0.1', pipelining = true } = {}): Promise<RawRelay> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    relay.connections += 1;
+    sockets.add(socket);
+    socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
+    serve(socket);
+  });
+  await new Promise<void>((resolve) => void server.listen(0, host, resolve));
+  const address = server.address();
+  const relay: RawRelay = {
+    port: typeof address === 'object' && address !== null ? address.port : 0,
+    heard: [],
+    contents: [],
+    sockets,
+    connections: 0,
+    odd: undefined,
+    close: () => {
+      for (const socket of sockets) socket.destroy();
+      return new Promise((resolve) => void server.close(() => resolve()));
+    },
+  };
+  return relay;
+
+  function serve(socket: Socket): void {
+    const answer = (command: Command): boolean => {
+      const { odd } = relay;
+      if (odd?.at !== command) {
+        socket.write(`${pipelining ? usual[command] : usual[command].replace('250-PIPELINING\r\n', '')}\r\n`);
+        return true;
+      }
+      const words = `${odd.says}${odd.unended === true ? '' : '\r\n'}`;
+      if (odd.closes === true) socket.end(words);
+      else socket.write(words);
+      return odd.closes !== true;
+    };
+    let [received, content] = ['', false];
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      received += text;
+      for (;;) {
+        const [separator, keep] = content ? ['\r\n.\r\n', 2] : ['\r\n', 0];
+        const end = received.indexOf(separator);
+        if (end < 0) return;
+        const said = received.slice(0, end + keep);
+        received = received.slice(end + separator.length);
+        if (content) relay.contents.push(said);
+        else relay.heard.push(said);
+        const word = content ? 'CONTENT' : (said.split(' ', 1)[0] ?? '').toUpperCase();
+        content = false;
+        if (word === 'QUIT') socket.end('221 bye\r\n');
+        else if (!(word in usual)) socket.write('250 fine\r\n');
+        else if (answer(word as Command)) content = word === 'DATA' && relay.odd?.at !== 'DATA';
+        else return;
+      }
+    });
+    answer('GREETING');
+  }
+}
