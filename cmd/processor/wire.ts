@@ -5,7 +5,6 @@ import type { Registry } from 'prom-client';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { linkKeys } from '../../internal/mail/activation.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
@@ -53,7 +52,6 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
   const { log, closers, registry } = tools;
   // What an operator may have got wrong comes first, so that a fault opens nothing.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
-  linkKeys(config.LINK_SECRET);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const metrics = createProcessorMetrics(registry);
 

@@ -131,7 +131,7 @@ test.each<[process: ProcessName, environment: Record<string, string>]>([
   ['controller', { MONGODB_URI: 'mongodb://db', REDIS_URL: 'redis://cache', ALLOW_INSECURE_STORES: 'true' }],
   ['processor', { LOGIN_URL: 'http://127.0.0.1:8080/' }],
   ['processor', { LOGIN_URL: 'http://[::1]/?a=1', NODE_TLS_REJECT_UNAUTHORIZED: '1' }],
-  ['processor', { LINK_SECRET: 'key-1:evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
+  ['processor', { LINK_SECRET: 'evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
 ])('%s starts with %j', (process, environment) => {
   expect(loadConfig(process, { ...ACCEPTED, ...environment })).toMatchObject(
     Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== 'true')),

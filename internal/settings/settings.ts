@@ -16,7 +16,7 @@ import {
   wholeNumber,
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
-import { isGuessable } from '../partner/guessable.ts';
+import { linkSecretFault } from '../mail/activation.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
 
@@ -210,10 +210,10 @@ const settings = {
       'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added. Must be https, except on loopback.',
   },
   LINK_SECRET: {
-    schema: z
-      .string()
-      .min(32, { error: 'must have at least 32 characters', abort: true })
-      .refine((secret) => !isGuessable(secret), 'can be guessed: make one with "openssl rand -hex 32"'),
+    schema: z.string().superRefine((secret, context) => {
+      const message = linkSecretFault(secret);
+      if (message !== undefined) context.addIssue({ code: 'custom', message });
+    }),
     usedBy: ['processor'],
     secret: true,
     about:
