@@ -129,15 +129,25 @@ describe('ein', () => {
 });
 
 describe('business_name', () => {
-  test.each(['A', ' A ', '\u200bA', '株式会社', '🚀', '<script>alert(1)</script>', 'a\r\nb', x(1_000), '-'])(
-    '%j is valid and kept as given',
-    (name) => {
-      expect(parse({ ...good, business_name: name })).toMatchObject({
-        valid: true,
-        application: { businessName: name },
-      });
-    },
-  );
+  test.each([
+    'A',
+    ' A ',
+    '\u200bA',
+    '株式会社',
+    '7',
+    '٣',
+    '🚀 A',
+    '<script>alert(1)</script>',
+    'a\r\nb',
+    x(1_000),
+    'é',
+    'ㄱ',
+  ])('%j is valid and kept as given', (name) => {
+    expect(parse({ ...good, business_name: name })).toMatchObject({
+      valid: true,
+      application: { businessName: name },
+    });
+  });
 
   test.each([
     '',
@@ -151,6 +161,17 @@ describe('business_name', () => {
     '\0',
     '\u202e',
     '\u3164',
+    '\uffa0\u115f\u1160',
+    '\u2800',
+    '\ufffc',
+    '\ufffd',
+    '\ud83d',
+    '\udc00\ud800',
+    '\ue000',
+    '\u0301',
+    '-',
+    '🚀',
+    '*** ???',
   ])('%j is blank', (name) => {
     expect(faults({ ...good, business_name: name })).toEqual(['business_name blank']);
   });

@@ -22,8 +22,8 @@ const BUSINESS_NAME_MAX = 1_000;
 /** An EIN with separators between its digits. */
 const EIN_CLAIM_MAX = 32;
 
-/** White space, control characters and invisible ones, such as a zero-width space: no readable name. */
-const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
+/** A letter or a digit that shows: a Hangul filler is a letter, but no screen shows it. */
+const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 
 /**
  * An address as RFC 5321 §4.1.2 writes it without quotes: words of RFC 5322's atext joined by dots, then a domain of
@@ -67,15 +67,16 @@ export const applicationSchema = z.object({
     }),
   business_name: text('business_name')
     .superRefine((value, context) => {
-      if (nothingVisible.test(value)) context.addIssue(because('blank', 'business_name must not be blank.'));
-      else if (value.length > BUSINESS_NAME_MAX) {
+      if (value.length > BUSINESS_NAME_MAX) {
         context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
+      } else if (!visibleCharacter.test(value)) {
+        context.addIssue(because('blank', 'business_name must have a letter or a digit.'));
       }
     })
     .meta({
       minLength: 1,
       maxLength: BUSINESS_NAME_MAX,
-      description: 'Name of the applying business; not blank.',
+      description: 'Name of the applying business; has at least one letter or digit.',
       examples: ['Ada Ltd'],
     }),
   ein: text('ein')
