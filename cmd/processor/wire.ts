@@ -30,7 +30,7 @@ import { reconcileForever } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
+import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -235,13 +235,12 @@ function startWork(
 /** Begins to remove what is past its time. */
 function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
   const expiring = new AbortController();
-  const bodies = new BodyExpiry({ db, bodyDays: config.RETENTION_BODY_DAYS, clock });
   void expireForever(
     {
       clock,
       log,
       releasedDays: config.RETENTION_COMPLETED_DAYS,
-      removeBodies: () => bodies.removeDue(),
+      removeBodies: () => removeDueBodies(db, clock),
       forgetReleased: (until) => forgetReleased(db, until),
     },
     expiring.signal,

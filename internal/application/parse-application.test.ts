@@ -88,7 +88,7 @@ describe('email', () => {
     (email) => {
       const parsed = parse({ ...good, email });
       const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
-      expect(parsed).toEqual({ valid: false, reasons: [{ field: 'email', code: 'invalid_format', message }] });
+      expect(parsed).toMatchObject({ valid: false, reasons: [{ field: 'email', code: 'invalid_format', message }] });
     },
   );
 
@@ -197,7 +197,8 @@ test('every fault is told, not only the first', () => {
 
 test('no reason quotes the value it is about', () => {
   const parsed = parse({ email: 'canary1@', business_name: x(2_000), ein: 'canary3' });
-  expect(JSON.stringify(parsed)).not.toMatch(/canary|xxx/);
+  if (parsed.valid) throw new Error('valid');
+  expect(JSON.stringify(parsed.reasons)).not.toMatch(/canary|xxx/);
 });
 
 test('unknown fields do not matter', () => {

@@ -11,7 +11,11 @@ export interface Application {
 
 export type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
-  | { readonly valid: false; readonly reasons: readonly Reason[] };
+  | {
+      readonly valid: false;
+      readonly reasons: readonly Reason[];
+      readonly claimed: Partial<Application>;
+    };
 
 /** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64. */
 const EMAIL_MAX = 254;
@@ -89,7 +93,8 @@ export const applicationSchema = z.object({
  * Never throws. A body that is no JSON object reports all three fields as missing; ingest never queues one.
  */
 export function parseApplication(body: Uint8Array): ParsedApplication {
-  const parsed = applicationSchema.safeParse(parseJsonObject(body) ?? {});
+  const object = parseJsonObject(body) ?? {};
+  const parsed = applicationSchema.safeParse(object);
   if (parsed.success) {
     const { email, business_name: businessName, ein } = parsed.data;
     return { valid: true, application: { email, businessName, ein } };
@@ -98,17 +103,30 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
     const [code, message] = issue.message.split('|', 2) as [ReasonCode, string];
     return { field: issue.path[0] as Field, code, message };
   });
-  return { valid: false, reasons };
+  return { valid: false, reasons, claimed: claimsOf(object) };
 }
 
-/** The applicant as the body gives it, valid or not, so that support finds a rejected request. Parts that are too long are left out. */
+/** The applicant as the body gives it, valid or not, so that support finds a rejected request. */
 export function claimedIn(body: Uint8Array): Partial<Application> {
-  const { email, business_name: businessName, ein } = (parseJsonObject(body) ?? {}) as Record<string, unknown>;
+  return claimsOf(parseJsonObject(body) ?? {});
+}
+
+/** Parts that are too long are left out. An EIN counts as a number as well, though it is rejected as such. */
+function claimsOf(object: object): Partial<Application> {
+  const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
+  const ein = typeof given === 'number' ? einOfNumber(given) : given;
   return {
     ...(isShort(email, EMAIL_MAX) ? { email: email.trim() } : {}),
     ...(isShort(businessName, BUSINESS_NAME_MAX) ? { businessName } : {}),
     ...(isShort(ein, EIN_CLAIM_MAX) ? { ein } : {}),
   };
+}
+
+/** A number has lost a leading zero; no EIN begins with two. */
+function einOfNumber(number: number): string | undefined {
+  return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
+    ? String(number).padStart(9, '0')
+    : undefined;
 }
 
 function isShort(value: unknown, max: number): value is string {

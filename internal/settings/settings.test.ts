@@ -44,7 +44,7 @@ test('defaults are those of the design', () => {
     SHUTDOWN_DELAY_MS: 0,
     STATUS_ENDPOINT: false,
     LOG_ACCEPTS: false,
-    RETENTION_MALFORMED_DAYS: 30,
+    RETENTION_MALFORMED_DAYS: 7,
     RETENTION_REFUSED_DAYS: 7,
     RETENTION_WITHDRAWN_DAYS: 7,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',

@@ -240,9 +240,9 @@ const settings = {
     about: 'Days a request whose e-mail was refused for good is kept.',
   },
   RETENTION_MALFORMED_DAYS: {
-    schema: days.default(30),
+    schema: days.default(7),
     usedBy: ['ingest'],
-    about: 'Days a request answered 400 is kept.',
+    about: 'Days a request answered 400 is kept, with its body.',
   },
   RETENTION_REFUSED_DAYS: {
     schema: days.default(7),
