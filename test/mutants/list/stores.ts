@@ -54,9 +54,9 @@ export const stores = [
       'an outage takes all memory',
     ],
   ]),
-  ...mutantsOf('internal/ingest/commit-watch.ts', 'test/integration/commit-watch.test.ts', [
-    [' || now < this.#logAt', '', 'a database that takes every second write fills the log'],
-    ['    this.#loggedSince = undefined;\n', '', 'the log says of each request that MongoDB is back'],
+  ...mutantsOf('internal/ingest/outage-log.ts', 'internal/ingest/outage-log.test.ts', [
+    [' && now >= this.#nextAt', '', 'a database that takes every second write fills the log'],
+    ['    this.#since = undefined;\n', '', 'the log says of each request that MongoDB is back'],
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', IDEMPOTENCY, [
     ['adopted: { $exists: false }, ', '', 'a request answered 202 is withdrawn by its first try'],
