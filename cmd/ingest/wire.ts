@@ -2,7 +2,6 @@
 import type { AddressInfo } from 'node:net';
 import type { Db, MongoClientOptions } from 'mongodb';
 import type { Registry } from 'prom-client';
-import { CommitWatch } from '../../internal/ingest/commit-watch.ts';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
@@ -13,6 +12,7 @@ import {
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
+import { OutageLog } from '../../internal/ingest/outage-log.ts';
 import { Refusals } from '../../internal/ingest/refusals.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
@@ -61,7 +61,6 @@ export async function startIngest(
 ) {
   const { log, closers, registry } = tools;
   const state = { serving: false, draining: false };
-  const live: Probe[] = [];
   const ready: Probe[] = [() => (state.serving ? [] : ['starting']), () => (state.draining ? ['draining'] : [])];
   const metrics = createIngestMetrics(registry);
   const parts: Parts = { log, closers, metrics, partnerLabels: new PartnerLabels(), ready };
@@ -71,7 +70,7 @@ export async function startIngest(
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
     registry,
-    live,
+    live: [],
     ready,
     documents: { '/openapi.json': openApiDocument(settings) },
   });
@@ -81,8 +80,8 @@ export async function startIngest(
     closers.add('traces', () => traces.close());
   }
 
-  const { limiter, watch } = openLimiter(config, parts);
-  live.push(watch.faults);
+  const limiter = openLimiter(config, parts);
+  const outages = new OutageLog({ clock, log });
   const stores = openStores(config, parts);
   const app = await createIngestServer(settings, {
     clock,
@@ -94,7 +93,11 @@ export async function startIngest(
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
     ...stores,
-    record: (record) => watch.see(stores.record(record)),
+    record: async (record) => {
+      const result = await stores.record(record);
+      outages.note(result);
+      return result;
+    },
   });
   closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
   await app.listen({ host: config.HTTP_HOST, port: config.HTTP_PORT });
@@ -252,7 +255,7 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Part
     limiter.close();
     redis.disconnect();
   });
-  return { limiter, watch: new CommitWatch({ redis, clock, log }) };
+  return limiter;
 }
 
 /** All keys in memory, read again when the controller says so. */

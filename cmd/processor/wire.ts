@@ -5,7 +5,6 @@ import type { Registry } from 'prom-client';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { linkKeys } from '../../internal/mail/activation.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
@@ -31,7 +30,7 @@ import { reconcileForever } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
+import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -53,7 +52,6 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
   const { log, closers, registry } = tools;
   // What an operator may have got wrong comes first, so that a fault opens nothing.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
-  linkKeys(config.LINK_SECRET);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const metrics = createProcessorMetrics(registry);
 
@@ -238,13 +236,12 @@ function startWork(
 /** Begins to remove what is past its time. */
 function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
   const expiring = new AbortController();
-  const bodies = new BodyExpiry({ db, bodyDays: config.RETENTION_BODY_DAYS, clock });
   void expireForever(
     {
       clock,
       log,
       releasedDays: config.RETENTION_COMPLETED_DAYS,
-      removeBodies: () => bodies.removeDue(),
+      removeBodies: () => removeDueBodies(db, clock),
       forgetReleased: (until) => forgetReleased(db, until),
     },
     expiring.signal,

@@ -45,22 +45,27 @@ export class AccountCorrections {
   }
 
   /**
-   * Releases e-mail and EIN for a new application. One update of one document: at no instant do two accounts hold them.
-   * The account keeps its id and its request, and its link stops working.
+   * Releases e-mail and EIN for a new application. One update of one document: at no instant do two
+   * accounts hold them. The account keeps its id and its request, and an unused link stops working; the
+   * use of a link is the login application's and stays. False if the account or its link has changed.
    */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
-    const result = await this.#collection.updateOne(asSeen(account), {
-      $set: {
-        email: mark,
-        emailNormalized: mark,
-        ein: mark,
-        businessName: mark,
-        releasedAt: this.#clock.now(),
-        released: { email: account.email, ein: account.ein, businessName: account.businessName },
+    const used = account.activation?.usedAt !== undefined;
+    const result = await this.#collection.updateOne(
+      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
+      {
+        $set: {
+          email: mark,
+          emailNormalized: mark,
+          ein: mark,
+          businessName: mark,
+          releasedAt: this.#clock.now(),
+          released: { email: account.email, ein: account.ein, businessName: account.businessName },
+        },
+        ...(used ? {} : { $unset: { activation: true } }),
       },
-      $unset: { activation: true },
-    });
+    );
     return result.matchedCount === 1;
   }
 

@@ -13,7 +13,8 @@ test('faulty fields are rejected with every reason', () => {
     { field: 'email', code: 'missing', message: 'email is required.' },
     { field: 'ein', code: 'wrong_type', message: 'ein must be a string.' },
   ];
-  expect(decideOnFields({ valid: false, reasons })).toEqual({ verdict: 'reject', reasons });
+  const claimed = { ein: '123456789' };
+  expect(decideOnFields({ valid: false, reasons, claimed })).toEqual({ verdict: 'reject', reasons, claimed });
 });
 
 test.each(['created', 'own'] as const)('an account that is %s goes on: a repeat is no duplicate of itself', (kind) => {

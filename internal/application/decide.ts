@@ -6,10 +6,16 @@ export type Decision<Accepted> =
   { readonly verdict: 'reject'; readonly reasons: readonly Reason[] } | ({ readonly verdict: 'go_on' } & Accepted);
 
 /** After reading the body: every fault of its fields, or the application to create an account for. */
-export function decideOnFields(parsed: ParsedApplication): Decision<{ readonly application: Application }> {
+export function decideOnFields(parsed: ParsedApplication):
+  | { readonly verdict: 'go_on'; readonly application: Application }
+  | {
+      readonly verdict: 'reject';
+      readonly reasons: readonly Reason[];
+      readonly claimed: Partial<Application>;
+    } {
   return parsed.valid
     ? { verdict: 'go_on', application: parsed.application }
-    : { verdict: 'reject', reasons: parsed.reasons };
+    : { verdict: 'reject', reasons: parsed.reasons, claimed: parsed.claimed };
 }
 
 /**

@@ -12,7 +12,11 @@ export interface Application {
 
 export type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
-  | { readonly valid: false; readonly reasons: readonly Reason[] };
+  | {
+      readonly valid: false;
+      readonly reasons: readonly Reason[];
+      readonly claimed: Partial<Application>;
+    };
 
 /** Longer than any registered business name. */
 const BUSINESS_NAME_MAX = 1_000;
@@ -20,8 +24,8 @@ const BUSINESS_NAME_MAX = 1_000;
 /** An EIN with separators between its digits. */
 const EIN_CLAIM_MAX = 32;
 
-/** White space, control characters and invisible ones, such as a zero-width space: no readable name. */
-const nothingVisible = /^[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u;
+/** A letter or a digit that shows: a Hangul filler is a letter, but no screen shows it. */
+const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 
 /** zod issues carry our code in front of the sentence, so that one list keeps both. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
@@ -57,15 +61,16 @@ export const applicationSchema = z.object({
     }),
   business_name: text('business_name')
     .superRefine((value, context) => {
-      if (nothingVisible.test(value)) context.addIssue(because('blank', 'business_name must not be blank.'));
-      else if (value.length > BUSINESS_NAME_MAX) {
+      if (value.length > BUSINESS_NAME_MAX) {
         context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
+      } else if (!visibleCharacter.test(value)) {
+        context.addIssue(because('blank', 'business_name must have a letter or a digit.'));
       }
     })
     .meta({
       minLength: 1,
       maxLength: BUSINESS_NAME_MAX,
-      description: 'Name of the applying business; not blank.',
+      description: 'Name of the applying business; has at least one letter or digit.',
       examples: ['Ada Ltd'],
     }),
   ein: text('ein')
@@ -78,7 +83,8 @@ export const applicationSchema = z.object({
  * Never throws. A body that is no JSON object reports all three fields as missing; ingest never queues one.
  */
 export function parseApplication(body: Uint8Array): ParsedApplication {
-  const parsed = applicationSchema.safeParse(parseJsonObject(body) ?? {});
+  const object = parseJsonObject(body) ?? {};
+  const parsed = applicationSchema.safeParse(object);
   if (parsed.success) {
     const { email, business_name: businessName, ein } = parsed.data;
     return { valid: true, application: { email, businessName, ein } };
@@ -87,17 +93,30 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
     const [code, message] = issue.message.split('|', 2) as [ReasonCode, string];
     return { field: issue.path[0] as Field, code, message };
   });
-  return { valid: false, reasons };
+  return { valid: false, reasons, claimed: claimsOf(object) };
 }
 
-/** The applicant as the body gives it, valid or not, so that support finds a rejected request. Parts that are too long are left out. */
+/** The applicant as the body gives it, valid or not, so that support finds a rejected request. */
 export function claimedIn(body: Uint8Array): Partial<Application> {
-  const { email, business_name: businessName, ein } = (parseJsonObject(body) ?? {}) as Record<string, unknown>;
+  return claimsOf(parseJsonObject(body) ?? {});
+}
+
+/** Parts that are too long are left out. An EIN counts as a number as well, though it is rejected as such. */
+function claimsOf(object: object): Partial<Application> {
+  const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
+  const ein = typeof given === 'number' ? einOfNumber(given) : given;
   return {
     ...(isShort(email, EMAIL_MAX) ? { email: email.trim() } : {}),
     ...(isShort(businessName, BUSINESS_NAME_MAX) ? { businessName } : {}),
     ...(isShort(ein, EIN_CLAIM_MAX) ? { ein } : {}),
   };
+}
+
+/** A number has lost a leading zero; no EIN begins with two. */
+function einOfNumber(number: number): string | undefined {
+  return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
+    ? String(number).padStart(9, '0')
+    : undefined;
 }
 
 function isShort(value: unknown, max: number): value is string {

@@ -2,9 +2,10 @@
 import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Seen } from '../submission/operator-moves.ts';
-import { isOpen } from '../submission/states.ts';
+import { isOpen, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { REOPEN_TRIES } from './limits.ts';
 import { UsageError } from './options.ts';
 import { maskApplicant } from './mask.ts';
 import { submissionById } from './find-submission.ts';
@@ -45,6 +46,7 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   const record = await submissionById(id, desk, clock.now());
   if (record.accountId === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
   const account = await accountToMail(record, desk);
+  if (!canMailAgain(record)) throw new CommandError(`${record._id} is ${record.state}: its account is not mailed`);
   const left = leftToDo(record, account, email);
   if (left === undefined) throw new CommandError(`${account._id} has this address already`);
   const other = await desk.accounts.find('emailNormalized', normalizeEmail(email));
@@ -66,18 +68,25 @@ async function correctAddress(call: Call): Promise<ExitCode> {
       const corrected = { ...record, applicant: { ...record.applicant, email: normalizeEmail(email) } };
       const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.claim(record) : corrected;
       if (seen !== undefined) result = await correctAndReopen(call, seen, account, email, left);
-      return result === 'done';
+      return result === 'done' || result === 'not_mailed';
     },
   );
   if (result === 'taken') throw taken('another account');
   if (result === 'changed') throw changedMeanwhile(record);
+  if (result === 'not_mailed') {
+    throw new CommandError(
+      `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: ` +
+        'give the same command again, and it mails the new link',
+    );
+  }
   if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
   else if (left === 'record') out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
   else out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
   return EXIT.ok;
 }
 
-type Corrected = 'done' | 'changed' | 'taken';
+/** `changed` and `taken`: nothing was written. `not_mailed`: the account was, and nobody mails it yet. */
+type Corrected = 'done' | 'changed' | 'taken' | 'not_mailed';
 type Left = 'everything' | 'record_and_mail' | 'record';
 
 /**
@@ -94,7 +103,7 @@ function leftToDo(record: SubmissionRecord, account: Account, email: string): Le
 
 async function correctAndReopen(
   { desk }: Call,
-  seen: Seen,
+  found: Seen,
   account: Account,
   email: string,
   left: Left,
@@ -103,11 +112,25 @@ async function correctAndReopen(
     const result = await desk.corrections.correctEmail(account, email);
     if (result !== 'done') return result;
   }
-  await desk.moves.correctEmail(seen._id, normalizeEmail(email));
+  await desk.moves.correctEmail(found._id, normalizeEmail(email));
   if (left === 'record') return 'done';
   const reason = `operator corrected the address, by ${desk.trail.by}`;
-  const to = await reopen(desk, seen, 'correct_address', { accountId: account._id, reason });
-  return to === 'account_created' ? 'done' : 'changed';
+  let seen = found;
+  for (let tries = 1; tries <= REOPEN_TRIES; tries += 1) {
+    const to = await reopen(desk, seen, 'correct_address', { accountId: account._id, reason });
+    if (to === 'account_created') return 'done';
+    const now = await desk.submissions.byId(found._id);
+    // Somebody else had it mailed again, and a worker mails what the account holds now.
+    if (now?.state === 'account_created') return 'done';
+    if (now === undefined || !canMailAgain(now)) return 'not_mailed';
+    seen = now;
+  }
+  return 'not_mailed';
+}
+
+function canMailAgain({ state }: Seen): boolean {
+  const facts = { account: true, claimed: true, erased: false };
+  return nextState(state, 'correct_address', facts) !== undefined;
 }
 
 function taken(holder: string): CommandError {

@@ -1,12 +1,14 @@
 /** `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the trail stays. */
 import { printable, table } from '../platform/terminal.ts';
+import { isEmailAddress } from '../application/parse-application.ts';
+import type { Person } from '../application/mentions.ts';
 import { isOpen } from '../submission/states.ts';
 import type { Account } from '../account/account.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
 import { CHANGES_LISTED } from './limits.ts';
-import { applicantOf, isAccountOf, relationOf, type Person } from './person.ts';
+import { applicantOf, isAccountOf, relationOf } from './person.ts';
 import { submissionById } from './find-submission.ts';
 import { Progress } from './progress.ts';
 
@@ -15,7 +17,7 @@ export const erase: Command = {
   positionals: ['[REQUEST_ID]'],
   about: 'remove everything personal about one applicant, on their request',
   details:
-    'By address, by EIN, or by a request (which stands for its address, and goes last, so that the same command can be given again). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. A request whose bytes cannot be searched is listed. See docs/privacy.md for what it cannot reach: backups, sent mails.',
+    'By address, by EIN, or by a request (which stands for its address, and goes last, so that the same command can be given again). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. See docs/privacy.md for what it does not find: what is compressed or encoded inside a body, backups, sent mails.',
   options: ['email', 'ein', 'after', 'yes', 'as', 'why'],
   examples: [
     'erase --email jane@example.com',
@@ -42,11 +44,9 @@ interface Found {
 /** What was found; the lists are bounded, the counts are not. */
 class Tally {
   readonly listed: Found[] = [];
-  readonly unsearchable: string[] = [];
   /** Requests and accounts that are settled, so that the walk does not count them again. */
   readonly settled = new Set<string>();
   count = 0;
-  unsearchableCount = 0;
   left = false;
   /** The last request that was looked at by a walk that was stopped. */
   stoppedAfter: string | undefined;
@@ -56,11 +56,6 @@ class Tally {
     if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
     if (['changed', 'still open', 'comes last'].includes(entry.result)) this.left = true;
     else this.settled.add(entry.id);
-  }
-
-  noteUnsearchable(id: string): void {
-    this.unsearchableCount += 1;
-    if (this.unsearchable.length < CHANGES_LISTED) this.unsearchable.push(id);
   }
 }
 
@@ -83,32 +78,29 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
   }
   report(call, tally);
   if (tally.stoppedAfter !== undefined) return EXIT.stopped;
-  return tally.count === 0 || tally.left || tally.unsearchableCount > 0 ? EXIT.found : EXIT.ok;
+  return tally.count === 0 || tally.left ? EXIT.found : EXIT.ok;
 }
 
 function report({ out, values }: Call, tally: Tally): void {
-  const { count, listed, unsearchable, unsearchableCount, stoppedAfter } = tally;
+  const { count, listed, stoppedAfter } = tally;
   if (values.json) {
     out.json({
       dry_run: !values.yes,
       count,
       listed,
-      not_searchable: { count: unsearchableCount, request_ids: unsearchable },
       ...(stoppedAfter === undefined ? {} : { stopped_after: stoppedAfter }),
     });
   } else {
     const rows = listed.map(({ what, id, state, result }) => [what, id, state, result].map(printable));
     if (rows.length > 0) out.line(table(rows, ''));
     if (count > listed.length) out.line(`… and ${count - listed.length} more`);
-    for (const id of unsearchable) out.line(`request  ${printable(id)}  not searchable`);
     if (count === 0) out.line('nothing holds this applicant');
     else if (!values.yes) out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
     else out.line(`${count} done; backups still hold them until they are past their own retention (docs/privacy.md)`);
   }
-  if (tally.left) out.note('some changed meanwhile or are being worked on: run it again in a minute');
-  if (unsearchableCount > 0) {
+  if (tally.left) {
     out.note(
-      `${unsearchableCount} bodies cannot be searched; such a body is removed within a day after it was understood`,
+      'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
     );
   }
   if (stoppedAfter !== undefined) {
@@ -131,7 +123,9 @@ async function subjectOf(call: Call): Promise<Subject> {
   if (record.erasedAt !== undefined && late === undefined) throw new CommandError(`${record._id} was erased before`);
   // Its EIN may be someone else's, mistyped: only the address stands for the person.
   const own = late?.emailNormalized ?? applicantOf(record).email;
-  return { person: own === undefined ? {} : { email: own }, requestId: record._id };
+  // What is no address, such as "none", stands in requests of many.
+  const person = own === undefined || !isEmailAddress(own) ? {} : { email: own };
+  return { person, requestId: record._id };
 }
 
 /** What the indexes know: the person's requests and accounts, at once, however many others there are. */
@@ -175,7 +169,6 @@ async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<v
       const relation = relationOf(person, record);
       if (relation === 'applicant') own.push(record);
       if (relation === 'mentioned') tally.note(await eraseRecord(record, true, desk, values.yes));
-      if (relation === 'unreadable') tally.noteUnsearchable(record._id);
     }
     await eraseOwn(own, subject, call, tally);
     progress.add(page.length);
@@ -204,8 +197,8 @@ async function eraseOwn(records: readonly PersonalRecord[], subject: Subject, ca
 
 async function eraseRecord(record: PersonalRecord, bodyOnly: boolean, desk: Desk, yes: boolean): Promise<Found> {
   const entry = { what: 'request', id: record._id, state: record.state };
-  // Another applicant's request still needs its body.
-  if (bodyOnly && isOpen(record.state)) return { ...entry, result: 'still open' };
+  // Another applicant's request still needs its body, also if a dead letter is to be retried.
+  if (bodyOnly && (isOpen(record.state) || record.state === 'dead_lettered')) return { ...entry, result: 'still open' };
   if (!yes) return { ...entry, result: bodyOnly ? 'body would be erased' : 'would be erased' };
   const done = bodyOnly
     ? await desk.moves.eraseBody(record)

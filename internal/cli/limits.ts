@@ -42,3 +42,5 @@ export const OPEN_COUNTED = 100_000;
 /** Characters of `--why` and `--as`. */
 export const WHY_MAX = 500;
 export const WHO_MAX = 100;
+/** Times that `account correct-email` reopens a request which others move meanwhile. */
+export const REOPEN_TRIES = 5;

@@ -74,11 +74,5 @@ export const LAST_ANSWERS_MS = 5_000;
 /** Closing waits this long for requests in flight and for records and withdrawals under way. */
 export const DRAIN_DEADLINE_MS = 20_000;
 
-/** A process without a commit for this long, while others commit, is not live: an election takes a fifth of it. */
-export const ALONE_AFTER_MS = 60_000;
-/** How long the mark of a commit stays: half of that, so that a process that fails sees only marks of others. */
-export const COMMIT_MARK_MS = 30_000;
-/** A process that commits renews the mark this often; a third of its life, so that one may be lost. */
-export const COMMIT_MARK_EVERY_MS = 10_000;
 /** The log line of an outage of MongoDB comes at most this often, with one line for its end. */
 export const OUTAGE_LINES_EVERY_MS = 10_000;

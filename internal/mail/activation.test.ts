@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
-import { activationLink, linkKeys } from './activation.ts';
+import { activationLink, linkSecretFault } from './activation.ts';
 
 const options = { loginUrl: 'https://login.example/start?lang=en', linkSecret: 'a'.repeat(32) };
 
@@ -52,18 +52,28 @@ describe('two secrets', () => {
   });
 
   test('a secret without a key id is taken as it is', () => {
-    for (const secret of [`a,b:c,${OLD}`, `monkey-1:${OLD}`, `x key-1:${OLD}`])
-      expect(linkKeys(secret)).toEqual([{ secret }]);
+    for (const secret of [`a,b:c,${OLD}`, `monkey-1:${OLD}`, `x key-1:${OLD}`]) {
+      expect(link(secret)).not.toHaveProperty('keyId');
+      expect(link(secret)).not.toEqual(link(OLD));
+    }
   });
 
+  const [GOOD, BETTER] = ['0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d', 'd4c5b6a7f8e9d5c4b6a3f7e2d8c1b9a0'];
+
   test.each([
-    [`key-1:${OLD},key-2:${NEW},key-3:${NEW}`, /more than two/],
-    [`key-1:${OLD},key-1:${NEW}`, /same key id/],
-    [`key-1:short,${OLD}`, /at least 32/],
-    [`key-:${OLD}`, /a key id is/],
-    [`key-A B:${OLD}`, /a key id is/],
+    [`key-1:${GOOD},key-2:${BETTER},key-3:${BETTER}`, /more than two/],
+    [`key-1:${GOOD},key-1:${BETTER}`, /same key id/],
+    [`key-1:short,${GOOD}`, /at least 32/],
+    [`key-:${GOOD}`, /a key id is/],
+    [`key-A B:${GOOD}`, /a key id is/],
+    [`key-1:${OLD}`, /can be guessed/],
+    [`${GOOD},key-1:${NEW}`, /can be guessed/],
   ])('%s is refused without being quoted', (value, message) => {
-    expect(() => linkKeys(value)).toThrow(message);
-    expect(() => linkKeys(value)).not.toThrow(/ooo|nnn|short/);
+    expect(linkSecretFault(value)).toMatch(message);
+    expect(linkSecretFault(value)).not.toMatch(/ooo|nnn|0a9b|short/);
+  });
+
+  test.each([GOOD, `key-1:${GOOD}`, `key-1:${GOOD},${BETTER}`])('%s is taken', (value) => {
+    expect(linkSecretFault(value)).toBeUndefined();
   });
 });

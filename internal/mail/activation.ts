@@ -1,5 +1,6 @@
 /** The one-time activation link: a token that anyone with LINK_SECRET can derive again, stored only as a hash. */
 import { createHash, createHmac } from 'node:crypto';
+import { isGuessable } from '../platform/guessable.ts';
 
 export interface ActivationLink {
   readonly url: string;
@@ -20,27 +21,34 @@ const KEY_ID = /^key-[a-z0-9-]{1,20}$/;
 const NAMED = /^(key-[^:]*):(.*)$/s;
 
 /**
- * The secrets of `LINK_SECRET`: one as it is, or with a key id as `key-…:secret`, or two with a comma between them. The
- * first makes new links; the second makes those again that were made with it. Throws a sentence without any secret.
+ * The secrets of `LINK_SECRET`: one as it is, or with a key id as `key-…:secret`, or two with a
+ * comma between them. The first makes new links; the second makes those again that were made with it.
  */
-export function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
+function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
   // A secret without a key id may hold commas and colons, so only a key id makes the value a list.
   const entries = /(?:^|,)key-[^,:]*:/.test(linkSecret) ? linkSecret.split(',') : [linkSecret];
   const [first = { secret: '' }, ...others] = entries.map((entry): LinkKey => {
     const [, id, secret = entry] = NAMED.exec(entry) ?? [];
     return id === undefined ? { secret } : { id, secret };
   });
-  const keys = [first, ...others] as const;
-  if (keys.length > 2) throw new Error('LINK_SECRET: has more than two secrets');
-  for (const { id, secret } of keys) {
-    if (id !== undefined && !KEY_ID.test(id)) {
-      throw new Error('LINK_SECRET: a key id is "key-" and 1 to 20 small letters, digits or hyphens');
-    }
-    if (secret.length < SECRET_MIN)
-      throw new Error(`LINK_SECRET: each secret must have at least ${SECRET_MIN} characters`);
+  return [first, ...others];
+}
+
+/** Why `LINK_SECRET` is refused, in a sentence without any secret; undefined where it is good. */
+export function linkSecretFault(linkSecret: string): string | undefined {
+  const keys = linkKeys(linkSecret);
+  const [first, second] = keys;
+  if (keys.length > 2) return 'has more than two secrets';
+  if (keys.some(({ id }) => id !== undefined && !KEY_ID.test(id))) {
+    return 'a key id is "key-" and 1 to 20 small letters, digits or hyphens';
   }
-  if (others.some(({ id }) => id === first.id)) throw new Error('LINK_SECRET: both secrets have the same key id');
-  return keys;
+  if (keys.some(({ secret }) => secret.length < SECRET_MIN)) {
+    return `must have at least ${SECRET_MIN} characters, each secret for itself`;
+  }
+  if (keys.some(({ secret }) => isGuessable(secret))) {
+    return 'can be guessed: make one with "openssl rand -hex 32"';
+  }
+  return second !== undefined && second.id === first.id ? 'both secrets have the same key id' : undefined;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** API keys: how new ones look, what is accepted as one, and the hash that stands for it everywhere else. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { isGuessable } from './guessable.ts';
+import { isGuessable } from '../platform/guessable.ts';
 
 const PREFIX = 'pik_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

@@ -26,13 +26,16 @@ const WRITE_DEADLINE_MS = 10_000;
  */
 const MAJORITY_SHARE = 0.9;
 
+/** What the URI may not say: the driver prefers a part of a write concern there to ours. */
+const WRITE_CONCERN_OPTIONS = ['w', 'j', 'journal', 'fsync', 'wtimeout', 'wtimeoutms'];
+
 /**
- * A client whose every write is majority-committed and journaled and whose reads go to the primary.
- * Connects on first use and again by itself.
+ * A client whose every write is majority-committed and journaled, whatever the URI says, and whose
+ * reads go to the primary. Connects on first use and again by itself.
  */
 export function createMongo(uri: string, appName: string, options: MongoClientOptions = {}): MongoClient {
   const socketTimeoutMS = options.socketTimeoutMS ?? SOCKET_TIMEOUT_MS;
-  return new MongoClient(uri, {
+  return new MongoClient(withoutWriteConcern(uri), {
     appName,
     serverSelectionTimeoutMS: SERVER_SELECTION_TIMEOUT_MS,
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
@@ -43,6 +46,15 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
     ignoreUndefined: true,
     ...options,
   });
+}
+
+function withoutWriteConcern(uri: string): string {
+  const [address = '', options = ''] = uri.split('?');
+  const kept = options.split('&').filter((option) => {
+    const [[name = ''] = []] = new URLSearchParams(option);
+    return !WRITE_CONCERN_OPTIONS.includes(name.toLowerCase());
+  });
+  return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
 }
 
 /** Why a write's connection is destroyed; made once, because an error of its own for each write costs. */

@@ -1,14 +1,11 @@
 /** The first half of an attempt: read the application, reject it or create its account. */
 import { decideOnCreation, decideOnFields } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
-import { legible } from '../application/legible.ts';
-import { claimedIn, parseApplication, type Application } from '../application/parse-application.ts';
+import { parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account } from '../account/account.ts';
-import { later } from '../platform/clock.ts';
 import { traceFields } from '../platform/tracing.ts';
-import { UNSEARCHABLE_BODY_MS } from '../submission/limits.ts';
 import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { Claim } from './claim.ts';
@@ -34,10 +31,9 @@ export async function createAccount(
   claim: Claim,
   tools: CreateTools,
 ): Promise<Created | undefined> {
-  const body = record.body?.buffer ?? new Uint8Array();
-  const fields = decideOnFields(parseApplication(body));
+  const fields = decideOnFields(parseApplication(record.body?.buffer ?? new Uint8Array()));
   if (fields.verdict === 'reject') {
-    await reject(record, claim, fields.reasons, tools, applicantOf(claimedIn(body)));
+    await reject(record, claim, fields.reasons, tools, applicantOf(fields.claimed));
     return undefined;
   }
   claim.assertHeld();
@@ -68,7 +64,6 @@ export async function noteAccount(
   const state = await tools.store.move(claim.position, 'create_account', attemptOf(record), {
     applicant,
     accountId,
-    ...bodyUntil(record, tools),
     ...(keepClaim ? { keepClaim } : {}),
   });
   if (state === undefined) return false;
@@ -90,17 +85,10 @@ async function reject(
     reasons,
     reason,
     applicant,
-    ...bodyUntil(record, tools),
   });
   if (state === undefined) return;
   countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
   tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
-}
-
-/** Nobody can find a person in a body that cannot be searched, so it does not stay. */
-function bodyUntil({ body }: SubmissionRecord, { clock }: CreateTools): { readonly bodyUntil?: Date } {
-  const searchable = body === undefined || legible(body.buffer).unreadable === undefined;
-  return searchable ? {} : { bodyUntil: later(clock.now(), UNSEARCHABLE_BODY_MS) };
 }
 
 /** Who the record is about, as it is looked for. */

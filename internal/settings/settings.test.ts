@@ -45,7 +45,7 @@ test('defaults are those of the design', () => {
     SHUTDOWN_DELAY_MS: 0,
     STATUS_ENDPOINT: false,
     LOG_ACCEPTS: false,
-    RETENTION_MALFORMED_DAYS: 30,
+    RETENTION_MALFORMED_DAYS: 7,
     RETENTION_REFUSED_DAYS: 7,
     RETENTION_WITHDRAWN_DAYS: 7,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
@@ -132,7 +132,7 @@ test.each<[process: ProcessName, environment: Record<string, string>]>([
   ['controller', { MONGODB_URI: 'mongodb://db', REDIS_URL: 'redis://cache', ALLOW_INSECURE_STORES: 'true' }],
   ['processor', { LOGIN_URL: 'http://127.0.0.1:8080/' }],
   ['processor', { LOGIN_URL: 'http://[::1]/?a=1', NODE_TLS_REJECT_UNAUTHORIZED: '1' }],
-  ['processor', { LINK_SECRET: 'key-1:evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
+  ['processor', { LINK_SECRET: 'evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
 ])('%s starts with %j', (process, environment) => {
   expect(loadConfig(process, { ...ACCEPTED, ...environment })).toMatchObject(
     Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== 'true')),

@@ -16,7 +16,7 @@ import {
   wholeNumber,
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
-import { isGuessable } from '../partner/guessable.ts';
+import { linkSecretFault } from '../mail/activation.ts';
 import { clientName, email, oneLine } from './mail-rules.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
@@ -207,10 +207,10 @@ const settings = {
       'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added. Must be https, except on loopback.',
   },
   LINK_SECRET: {
-    schema: z
-      .string()
-      .min(32, { error: 'must have at least 32 characters', abort: true })
-      .refine((secret) => !isGuessable(secret), 'can be guessed: make one with "openssl rand -hex 32"'),
+    schema: z.string().superRefine((secret, context) => {
+      const message = linkSecretFault(secret);
+      if (message !== undefined) context.addIssue({ code: 'custom', message });
+    }),
     usedBy: ['processor'],
     secret: true,
     about:
@@ -237,9 +237,9 @@ const settings = {
     about: 'Days a request whose e-mail was refused for good is kept.',
   },
   RETENTION_MALFORMED_DAYS: {
-    schema: days.default(30),
+    schema: days.default(7),
     usedBy: ['ingest'],
-    about: 'Days a request answered 400 is kept.',
+    about: 'Days a request answered 400 is kept, with its body.',
   },
   RETENTION_REFUSED_DAYS: {
     schema: days.default(7),

@@ -15,7 +15,15 @@ export function idempotencyDigest(partnerId: string, key: string): string {
   return hash('sha256', `${partnerId}\n${key}`, 'hex');
 }
 
-const firstFields = { idempotencyDigest: 1, bodySha256: 1, adopted: 1, state: 1, version: 1, traceparent: 1 } as const;
+const firstFields = {
+  idempotencyDigest: 1,
+  bodySha256: 1,
+  erasedAt: 1,
+  adopted: 1,
+  state: 1,
+  version: 1,
+  traceparent: 1,
+} as const;
 type First = Pick<SubmissionRecord, '_id' | (keyof typeof firstFields & keyof SubmissionRecord)>;
 
 /** The record that has the key, and what that means for the request that comes second. */
@@ -54,7 +62,7 @@ export async function adoptFirst(
 
 function boundTo(first: First | undefined, { bodySha256 }: SubmissionRecord): Bound | undefined {
   if (first === undefined) return undefined;
-  if (first.bodySha256 === undefined) return { first, result: 'erased' };
+  if (first.erasedAt !== undefined) return { first, result: 'erased' };
   if (first.bodySha256 !== bodySha256) return { first, result: 'mismatched' };
   // Bound anew since the update: to be looked at once more.
   return first.adopted === true ? { first, result: 'replayed' } : undefined;

@@ -81,10 +81,6 @@ export const DUE_TIMEOUT_MS = 9_000;
 /** Longest one question about the backlog may keep the database busy. */
 export const BACKLOG_TIMEOUT_MS = 5_000;
 
-/** A malformed body is looked at after this; one that cannot be searched for a person is removed then. */
-export const BODY_FIRST_LOOK_MS = 3_600_000;
-/** Any other body that cannot be searched goes this long after it was understood: with the sweep, within a day. */
-export const UNSEARCHABLE_BODY_MS = 23 * 3_600_000;
 /** Bodies removed in one update. */
 export const BODY_EXPIRY_PAGE = 500;
 

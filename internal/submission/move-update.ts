@@ -6,8 +6,8 @@ import type { SubmissionRecord } from './submission.ts';
 
 /**
  * The update that puts a record into `to`. An open state gets a `dueAt` and fresh counts; a final one loses its `dueAt`
- * and gets an `expiresAt` if its state is ever deleted. Both remove the dates of the state before. The raw body goes at
- * `bodyUntil`, or before the record if a final state keeps it longer than a body is kept; an earlier date holds.
+ * and gets an `expiresAt` if its state is ever deleted, and `bodyUntil` if its body goes earlier. Both remove the dates
+ * of the state before.
  */
 export function moveUpdate(
   to: State,
@@ -20,20 +20,17 @@ export function moveUpdate(
     readonly retention: RetentionDays;
     /** Until when the worker goes on to hold the record, in an open state; undefined: nobody holds it. */
     readonly heldUntil?: Date | undefined;
-    /** When the body must be gone, whatever the state. */
-    readonly bodyUntil?: Date | undefined;
   },
 ) {
   const { now, attempt, reason, retention, heldUntil } = options;
   const history = { state: to, at: now, attempt, ...(reason === undefined ? {} : { reason }) };
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
   const bodyDays = days === undefined ? undefined : retention.body;
-  const kept = bodyDays === undefined ? undefined : later(now, bodyDays * DAY_MS);
-  const [bodyUntil] = [kept, options.bodyUntil].filter((date) => date !== undefined).toSorted((a, b) => +a - +b);
   const dates = {
     ...(isOpen(to) ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 } : {}),
     ...(heldUntil === undefined ? {} : { heldUntil }),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
+    ...(bodyDays === undefined ? {} : { bodyUntil: later(now, bodyDays * DAY_MS) }),
   };
   return {
     $set: { state: to, stateAt: now, ...dates },
@@ -45,8 +42,8 @@ export function moveUpdate(
       crashes: true,
       ...(isOpen(to) ? {} : { dueAt: true }),
       ...(days === undefined ? { expiresAt: true } : {}),
+      ...(bodyDays === undefined ? { bodyUntil: true } : {}),
     },
     $push: { history },
-    ...(bodyUntil === undefined ? {} : { $min: { bodyUntil } }),
   } satisfies UpdateFilter<SubmissionRecord>;
 }

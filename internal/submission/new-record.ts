@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
-import { BODY_FIRST_LOOK_MS, KEPT_HEADER_CHARACTERS } from './limits.ts';
+import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
 /** What ingest knows of a request before it reads the body. */
@@ -37,8 +37,7 @@ export function acceptedRecord(received: Received, body: Body, idempotencyKey?: 
 /** Of a request whose body is not a JSON object, too large, or cut off. */
 export function malformedRecord(received: Received, body: Body, keptDays: number): SubmissionRecord {
   const expiresAt = later(received.receivedAt, keptDays * DAY_MS);
-  const bodyUntil = later(received.receivedAt, BODY_FIRST_LOOK_MS);
-  return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt, bodyUntil };
+  return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt };
 }
 
 /** Of a request with a missing, unknown or inactive key; its body is not read. */

@@ -163,19 +163,21 @@ export class OperatorMoves {
     const to = nextState(seen.state, 'erase', { account: false, claimed: seen.version > 0, erased: false });
     const stays = to === undefined || to === seen.state;
     const move = stays ? undefined : this.#moveTo(to, seen, now, reason);
+    const { bodyUntil: _none, ...set } = move?.$set ?? {};
     const result = await this.#collection.updateOne(asSeen(seen), {
-      $set: { ...move?.$set, erasedAt: now, version: seen.version + 1 },
+      $set: { ...set, erasedAt: now, version: seen.version + 1 },
       $unset: { ...move?.$unset, body: true, bodyUntil: true, bodySha256: true, userAgent: true, applicant: true },
       ...(move === undefined ? {} : { $push: move.$push }),
     });
     return result.matchedCount === 1;
   }
 
-  /** Removes the body and its digest of a settled record of another applicant; false if it has changed. */
+  /**
+   * Removes the body of a settled record of another applicant; false if it has changed. Its digest stays, so that its
+   * partner's repeat is answered as ever.
+   */
   async eraseBody(seen: Seen): Promise<boolean> {
-    const result = await this.#collection.updateOne(asSeen(seen), {
-      $unset: { body: true, bodyUntil: true, bodySha256: true },
-    });
+    const result = await this.#collection.updateOne(asSeen(seen), { $unset: { body: true, bodyUntil: true } });
     return result.matchedCount === 1;
   }
 

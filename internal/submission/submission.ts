@@ -35,7 +35,7 @@ export interface SubmissionRecord {
   readonly contentType?: string;
   /** The bytes as they came (the first 65,000 of a larger body); absent where none were read, and after `bodyUntil`. */
   readonly body?: Binary;
-  /** When a processor removes `body` or looks at it (body-expiry.ts); absent while the body may be needed for work. */
+  /** When a processor removes `body`; only on final states that keep the record longer than its body. */
   readonly bodyUntil?: Date;
   /** Bytes received, which may be more than are kept. */
   readonly bodyBytes: number;

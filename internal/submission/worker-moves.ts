@@ -42,8 +42,6 @@ export interface Changes {
   readonly ambiguous?: number;
   readonly lastError?: string;
   readonly reason?: string;
-  /** When the body must be gone. */
-  readonly bodyUntil?: Date;
   /** The worker goes on with the record in its new state, under the claim it has. */
   readonly keepClaim?: true;
 }
@@ -144,10 +142,10 @@ export class WorkerMoves {
   ): Promise<State | undefined> {
     const to = nextState(position.state, event, { account: false, claimed: true, erased: false });
     if (to === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    const { reason, bodyUntil, keepClaim, ...fields } = changes;
+    const { reason, keepClaim, ...fields } = changes;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => {
       const heldUntil = keepClaim === true ? later(now, CLAIM_MS) : undefined;
-      const options = { now, attempt, reason, bodyUntil, heldUntil, dueInMs: 0, retention: this.#retention };
+      const options = { now, attempt, reason, heldUntil, dueInMs: 0, retention: this.#retention };
       const moved = moveUpdate(to, options);
       return { ...moved, $set: { ...fields, ...moved.$set } };
     };

@@ -2,12 +2,18 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { discardedReason } from '../../internal/application/reasons.ts';
+import { correctEmail } from '../../internal/cli/account.ts';
+import type { Call } from '../../internal/cli/command.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { MAX_AMBIGUOUS, PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -251,6 +257,65 @@ test('correct-email given again finishes what was cut off: after the account, an
     { action: 'retry' },
     { action: 'account correct-email', result: 'done' },
   ]);
+});
+
+/** The command, given by an operator whose moves others cut in on: `cutIn` comes before each reopening. */
+async function overtaken(cutIn: (id: string) => Promise<unknown>, ...positionals: string[]): Promise<number> {
+  const { db } = world.stores;
+  const retention = {};
+  class Overtaken extends OperatorMoves {
+    override async reopen(...[record, ...rest]: Parameters<OperatorMoves['reopen']>) {
+      await cutIn(record._id);
+      return super.reopen(record, ...rest);
+    }
+  }
+  const desk = {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    moves: new Overtaken({ db, retention, clock }),
+    corrections: new AccountCorrections({ db, clock }),
+    trail: new Trail({ db, clock, by: 'jane', unproven: true, copy: () => {} }),
+  };
+  const call = { positionals, values: { yes: true }, desk, clock, out: { line: () => {} } };
+  return correctEmail.run(call as unknown as Call);
+}
+
+test('correct-email says what it did to the account, whoever moves the request meanwhile', async () => {
+  const { id, application } = await completed();
+  const address = `right-${application.email}`;
+  let times = 0;
+  const touch = (requestId: string) => requests().updateOne({ _id: requestId }, { $inc: { version: 1 } });
+  // Somebody is faster once: the command goes on from what is there now.
+  expect(await overtaken(async (_id) => (times += 1) === 1 && touch(_id), id, address)).toBe(0);
+  await world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
+  await world.recordIn('completed', id);
+
+  // Somebody is always faster: the answer names what has changed and what is left.
+  const second = `second-${application.email}`;
+  await expect(overtaken(touch, id, second)).rejects.toThrow(/has the address and its old link is void.*same command/);
+  expect(await accountOf(id)).toMatchObject({ email: second, linkVersion: 2 });
+  expect((await trailOf(id)).at(-1)).toMatchObject({ action: 'account correct-email', result: 'done' });
+  expect(await cli('account', 'correct-email', id, second, '--yes')).toMatchObject({ code: 0 });
+  await world.mail.waitForMail((caught) => caught.to.includes(second), HANG_MS);
+  await world.recordIn('completed', id);
+
+  // A discarded request mails nobody, so its account keeps its address.
+  await requests().updateOne({ _id: id }, { $set: { state: 'rejected', reasons: [discardedReason] } });
+  const before = await accountOf(id);
+  const refused = await cli('account', 'correct-email', id, `third-${application.email}`, '--yes');
+  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('is rejected') });
+  expect(await accountOf(id)).toEqual(before);
+});
+
+test('release: the use of a link stays noted, and an unused link ends', async () => {
+  const { id } = await completed();
+  const usedAt = new Date(Date.now() - 1_000);
+  const used = { _id: (await accountOf(id))!._id };
+  await world.stores.db.collection<Account>(ACCOUNTS).updateOne(used, { $set: { 'activation.usedAt': usedAt } });
+  const { activation } = (await accountOf(id))!;
+  expect(await cli('account', 'release', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await accountOf(id)).toMatchObject({ releasedAt: expect.any(Date), activation });
+  expect(activation).toMatchObject({ usedAt });
 });
 
 test('release: the EIN and the address may be applied with again; the account stays and the trail tells', async () => {

@@ -91,7 +91,7 @@ test('a rejected request tells all its reasons and is found by the address it cl
   await world.recordIn('rejected', id);
   const shown = await cli('show', id);
   expect(shown.stdout).toContain('3 reasons');
-  for (const code of ['email', 'invalid_format', 'blank', 'business_name must not be blank.']) {
+  for (const code of ['email', 'invalid_format', 'blank', 'business_name must have a letter or a digit.']) {
     expect(shown.stdout).toContain(code);
   }
   expect((await cli('find', '--email', ' nobody HERE', '--json')).json()).toMatchObject([{ request_id: id }]);

@@ -10,6 +10,12 @@ import { newApplication, openWorld, requestIdOf, type InProcess, type World } fr
 
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
+/** What a connection string may say, and must not get. */
+const WEAKER: readonly (readonly [string, string])[] = [
+  ['w', '1'],
+  ['journal', 'false'],
+];
+
 let world: World;
 let wire: MongoWire;
 let ingest: InProcess;
@@ -18,7 +24,9 @@ beforeAll(async () => {
   const stores = await openTestStores();
   wire = await startMongoWire(stores.mongodbUri);
   await stores.close();
-  world = await openWorld({ environment: { MONGODB_URI: wire.url, RATE_LIMIT_MAX: '40' } });
+  const url = new URL(wire.url);
+  for (const option of WEAKER) url.searchParams.set(...option);
+  world = await openWorld({ environment: { MONGODB_URI: url.href, RATE_LIMIT_MAX: '40' } });
   ingest = await world.start('ingest');
   await world.start('processor');
 });
@@ -44,7 +52,7 @@ function concerns(): Record<string, readonly unknown[]> {
   );
 }
 
-test('every write of every process, and of the operator, waits for majority and journal', async () => {
+test('every write of every process, and of the operator, waits for majority and journal, whatever the URI says', async () => {
   const cli = cliOf(world);
   const [application, other] = [newApplication(), newApplication()];
   const id = await submit(world, ingest, application);

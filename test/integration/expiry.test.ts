@@ -1,18 +1,19 @@
 /** Personal data goes in time where no TTL index can remove it: raw bodies, and what released accounts held. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { randomBytes } from 'node:crypto';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { expireOnce } from '../../internal/processor/expire.ts';
-import { BodyExpiry } from '../../internal/submission/body-expiry.ts';
+import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { malformedRecord } from '../../internal/submission/new-record.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { cliOf } from '../support/cli.ts';
+import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 
 let world: World;
@@ -34,12 +35,11 @@ const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 async function expireIn(days: number): Promise<void> {
   const { db } = world.stores;
   const clock = { ...systemClock, now: () => later(now, days * DAY_MS) };
-  const bodies = new BodyExpiry({ db, bodyDays: 30, clock });
   await expireOnce({
     clock,
     log: createLogger('test', 'silent'),
     releasedDays: 400,
-    removeBodies: () => bodies.removeDue(),
+    removeBodies: () => removeDueBodies(db, clock),
     forgetReleased: (until) => forgetReleased(db, until),
   });
 }
@@ -72,27 +72,19 @@ test('a raw body goes 30 days after the end; its length and digest stay, and ope
   for (const id of [open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
 });
 
-test('a body that cannot be searched is kept for a day at most', async () => {
-  const of = (bytes: Uint8Array): SubmissionRecord =>
-    malformedRecord(
-      { requestId: newId('req'), receivedAt: now, remoteIp: '::1', partnerId: 'demo' },
-      { bytes, received: bytes.length },
-      90,
-    );
-  const [unreadable, readable] = [of(randomBytes(2_000)), of(Buffer.from('{"email": "x'))];
-  await requests().insertMany([unreadable, readable]);
-  const picture = randomBytes(5_000).toString('base64');
-  const accepted = await submit(world, ingest, { ...newApplication(), picture });
-  await world.recordIn('completed', accepted);
-  await expireIn(0.5);
-  expect(await world.record(unreadable._id)).not.toHaveProperty('body');
-  expect(await world.record(readable._id)).toHaveProperty('body');
-  await expireIn(1);
-  expect(await world.record(accepted)).not.toHaveProperty('body');
-  await expireIn(29);
-  expect(await world.record(readable._id)).toHaveProperty('body');
-  await expireIn(31);
-  expect(await world.record(readable._id)).not.toHaveProperty('body');
+test('what an operator makes due again keeps its body, and gets a new date at its end', async () => {
+  const id = await submit(world, ingest, newApplication());
+  const { bodyUntil } = await world.recordIn('completed', id);
+  expect(await cliOf(world)('resend', id, '--yes')).toMatchObject({ code: 0 });
+  await eventually('its end', async () => (await world.record(id))!.history.length === 5);
+  expect((await world.recordIn('completed', id)).bodyUntil!.getTime()).toBeGreaterThan(bodyUntil!.getTime());
+});
+
+test('a body that was answered 400 goes with its record after a week', async () => {
+  const answer = await send(ingest.url, { key: world.key, body: '{"email": "x' });
+  const record = await world.record(requestIdOf(answer));
+  expect(record).toMatchObject({ state: 'malformed', expiresAt: later(record!.receivedAt, 7 * DAY_MS) });
+  expect(record).not.toHaveProperty('bodyUntil');
 });
 
 test('what a released account held goes with its request', async () => {

@@ -88,13 +88,19 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'LINK_SECRET',
-    values: ['key-1:evaluation only, not a secret for production'],
+    values: ['evaluation only, not a secret for production'],
     message: 'is the published one of the evaluation: make one with "openssl rand -hex 32"',
   },
   {
     process: 'processor',
     name: 'LINK_SECRET',
-    values: ['a'.repeat(32)],
+    values: ['0a9b1c8d2e7f3a6b', 'key-x:0a9b1c8d2e7f3a6b4c5d9e8f7a'],
+    message: 'must have at least 32 characters, each secret for itself',
+  },
+  {
+    process: 'processor',
+    name: 'LINK_SECRET',
+    values: ['a'.repeat(32), `key-2026-05:${'a'.repeat(32)}`, `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`],
     message: 'can be guessed: make one with "openssl rand -hex 32"',
   },
 ];

@@ -204,12 +204,12 @@ export const rules = [
   ]),
   ...beside('internal/cli/person', [
     ['account.released ?? account', 'account', 'a released account is not erased'],
-    ['(?<!\\\\d)${digits', '${digits', 'a longer number is taken for the EIN'],
-    [
-      "return email === undefined && ein === undefined ? 'applicant'",
-      "return email !== undefined ? 'applicant'",
-      'another applicant is erased',
-    ],
+    ['(person.email === undefined ? valid.ein : valid.email)', 'false', 'another applicant is erased'],
+  ]),
+  ...beside('internal/application/mentions', [
+    ['!isDigit(text[found.index - 1]) && ', '', 'a longer number is taken for the EIN'],
+    ["'.+_-'.includes(text[before]!)", 'false', 'an address that only ends alike is taken for the person'],
+    ['swap16()', 'subarray()', 'a body in big-endian UTF-16 keeps the person'],
   ]),
   ...beside('internal/cli/check-records', [
     [

@@ -54,9 +54,9 @@ export const stores = [
       'an outage takes all memory',
     ],
   ]),
-  ...mutantsOf('internal/ingest/commit-watch.ts', 'test/integration/commit-watch.test.ts', [
-    [' || now < this.#logAt', '', 'a database that takes every second write fills the log'],
-    ['    this.#loggedSince = undefined;\n', '', 'the log says of each request that MongoDB is back'],
+  ...mutantsOf('internal/ingest/outage-log.ts', 'internal/ingest/outage-log.test.ts', [
+    [' && now >= this.#nextAt', '', 'a database that takes every second write fills the log'],
+    ['    this.#since = undefined;\n', '', 'the log says of each request that MongoDB is back'],
   ]),
   ...mutantsOf('internal/submission/withdrawals.ts', IDEMPOTENCY, [
     ['adopted: { $exists: false }, ', '', 'a request answered 202 is withdrawn by its first try'],
@@ -143,27 +143,42 @@ export const stores = [
     ['(now - progress.upTo) * DUE_SHARE', 'Infinity', 'a search reads the whole backlog'],
     ['dueAt: { $gt: ANY_TIME, $lte: upTo }', 'dueAt: { $lte: upTo }', 'FerretDB does not take the index'],
   ]),
+  ...mutantsOf('internal/submission/move-update.ts', EXPIRY, [
+    ['...(bodyDays === undefined ? { bodyUntil: true } : {}),', '', 'a request that is due again loses its body'],
+  ]),
   ...mutantsOf('internal/submission/move-update.ts', CLAIMS, [
     ['...(isOpen(to) ? {} : { dueAt: true }),', '', 'what is finished stays due'],
   ]),
   ...mutantsOf('internal/submission/operator-moves.ts', ERASE, [
     ['userAgent: true, ', '', 'what a caller said of itself outlives its erasure'],
     ['applicant: true }', '}', 'an erased applicant is still found'],
+    [
+      '{ $unset: { body: true, bodyUntil: true } });',
+      '{ $unset: { body: true, bodyUntil: true, bodySha256: true } });',
+      "another applicant's repeat is answered 422",
+    ],
   ]),
   ...mutantsOf('internal/cli/erase.ts', ERASE, [
     [
-      'if (bodyOnly && isOpen(record.state)) return',
-      'if (bodyOnly && !isOpen(record.state)) return',
+      'if (bodyOnly && (isOpen(record.state)',
+      'if (bodyOnly && (!isOpen(record.state)',
       "another applicant's request loses its body",
     ],
+    ["|| record.state === 'dead_lettered'", '', 'a dead letter of another applicant is retried without its body'],
+    ['|| !isEmailAddress(own) ? {}', '? {}', 'all requests with the same faulty address are erased with one'],
     ['if (values.yes && tally.left)', 'if (false)', 'what an erasure left can no longer be erased by the request'],
   ]),
   ...mutantsOf('internal/submission/body-expiry.ts', EXPIRY, [
-    ['later(stateAt, this.#bodyMs) > now && ', '', 'a malformed body stays as long as its record'],
-    ['.unreadable === undefined', ' !== undefined', 'a body that cannot be searched stays'],
+    ['$lte: clock.now()', '$lte: new Date(0)', 'a body stays as long as its record'],
   ]),
   ...mutantsOf('internal/cli/many.ts', CHANGE, [
     ['if (values.yes && planned.length > 0)', 'if (planned.length > 0)', 'a dry run changes requests'],
+  ]),
+  ...mutantsOf('internal/account/account-corrections.ts', CHANGE, [
+    ['...(used ? {} : { $unset: { activation: true } }),', '$unset: { activation: true },', 'a used link is forgotten'],
+  ]),
+  ...mutantsOf('internal/cli/account.ts', CHANGE, [
+    ['if (!canMailAgain(record)) throw', 'if (false) throw', 'an address is corrected that nobody mails'],
   ]),
   ...mutantsOf('internal/submission/operator-moves.ts', CHANGE, [
     ['reasons: [discardedReason]', 'reasons: []', 'a partner does not learn why its request was ended'],

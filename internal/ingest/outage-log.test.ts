@@ -1,0 +1,30 @@
+/** An outage of the database is in the log once, and not for each request. */
+import { expect, test } from '@jest/globals';
+import type { CommitResult } from '../submission/commit-entry.ts';
+import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
+import { OutageLog } from './outage-log.ts';
+
+test('it begins and ends with one line each, at most every ten seconds', () => {
+  let now = 0;
+  const lines: string[] = [];
+  const say = (level: string) => (fields: object, text?: string) =>
+    void lines.push(`${level} ${text} ${JSON.stringify(fields)}`);
+  const log = new OutageLog({
+    clock: { now: () => new Date(now), monotonicMs: () => now },
+    log: { warn: say('warn'), info: say('info') },
+  });
+  const see = (...results: CommitResult[]): void => results.forEach((result) => log.note(result));
+  const away = (result: string): string =>
+    `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}"}`;
+  const back = (seconds: number): string => `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
+
+  see('stored', 'not_stored', 'in_doubt', 'unknown');
+  now += OUTAGE_LINES_EVERY_MS;
+  see('not_stored', 'stored', 'stored');
+  expect(lines).toEqual([away('not_stored'), back(10)]);
+  see('in_doubt', 'stored', 'in_doubt', 'stored', 'in_doubt');
+  expect(lines.slice(2)).toEqual([away('in_doubt'), back(0)]);
+  now += OUTAGE_LINES_EVERY_MS;
+  see('not_stored');
+  expect(lines.slice(4)).toEqual([away('not_stored')]);
+});

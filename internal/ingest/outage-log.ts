@@ -1,0 +1,38 @@
+/** Logs each outage of the database once when it begins and once when it ends. */
+import type { Clock } from '../platform/clock.ts';
+import type { Logger } from '../platform/log.ts';
+import type { CommitResult } from '../submission/commit-entry.ts';
+import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
+
+export class OutageLog {
+  readonly #clock: Clock;
+  readonly #log: Pick<Logger, 'warn' | 'info'>;
+  /** When the outage began whose beginning is logged and whose end is not. */
+  #since: number | undefined;
+  #nextAt = -Infinity;
+
+  constructor(tools: { readonly clock: Clock; readonly log: Pick<Logger, 'warn' | 'info'> }) {
+    this.#clock = tools.clock;
+    this.#log = tools.log;
+  }
+
+  note(result: CommitResult): void {
+    // A record that was there before says nothing of commits: a primary without its majority finds it, too.
+    if (typeof result !== 'string') return;
+    const now = this.#clock.monotonicMs();
+    if (result === 'stored') this.#back(now);
+    // A database that takes every second write must not fill the log.
+    else if (this.#since === undefined && now >= this.#nextAt) {
+      this.#since = now;
+      this.#nextAt = now + OUTAGE_LINES_EVERY_MS;
+      this.#log.warn({ result }, 'mongodb is away, slow or refuses: requests are not recorded');
+    }
+  }
+
+  #back(now: number): void {
+    if (this.#since === undefined) return;
+    const seconds = Math.round((now - this.#since) / 1_000);
+    this.#since = undefined;
+    this.#log.info({ seconds }, 'mongodb is back: requests are recorded again');
+  }
+}
