@@ -1,6 +1,6 @@
 /** One hand-over at a time against a misbehaving server: what the mailer says of it, and that its bounds hold. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { startMailCatcher, type MailCatcher, type SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import { startMailCatcher, type MailCatcher, type SmtpFault } from '../support/mail-catcher.ts';
 import { createMailer, type HandOver, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
@@ -21,7 +21,7 @@ const never = new AbortController().signal;
 let catcher: MailCatcher;
 const mailers: Mailer[] = [];
 beforeAll(async () => {
-  catcher = await startMailCatcher({ web: false });
+  catcher = await startMailCatcher();
 });
 afterEach(async () => {
   for (const mailer of mailers.splice(0)) mailer.close();

@@ -51,7 +51,7 @@ async function runJest(
 ): Promise<Outcome> {
   const results = join(folder, '.mutant-results.json');
   await rm(results, { force: true });
-  const jest = ['--single-threaded', 'node_modules/jest/bin/jest.js'];
+  const jest = ['--experimental-vm-modules', '--single-threaded', 'node_modules/jest/bin/jest.js'];
   const child = spawn(
     process.execPath,
     [...jest, '--ci', '--passWithNoTests', '--json', `--outputFile=${results}`, ...files],
