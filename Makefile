@@ -56,9 +56,9 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
 
-mutants: node_modules ## Break one line at a time and see that its test turns red (ROOM=submission, or DRAW=commit COUNT=10; JSON=1)
+mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'
-	@TEST_OBSTACLES=$(CURDIR)/$(OBSTACLES) $(NODE) node test/mutants/run.ts --room "$(ROOM)" --draw "$(DRAW)" --count "$(COUNT)" $(if $(JSON),--json)
+	@TEST_OBSTACLES=$(CURDIR)/$(OBSTACLES) $(NODE) node test/mutants/run.ts --draw "$(DRAW)" --count "$(COUNT)"
 
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
