@@ -30,11 +30,11 @@ smoke: node_modules ## Send one application through the running system and show 
 	@$(NODE) node deploy/local/smoke.ts
 
 ##@ Test it
-test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path REQUIRE_ALL=1)
+test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path REQUIRE_ALL=1; E2E=1: in a cluster too, whatever TESTS are)
 	@mkdir -p .run; rm -f $(RESULTS) $(E2E_RESULTS)
 	@$(PREPARE) $(TESTS)
 	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
-	if [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; then $(MAKE) --no-print-directory e2e || status=1; fi; \
+	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
 	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine, Helm 4 too

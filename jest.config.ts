@@ -20,6 +20,7 @@ const config: Config = {
   ],
   // What is asked for may be all that cannot run here.
   passWithNoTests: leftOut.length > 0,
+  setupFiles: ['<rootDir>/test/support/compile-cache.ts'],
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: TEST_HANG_MS,

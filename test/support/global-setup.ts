@@ -1,8 +1,7 @@
 /** Starts the stores once for all test files and leaves their addresses where the workers find them. */
 /* oxlint-disable node/no-process-env -- Jest hands the environment to its workers, and nothing else */
-import { join } from 'node:path';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { foundObstacles, ROOT } from './needs.ts';
+import { foundObstacles } from './needs.ts';
 import { openTemporaryFolder } from './temporary-folder.ts';
 
 declare global {
@@ -12,8 +11,6 @@ declare global {
 // oxlint-disable-next-line import/no-default-export -- Jest asks for it
 export default async function globalSetup(): Promise<void> {
   await openTemporaryFolder();
-  // Children of the tests compile each file once, not once in each of some hundred processes.
-  process.env['NODE_COMPILE_CACHE'] ??= join(ROOT, '.run', 'compile-cache');
   if (process.env['PARTNER_INGEST_TEST_STORES'] === 'none') return;
   if (foundObstacles()['MongoDB and Redis'] !== undefined) return;
   const log = (line: string): void => console.log(line);

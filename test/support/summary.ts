@@ -52,7 +52,8 @@ function main(file: string, e2eFile: string): number {
     console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
   if (broken.length > 0) console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
   // For programs.
-  const summary = { passed, failed, broken: [...broken, ...unwanted] };
+  const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
+  const summary = { passed, failed, leftOut, broken: [...broken, ...unwanted] };
   writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
