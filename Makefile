@@ -79,7 +79,7 @@ drill: node_modules stores ## Inject every fault under load and see which alert 
 	@$(NEED) 'Helm 3,Prometheus'
 	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
-bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes, traces, an idempotency key or bounds of the heap cost (OF=scale|traces|idempotency|heap BENCH="--rounds 3 --seconds 5")
+bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
 	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)
 
 ##@ Build it
