@@ -96,15 +96,15 @@ export const mutants = [
     [
       'internal/submission/worker-moves.ts',
       claims,
-      '{ heldUntil: { $lte: now } }',
-      '{}',
+      'q: { ...q, heldUntil: { $lte: now } }',
+      'q: { ...q }',
       'a claim takes what another one holds',
     ],
     [
       'internal/submission/worker-moves.ts',
       claims,
-      '          state: { $in: [...openStates] },\n',
-      '',
+      'state: { $in: [...openStates] }, schema',
+      'schema',
       'what is finished is worked on again',
     ],
     [
@@ -115,14 +115,14 @@ export const mutants = [
       'reconcile is faster than a withdrawal',
     ],
     [
-      'internal/processor/process-submission.ts',
+      'internal/processor/create-account.ts',
       simulation,
-      '...(goesOn ? { keepClaim: true } : {}),',
+      '...(keepClaim ? { keepClaim } : {}),',
       '',
       'a request that is being mailed is free for another worker',
     ],
     [
-      'internal/processor/notify-applicant.ts',
+      'internal/processor/mail-applicant.ts',
       simulation,
       'else if (!(await tools.ledger.confirmOut(account)))',
       'else if (false)',
@@ -145,15 +145,15 @@ export const mutants = [
     [
       'internal/processor/failures.ts',
       beside,
-      'counts.ambiguous >= MAX_AMBIGUOUS',
-      'counts.ambiguous > MAX_AMBIGUOUS',
+      'soFar.ambiguous >= MAX_AMBIGUOUS',
+      'soFar.ambiguous > MAX_AMBIGUOUS',
       'one second mail more than promised',
     ],
     [
       'internal/processor/failures.ts',
       beside,
-      'waitedMs >= PARKED_AT_MOST_MS',
-      'waitedMs >= Infinity',
+      'soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS',
+      'soFar.backedOffMs >= Infinity',
       'a request is parked for ever',
     ],
     [
@@ -320,13 +320,6 @@ export const mutants = [
       'if (!all.synced) return;',
       '',
       'an emptied database locks all partners out',
-    ],
-    [
-      'internal/partner/holds.ts',
-      beside,
-      'receivedAt >= hold.since',
-      'receivedAt > hold.since',
-      'the first request of a leaked key is worked on',
     ],
     [
       'internal/processor/claim.ts',
