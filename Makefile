@@ -7,45 +7,35 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e)/' /mail-catcher/
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e)/'
 OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
 NEED := $(NODE) node test/support/prepare.ts .run/needs.json --needs
 RESULTS := .run/test-results.json
-SECOND_RESULTS := .run/second-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
-RECORD_session := record-session.ts
-RECORD_board := dashboard/board.ts
-RECORD_mail := mail-picture.ts $(TEMPLATES)
-comma := ,
 
-.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image docs record lock stores clean
+.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 ##@ Try it
-run: node_modules stores build ## Run everything on this machine: stores, the three processes, demo keys, a mail catcher
+run: node_modules build ## Run everything on this machine: stores, the three processes, demo keys, MailDev for the e-mails (MAIL_TEMPLATES=folder)
 	@exec $(NODE) node deploy/local/run.ts
 
 smoke: node_modules ## Send one application through the running system and show each step until its e-mail
 	@$(NODE) node deploy/local/smoke.ts
 
 ##@ Test it
-test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path ORDER=random REQUIRE_ALL=1 SECOND_TRY=1)
-	@mkdir -p .run; rm -f $(RESULTS) $(SECOND_RESULTS) $(E2E_RESULTS)
+test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path REQUIRE_ALL=1; E2E=1: in a cluster too, whatever TESTS are)
+	@mkdir -p .run; rm -f $(RESULTS) $(E2E_RESULTS)
 	@$(PREPARE) $(TESTS)
-	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) $(if $(filter random,$(ORDER)),--randomize) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
-	again=$$([ -z "$(SECOND_TRY)" ] || $(NODE) node test/support/second-try.ts $(RESULTS)); \
-	if [ -n "$$again" ]; then $(JEST) --runInBand --json --outputFile=$(SECOND_RESULTS) --runTestsByPath $$again > /dev/null && status=0; fi; \
-	if [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; then $(MAKE) --no-print-directory e2e || status=1; fi; \
-	$(NODE) node test/support/summary.ts $(RESULTS) $(SECOND_RESULTS) $(E2E_RESULTS) || status=1; exit $$status
-
-test-busy: node_modules ## Run all tests five times in random order beside four busy loops (RUNS=5 TESTS=path)
-	@$(NODE) node test/support/busy.ts $(or $(RUNS),5)
+	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
+	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine, Helm 4 too
 	@BUILD_ALL=1 $(PREPARE)
@@ -66,9 +56,9 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
 
-mutants: node_modules ## Break one line at a time and see that its test turns red (ROOM=submission, or DRAW=commit COUNT=10; JSON=1)
+mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'
-	@TEST_OBSTACLES=$(CURDIR)/$(OBSTACLES) $(NODE) node test/mutants/run.ts --room "$(ROOM)" --draw "$(DRAW)" --count "$(COUNT)" $(if $(JSON),--json)
+	@TEST_OBSTACLES=$(CURDIR)/$(OBSTACLES) $(NODE) node test/mutants/run.ts --draw "$(DRAW)" --count "$(COUNT)"
 
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
@@ -89,29 +79,24 @@ drill: node_modules stores ## Inject every fault under load and see which alert 
 	@$(NEED) 'Helm 3,Prometheus'
 	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
-bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify, PEER=parse-server|redpanda-connect too; or what several processes, traces, an idempotency key or bounds of the heap cost (OF=scale|traces|idempotency|heap BENCH="--rounds 3 --seconds 5")
-	@$(NODE) node test/bench/$(or $(OF),bench).ts $(if $(PEER),--peer $(PEER)) $(BENCH)
+bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
+	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)
 
 ##@ Build it
 build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
 
-image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) and the mail catcher's, write an SBOM, say the size
+image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…), write an SBOM, say the size
 	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
 	@mkdir -p .run && $(NODE) npm sbom --sbom-format cyclonedx --package-lock-only --omit=dev --omit=optional > .run/sbom.cdx.json
 	@$(NODE) node -e 'const {components} = JSON.parse(require("fs").readFileSync(".run/sbom.cdx.json")); console.log(`.run/sbom.cdx.json: $${components.length} packages`)'
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
-	docker build -t partner-ingest-mail-catcher:dev --build-arg BASE_IMAGE=$(BASE_IMAGE) -f deploy/local/mail-catcher/Dockerfile .
 
 ##@ Keep it
 docs: node_modules ## Generate the documentation that comes from the code, and format everything
 	@$(NODE) node tools/generate-docs.ts
 	@$(NODE) npm run -s format > /dev/null
-
-record: node_modules stores ## Make anew what shows a real run: WHAT=session, board or mail (mail needs chromium; TEMPLATES=folder)
-	@$(if $(filter board,$(WHAT)),$(NEED) 'Helm 3$(comma)Prometheus')
-	@$(NODE) node tools/$(or $(RECORD_$(WHAT)),$(error WHAT is session, board or mail))
 
 lock: ## Remake package-lock.json after a change of package.json
 	@$(NODE) node tools/lock.ts

@@ -1,4 +1,4 @@
-/** Jest: Node's own type stripping (no transform), real stores started once for all integration tests. */
+/** Jest strips types itself where there is no transform. Real stores are started once for all integration tests. */
 import type { Config } from 'jest';
 import { foundObstacles, leftOutFiles } from './test/support/needs.ts';
 import { TEST_HANG_MS } from './test/support/wait.ts';
@@ -6,8 +6,8 @@ import { TEST_HANG_MS } from './test/support/wait.ts';
 const leftOut = leftOutFiles(foundObstacles());
 
 const config: Config = {
-  testEnvironment: '<rootDir>/test/support/jest/environment.ts',
-  runtime: '<rootDir>/test/support/jest/runtime.ts',
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
   transform: {},
   coverageProvider: 'v8',
   testMatch: ['<rootDir>/**/*.test.ts'],
@@ -20,12 +20,12 @@ const config: Config = {
   ],
   // What is asked for may be all that cannot run here.
   passWithNoTests: leftOut.length > 0,
-  testSequencer: '<rootDir>/test/support/sequencer.ts',
+  setupFiles: ['<rootDir>/test/support/compile-cache.ts'],
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: TEST_HANG_MS,
   // More than this machine has cores: most tests wait for stores, children and timers.
-  maxWorkers: 8,
+  maxWorkers: 6,
 };
 
 export default config;

@@ -24,7 +24,6 @@ const FOREIGN = new Set(
 
 const sources = found(
   '{cmd,internal,deploy,test,tools}/**/*.{ts,lua,sh,html,txt,toml}',
-  'deploy/kubernetes/*.yaml',
   'charts/**/*.{yaml,tpl,mjs}',
   'Makefile',
   'Dockerfile',

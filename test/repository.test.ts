@@ -1,7 +1,7 @@
 /** What the repository says of others: its lock file lets every package be checked, and nothing outside is named. */
 import { expect, test } from '@jest/globals';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { lockFaults } from '../tools/lock.ts';
 import { ROOT } from './support/needs.ts';
 
@@ -29,18 +29,4 @@ test('nothing outside the repository is named', () => {
     .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
     .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
   expect(named).toEqual([]);
-});
-
-test('no link of a page leads out of the repository or nowhere', () => {
-  const broken = files
-    .filter(({ path }) => path.endsWith('.md'))
-    .flatMap(({ path, text }) =>
-      [...text.matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
-        .map(([, target = '']) => target)
-        .filter((target) => !/^[a-z]+:/.test(target))
-        .map((target) => ({ target, at: relative(ROOT, join(ROOT, dirname(path), target)) }))
-        .filter(({ at }) => at.startsWith('..') || !existsSync(join(ROOT, at)))
-        .map(({ target }) => `${path}: ${target}`),
-    );
-  expect(broken).toEqual([]);
 });

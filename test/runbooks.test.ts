@@ -1,9 +1,10 @@
-/** Each runbook's first command has the form that a terminal and the drill need, and asks for what is there. */
+/** Each runbook's first command has the form that a terminal needs, and asks for what is there. */
 import { expect, test } from '@jest/globals';
-import { FIRST_COMMAND } from './drill/first-command.ts';
 import { faults, found, pages, read, type Page } from './support/pages.ts';
 
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
+/** One line of shell, then the pattern its output holds while the fault is on. */
+const FIRST_COMMAND = /^## First command\n\n```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
 const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
 const runbooks = pages.filter(({ path }) => path.startsWith('docs/runbooks/PartnerIngest'));
 

@@ -9,7 +9,6 @@ import { smtpFaultTable } from '../test/support/smtp-faults.ts';
 import { dashboard } from './dashboard/dashboard.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
-import { retriesPage } from './retries-docs.ts';
 import { statesPage } from './states-docs.ts';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
@@ -19,7 +18,6 @@ const values = async (): Promise<string> => await source(`${CHART}/values.yaml`)
 
 const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () => string | Promise<string> }[] = [
   { file: 'docs/configuration.md', parser: 'markdown', text: configuration },
-  { file: 'docs/retries.md', parser: 'markdown', text: retriesPage },
   { file: 'docs/smtp-faults.md', parser: 'markdown', text: smtpFaultTable },
   { file: 'docs/states.md', parser: 'markdown', text: statesPage },
   { file: 'docs/openapi.json', parser: 'json', text: openApi },

@@ -1,8 +1,8 @@
 /** A small login page for `make run`: what docs/login.md asks of a login application, and nothing else. */
 import { createHash } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
 import fastify, { type FastifyInstance } from 'fastify';
 import { MongoClient, type Collection } from 'mongodb';
-import { portOf } from './mail-catcher/smtp.ts';
 
 export interface LoginPage {
   /** `http://127.0.0.1:PORT/`, for `LOGIN_URL`. */
@@ -42,7 +42,7 @@ export async function startLoginPage(options: {
     throw error;
   }
   return {
-    url: `http://${LOOPBACK}:${portOf(app.server)}/`,
+    url: `http://${LOOPBACK}:${(app.server.address() as AddressInfo).port}/`,
     close: async () => {
       await app.close();
       await client.close();

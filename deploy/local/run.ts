@@ -1,4 +1,4 @@
-/** `make run`: the whole service on this machine, with stores, demo partners and a mail catcher; Ctrl-C ends all of it. */
+/** `make run`: the whole service on this machine, with stores, demo partners and MailDev for the e-mails; Ctrl-C ends all of it. */
 /* oxlint-disable node/no-process-env -- stores may be given by MONGODB_URI and REDIS_URL */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -7,9 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { writePartnerSecret } from './demo-keys.ts';
 import { startLoginPage } from './login-page.ts';
-import { startMailCatcher } from './mail-catcher.ts';
+import { installMailDev, startMailDev } from './maildev.ts';
 import { startService, type ServiceProcess } from './processes.ts';
-import { startMongo, startRedis } from './stores.ts';
+import { installStores, startMongo, startRedis } from './stores.ts';
+import { freePort } from './stores/wait.ts';
 import { paint, table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
@@ -31,7 +32,7 @@ const PORTS = {
   http: 8080,
   admin: { ingest: 9090, processor: 9091, controller: 9092 },
   smtp: 1025,
-  mail: 8025,
+  mail: 1080,
   login: 8026,
 };
 /** Only for this machine: production takes it from a Secret. */
@@ -55,22 +56,28 @@ async function main(): Promise<void> {
   await rm(RUN_FOLDER, { recursive: true, force: true });
   await mkdir(RUN_FOLDER, { recursive: true });
 
-  step('starting the stores');
-  const [mongo, redis] = await Promise.all([
-    startMongo({ url: process.env['MONGODB_URI'], log: step }).then((store) => {
+  const urls = { mongo: process.env['MONGODB_URI'], redis: process.env['REDIS_URL'] };
+  await Promise.all([installStores(urls, step), installMailDev(step)]);
+  step('starting the stores and MailDev');
+  const [mongo, redis, mail] = await Promise.all([
+    startMongo({ url: urls.mongo, log: step }).then((store) => {
       opened.push({ name: 'MongoDB', close: () => store.stop() });
       return store;
     }),
-    startRedis({ url: process.env['REDIS_URL'], log: step }).then((store) => {
+    startRedis({ url: urls.redis, log: step }).then((store) => {
       opened.push({ name: 'Redis', close: () => store.stop() });
       return store;
     }),
+    startMailDev({
+      smtpPort: await portOrFree(PORTS.smtp),
+      webPort: await portOrFree(PORTS.mail),
+      logFile: join(RUN_FOLDER, 'maildev.log'),
+      log: step,
+    }).then((maildev) => {
+      opened.push({ name: 'MailDev', close: () => maildev.close() });
+      return maildev;
+    }),
   ]);
-  const mail = await startMailCatcher({
-    smtpPort: await portOrFree(PORTS.smtp),
-    webPort: await portOrFree(PORTS.mail),
-  });
-  opened.push({ name: 'mail catcher', close: () => mail.close() });
   const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
   const login = await startLoginPage({ mongodbUri: mongo.url, database, port: await portOrFree(PORTS.login) });
   opened.push({ name: 'login page', close: () => login.close() });
@@ -114,6 +121,7 @@ async function main(): Promise<void> {
       MAIL_SUPPORT_CONTACT: 'help@partner-ingest.example',
       LOGIN_URL: login.url,
       LINK_SECRET: DEMO_LINK_SECRET,
+      MAIL_TEMPLATES: process.env['MAIL_TEMPLATES'] ?? '',
     }),
     start('controller', { PARTNER_KEYS_SOURCE: `directory:${keyFolder}` }),
   ]);
@@ -139,7 +147,7 @@ async function main(): Promise<void> {
       ['ingest', `${baseUrl}/capital/ingest`, `health and metrics ${ingest.adminUrl}`],
       ['processor', '', `health and metrics ${processor.adminUrl}`],
       ['controller', `reads .run/partner-keys/*.yaml`, `health and metrics ${controller.adminUrl}`],
-      ['mail catcher', mail.webUrl, `SMTP ${mail.smtpUrl}`],
+      ['e-mails', mail.webUrl, `MailDev; SMTP ${mail.smtpUrl}`],
       ['login page', login.url, 'where the link of an e-mail leads'],
       ['MongoDB', mongo.url, mongo.description],
       ['Redis', redis.url, redis.description],
@@ -161,11 +169,11 @@ async function main(): Promise<void> {
   );
 }
 
-/** `wanted` if it is free on loopback, else 0, which means any free port. */
+/** `wanted` if it is free on loopback, else another free port. */
 async function portOrFree(wanted: number): Promise<number> {
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', () => resolve(0));
+    server.once('error', () => resolve(freePort()));
     server.listen(wanted, '127.0.0.1', () => server.close(() => resolve(wanted)));
   });
 }

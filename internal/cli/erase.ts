@@ -1,6 +1,6 @@
 /** `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the trail stays. */
 import { printable, table } from '../platform/terminal.ts';
-import { isEmailAddress } from '../application/parse-application.ts';
+import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/mentions.ts';
 import { isOpen } from '../submission/states.ts';
 import type { Account } from '../account/account.ts';

@@ -1,7 +1,8 @@
 /** Recognising one person in a record: in its applicant, and in its raw bytes. Pure. */
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { mentions, type Person } from '../application/mentions.ts';
-import { claimedIn, isEmailAddress } from '../application/parse-application.ts';
+import { isEmailAddress } from '../application/email-address.ts';
+import { claimedIn } from '../application/parse-application.ts';
 import type { Account } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 

@@ -11,7 +11,6 @@ import { paint } from '../../internal/platform/terminal.ts';
 import { loadContenders } from './contenders.ts';
 import { drain, workers, type DrainRound } from './drain.ts';
 import { checkLoadGenerator } from './load.ts';
-import { plot } from './plot.ts';
 import { contenderTable, drainTable, summarise } from './report.ts';
 
 const { values: flags } = parseArgs({
@@ -21,12 +20,10 @@ const { values: flags } = parseArgs({
     connections: { type: 'string', default: '1,64,256' },
     drain: { type: 'string', default: '4000' },
     json: { type: 'string' },
-    plot: { type: 'string' },
-    peer: { type: 'string', default: '' },
     help: { type: 'boolean', default: false },
   },
 });
-const HELP = `usage: make bench [PEER=parse-server|redpanda-connect] [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE --plot FILE.svg"]
+const HELP = `usage: make bench [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE"]
   --connections ''  leaves the contenders out; --drain 0 leaves the workers out`;
 
 const log = (line: string): void => console.error(paint('dim', line));
@@ -46,7 +43,7 @@ async function main(): Promise<number> {
     opened.push(() => client.close());
     const stores = { mongo: { url: mongo.url, client }, redisUrl: redis.url };
 
-    const contenders = await loadContenders(stores, { connections, rounds, seconds, peer: flags.peer }, (round) =>
+    const contenders = await loadContenders(stores, { connections, rounds, seconds }, (round) =>
       log(
         `${round.connections} connections, round ${round.round}, ${round.contender}: ${Math.round(round.requests / round.seconds)}/s`,
       ),
@@ -63,10 +60,7 @@ async function main(): Promise<number> {
     const summary = summarise(contenders.rounds, drains);
     if (connections.length > 0) console.log(contenderTable(summary));
     if (size > 0) console.log(`\n${drainTable(summary)}`);
-    const { accepted, stored, badStatus, peer } = contenders.agreement;
-    if (peer !== undefined) {
-      console.log(`\npeer is ${flags.peer}: ${peer.accepted} answers, ${peer.stored} documents stored`);
-    }
+    const { accepted, stored, badStatus } = contenders.agreement;
     const drained = drains.every((round) => round.completed === size && round.mails === size);
     const agrees = contenders.agreement.agrees && drained;
     console.log(
@@ -78,7 +72,6 @@ async function main(): Promise<number> {
       const everything = { summary, rounds: contenders.rounds, agreement: contenders.agreement, drains };
       await writeFile(flags.json, `${JSON.stringify(everything, null, 2)}\n`);
     }
-    if (flags.plot !== undefined) await writeFile(flags.plot, plot(summary));
     return agrees ? 0 : 1;
   } finally {
     for (const close of opened.toReversed()) await close().catch((error: unknown) => console.error(error));

@@ -1,4 +1,4 @@
-/** The contenders under load: ours, the naive durable one, a bare Fastify and a peer, in alternating rounds on the same stores. */
+/** The contenders under load: ours, the naive durable one, and a bare Fastify, in alternating rounds on the same stores. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,13 +8,10 @@ import { startService } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { load, startProgram, type LoadResult, type Server } from './load.ts';
-import { startPeer } from './peer.ts';
 
 export const contenders = ['ours', 'naive', 'bare'] as const;
 const DATABASE = 'bench_ours';
-const PEER_DATABASE = 'bench_peer';
-/** A peer only takes part where one is named. */
-export type Contender = (typeof contenders)[number] | 'peer';
+export type Contender = (typeof contenders)[number];
 
 export interface ContenderRound extends LoadResult {
   readonly contender: Contender;
@@ -29,8 +26,6 @@ export interface Agreement {
   readonly accepted: number;
   readonly stored: number;
   readonly badStatus: number;
-  /** Of the peer: its answers 2xx and its documents. */
-  readonly peer?: { readonly accepted: number; readonly stored: number };
   readonly agrees: boolean;
 }
 
@@ -46,8 +41,6 @@ export async function loadContenders(
     readonly connections: readonly number[];
     readonly rounds: number;
     readonly seconds: number;
-    /** What `startPeer` knows; empty: none. */
-    readonly peer: string;
   },
   onRound: (round: ContenderRound) => void,
 ): Promise<{ readonly rounds: readonly ContenderRound[]; readonly agreement: Agreement }> {
@@ -85,11 +78,6 @@ export async function loadContenders(
       ['naive', naive],
       ['bare', bare],
     ]);
-    if (plan.peer !== '') {
-      const peer = await startPeer(plan.peer, { MONGODB_URI: stores.mongo.url, MONGODB_DATABASE: PEER_DATABASE });
-      opened.push(() => peer.stop());
-      servers.set('peer', peer);
-    }
 
     const rounds: ContenderRound[] = [];
     for (const connections of plan.connections) {
@@ -129,17 +117,11 @@ async function agreementOf({ mongo }: Stores, adminUrl: string, rounds: readonly
   // wrk ends during its last requests: these are stored, but their answers are not counted.
   const unfinished = sum(of('ours').map(({ connections }) => connections));
   const surplus = stored - accepted;
-  const peer =
-    of('peer').length === 0
-      ? undefined
-      : { accepted: sum(of('peer').map(({ requests }) => requests)), stored: await count(PEER_DATABASE) };
-  const peerAgrees = peer === undefined || peer.stored >= peer.accepted;
   return {
     accepted,
     stored,
     badStatus,
-    ...(peer === undefined ? {} : { peer }),
-    agrees: surplus >= 0 && surplus <= unfinished && badStatus === 0 && peerAgrees,
+    agrees: surplus >= 0 && surplus <= unfinished && badStatus === 0,
   };
 }
 

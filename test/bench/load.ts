@@ -66,8 +66,6 @@ interface Plan {
   readonly key: string;
   readonly connections: number;
   readonly seconds: number;
-  /** Each request comes with an idempotency key of its own. */
-  readonly keyed?: boolean;
 }
 
 /** Loads one server with `connections` for `seconds`. */
@@ -102,7 +100,7 @@ export async function loadTogether(servers: readonly Server[], plan: Plan): Prom
 
 type Measured = Omit<LoadResult, 'cpu' | 'perProcess' | 'processorSeconds' | 'rssMib'>;
 
-async function wrk(url: string, { key, connections, seconds, keyed }: Plan): Promise<Measured> {
+async function wrk(url: string, { key, connections, seconds }: Plan): Promise<Measured> {
   const { stdout } = await run('wrk', [
     '-t1',
     `-c${connections}`,
@@ -111,7 +109,6 @@ async function wrk(url: string, { key, connections, seconds, keyed }: Plan): Pro
     `${url}/api/v1/capital/ingest`,
     '--',
     key,
-    ...(keyed === true ? ['keyed'] : []),
   ]);
   const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Measured | null;
   if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);

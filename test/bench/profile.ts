@@ -8,7 +8,7 @@ import type { Profiler } from 'node:inspector';
 import { basename } from 'node:path';
 import { parseArgs } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
-import { withBench, type Bench } from './alternating.ts';
+import { withBench, type Bench } from './own-world.ts';
 import { drain } from './drain.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { load } from './load.ts';

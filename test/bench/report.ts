@@ -43,8 +43,7 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
     contenders: connectionCounts.flatMap((connections) => {
       const of = (contender: Contender): ContenderRound[] =>
         contenderRounds.filter((round) => round.contender === contender && round.connections === connections);
-      const present: readonly Contender[] = [...contenders, 'peer'];
-      return present
+      return contenders
         .filter((contender) => of(contender).length > 0)
         .map((contender) => ({
           connections,

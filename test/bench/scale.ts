@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { paint } from '../../internal/platform/terminal.ts';
-import { withBench, type Bench } from './alternating.ts';
+import { withBench, type Bench } from './own-world.ts';
 import { drain } from './drain.ts';
 import { loadTogether, type Server } from './load.ts';
 import { costOf, costTable, limitTable, type Cost, type Sample } from './scale-report.ts';

@@ -1,5 +1,5 @@
 -- Load for the bench: valid applications from ever new client addresses; prints one line of JSON at the end.
--- Arguments: the API key, and "keyed" where each request comes with an Idempotency-Key of its own.
+-- Argument: the API key.
 local thread_count = 0
 function setup(thread)
   thread:set("thread_id", thread_count)
@@ -8,10 +8,8 @@ end
 
 function init(args)
   key = args[1]
-  keyed = args[2] == "keyed"
   count = 0
   math.randomseed(os.time() + thread_id * 7919)
-  run = string.format("%08x-%08x", os.time(), math.random(0, 0x7fffffff))
 end
 
 function request()
@@ -25,7 +23,6 @@ function request()
     ["Content-Type"] = "application/json",
     ["X-Forwarded-For"] = address,
   }
-  if keyed then headers["Idempotency-Key"] = string.format('"%s-%d-%08d"', run, thread_id, count) end
   return wrk.format("POST", nil, headers, body)
 end
 

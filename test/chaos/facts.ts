@@ -1,5 +1,5 @@
 /** What the run itself did, as far as it excuses something: who was killed when, and which mails were tampered with. */
-import type { MailCatcher, SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import type { MailCatcher, SmtpFault } from '../support/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 
 /** A mail the catcher kept. */

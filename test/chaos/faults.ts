@@ -1,5 +1,5 @@
 /** The named faults: how each part of the system is taken away, and how it comes back. */
-import type { FaultChoice, SmtpFault } from '../../deploy/local/mail-catcher.ts';
+import type { FaultChoice, SmtpFault } from '../support/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import type { RedisMember } from '../support/redis-sets.ts';
 import { eventually } from '../support/wait.ts';

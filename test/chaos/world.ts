@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { MongoClient, type Db } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
-import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
+import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
 import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
@@ -128,7 +128,7 @@ async function open(
   opened.push(async () => {
     for (const set of Object.values(redisSets)) await set.stop();
   });
-  const mail = await startMailCatcher({ web: false, keep: MAILS_KEPT });
+  const mail = await startMailCatcher({ keep: MAILS_KEPT });
   opened.push(() => mail.close());
   const client = new MongoClient(mongo.url, { serverSelectionTimeoutMS: 2_000, socketTimeoutMS: 10_000 });
   opened.push(() => client.close());

@@ -70,19 +70,6 @@ test('the dashboard asks for nothing that is not there, and leaves nothing of ou
   expect([...ours.keys()].filter((name) => !shown.has(name))).toEqual([]);
 });
 
-test('series are told apart by labels that the metrics of the query have', () => {
-  const faults = dashboardQueries().flatMap(({ panel, query: { ask, name } }) => {
-    const labels = [...ask.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, by = '']) => by.split(/,\s*/));
-    const has = new Set([...COMMON_LABELS, ...selectorsIn(ask).flatMap(({ metric }) => known.get(metric) ?? [])]);
-    const named = [...name.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = '']) => label);
-    return [
-      ...labels.filter((label) => !has.has(label)).map((label) => `${panel.title}: no metric has ${label}`),
-      ...named.filter((label) => !labels.includes(label)).map((label) => `${panel.title}: ${label} is summed away`),
-    ];
-  });
-  expect(faults).toEqual([]);
-});
-
 test('the alert rules and the autoscaler ask for nothing that is not there', () => {
   const expressions = rules.map(({ alert, expr }) => ({ where: alert ?? 'a recording rule', expression: expr }));
   expect(
@@ -101,21 +88,6 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
     expression: readFileSync(`${CHART}templates/${name}`, 'utf8').replaceAll('\\"', '"'),
   }));
   expect(faultsIn(inTemplates)).toEqual([]);
-});
-
-test('the parts of an expression are read', () => {
-  expect(
-    selectorsIn('sum(rate(partner_ingest_x_seconds_bucket{a="1",b=~"2|3"}[5m])) / partner_ingest:y:rate5m > nodejs_z'),
-  ).toEqual([
-    {
-      metric: 'partner_ingest_x_seconds',
-      matchers: [
-        { label: 'a', operator: '=', value: '1' },
-        { label: 'b', operator: '=~', value: '2|3' },
-      ],
-    },
-    { metric: 'nodejs_z', matchers: [] },
-  ]);
 });
 
 test('every threshold of the values is used, and every one used has a value', () => {

@@ -13,7 +13,7 @@ import {
   type Rendered,
 } from '../support/chart.ts';
 
-const { ingress, trustedProxies } = everything;
+const { ingress } = everything;
 const kinds = (objects: readonly Rendered[]): string[] => [...new Set(objects.map(({ kind }) => kind))];
 const podOf = (objects: readonly Rendered[], component: string): Json =>
   one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
@@ -166,24 +166,6 @@ describe('an option', () => {
     });
   });
 
-  test('an HTTPRoute goes to the Service', async () => {
-    const httpRoute = {
-      enabled: true,
-      hostnames: ['api.example.com'],
-      parentRefs: [{ name: 'public', sectionName: 'https' }],
-    };
-    expect(one(await render({ ...production, trustedProxies, httpRoute }), 'HTTPRoute')['spec']).toEqual({
-      parentRefs: httpRoute.parentRefs,
-      hostnames: httpRoute.hostnames,
-      rules: [
-        {
-          matches: [{ path: { type: 'PathPrefix', value: '/api/v1' } }],
-          backendRefs: [{ name: 'demo-partner-ingest-ingest', port: 80 }],
-        },
-      ],
-    });
-  });
-
   test('a Service with addresses outside keeps the address of the client', async () => {
     const service = {
       type: 'LoadBalancer',
@@ -203,11 +185,6 @@ describe('an option', () => {
       ipFamilies: ['IPv6', 'IPv4'],
     });
     expect(object.metadata.annotations).toEqual({ 'cloud/tls': 'yes' });
-  });
-
-  test('ingest keeps connections longer than the proxy', async () => {
-    const objects = await render({ ...production, proxyIdleSeconds: 600 });
-    expect(environmentOf(objects, 'ingest')['HTTP_KEEP_ALIVE_SECONDS']).toBe('615');
   });
 
   test('autoscalers take over the number of pods', async () => {
@@ -305,44 +282,6 @@ describe('an option', () => {
     expect(environmentOf(objects, 'controller')['LEASE_NAME']).toBeUndefined();
   });
 
-  test('what all pods share, and what one has of its own', async () => {
-    const objects = await render({
-      ...production,
-      commonLabels: { team: 'capital' },
-      commonAnnotations: { owner: 'capital' },
-      pods: {
-        extraEnv: [{ name: 'A', value: '1' }],
-        nodeSelector: { disk: 'ssd' },
-        annotations: { mesh: 'on' },
-        priorityClassName: 'high',
-        schedulerName: 'binpack',
-        extraPodSpec: { shareProcessNamespace: true },
-      },
-      ingest: {
-        pod: { nodeSelector: { zone: 'a' }, priorityClassName: 'higher', extraEnv: [{ name: 'B', value: '2' }] },
-      },
-    });
-    expect(podOf(objects, 'ingest')['spec']).toMatchObject({
-      nodeSelector: { disk: 'ssd', zone: 'a' },
-      priorityClassName: 'higher',
-    });
-    expect(environmentOf(objects, 'ingest')).toMatchObject({ B: '2' });
-    expect(podOf(objects, 'processor')).toMatchObject({
-      metadata: { annotations: { mesh: 'on', owner: 'capital' }, labels: { team: 'capital' } },
-      spec: {
-        nodeSelector: { disk: 'ssd' },
-        priorityClassName: 'high',
-        schedulerName: 'binpack',
-        shareProcessNamespace: true,
-      },
-    });
-    expect(environmentOf(objects, 'processor')).toMatchObject({ A: '1' });
-    for (const { metadata } of objects) {
-      expect(metadata.labels['team']).toBe('capital');
-      expect(metadata.annotations?.['owner']).toBe('capital');
-    }
-  });
-
   test('pods are spread over zones and nodes, or as you say', async () => {
     const spread = async (values: Json): Promise<Json[] | undefined> =>
       podOf(await render({ ...production, pods: values }), 'ingest')['spec'].topologySpreadConstraints as
@@ -357,16 +296,6 @@ describe('an option', () => {
         topologySpreadConstraints: [{ topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' }],
       })) ?? [];
     expect(own?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
-  });
-
-  test('OpenShift chooses the users where ours are unset', async () => {
-    const securityContext = { runAsUser: null, runAsGroup: null, fsGroup: null };
-    for (const { owner, spec } of podsOf(await render({ ...production, pods: { securityContext } }))) {
-      expect([owner, spec['securityContext']]).toEqual([
-        owner,
-        { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
-      ]);
-    }
   });
 
   test('network policies: partners reach ingest, others only what they need', async () => {
@@ -509,17 +438,5 @@ describe('an option', () => {
     expect(names(withKey)).toContain('API_KEY_FILE');
     expect(names(await testPod(evaluation))).toContain('API_KEY_FILE');
     expect(names(await testPod(production))).not.toContain('API_KEY_FILE');
-  });
-
-  test('more objects may be given as maps or as text', async () => {
-    const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: '{{ .Release.Name }}-map' } };
-    const text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ include "partner-ingest.fullname" . }}-text\n';
-    const objects = await render({ ...production, extraManifests: [map, text] });
-    expect(
-      objects
-        .filter(({ kind }) => kind === 'ConfigMap')
-        .map(({ metadata }) => metadata.name)
-        .toSorted(),
-    ).toEqual(['demo-map', 'demo-partner-ingest-text']);
   });
 });

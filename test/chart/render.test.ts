@@ -37,10 +37,6 @@ describe('the chart', () => {
     },
   );
 
-  test('the default render is as it was', async () => {
-    expect(await renderText(production, { release: 'partner-ingest', namespace: 'partner-ingest' })).toMatchSnapshot();
-  });
-
   test.each(Object.entries(rendered))('two renders of %s are the same, to the byte', async (_, values) => {
     expect(await renderText(values)).toBe(await renderText(values));
   });

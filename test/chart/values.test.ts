@@ -231,9 +231,9 @@ const traced = { ...production, tracing: everything.tracing };
 
 /** Which value each setting is set by, and how a value given arrives. */
 const settable: Record<string, readonly [string, unknown, string?]> = {
-  MONGODB_URI: ['mongodb.file', '/other'],
+  MONGODB_URI: ['mongodb.file', '/mongodb'],
   MONGODB_DATABASE: ['mongodb.database', 'other'],
-  REDIS_URL: ['redis.file', '/other'],
+  REDIS_URL: ['redis.file', '/redis'],
   ALLOW_INSECURE_STORES: ['allowInsecureStores', true],
   HTTP_HOST: ['listenAddress', '::'],
   HTTP_PORT: ['ingest.port', 8081],
@@ -254,21 +254,21 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
   PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
   WATCH_NAMESPACES: ['partnerKeys.namespaces', ['a', 'b'], 'a,b'],
-  SMTP_URL: ['smtp.file', '/other'],
+  SMTP_URL: ['smtp.file', '/smtp'],
   MAIL_FROM: ['smtp.from', 'other@example.com'],
   MAIL_CLIENT_NAME: ['smtp.clientName', 'mail.example.com'],
   LOGIN_URL: ['links.loginUrl', 'https://other.example.com'],
-  LINK_SECRET: ['links.file', '/other'],
+  LINK_SECRET: ['links.file', '/links'],
   MAIL_PER_SECOND: ['smtp.perSecond', 14],
   MAIL_CONNECTIONS: ['smtp.connections', 3],
   PROCESSOR_CONCURRENCY: ['processor.concurrency', 7],
-  RETENTION_COMPLETED_DAYS: ['retention.completedDays', 1],
-  RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 2],
-  RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 3],
-  RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 4],
-  RETENTION_REFUSED_DAYS: ['retention.refusedDays', 5],
-  RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 6],
-  RETENTION_BODY_DAYS: ['retention.bodyDays', 7],
+  RETENTION_COMPLETED_DAYS: ['retention.completedDays', 21],
+  RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 22],
+  RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 23],
+  RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 24],
+  RETENTION_REFUSED_DAYS: ['retention.refusedDays', 25],
+  RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 26],
+  RETENTION_BODY_DAYS: ['retention.bodyDays', 27],
   LOG_LEVEL: ['logLevel', 'warn'],
   SMTP_TLS: ['smtp.tls', 'required'],
   MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
@@ -279,28 +279,20 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   LEASE_NAME: ['fullnameOverride', 'other', 'other-controller'],
 };
 
-/**
- * What is set at once. For every two settings there is a set with the one and without the other, so that no value arrives
- * in the place of another, or only because of it: each setting is in another half of eight sets.
- */
-const SETS = 8;
-const halves = Array.from({ length: 2 ** SETS }, (_, bits) => bits.toString(2).padStart(SETS, '0')).filter(
-  (bits) => bits.replaceAll('0', '').length === SETS / 2,
-);
 /** Without Secrets to read there is nothing to watch, and no Lease. */
 const ALONE = 'PARTNER_KEYS_SOURCE';
-const shared = Object.keys(settable).filter((name) => name !== ALONE);
-const sets = [
-  [ALONE],
-  ...Array.from({ length: SETS }, (_, set) => shared.filter((_name, index) => halves[index]?.[set] === '1')),
-].map((names) => ({
-  names,
-  given: names.reduce<Json>((all, name) => {
+/** Set at once, because no two have the same value; a switch by itself, because its value says nothing. */
+const shared = Object.keys(settable).filter((name) => name !== ALONE && settable[name]?.[1] !== true);
+const setsOf = Object.keys(settable).map((name) => [name, shared.includes(name) ? shared : [name]] as const);
+
+function givenFor(names: readonly string[]): Json {
+  return names.reduce<Json>((all, name) => {
     const [path = '', given] = settable[name] ?? [];
     const secret = path.replace(/\.file$/, '.existingSecret');
     return withValue(secret === path ? all : withValue(all, secret, ''), path, given);
-  }, traced),
-}));
+  }, traced);
+}
+const allShared = givenFor(shared);
 
 describe('settings', () => {
   let folder: string;
@@ -332,17 +324,14 @@ describe('settings', () => {
     );
   });
 
-  test.each(Object.entries(settable))('%s', async (name, [, given, expected]) => {
-    const mine = sets.filter(({ names }) => names.includes(name));
-    expect(mine.length).toBe(name === ALONE ? 1 : SETS / 2);
-    for (const set of mine) {
-      const objects = await render(set.given);
-      const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
-        (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
-      );
-      expect(told.length).toBeGreaterThan(0);
-      for (const value of told) expect(value).toBe(expected ?? String(given));
-    }
+  test.each(setsOf)('%s', async (name, names) => {
+    const [, given, expected] = settable[name]!;
+    const objects = await render(names === shared ? allShared : givenFor(names));
+    const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
+      (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
+    );
+    expect(told.length).toBeGreaterThan(0);
+    for (const value of told) expect(value).toBe(expected ?? String(given));
   });
 
   test('the published secrets of the evaluation count there, and nowhere else', async () => {

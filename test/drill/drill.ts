@@ -1,10 +1,8 @@
 /** Injects one fault after the other and watches which alerts fire and when they are over. */
-import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { ActiveAlert } from '../../deploy/local/prometheus.ts';
 import { renderRules, ruleFile, type Rules } from '../chart/rules.ts';
 import { seededRandom, type Random } from '../chaos/random.ts';
-import { FirstCommands } from './first-command.ts';
 import { DRILL_VALUES, plan, SHORT, SHORT_OF_RULE, type Exercise } from './plan.ts';
 import { openWatchedWorld, type WatchedWorld } from './watched-world.ts';
 
@@ -29,8 +27,6 @@ export interface Row {
   readonly fired: Readonly<Record<string, number>>;
   /** Seconds from the end of the fault until no alert fired any more; undefined when one still did. */
   readonly resolvedAfter: number | undefined;
-  /** Expected alerts whose runbook's first command, run as printed when the alert fired, did not find the cause. */
-  readonly notFound: readonly string[];
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];
 }
@@ -120,23 +116,15 @@ async function run(
   { fault, raises, may = [], mend }: Exercise,
   watched: WatchedWorld,
   random: Random,
-  { signal, folder, log }: DrillOptions,
+  { signal }: DrillOptions,
 ): Promise<Row> {
   const { world } = watched;
   const injectedAt = performance.now();
-  const since = new Date();
-  const commands = new FirstCommands({
-    folder: join(folder, 'terminal'),
-    pods: () => watched.pods.map((pod) => pod.state(since)),
-    log,
-  });
   const fired = new Map<string, number>();
   const look = async (): Promise<readonly ActiveAlert[]> => {
     const now = await firing(watched);
     for (const alert of now) {
-      if (fired.has(alert.name)) continue;
-      fired.set(alert.name, seconds(injectedAt));
-      if (raises.includes(alert.name)) commands.run(alert);
+      if (!fired.has(alert.name)) fired.set(alert.name, seconds(injectedAt));
     }
     return now;
   };
@@ -144,7 +132,6 @@ async function run(
   const over = (): boolean => {
     const elapsed = performance.now() - injectedAt;
     if (signal.aborted || elapsed > Math.max(FIRE_TIMEOUT_MS, lastsAtLeast)) return true;
-    if (commands.busy) return false;
     return elapsed >= lastsAtLeast && (fault.leastMs !== undefined || raises.every((alert) => fired.has(alert)));
   };
   const during = async (milliseconds: number): Promise<void> => {
@@ -177,12 +164,10 @@ async function run(
     }
     await world.pause(POLL_MS);
   }
-  await commands.whenDone();
   return {
     fault: fault.name,
     about: fault.about,
     expected: raises,
-    notFound: raises.filter((alert) => commands.found.get(alert) !== true),
     fired: Object.fromEntries(fired),
     resolvedAfter,
     missing: raises.filter((alert) => !fired.has(alert)),

@@ -78,16 +78,14 @@ step(
     expect(answer.headers['x-request-id']).toBe(requestId);
     const mail = await soon(
       'the e-mail',
-      async () => (await world.mails()).find(({ envelopeTo }) => envelopeTo.includes(email)),
+      async () => (await world.mails()).find(({ envelope }) => envelope.to.some(({ address }) => address === email)),
       MAIL_WITHIN_MS,
     );
+    const seenAt = performance.now();
     expect(mail.subject).not.toBe('');
     const account = await world.withDb((db) => db.collection('accounts').findOne({ requestId }));
     expect(account).toMatchObject({ emailNormalized: email, ein: unique });
-    note(
-      'POST to 202 / to the e-mail, first request',
-      `${ms(answeredAt - startedAt)} / ${ms(Date.parse(mail.receivedAt) - Date.now() + performance.now() - startedAt)}`,
-    );
+    note('POST to 202 / to the e-mail, first request', `${ms(answeredAt - startedAt)} / ${ms(seenAt - startedAt)}`);
   },
   60_000,
 );

@@ -24,7 +24,7 @@ export interface ClusterTools {
   readonly helm: string;
   /** Program and arguments; the name of an image comes behind them. */
   readonly loadImage: readonly string[];
-  /** A values file for stores and mail catcher, where the chart's own images cannot be had. */
+  /** A values file for the stores, where the chart's own images cannot be had. */
   readonly values: string | undefined;
   /** Made by us, so ours to delete. */
   readonly kind: boolean;

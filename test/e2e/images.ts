@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { MAILDEV_VERSION } from '../../deploy/local/maildev.ts';
 import { ROOT, type ClusterTools } from './cluster.ts';
 import { command } from './command.ts';
 
@@ -13,7 +14,7 @@ const TAG_LENGTH = 12;
 /** `sha256:` before the id. */
 const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
-const MAIL_REPOSITORY = 'partner-ingest-mail-catcher';
+const MAIL_REPOSITORY = 'partner-ingest-maildev';
 /** An image without it closes connections in use when it drains, and so loses requests; it is no fair start. */
 const NEEDED = 'internal/ingest/last-answers.ts';
 /** What an image is made of. */
@@ -40,8 +41,9 @@ export async function buildAndLoad({ loadImage }: ClusterTools, log: (line: stri
   const from = await earlierCommit();
   log(`building the image of ${from.words}`);
   const earlier = await buildOf(from.commit);
-  log('building the mail catcher');
-  const mail = await build(ROOT, MAIL_REPOSITORY, ['--file', join(ROOT, 'deploy/local/mail-catcher/Dockerfile')]);
+  log('building an image of MailDev, because its own may not be had here');
+  const version = ['--build-arg', `VERSION=${MAILDEV_VERSION}`];
+  const mail = await build(join(ROOT, 'test/e2e/maildev'), MAIL_REPOSITORY, version);
   const names = [`${REPOSITORY}:${current}`, `${REPOSITORY}:${earlier}`, `${MAIL_REPOSITORY}:${mail}`];
   const [program = '', ...args] = loadImage;
   for (const name of names) {

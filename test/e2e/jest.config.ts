@@ -3,8 +3,8 @@ import type { Config } from 'jest';
 
 const config: Config = {
   rootDir: '../..',
-  testEnvironment: '<rootDir>/test/support/jest/environment.ts',
-  runtime: '<rootDir>/test/support/jest/runtime.ts',
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
   transform: {},
   testMatch: ['<rootDir>/test/e2e/*.test.ts'],
   globalSetup: '<rootDir>/test/e2e/global-setup.ts',

@@ -2,6 +2,7 @@
 import { test } from '@jest/globals';
 import { MongoClient, type Db } from 'mongodb';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
+import type { ShownMail } from '../../deploy/local/maildev.ts';
 import { send, type Answer } from '../support/http.ts';
 import { diagnose } from './diagnosis.ts';
 import { Kubectl, isReady, soon, type PodInfo } from './kubectl.ts';
@@ -15,15 +16,6 @@ const READY_TIMEOUT_MS = 120_000;
 /** How many components the release has pods of, each with how many pods. */
 export const PODS = { ingest: 2, processor: 2, controller: 2, mongodb: 1, redis: 1, mail: 1 } as const;
 export type Component = keyof typeof PODS;
-
-/** A mail as the catcher's API lists it. */
-export interface ListedMail {
-  readonly id: number;
-  readonly receivedAt: string;
-  readonly envelopeTo: readonly string[];
-  readonly messageId: string;
-  readonly subject: string;
-}
 
 export interface World extends Shared {
   readonly kubectl: Kubectl;
@@ -42,7 +34,8 @@ export interface World extends Shared {
   settled(image?: string): Promise<PodInfo[]>;
   /** A connection to MongoDB for the length of `use`. */
   withDb<T>(use: (db: Db) => Promise<T>): Promise<T>;
-  mails(): Promise<ListedMail[]>;
+  /** What MailDev keeps, oldest first. */
+  mails(): Promise<ShownMail[]>;
   close(): void;
 }
 
@@ -91,7 +84,7 @@ export async function openWorld(): Promise<World> {
   const { kubectl, release } = shared;
   const url = await addressOf(kubectl, release);
   const mongo = new PortForward(kubectl, `service/${release.fullname}-mongodb`, 27_017);
-  const mail = new PortForward(kubectl, `service/${release.fullname}-mail`, 8_025);
+  const mail = new PortForward(kubectl, `service/${release.fullname}-mail`, 1_080);
   const world: World = {
     ...shared,
     url,
@@ -168,8 +161,8 @@ export async function openWorld(): Promise<World> {
     async mails() {
       const signal = AbortSignal.timeout(MONGO_TIMEOUT_MS);
       try {
-        const response = await fetch(`http://${await mail.address()}/api/mails?summary`, { signal });
-        return (await response.json()) as ListedMail[];
+        const response = await fetch(`http://${await mail.address()}/api/email`, { signal });
+        return (await response.json()) as ShownMail[];
       } catch (error) {
         mail.close();
         throw error;

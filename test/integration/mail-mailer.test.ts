@@ -3,8 +3,8 @@ import { getServers, setServers } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
-import { startMailCatcher, type MailCatcher, type SmtpFault } from '../../deploy/local/mail-catcher.ts';
 import { clientNameOf } from '../../internal/mail/client-name.ts';
+import { startMailCatcher, type MailCatcher, type SmtpFault } from '../support/mail-catcher.ts';
 import { createMailer, type HandOver, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
@@ -27,7 +27,7 @@ const never = new AbortController().signal;
 let catcher: MailCatcher;
 const mailers: Mailer[] = [];
 beforeAll(async () => {
-  catcher = await startMailCatcher({ web: false });
+  catcher = await startMailCatcher();
 });
 afterEach(async () => {
   for (const mailer of mailers.splice(0)) mailer.close();

@@ -1,7 +1,7 @@
 /** The moment between the mail server's 250 and our update: the database may be away then, and still nobody is mailed twice. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, type Collection } from 'mongodb';
-import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
+import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
@@ -36,7 +36,7 @@ let ledger: FailingLedger;
 beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
-  catcher = await startMailCatcher({ web: false });
+  catcher = await startMailCatcher();
   mailer = createMailer({ relay: relayOf(catcher.smtpUrl, 'auto'), from: 'a@partner.example', maxConnections: 2 });
   accounts = new AccountStore({ db: stores.db, clock });
   ledger = new FailingLedger({ db: stores.db, clock });

@@ -3,7 +3,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { ROOT } from './root.ts';
+import { ROOT } from '../support/needs.ts';
 
 /** A test run that takes longer hangs, which is not green. */
 const RUN_DEADLINE_MS = 300_000;
@@ -17,8 +17,8 @@ export interface Outcome {
 
 export interface Copy {
   readonly folder: string;
-  /** Runs these test files; `signal` ends them. */
-  test(files: readonly string[], environment: NodeJS.ProcessEnv, signal: AbortSignal): Promise<Outcome>;
+  /** Runs this test file; `signal` ends it. */
+  test(file: string, environment: NodeJS.ProcessEnv, signal: AbortSignal): Promise<Outcome>;
   remove(): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ export async function copyTree(): Promise<Copy> {
   await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
   return {
     folder,
-    test: (files, environment, signal) => runJest(folder, files, environment, signal),
+    test: (file, environment, signal) => runJest(folder, file, environment, signal),
     remove: () => rm(folder, { recursive: true, force: true }),
   };
 }
@@ -45,16 +45,25 @@ function ignoreMissing(error: NodeJS.ErrnoException): void {
 
 async function runJest(
   folder: string,
-  files: readonly string[],
+  file: string,
   environment: NodeJS.ProcessEnv,
   signal: AbortSignal,
 ): Promise<Outcome> {
   const results = join(folder, '.mutant-results.json');
   await rm(results, { force: true });
-  const jest = ['--single-threaded', 'node_modules/jest/bin/jest.js'];
+  const jest = ['--experimental-vm-modules', '--single-threaded', 'node_modules/jest/bin/jest.js'];
   const child = spawn(
     process.execPath,
-    [...jest, '--ci', '--passWithNoTests', '--json', `--outputFile=${results}`, ...files],
+    [
+      ...jest,
+      '--ci',
+      '--passWithNoTests',
+      '--json',
+      `--outputFile=${results}`,
+      '--runInBand',
+      '--runTestsByPath',
+      file,
+    ],
     {
       cwd: folder,
       env: environment,

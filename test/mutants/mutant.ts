@@ -1,32 +1,29 @@
-/** One-line changes that break a promise, each with the test that must turn red. `make mutants` tries them. */
+/** A one-line change that breaks a promise, with the test that must turn red. */
 import { createHash } from 'node:crypto';
 
 export interface Mutant {
+  /** As docs/proof.md names it. */
+  readonly promise: string;
   readonly file: string;
+  readonly test: string;
   /** Text that occurs exactly once in the file. */
   readonly find: string;
   readonly replace: string;
-  /** Test files of which at least one must turn red. */
-  readonly tests: readonly string[];
   /** What breaks. */
   readonly why: string;
 }
 
-/** What is found, what stands in its place, and what that breaks. */
-type Change = readonly [find: string, replace: string, why: string];
+type Row = readonly [file: string, test: string, find: string, replace: string, why: string];
 
-/** Mutants of one file that the same tests must notice. */
-export function mutantsOf(file: string, tests: string | readonly string[], changes: readonly Change[]): Mutant[] {
-  const named = typeof tests === 'string' ? [tests] : tests;
-  return changes.map(([find, replace, why]) => ({ file, find, replace, tests: named, why }));
-}
-
-/** The room of a file as ROOM names it: `submission` of internal/submission, `cmd`, `chart` or `alerts`. */
-export function roomOf({ file }: Mutant): string {
-  const [top = '', room = ''] = file.split('/');
-  if (top === 'internal') return room;
-  if (top !== 'charts') return top;
-  return file.endsWith('/alerts.yaml') ? 'alerts' : 'chart';
+export function mutantsOf(promise: string, rows: readonly Row[]): Mutant[] {
+  return rows.map(([file, test, find, replace, why]) => ({
+    promise,
+    file,
+    test: test === '' ? file.replace(/\.ts$/, '.test.ts') : test,
+    find,
+    replace,
+    why,
+  }));
 }
 
 /** `count` of them, always the same ones for the same `seed`. */

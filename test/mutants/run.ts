@@ -9,7 +9,7 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { duration, paint, table, type Colour } from '../../internal/platform/terminal.ts';
 import { copyTree, type Copy, type Outcome } from './copy.ts';
 import { mutants } from './list.ts';
-import { draw, mutated, roomOf, type Mutant } from './mutant.ts';
+import { draw, mutated, type Mutant } from './mutant.ts';
 
 /** As many tests at a time as the machines have cores that this is made for. */
 const COPIES = 2;
@@ -33,13 +33,9 @@ interface Tried {
 
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 
-function chosen(room: string, commit: string, count: number): readonly Mutant[] {
-  const rooms = [...new Set(mutants.map(roomOf))];
-  if (room !== '' && !rooms.includes(room)) throw new Error(`no room ${room}; there are ${rooms.join(', ')}`);
+function chosen(commit: string, count: number): readonly Mutant[] {
   if (!Number.isInteger(count) || count < 1) throw new Error('COUNT must be a whole number from 1');
-  const asked = room === '' ? mutants : mutants.filter((mutant) => roomOf(mutant) === room);
-  // Mutants of one test follow each other: two that run at a time rarely wait for the same first run of it.
-  return commit === '' ? asked : draw(asked, commit, count);
+  return commit === '' ? mutants : draw(mutants, commit, count);
 }
 
 const needsStores = (test: string): boolean => /^test\/(integration|kubernetes)\//.test(test);
@@ -47,7 +43,7 @@ const needsStores = (test: string): boolean => /^test\/(integration|kubernetes)\
 class Trial {
   readonly #stores: NodeJS.ProcessEnv;
   readonly #signal: AbortSignal;
-  /** How each set of tests ends without a mutant. */
+  /** How each test ends without a mutant. */
   readonly #unchanged = new Map<string, Promise<Outcome>>();
 
   constructor(stores: NodeJS.ProcessEnv, signal: AbortSignal) {
@@ -67,12 +63,12 @@ class Trial {
     const text = await readFile(path, 'utf8');
     const changed = mutated(text, mutant);
     if (changed === undefined) return tried('invalid', 'its text does not occur exactly once');
-    const unchanged = await this.#withoutMutant(mutant.tests, copy);
-    if (unchanged.result === 'nothing ran') return tried('left out', 'its tests are skipped on this machine');
+    const unchanged = await this.#withoutMutant(mutant.test, copy);
+    if (unchanged.result === 'nothing ran') return tried('left out', 'its test is skipped on this machine');
     if (unchanged.result !== 'green') return tried('invalid', `red without it: ${unchanged.failed.join('; ')}`);
     await writeFile(path, changed);
     try {
-      const { result, failed } = await this.#run(mutant.tests, copy);
+      const { result, failed } = await this.#run(mutant.test, copy);
       if (result === 'broken') return tried('invalid', `with it nothing runs: ${failed.join(', ')}`);
       return result === 'red' ? tried('red', failed.join('; ')) : tried('survived', mutant.why);
     } finally {
@@ -80,27 +76,20 @@ class Trial {
     }
   }
 
-  #withoutMutant(tests: readonly string[], copy: Copy): Promise<Outcome> {
-    const key = tests.join();
-    const known = this.#unchanged.get(key) ?? this.#greenOnce(tests, copy);
-    this.#unchanged.set(key, known);
+  #withoutMutant(test: string, copy: Copy): Promise<Outcome> {
+    const known = this.#unchanged.get(test) ?? this.#run(test, copy);
+    this.#unchanged.set(test, known);
     return known;
   }
 
-  /** A second look, because a machine that is busy can make a test late. */
-  async #greenOnce(tests: readonly string[], copy: Copy): Promise<Outcome> {
-    const first = await this.#run(tests, copy);
-    return ['red', 'broken'].includes(first.result) ? this.#run(tests, copy) : first;
-  }
-
-  #run(tests: readonly string[], copy: Copy): Promise<Outcome> {
-    const stores = tests.some(needsStores) ? this.#stores : { PARTNER_INGEST_TEST_STORES: 'none' };
-    return copy.test(tests, { ...process.env, ...stores }, this.#signal);
+  #run(test: string, copy: Copy): Promise<Outcome> {
+    const stores = needsStores(test) ? this.#stores : { PARTNER_INGEST_TEST_STORES: 'none' };
+    return copy.test(test, { ...process.env, ...stores }, this.#signal);
   }
 }
 
 async function startStores(wanted: readonly Mutant[]): Promise<readonly [Store, Store] | readonly []> {
-  if (!wanted.some(({ tests }) => tests.some(needsStores))) return [];
+  if (!wanted.some(({ test }) => needsStores(test))) return [];
   return Promise.all([
     startMongo({ url: process.env['MONGODB_URI'], log: say }),
     startRedis({ url: process.env['REDIS_URL'], log: say }),
@@ -146,25 +135,22 @@ function changeOf({ find, replace }: Mutant): string {
 function tableOf(all: readonly Tried[]): string {
   const rows = all.map(({ mutant, verdict, words, milliseconds }) => [
     paint(colours[verdict], verdict),
-    roomOf(mutant),
     mutant.file.split('/').at(-1) ?? '',
     changeOf(mutant),
     duration(milliseconds),
     short(words, 60),
   ]);
-  return table([['verdict', 'room', 'file', 'change', 'time', 'what turned red, or is wrong'], ...rows], '');
+  return table([['verdict', 'file', 'change', 'time', 'what turned red, or is wrong'], ...rows], '');
 }
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      room: { type: 'string', default: '' },
       draw: { type: 'string', default: '' },
       count: { type: 'string', default: '' },
-      json: { type: 'boolean', default: false },
     },
   });
-  const wanted = chosen(values.room, values.draw, values.count === '' ? DRAWN : Number(values.count));
+  const wanted = chosen(values.draw, values.count === '' ? DRAWN : Number(values.count));
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   const startedAt = performance.now();
@@ -173,11 +159,8 @@ async function main(): Promise<number> {
     (verdict) => `${all.filter((tried) => tried.verdict === verdict).length} ${verdict}`,
   );
   const good = all.length === wanted.length && all.every(({ verdict }) => verdict === 'red' || verdict === 'left out');
-  if (values.json) console.log(JSON.stringify(all, undefined, 2));
-  else {
-    const took = paint('dim', `in ${duration(performance.now() - startedAt)}`);
-    console.log(`\n${tableOf(all)}\n\n${paint(good ? 'green' : 'red', counts.join(', '))} ${took}`);
-  }
+  const took = paint('dim', `in ${duration(performance.now() - startedAt)}`);
+  console.log(`\n${tableOf(all)}\n\n${paint(good ? 'green' : 'red', counts.join(', '))} ${took}`);
   return good ? 0 : 1;
 }
 

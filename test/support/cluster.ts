@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import {
   CoordinationV1Api,
   CoreV1Api,
@@ -13,16 +12,18 @@ import {
   KubernetesObjectApi,
   type KubernetesObject,
 } from '@kubernetes/client-node';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
+import { production, render } from './chart.ts';
 import { HANG_MS, eventually } from './wait.ts';
 
 const KUBECONFIG = process.env['TEST_KUBECONFIG'] ?? '';
 /** How the API server was started: a second one on the same etcd differs only in its port. */
 const COMMAND = (process.env['TEST_API_SERVER_COMMAND'] ?? '').split(' ').filter((word) => word !== '');
-const RBAC = fileURLToPath(new URL('../../deploy/kubernetes/controller-rbac.yaml', import.meta.url));
+/** The chart's objects that say what a controller may do. */
+const RBAC_KINDS = ['ServiceAccount', 'Role', 'RoleBinding'];
 
 export interface SecretWish {
   readonly partner: string;
@@ -65,15 +66,16 @@ export class Cluster {
     return name;
   }
 
-  /** Gives the controller of `home` exactly the rules of deploy/kubernetes, for Secrets in `keys`. */
+  /** Gives the controller of `home` exactly the chart's rules, for Secrets in `keys`. */
   async grant(home: string, keys: readonly string[]): Promise<void> {
-    for (const namespace of keys) {
-      const text = readFileSync(RBAC, 'utf8')
-        .replaceAll('namespace: partner-ingest\n', `namespace: ${home}\n`)
-        .replaceAll('namespace: partner-keys\n', `namespace: ${namespace}\n`);
-      for (const document of parseAllDocuments(text)) {
-        await this.#objects.create(document.toJS() as KubernetesObject).catch(unlessStatus(409));
-      }
+    const values = {
+      ...production,
+      fullnameOverride: 'partner-ingest',
+      partnerKeys: { namespaces: [...keys], createNamespaces: false },
+    };
+    const objects = await render(values, { namespace: home });
+    for (const object of objects.filter(({ kind }) => RBAC_KINDS.includes(kind))) {
+      await this.#objects.create(object as KubernetesObject).catch(unlessStatus(409));
     }
   }
 
@@ -89,7 +91,7 @@ export class Cluster {
 
   /** Takes the right to read Secrets in `namespace` away, or gives it back. */
   async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
-    const name = 'partner-ingest-controller-keys';
+    const name = 'partner-ingest-controller';
     const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, HANG_MS);
     const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name, namespace } };
     if (allowed) await this.grant(home, [namespace]);

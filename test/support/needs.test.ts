@@ -15,7 +15,7 @@ test.each([
   ['test/integration/a.test.ts', 'await openOwnWorld()', ['MongoDB and Redis', 'MongoDB and Redis of our own']],
   ['test/chart/a.test.ts', "from '../support/chart.ts';", ['Helm 3']],
   ['test/chart/a.test.ts', "from '../support/chart.ts'; await findHelm(4)", ['Helm 3', 'Helm 4']],
-  ['test/kubernetes/a.test.ts', "from '../support/keys-world.ts'", ['MongoDB and Redis', 'API server']],
+  ['test/kubernetes/a.test.ts', "from '../support/keys-world.ts'", ['MongoDB and Redis', 'Helm 3', 'API server']],
   ['internal/queue/job.test.ts', "from './job.ts'", []],
 ])('%s with %j', (path, text, expected) => {
   expect(needsOf(path, text)).toEqual(expected);

@@ -17,7 +17,7 @@ const NEEDS = {
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
-  'Helm 3': /support\/chart\.ts'|\.\/rules\.ts'/,
+  'Helm 3': /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   'Helm 4': /findHelm\(4\)/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,
   'API server of our own': /startOwnApiServer/,

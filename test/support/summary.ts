@@ -23,17 +23,14 @@ const SLOWEST = 10;
 /** Part of the name of a test that has a short form, which runs. */
 const LONG_FORM = 'LONG=1';
 
-/** `secondFile` has what failed first and ran again, `e2eFile` the tests in a cluster; either where it was run. */
-function main(file: string, secondFile: string, e2eFile: string): number {
+/** `e2eFile` has the results of the tests in a cluster, where they ran. */
+function main(file: string, e2eFile: string): number {
   if (!existsSync(file)) {
     console.log(`${paint('red', '0 passed, 1 failed')}: the tests did not come to an end`);
     return 1;
   }
-  const first = read(file);
-  const second = existsSync(secondFile) ? read(secondFile) : undefined;
-  const results = second === undefined ? first : withSecond(first, second);
+  const results = read(file);
   const runs = existsSync(e2eFile) ? [results, read(e2eFile)] : [results];
-  const unsteady = second === undefined ? [] : failures(first).filter((name) => !failures(results).includes(name));
   const broken = runs.flatMap(failures);
   const skipped = runs.flatMap(({ testResults }) =>
     testResults.flatMap(({ assertionResults }) =>
@@ -53,15 +50,10 @@ function main(file: string, secondFile: string, e2eFile: string): number {
   ];
   if (lines.length > 0)
     console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
-  const named = [
-    ['yellow', 'passed only at the second try, alone:', unsteady],
-    ['red', 'failed:', broken],
-  ] as const;
-  for (const [colour, title, names] of named) {
-    if (names.length > 0) console.log(`\n${paint(colour, title)}\n${names.map((name) => `  - ${name}`).join('\n')}`);
-  }
+  if (broken.length > 0) console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
   // For programs.
-  const summary = { passed, failed, unsteady, broken: [...broken, ...unwanted] };
+  const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
+  const summary = { passed, failed, leftOut, broken: [...broken, ...unwanted] };
   writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
@@ -69,21 +61,6 @@ function main(file: string, secondFile: string, e2eFile: string): number {
 }
 
 const read = (file: string): JestResults => JSON.parse(readFileSync(file, 'utf8')) as JestResults;
-
-/** The first run, with the files that ran again as they were then. */
-function withSecond(first: JestResults, second: JestResults): JestResults {
-  const again = new Set(second.testResults.map(({ name }) => name));
-  const testResults = [...first.testResults.filter(({ name }) => !again.has(name)), ...second.testResults];
-  const count = (status: string): number =>
-    testResults.flatMap(({ assertionResults }) => assertionResults).filter((result) => result.status === status).length;
-  return {
-    numPassedTests: count('passed'),
-    numFailedTests: count('failed'),
-    numRuntimeErrorTestSuites: second.numRuntimeErrorTestSuites,
-    startTime: first.startTime,
-    testResults,
-  };
-}
 
 /** The names of the tests that failed; a file that could not be run counts as one. */
 function failures({ testResults }: JestResults): string[] {
@@ -122,4 +99,4 @@ function filesLeftOut(): string[] {
 
 const oneLine = (reason = ''): string => reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
-process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '', process.argv[4] ?? '');
+process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '');

@@ -6,7 +6,7 @@ import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
 import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
-import { startMailCatcher, type MailCatcher } from '../../deploy/local/mail-catcher.ts';
+import { startMailCatcher, type MailCatcher } from './mail-catcher.ts';
 import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
@@ -67,7 +67,7 @@ export async function openWorld(
   const closers = new Closers(createLogger('test', 'silent'));
   const stores = await openTestStores();
   closers.add('stores', () => stores.close());
-  const mail = await startMailCatcher({ web: false });
+  const mail = await startMailCatcher();
   closers.add('mail', () => mail.close());
   const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
   closers.add('key folder', () => rm(keyFolder, { recursive: true }));

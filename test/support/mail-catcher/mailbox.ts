@@ -3,7 +3,7 @@ import PostalMime, { type Address, type Email } from 'postal-mime';
 
 /** One mail the catcher kept, as the SMTP server got it and as a reader sees it. */
 export interface CaughtMail {
-  /** Counts up from 1 and is never given twice, not even after `clear()`. */
+  /** Counts up from 1. */
   id: number;
   receivedAt: Date;
   /** Address of MAIL FROM; empty for the null sender. */
@@ -60,7 +60,6 @@ export class Mailbox {
   readonly mails: CaughtMail[] = [];
   readonly #keep: number;
   readonly #waiters = new Set<Waiter>();
-  readonly #changeListeners = new Set<() => void>();
   #lastId = 0;
   #bytes = 0;
   #dropped = 0;
@@ -70,7 +69,7 @@ export class Mailbox {
     this.#keep = keep;
   }
 
-  /** Mails forgotten because newer ones needed the room (not those removed by `clear`). */
+  /** Mails forgotten because newer ones needed the room. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -98,12 +97,7 @@ export class Mailbox {
         waiter.fail(`the predicate failed: ${String(error)}`);
       }
     }
-    this.#announce();
     return mail;
-  }
-
-  find(id: number): CaughtMail | undefined {
-    return this.mails.find((mail) => mail.id === id);
   }
 
   /** Mails whose envelope names this recipient, whatever the To header says; case does not count. */
@@ -138,26 +132,15 @@ export class Mailbox {
     });
   }
 
-  /** Calls back after each change; the returned function ends that. */
-  onChange(listener: () => void): () => void {
-    this.#changeListeners.add(listener);
-    return () => this.#changeListeners.delete(listener);
-  }
-
   clear(): void {
     this.mails.length = 0;
     this.#bytes = 0;
-    this.#announce();
   }
 
   /** Ends every wait, so that a test which closes too early fails at once instead of at its time-out. */
   close(): void {
     this.#closed = true;
     for (const waiter of this.#waiters) waiter.fail('the mail catcher was closed');
-  }
-
-  #announce(): void {
-    for (const listener of this.#changeListeners) listener();
   }
 
   #describe(): string {

@@ -27,7 +27,7 @@ export type SmtpFault =
 /** The fault for one session; it is asked at each phase with what the session has said until then. */
 export type FaultChoice = (session: Envelope) => SmtpFault | undefined;
 
-/** What the SMTP side saw since the start; `clear()` does not reset it. */
+/** What the SMTP side saw since the start. */
 export interface SmtpCounts {
   /** TCP connections, also those answered with a fault. */
   connections: number;

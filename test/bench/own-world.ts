@@ -1,0 +1,77 @@
+/** Stores and processes of ours for a measurement, which end with it. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MongoClient } from 'mongodb';
+import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
+import { startService } from '../../deploy/local/processes.ts';
+import { startMongo, startRedis } from '../../deploy/local/stores.ts';
+import { paint } from '../../internal/platform/terminal.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { imageEnvironment } from '../support/image.ts';
+import { checkLoadGenerator } from './load.ts';
+
+export interface Variant {
+  readonly url: string;
+  readonly pid: number;
+}
+
+export interface Bench {
+  readonly client: MongoClient;
+  readonly key: string;
+  readonly mongoUrl: string;
+  readonly redisUrl: string;
+  /** Starts a process with this on top of the common environment, and waits until it is ready. */
+  start(
+    name: 'controller' | 'ingest',
+    more?: Readonly<Record<string, string>>,
+  ): Promise<Variant & { readonly lines: readonly string[] }>;
+  closeLater(close: () => Promise<unknown>): void;
+}
+
+const log = (line: string): void => console.error(paint('dim', line));
+
+/** Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure is told and ends the command with 1. */
+export async function withBench(measure: (bench: Bench) => Promise<void>): Promise<void> {
+  const opened: (() => Promise<unknown>)[] = [];
+  try {
+    await checkLoadGenerator();
+    const [mongo, redis] = await Promise.all([startMongo({ log }), startRedis({ log })]);
+    const client = new MongoClient(mongo.url);
+    const keyFolder = await mkdtemp(join(tmpdir(), 'bench-keys-'));
+    opened.push(
+      () => mongo.stop(),
+      () => redis.stop(),
+      () => client.close(),
+      () => rm(keyFolder, { recursive: true }),
+    );
+    const key = newApiKey();
+    await writePartnerSecret(keyFolder, { partner: 'bench', keys: [key] });
+    const environment = {
+      MONGODB_URI: mongo.url,
+      MONGODB_DATABASE: 'bench_variants',
+      REDIS_URL: redis.url,
+      PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
+      TRUSTED_PROXIES: '127.0.0.0/8',
+      ...imageEnvironment(),
+    };
+    await measure({
+      client,
+      key,
+      mongoUrl: mongo.url,
+      redisUrl: redis.url,
+      closeLater: (close) => void opened.push(close),
+      async start(name, more = {}) {
+        const service = await startService(name, { ...environment, ...more }, { compiled: true });
+        opened.push(() => service.stop());
+        await service.ready();
+        return { url: service.url, pid: service.child.pid ?? 0, lines: service.lines };
+      },
+    });
+  } catch (error) {
+    console.error(paint('red', error instanceof Error ? error.message : String(error)));
+    process.exitCode = 1;
+  } finally {
+    for (const close of opened.toReversed()) await close().catch((error: unknown) => console.error(error));
+  }
+}
