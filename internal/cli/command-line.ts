@@ -132,12 +132,19 @@ function stateHint(value: string): string {
 
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+/** A day, and a time as `find` prints it or with a `T`; in UTC unless a zone follows. */
+const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(Z|[+-]\d{2}:\d{2})?)?$/;
+
 /** "24h" is that long before `now`; anything else is a date, in UTC unless it says otherwise. */
 function timeOf(value: string, now: Date): Date | undefined {
   const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
   if (amount !== undefined && unit !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
-  if (!/^\d{4}-\d{2}-\d{2}/.test(value)) return undefined;
-  const date = new Date(value.includes('T') && !/(Z|[+-]\d{2}:?\d{2})$/.test(value) ? `${value}Z` : value);
+  const [, day, time = '00:00', zone = 'Z'] = INSTANT.exec(value) ?? [];
+  if (day === undefined) return undefined;
+  const midnight = new Date(`${day}T00:00Z`);
+  // JavaScript takes 30 February for 2 March.
+  if (Number.isNaN(midnight.getTime()) || midnight.toISOString().slice(0, day.length) !== day) return undefined;
+  const date = new Date(`${day}T${time}${zone}`);
   return Number.isNaN(date.getTime()) ? undefined : date;
 }
 

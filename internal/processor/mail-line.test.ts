@@ -221,18 +221,21 @@ const outages: readonly [string, HandOver][] = [
   ['takes nothing', refused('rcpt', '421 4.7.0 Try again later')],
   ['takes no connection', { ...unreachable, busy: true }],
 ];
-test.each(outages)('a relay that %s is tried seldom, and all goes on once it takes mail', async (_, outage) => {
-  let well = false;
-  const relay: Relay = () => ({ afterMs: 20, handOver: well ? accepted : outage });
-  const { put, start, until, end, handOvers } = scene(relay, { probe: () => well });
-  const ids = put(24, {});
-  start();
-  await jest.advanceTimersByTimeAsync(60_000);
-  expect(handOvers()).toBeLessThan(PLACES + 60);
-  well = true;
-  expect(await until(ids)).toBeLessThan(8_000);
-  end();
-});
+test.each(outages.flatMap(([name, outage]) => [3, 24].map((waiting) => [name, waiting, outage] as const)))(
+  'a relay that %s is tried seldom while %i mails wait, and all goes on once it takes mail',
+  async (_, waiting, outage) => {
+    let well = false;
+    const relay: Relay = () => ({ afterMs: 20, handOver: well ? accepted : outage });
+    const { put, start, until, end, handOvers } = scene(relay, { probe: () => well });
+    const ids = put(waiting, {});
+    start();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(handOvers()).toBeLessThan(PLACES + 60);
+    well = true;
+    expect(await until(ids)).toBeLessThan(8_000);
+    end();
+  },
+);
 
 test('what an operator asks for is tried at once', async () => {
   let well = false;

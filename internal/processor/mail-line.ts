@@ -102,15 +102,22 @@ export class MailLine {
 
   /** Reads the head of the line and serves it. Never rejects: while the database is away, memory serves. */
   async readOnce(): Promise<void> {
+    await this.#read();
+    this.#serve();
+  }
+
+  /** False while the database is away. */
+  async #read(): Promise<boolean> {
     const { readHead, holds, log } = this.#options;
     try {
       const head = await readHead({ withoutPartners: holds.partners() });
       this.#moreStored = head.more;
       for (const waiting of head.mails) this.#put(waiting);
+      return true;
     } catch (error) {
       log.debug({ err: error }, 'the line of mails could not be read');
+      return false;
     }
-    this.#serve();
   }
 
   /** Begins nothing more and resolves when all mails at places have ended, or when `signal` aborts. */
@@ -225,9 +232,15 @@ export class MailLine {
   async #trial(urgent: WaitingMail | undefined): Promise<void> {
     const { relay, probe, work } = this.#options;
     if (relay.paused === 'unreachable' && !(await probe())) return;
-    const next = urgent ?? this.#next();
-    // Nothing waits, so nothing tells how the relay is; the next mail will.
-    if (next === undefined) return relay.resume();
+    let next = urgent ?? this.#next();
+    if (next === undefined) {
+      // What was put back may not be in memory yet.
+      const isRead = await this.#read();
+      next = this.#next();
+      // Nothing waits, so nothing tells how the relay is; the next mail will.
+      if (next === undefined && isRead && this.#places.free > 0) relay.resume();
+    }
+    if (next === undefined || this.#closed || this.#paused) return;
     this.#takeOut(next);
     await new Promise<void>((resolve) => {
       this.#start(next, (place) => work(next, place).finally(resolve));

@@ -20,7 +20,7 @@ import type { Holds } from './follow-holds.ts';
 import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import { mailApplicant, type MailTools } from './mail-applicant.ts';
 import type { MailLine, MailPlace } from './mail-line.ts';
-import { settleFailure, type Step } from './settle-failure.ts';
+import { sayLater, settleFailure, type Step } from './settle-failure.ts';
 
 export interface AttemptTools extends CreateTools, MailTools {
   readonly attempts: ProcessorMetrics['attempts'];
@@ -166,9 +166,11 @@ async function settle(
   );
 }
 
-/** The record keeps its place. Where this fails, the claim runs out and another one finds it. */
+/** The record keeps its place. */
 async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
-  await tools.store.putBack(claim.position, record.stateAt).catch(() => {});
+  const { position } = claim;
+  const say = async (): Promise<void> => void (await tools.store.putBack(position, record.stateAt));
+  await sayLater(say, (error) => tools.log.debug({ request_id: record._id, err: error }, 'not given back yet'));
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Carries out the verdict on a failed attempt: one update of the record. */
 import type { Clock } from '../platform/clock.ts';
+import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
@@ -7,6 +8,7 @@ import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { countOutcome, type OutcomeTools } from './count-outcome.ts';
 import { verdict, type FailureClass } from './failures.ts';
+import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 
 export const steps = ['account', 'mail'] as const;
 export type Step = (typeof steps)[number];
@@ -31,7 +33,10 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
   waitForDatabase(): void;
 }
 
-/** Never rejects: where even this update fails, the claim runs out and another attempt follows. */
+/**
+ * Never rejects. Where even this update fails, it is tried again in the background: a record whose worker
+ * never gave a word counts as one that killed it.
+ */
 export async function settleFailure(failed: FailedAttempt, tools: FailureTools): Promise<void> {
   const { record, position, step, failure, lastError } = failed;
   const soFar = {
@@ -46,11 +51,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
     'attempt failed',
   );
   if (failure === 'infrastructure') tools.waitForDatabase();
-  try {
-    await carryOut();
-  } catch (error) {
-    tools.log.debug({ ...fields, err: error }, 'left until the claim runs out');
-  }
+  await sayLater(carryOut, (error) => tools.log.debug({ ...fields, err: error }, 'not settled yet'));
 
   async function carryOut(): Promise<void> {
     switch (what.kind) {
@@ -77,6 +78,24 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
       }
     }
   }
+}
+
+/** Runs `say`, and where that fails, again and again in the background for some minutes. */
+export async function sayLater(say: () => Promise<void>, onFailure: (error: unknown) => void): Promise<void> {
+  const again = async (): Promise<void> => {
+    for (let tries = 1; tries <= SETTLE_TRIES; tries += 1) {
+      await pause(backoffMs(tries, SETTLE_RETRY));
+      const done = await say().then(
+        () => true,
+        () => false,
+      );
+      if (done) return;
+    }
+  };
+  await say().catch((error: unknown) => {
+    onFailure(error);
+    void again();
+  });
 }
 
 /** An address that does not exist is the end of an application like another; a dead letter waits for a person. */

@@ -138,8 +138,8 @@ export const mutants = [
     [
       'internal/mail/mailer.ts',
       beside,
-      "if (progress === 'content') {",
-      "if (progress === 'connecting') {",
+      "if (progress === 'content') return",
+      "if (progress === 'connecting') return",
       'a mail that may be out goes out again as new',
     ],
     [
