@@ -96,6 +96,22 @@ test('no file imports itself in a circle', () => {
   expect(circles).toEqual([]);
 });
 
+test('no rooms import each other in a circle', () => {
+  const rooms = Map.groupBy(files, ({ room }) => room);
+  const neighbours = new Map(
+    [...rooms].map(([room, inRoom]) => {
+      const others = inRoom.flatMap(({ imports }) => imports.map((imported) => dirname(imported)));
+      return [room, new Set(others.filter((other) => other !== room && rooms.has(other)))];
+    }),
+  );
+  const reachable = (from: string): ReadonlySet<string> => {
+    const reached = new Set(neighbours.get(from));
+    for (const room of reached) for (const next of neighbours.get(room) ?? []) reached.add(next);
+    return reached;
+  };
+  expect([...rooms.keys()].filter((room) => reachable(room).has(room))).toEqual([]);
+});
+
 /** Everything `path` loads, at once or later. */
 function loadedBy(path: string): ReadonlySet<string> {
   const byPath = new Map(files.map((file) => [file.path, file]));

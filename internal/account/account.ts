@@ -1,6 +1,6 @@
 /** The account made for an applicant: at most one for an e-mail address, an EIN or a request. */
 import type { Db } from 'mongodb';
-import type { MailLedger } from '../mail/ledger.ts';
+import type { MailLedger } from './mail-ledger.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';

@@ -11,7 +11,7 @@ import { FINDINGS_LISTED, SECOND_LOOK_MS } from './limits.ts';
 export const audit: Command = {
   name: 'audit',
   positionals: [],
-  about: "check that every accepted request is in exactly one place; list what is stuck",
+  about: 'check that every accepted request is in exactly one place; list what is stuck',
   details:
     'Reads all requests and accounts, a page at a time, while the service runs; what seems wrong is looked at twice. Exit code 1 when there is a problem; notices alone are 0.',
   options: ['since'],

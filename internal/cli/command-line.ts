@@ -65,15 +65,7 @@ function checkPositionals(command: Command, given: readonly string[]): void {
 }
 
 /** Options that take any text. */
-const UNCHECKED = [
-  'name',
-  'reason',
-  'partner',
-  'namespace',
-  'idempotency-key',
-  'request',
-  'message-id',
-] as const;
+const UNCHECKED = ['name', 'reason', 'partner', 'namespace', 'idempotency-key', 'request', 'message-id'] as const;
 
 function checkValues(command: string, raw: Partial<Record<OptionName, string | true>>, now: Date): Values {
   const text = (option: OptionName): string | undefined => {

@@ -1,6 +1,6 @@
 /** `show`: what became of one request. */
 import { linkState, type Account } from '../account/account.ts';
-import type { MailLedger } from '../mail/ledger.ts';
+import type { MailLedger } from '../account/mail-ledger.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
 import { isOpen } from '../submission/states.ts';

@@ -1,7 +1,8 @@
 /** What became of a request, told in order and in plain words: its states, its e-mails, what operators did. Pure. */
 import type { Account } from '../account/account.ts';
 import type { TrailEntry } from '../audit/entry.ts';
-import { handOversOf, type MailHandOver } from '../mail/ledger.ts';
+import type { MailHandOver } from '../account/mail-ledger.ts';
+import { handOversOf } from '../mail/ledger.ts';
 import { duration, printable } from '../platform/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
 

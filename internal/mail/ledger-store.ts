@@ -10,7 +10,8 @@ import {
   writePastLockConflicts,
   type UpdateItem,
 } from '../platform/mongo.ts';
-import { ended, firstLedger, mayHaveArrived, toForget, type Intent, type MailLedger } from './ledger.ts';
+import type { Intent, MailLedger } from '../account/mail-ledger.ts';
+import { ended, firstLedger, mayHaveArrived, toForget } from './ledger.ts';
 import type { HandOver } from './mailer.ts';
 
 export class LedgerStore {

@@ -1,15 +1,8 @@
 /** What the ledger says of hand-overs: what may have arrived, which are second mails and why, and what is forgotten first. */
 import { describe, expect, test } from '@jest/globals';
 import type { HandOver } from './mailer.ts';
-import {
-  ended,
-  handOversOf,
-  newSecondMails,
-  secondMails,
-  toForget,
-  type MailHandOver,
-  type MailLedger,
-} from './ledger.ts';
+import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
+import { ended, handOversOf, newSecondMails, secondMails, toForget } from './ledger.ts';
 
 const at = (second: number): Date => new Date(1_000 * second);
 const intent = (claim: number, startedAt = 10 * claim) => ({

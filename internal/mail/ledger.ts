@@ -1,49 +1,7 @@
 /** The mail ledger of an account: every hand-over to the mail server, so that second mails are counted. Pure. */
+import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import type { HandOver } from './mailer.ts';
 import { CODES } from './relay-answers.ts';
-
-/**
- * What is written before a hand-over. One that stays without a result is the crash window: the process died, was frozen
- * or lost the database in between, and the mail may be out.
- */
-export interface Intent {
-  /** Version of the request's claim that mails; no two hand-overs of an account share one. */
-  readonly claim: number;
-  readonly startedAt: Date;
-  /** Counts this request's hand-overs from 1, as far as they were attempts. */
-  readonly attempt: number;
-  /** The processor's host name: in a cluster, its pod. */
-  readonly host: string;
-}
-
-/** How far a hand-over came: to a connection, a session ready for mail, a command answered 4xx or 5xx, the content, its answer. */
-export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
-
-/** What is added once the hand-over has ended. Holds no address; the account that it is part of does. */
-interface Ending {
-  readonly endedAt: Date;
-  readonly result: HandOver['result'];
-  readonly phase?: Phase;
-  /** SMTP reply code, and RFC 3463 status such as `5.1.1`. */
-  readonly code?: number;
-  readonly enhancedCode?: string;
-  /** nodemailer's words for what went wrong without an answer, such as `ETIMEDOUT CONN`. */
-  readonly cause?: string;
-  /** The relay's sentence on a mail it took, which often names its queue id. */
-  readonly answer?: string;
-}
-
-export type MailHandOver = Intent & Partial<Ending>;
-
-/** `accounts.mail`. */
-export interface MailLedger {
-  /** Hand-overs ever begun. */
-  readonly begun: number;
-  /** Of these, those that may have reached the applicant. Above 1, the applicant may have got the mail twice. */
-  readonly possible: number;
-  /** By claim; the newest ones; of older ones first those that may have reached the applicant. */
-  readonly handOvers: Readonly<Record<string, MailHandOver>>;
-}
 
 /**
  * Why a mail may be a second one, by the hand-over before it: cut off after the content, without a result when this one
@@ -118,11 +76,11 @@ export function toForget(ledger: MailLedger | undefined): number[] {
 }
 
 /** The ledger's entry of a hand-over that has ended. */
-export function ended(intent: Intent, handOver: HandOver, endedAt: Date): MailHandOver & Ending {
+export function ended(intent: Intent, handOver: HandOver, endedAt: Date): MailHandOver & MailEnding {
   return { ...intent, endedAt, result: handOver.result, ...details(handOver) };
 }
 
-function details(handOver: HandOver): Partial<Ending> {
+function details(handOver: HandOver): Partial<MailEnding> {
   switch (handOver.result) {
     case 'accepted': {
       const [, code, enhancedCode] = CODES.exec(handOver.answer) ?? [];

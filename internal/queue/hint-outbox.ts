@@ -1,8 +1,12 @@
 /** Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost hint. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { Counts } from '../platform/meters.ts';
 import type { Hint } from './job.ts';
+
+/** What became of hints. */
+export const hintResults = ['sent', 'failed', 'dropped'] as const;
+type HintResult = (typeof hintResults)[number];
 
 /** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
 const MAX_WAITING_HINTS = 5_000;
@@ -22,7 +26,7 @@ const SENT_AGAIN_MS = 30_000;
 export class HintOutbox {
   readonly #send: (hints: readonly Hint[]) => Promise<void>;
   readonly #otherwise: (hints: readonly Hint[]) => Promise<void> | void;
-  readonly #results: IngestMetrics['hints'];
+  readonly #results: Counts<{ readonly result: HintResult }>;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   #waiting: Hint[] = [];
   /** What was sent together, the oldest first. */
@@ -35,7 +39,7 @@ export class HintOutbox {
   constructor(options: {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
     readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
-    readonly results: IngestMetrics['hints'];
+    readonly results: Counts<{ readonly result: HintResult }>;
     readonly clock: Pick<Clock, 'monotonicMs'>;
   }) {
     this.#send = options.send;

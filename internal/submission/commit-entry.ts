@@ -1,6 +1,5 @@
 /** A record on its way through group commit, and what may become of it. */
 import { MongoServerSelectionError } from 'mongodb';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Bound } from './idempotency.ts';
 import type { SubmissionRecord } from './submission.ts';
 
@@ -14,7 +13,21 @@ import type { SubmissionRecord } from './submission.ts';
  */
 export type CommitResult = 'stored' | 'not_stored' | 'in_doubt' | 'unknown' | Bound;
 
-export type NotAccepted = Parameters<IngestMetrics['notAccepted']['inc']>[0]['reason'];
+/** Why a record is not accepted. */
+export const notAcceptedReasons = [
+  'keys_not_loaded',
+  'no_room',
+  'withdrawals_pending',
+  'timed_out_waiting',
+  'timed_out_sent',
+  'database_away',
+  'no_answer',
+  'counts_differ',
+  'write_concern',
+  'write_error',
+  'id_taken',
+] as const;
+export type NotAccepted = (typeof notAcceptedReasons)[number];
 
 export interface Entry {
   readonly record: SubmissionRecord;

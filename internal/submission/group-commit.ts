@@ -6,18 +6,19 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { Counts, CountsAll, Observes, Shows } from '../platform/meters.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import { inKeyOrder, once, wasSent, type CommitResult, type Entry, type NotAccepted } from './commit-entry.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
 
-export interface GroupCommitMetrics extends Pick<
-  IngestMetrics,
-  'batchDocuments' | 'commitSeconds' | 'notAccepted' | 'refusedDropped'
-> {
-  readonly waitingDocuments: Pick<IngestMetrics['waitingDocuments'], 'set'>;
+export interface GroupCommitMetrics {
+  readonly batchDocuments: Observes;
+  readonly commitSeconds: Observes;
+  readonly notAccepted: Counts<{ readonly reason: NotAccepted }>;
+  readonly refusedDropped: CountsAll;
+  readonly waitingDocuments: Shows;
 }
 /** Rough size of a record without its body: fields, ids, BSON framing. */
 const RECORD_OVERHEAD_BYTES = 700;

@@ -14,14 +14,18 @@ import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { Counts, Shows } from '../platform/meters.ts';
 import { WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS, WITHDRAWAL_RETRY } from './limits.ts';
 import { moveUpdate } from './move-update.ts';
 import { statesBefore } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-export interface WithdrawalMetrics extends Pick<IngestMetrics, 'withdrawals'> {
-  readonly withdrawalsPending: Pick<IngestMetrics['withdrawalsPending'], 'set'>;
+/** How a record in doubt was settled. */
+export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
+
+export interface WithdrawalMetrics {
+  readonly withdrawals: Counts<{ readonly result: (typeof withdrawalResults)[number] }>;
+  readonly withdrawalsPending: Shows;
 }
 
 /** All that a withdrawal keeps of a record: a few hundred bytes, never the body. */

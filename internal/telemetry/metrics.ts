@@ -7,9 +7,12 @@
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
 import { problemCodes } from '../partner/key-secret.ts';
+import { hintResults } from '../queue/hint-outbox.ts';
 import { jobStates } from '../queue/job.ts';
 import { backlogStates } from '../submission/backlog.ts';
+import { notAcceptedReasons } from '../submission/commit-entry.ts';
 import { openStates } from '../submission/states.ts';
+import { withdrawalResults } from '../submission/withdrawals.ts';
 import { counter, gauge, histogram, make, openValues, valuesOf, type MadeFrom } from './definition.ts';
 
 /** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
@@ -21,7 +24,7 @@ const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 8
 
 /** Counted by both who make work and who pass it on. */
 const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
-  result: ['sent', 'failed', 'dropped'],
+  result: hintResults,
 });
 
 const clockOffset = gauge(
@@ -82,19 +85,7 @@ export const ingestMetrics = {
   ),
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
   notAccepted: counter('not_accepted', 'Records that could not be made durable, by reason.', {
-    reason: [
-      'keys_not_loaded',
-      'no_room',
-      'withdrawals_pending',
-      'timed_out_waiting',
-      'timed_out_sent',
-      'database_away',
-      'no_answer',
-      'counts_differ',
-      'write_concern',
-      'write_error',
-      'id_taken',
-    ],
+    reason: notAcceptedReasons,
   }),
   idempotencyKeys: counter(
     'idempotency_keys',
@@ -103,7 +94,7 @@ export const ingestMetrics = {
   ),
   refusedDropped: counter('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
-    result: ['withdrawn', 'adopted', 'too_late', 'abandoned'],
+    result: withdrawalResults,
   }),
   withdrawalsPending: gauge('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
   hints,

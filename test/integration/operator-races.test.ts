@@ -76,4 +76,3 @@ test('the trail says how a deed ended: done, lost to somebody else, or cut off',
   await expect(cutOff).rejects.toThrow('cut off');
   expect((await trail.ofRequest(requestId)).map(({ result }) => result)).toEqual(['done', 'not_done', 'begun']);
 });
-

@@ -1,6 +1,6 @@
 /** Everything a mail server can do wrong, and what follows: one table for the tests that try it and for docs/smtp-faults.md. */
 import type { SmtpFault, SmtpPhase } from './mail-catcher.ts';
-import type { MailHandOver } from '../../internal/mail/ledger.ts';
+import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import type { FailureClass } from '../../internal/processor/failures.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
