@@ -5,7 +5,6 @@ import { format } from 'prettier';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { refusedTable } from '../test/support/refused-configurations.ts';
-import { smtpFaultTable } from '../test/support/smtp-faults.ts';
 import { dashboard } from './dashboard/dashboard.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
@@ -18,7 +17,6 @@ const values = async (): Promise<string> => await source(`${CHART}/values.yaml`)
 
 const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () => string | Promise<string> }[] = [
   { file: 'docs/configuration.md', parser: 'markdown', text: configuration },
-  { file: 'docs/smtp-faults.md', parser: 'markdown', text: smtpFaultTable },
   { file: 'docs/states.md', parser: 'markdown', text: statesPage },
   { file: 'docs/openapi.json', parser: 'json', text: openApi },
   { file: 'docs/metrics.md', parser: 'markdown', text: metricsPage },

@@ -41,16 +41,26 @@ export function verdict(failure: FailureClass, soFar: SoFar, random: () => numbe
     case 'permanent':
       return { kind: 'finish', event: 'bounce' };
     case 'crashed':
-      return { kind: 'finish', event: 'give_up' };
+      return GIVE_UP;
     case 'infrastructure':
     case 'relay':
       return { kind: 'put_back' };
     case 'ambiguous':
-      if (soFar.ambiguous >= MAX_AMBIGUOUS) return { kind: 'finish', event: 'give_up' };
+      return soFar.ambiguous >= MAX_AMBIGUOUS ? GIVE_UP : backOff(failure, soFar, random);
+    case 'transient':
+    case 'ours':
+    case 'busy':
+    case 'throttled':
+      return backOff(failure, soFar, random);
   }
-  if (soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS) return { kind: 'finish', event: 'give_up' };
+}
+
+const GIVE_UP: Verdict = { kind: 'finish', event: 'give_up' };
+
+function backOff(failure: keyof typeof BACK_OFFS, { backedOffMs }: SoFar, random: () => number): Verdict {
+  if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return GIVE_UP;
   const { share, firstMs, capMs } = BACK_OFFS[failure];
-  const delayMs = Math.min(capMs, Math.max(firstMs, soFar.backedOffMs * share));
+  const delayMs = Math.min(capMs, Math.max(firstMs, backedOffMs * share));
   return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 

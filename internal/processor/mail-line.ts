@@ -108,9 +108,9 @@ export class MailLine {
 
   /** False while the database is away. */
   async #read(): Promise<boolean> {
-    const { readHead, holds, log } = this.#options;
+    const { holds, log } = this.#options;
     try {
-      const head = await readHead({ withoutPartners: holds.partners() });
+      const head = await this.#options.readHead({ withoutPartners: holds.partners() });
       this.#moreStored = head.more;
       for (const waiting of head.mails) this.#put(waiting);
       return true;
@@ -230,8 +230,8 @@ export class MailLine {
   }
 
   async #trial(urgent: WaitingMail | undefined): Promise<void> {
-    const { relay, probe, work } = this.#options;
-    if (relay.paused === 'unreachable' && !(await probe())) return;
+    const { relay } = this.#options;
+    if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
     let next = urgent ?? this.#next();
     if (next === undefined) {
       // What was put back may not be in memory yet.
@@ -243,7 +243,7 @@ export class MailLine {
     if (next === undefined || this.#closed || this.#paused) return;
     this.#takeOut(next);
     await new Promise<void>((resolve) => {
-      this.#start(next, (place) => work(next, place).finally(resolve));
+      this.#start(next, (place) => this.#options.work(next, place).finally(resolve));
     });
   }
 }

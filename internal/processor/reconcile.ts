@@ -41,9 +41,10 @@ export interface ReconcileTools {
 }
 
 /** Whether the queue takes more: not while the worker waits out an outage, nor while it has enough. */
-async function isWanted({ worker, waiting }: ReconcileTools): Promise<boolean> {
+async function isWanted(tools: ReconcileTools): Promise<boolean> {
+  const { worker } = tools;
   if (worker.paused) return false;
-  return waiting().then(
+  return tools.waiting().then(
     (jobs) => jobs < RECONCILE_MAX_WAITING,
     // Without Redis the worker of this process takes what it has room for.
     () => worker.room > 0,

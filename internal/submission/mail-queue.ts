@@ -70,12 +70,11 @@ export class MailQueue {
 
   async #read(
     filter: Filter<SubmissionRecord>,
-    sort: Readonly<Record<string, 1>>,
+    order: Readonly<Record<string, 1>>,
     limit: number,
   ): Promise<SubmissionRecord[]> {
     return this.#collection
-      .find(filter, { projection, maxTimeMS: DUE_TIMEOUT_MS })
-      .sort(sort)
+      .find(filter, { projection, maxTimeMS: DUE_TIMEOUT_MS, sort: order })
       .limit(limit)
       .batchSize(limit)
       .toArray();

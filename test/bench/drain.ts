@@ -152,10 +152,7 @@ const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis
       while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       const PER_SEND = 500;
       for (let start = 0; start < ids.length; start += PER_SEND) {
-        await sender.send(
-          'applications',
-          ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })),
-        );
+        await sender.send(ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })));
       }
       await sender.close();
     },

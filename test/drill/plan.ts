@@ -8,7 +8,7 @@ import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { DAY_MS, systemClock } from '../../internal/platform/clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
-import { QUEUE_PREFIX, queueNames } from '../../internal/queue/job.ts';
+import { QUEUE_PREFIX, QUEUE } from '../../internal/queue/job.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { faults as chaosFaults, type Fault } from '../chaos/faults.ts';
@@ -123,8 +123,7 @@ function losingQueue(): Fault {
   };
 }
 
-const keysOf = (state: 'wait' | 'prioritized'): string[] =>
-  queueNames.map((queue) => `${QUEUE_PREFIX}:${queue}:${state}`);
+const keysOf = (state: 'wait' | 'prioritized'): string[] => [`${QUEUE_PREFIX}:${QUEUE}:${state}`];
 
 async function lose(world: ChaosWorld, signal: AbortSignal, take: (redis: Redis) => Promise<unknown>): Promise<void> {
   const redis = new Redis(world.redis.url);

@@ -15,7 +15,7 @@ import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
-import { MAX_AMBIGUOUS, PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
+import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
@@ -67,7 +67,7 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   const id = await submit(world, ingest, application);
   await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
   // The next attempt is its last, and comes by our hand instead of in 30 s.
-  await requests().updateOne({ _id: id }, { $set: { stateAt: new Date(Date.now() - PARKED_AT_MOST_MS) } });
+  await requests().updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await world.recordIn('dead_lettered', id);
   expect((await cli('show', id)).stdout).toMatch(/given up: the mail server did not accept/);

@@ -40,7 +40,7 @@ const hint = (id: number): Hint => ({ requestId: `req_${id}`, version: 0 });
 /** Sends many hints. On a busy machine Redis may be too slow for the sender: then they are sent once more. */
 const sendMany = (hints: readonly Hint[]) =>
   eventually('the hints to be sent', async () => {
-    await sender.send('notifications', hints);
+    await sender.send(hints);
     return true;
   });
 
@@ -50,7 +50,6 @@ function scene() {
   const clock = newTestClock();
   const sentBack: Hint[] = [];
   const work = new HintsInHand({
-    queue: 'notifications',
     slots: SLOTS,
     handle: ({ requestId }) => {
       begun.push(requestId);
@@ -71,14 +70,14 @@ function scene() {
 
 test('sixteen slow hand-overs and a job that waits are life, for as long as it takes', async () => {
   const { begun, clock, consumer, work } = scene();
-  for (let id = 0; id <= SLOTS; id += 1) await sender.send('notifications', [hint(id)]);
+  for (let id = 0; id <= SLOTS; id += 1) await sender.send([hint(id)]);
   await eventually('all slots to be busy', () => work.count === SLOTS);
   expect(begun).toHaveLength(SLOTS);
   // A fetch whose answer is late leaves its job locked, until its lock has run out.
   await eventually(
     'one job to wait',
     async () => {
-      const { waiting, active } = await sender.counts('notifications');
+      const { waiting, active } = await sender.counts();
       return waiting === 1 && active === 0;
     },
     HEAL_HANG_MS,
@@ -88,12 +87,12 @@ test('sixteen slow hand-overs and a job that waits are life, for as long as it t
   ends.shift()?.();
   // A fetch whose answer is late leaves the job locked: it comes back when its lock has run out.
   await eventually('the last one to be begun', () => begun.length === SLOTS + 1, HEAL_HANG_MS);
-  expect(await sender.counts('notifications')).toMatchObject({ waiting: 0, active: 0 });
+  expect(await sender.counts()).toMatchObject({ waiting: 0, active: 0 });
 });
 
 test('one hint of a partner is taken before the many of another that came first', async () => {
   await sendMany(Array.from({ length: 400 }, (_, id) => ({ ...hint(id), partnerId: 'big' })));
-  await sender.send('notifications', [{ requestId: 'req_small', version: 0, partnerId: 'small' }]);
+  await sender.send([{ requestId: 'req_small', version: 0, partnerId: 'small' }]);
   const { begun } = scene();
   // The first hundred of the many went first; the others wait behind.
   while (!begun.includes('req_small')) {
@@ -108,25 +107,16 @@ test('an idle loop turns; one that does not for a minute is not live', async () 
   const { clock, consumer } = scene();
   await eventually('the loop to turn', () => consumer.faults(0).length > 0);
   clock.advance(DEADLINE_MS);
-  expect(consumer.faults(DEADLINE_MS)).toEqual([
-    'worker notifications has not asked for work for 60 s and has none in hand',
-  ]);
+  expect(consumer.faults(DEADLINE_MS)).toEqual(['the worker has not asked for work for 60 s and has none in hand']);
   await eventually('the loop to turn again', () => consumer.faults(DEADLINE_MS).length === 0);
 });
 
 test('a hint that comes back, or comes twice, is taken each time', async () => {
   const { begun } = scene();
-  await sender.send('notifications', [hint(1)]);
+  await sender.send([hint(1)]);
   await eventually('the first', () => begun.length === 1);
-  await sender.send('notifications', [hint(1), hint(1)]);
+  await sender.send([hint(1), hint(1)]);
   await eventually('the others', () => begun.length === 3);
-});
-
-test('a delayed hint comes when its time has come', async () => {
-  await sender.send('notifications', [hint(1)], 300);
-  expect(await sender.counts('notifications')).toMatchObject({ delayed: 1 });
-  const { begun } = scene();
-  await eventually('the hint', () => begun.length === 1);
 });
 
 test('closing takes no more, waits for what was begun, and sends the rest back', async () => {
@@ -142,5 +132,5 @@ test('closing takes no more, waits for what was begun, and sends the rest back',
   await closing;
   expect(begun).toHaveLength(SLOTS);
   expect(sentBack).toHaveLength(inHand - SLOTS);
-  expect((await sender.counts('notifications'))['waiting']).toBeGreaterThan(0);
+  expect((await sender.counts())['waiting']).toBeGreaterThan(0);
 });

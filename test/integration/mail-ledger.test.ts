@@ -14,7 +14,7 @@ import { newApplication } from '../support/world.ts';
 
 const ACTIVATION = { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) };
 const ACCEPTED: HandOver = { result: 'accepted', answer: '250 2.0.0 Ok: queued as 1' };
-const REFUSED: HandOver = { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: '4.2.1' };
+const REFUSED: HandOver = { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: '4.2.1', fault: 'busy' };
 const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
 
 let stores: TestStores;

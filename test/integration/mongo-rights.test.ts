@@ -1,7 +1,7 @@
 /** A role that was lost is ours to mend: the record is parked, no attempt is counted, and nobody is dead-lettered. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { OURS_RETRY } from '../../internal/processor/limits.ts';
+import { BACK_OFFS } from '../../internal/processor/limits.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -33,7 +33,7 @@ test('a write of accounts without a right counts no attempt and calls an operato
     return found?.lastError === undefined ? undefined : found;
   });
   expect(record).toMatchObject({ state: 'recorded', attempts: 0, lastError: expect.stringContaining('Mongo') });
-  expect(record.dueAt!.getTime()).toBeGreaterThan(record.stateAt.getTime() + OURS_RETRY.firstMs / 2);
+  expect(record.dueAt!.getTime()).toBeGreaterThan(record.stateAt.getTime() + BACK_OFFS.ours.firstMs / 2);
 
   // A claim that is refused is counted, too: no other failure says that a right is missing.
   set.refuse('insert');

@@ -26,7 +26,6 @@ afterAll(() => world.close());
 
 /** Sends an application of the small partner; gives the milliseconds from its receipt until it is completed. */
 async function completeOne(ingest: InProcess, mailbox: string): Promise<number> {
-  // At a domain of its own: one domain has a quarter of the slots, whoever sent the applications.
   const application = { ...newApplication(), email: `${mailbox}@small.example` };
   const id = requestIdOf(await send(ingest.url, { key: smallKey, body: JSON.stringify(application) }));
   const { receivedAt, stateAt } = await world.recordIn('completed', id);
@@ -42,7 +41,7 @@ async function queueBacklog(): Promise<void> {
       await requests().insertMany(page);
       // On a busy machine Redis may be too slow for the sender: then they are sent once more.
       await eventually('the hints to be sent', async () => {
-        await sender.send('applications', page.map(hintFor));
+        await sender.send(page.map(hintFor));
         return true;
       });
     }

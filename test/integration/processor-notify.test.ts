@@ -12,9 +12,10 @@ import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { Sending } from '../../internal/processor/sending.ts';
-import { BREAKER_LEAST, PARKED_AT_MOST_MS } from '../../internal/processor/limits.ts';
-import { notifyApplicant, type NotifyTools } from '../../internal/processor/notify-applicant.ts';
+import { RelayState } from '../../internal/mail/relay-state.ts';
+import { BACKED_OFF_AT_MOST_MS, CLAIM_FRESH_MS } from '../../internal/processor/limits.ts';
+import type { MailPlace } from '../../internal/processor/mail-line.ts';
+import { processSubmission, type AttemptTools } from '../../internal/processor/process-submission.ts';
 import type { Hint } from '../../internal/queue/job.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -72,17 +73,18 @@ class FailingLedger extends LedgerStore {
 }
 
 function newTools() {
-  const counted = { attempts: [] as string[], secondMails: [] as string[], waits: 0, hints: [] as Hint[] };
+  const counted = { attempts: [] as string[], secondMails: [] as string[], waits: 0 };
   const measured: { result: string; seconds: number }[] = [];
   const store = new FailingStore({ db: stores.db, retention: { completed: 1, rejected: 1, undeliverable: 1 }, clock });
-  const gate = { wait: () => void (counted.waits += 1) };
-  const tools: NotifyTools = {
+  const tools: AttemptTools = {
     store,
-    holds: { over: () => undefined },
+    holds: { has: () => false, partners: () => [] },
+    line: { tryNow: () => false, add: () => {} },
+    duplicateKeys: { inc: () => {} },
+    waitForDatabase: () => void (counted.waits += 1),
     accounts,
     ledger,
     mailer,
-    sending: new Sending({ slots: 16, perSecond: 0, clock, refused: { set: () => {} } }),
     clock,
     log: createLogger('test', 'silent'),
     mailSettings: {
@@ -91,7 +93,6 @@ function newTools() {
       linkSecret: 'a-secret-for-tests-of-32-characters-or-more',
       templates,
     },
-    gates: { applications: gate, notifications: gate },
     host: 'processor-1',
     mails: { inc: () => {} },
     handOverSeconds: { observe: ({ result }, seconds) => void measured.push({ result, seconds }) },
@@ -102,12 +103,18 @@ function newTools() {
     failures: { inc: () => {} },
     attempts: { inc: ({ result }) => void counted.attempts.push(result) },
     completionSeconds: { observe: () => {} },
-    hintLater: (_queue, hint) => {
-      counted.hints.push(hint);
-      return Promise.resolve();
-    },
   };
   return { tools, store, counted, measured };
+}
+
+/** Works on the record at a place of a line that nobody else stands in. */
+function mail(hint: Hint, tools: AttemptTools): Promise<void> {
+  const relay = new RelayState(0);
+  const addressed = { partnerId: 'demo', domain: 'example.com', startedAtMs: clock.monotonicMs() };
+  const place: MailPlace = {
+    note: (handOver, dropped) => relay.note(addressed, handOver, { nowMs: clock.monotonicMs(), dropped }),
+  };
+  return processSubmission(hint, tools, place);
 }
 
 async function newAccount(more: Partial<SubmissionRecord> = {}): Promise<{ record: SubmissionRecord; email: string }> {
@@ -138,10 +145,10 @@ test('a database that is away just after the 250 is waited for: one mail, comple
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
   ledger.failures = 3;
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
-  expect(counted).toEqual({ attempts: ['done'], secondMails: [], waits: 3, hints: [] });
+  expect(counted).toEqual({ attempts: ['done'], secondMails: [], waits: 3 });
   expect(await ledgerOf(record)).toEqual({ entries: ['2 accepted'], possible: 1 });
 });
 
@@ -156,9 +163,9 @@ test('the time of each hand-over is measured, by its result', async () => {
   const slow = { ...tools, mailer: { ...mailer, handOver }, clock: { ...clock, monotonicMs: () => now } };
   const { record } = await newAccount();
   catcher.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 later' } });
-  await notifyApplicant({ requestId: record._id, version: 1 }, slow);
+  await mail({ requestId: record._id, version: 1 }, slow);
   catcher.setFault(undefined);
-  await notifyApplicant({ requestId: record._id, version: 2 }, slow);
+  await mail({ requestId: record._id, version: 2 }, slow);
   expect(measured).toEqual([
     { result: 'refused', seconds: 2.5 },
     { result: 'accepted', seconds: 2.5 },
@@ -169,9 +176,9 @@ test('a mail that the account knows of is not sent again: the next attempt only 
   const { tools, store, counted } = newTools();
   const { record, email } = await newAccount();
   store.failures = 1;
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0, version: 2 });
-  await notifyApplicant({ requestId: record._id, version: 2 }, tools);
+  await mail({ requestId: record._id, version: 2 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted.attempts).toEqual(['failed', 'done']);
@@ -181,7 +188,7 @@ test('an update that took effect although its answer was lost is not done twice'
   const { tools, store } = newTools();
   const { record, email } = await newAccount();
   [store.failures, store.afterEffect] = [1, true];
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   const { state, history } = await read(record);
   expect(state).toBe('completed');
   expect(history.filter((entry) => entry.state === 'completed')).toHaveLength(1);
@@ -191,7 +198,7 @@ test('an update that took effect although its answer was lost is not done twice'
 test('the same hint many times at once mails once', async () => {
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
-  await Promise.all(Array.from({ length: 10 }, () => notifyApplicant({ requestId: record._id, version: 1 }, tools)));
+  await Promise.all(Array.from({ length: 10 }, () => mail({ requestId: record._id, version: 1 }, tools)));
   expect(counted.attempts.toSorted()).toEqual(['done', ...Array.from({ length: 9 }, () => 'repeat')]);
   expect(catcher.mailsTo(email)).toHaveLength(1);
 });
@@ -200,16 +207,19 @@ test('a claim that is lost just before the mail stops without a trace', async ()
   const { tools, store, counted } = newTools();
   const { record, email } = await newAccount();
   const beginHandOver = ledger.beginHandOver.bind(ledger);
+  let lateMs = 0;
   const robbed = Object.assign(Object.create(ledger) as LedgerStore, {
     endHandOver: ledger.endHandOver.bind(ledger),
     beginHandOver: async (...given: Parameters<typeof beginHandOver>) => {
       const begun = await beginHandOver(...given);
       await runOut(record);
       await store.claim(record._id, 2);
+      lateMs = CLAIM_FRESH_MS + 1;
       return begun;
     },
   });
-  await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, ledger: robbed });
+  const late = { ...clock, monotonicMs: () => clock.monotonicMs() + lateMs };
+  await mail({ requestId: record._id, version: 1 }, { ...tools, ledger: robbed, clock: late });
   expect(counted.attempts).toEqual(['claim_lost']);
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
@@ -221,21 +231,20 @@ test.each([
   [{ ambiguous: 1 }, 'account_created', 2],
   [{ ambiguous: 2 }, 'dead_lettered', 3],
 ])('after an ambiguous mail (%j) another one ends %s', async (before, state, ambiguous) => {
-  const { tools, counted } = newTools();
+  const { tools } = newTools();
   const { record, email } = await newAccount(before);
   catcher.setFault({ at: 'data', cut: 'after-store' });
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   catcher.setFault(undefined);
   expect(await read(record)).toMatchObject({ state, ambiguous });
   expect(catcher.mailsTo(email)).toHaveLength(1);
-  expect(counted.hints).toHaveLength(state === 'account_created' ? 1 : 0);
 });
 
 test('both windows that may mail twice are in the ledger and counted by cause', async () => {
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
   catcher.setFault({ at: 'data', cut: 'after-store' });
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   catcher.setFault(undefined);
   // The second process is frozen between the 250 and its note, as if dead; it wakes up at the end.
   const thaw = Promise.withResolvers<void>();
@@ -246,10 +255,10 @@ test('both windows that may mail twice are in the ledger and counted by cause', 
       return ledger.endHandOver(...given);
     },
   });
-  const frozen = notifyApplicant({ requestId: record._id, version: 2 }, { ...tools, ledger: freezing });
+  const frozen = mail({ requestId: record._id, version: 2 }, { ...tools, ledger: freezing });
   await catcher.waitForMail(() => catcher.mailsTo(email).length === 2, HANG_MS);
   await runOut(record);
-  await notifyApplicant({ requestId: record._id, version: 3 }, tools);
+  await mail({ requestId: record._id, version: 3 }, tools);
   expect(catcher.mailsTo(email)).toHaveLength(3);
   expect(new Set(catcher.mailsTo(email).map(({ messageId }) => messageId)).size).toBe(1);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 undefined', '4 accepted'], possible: 3 });
@@ -270,7 +279,7 @@ test('a database that is away before the mail: none goes out, and none counts as
       throw new MongoNetworkError('the answer was lost');
     },
   });
-  await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, ledger: failing });
+  await mail({ requestId: record._id, version: 1 }, { ...tools, ledger: failing });
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
 });
@@ -289,71 +298,79 @@ describe('a server that is away or silent', () => {
     });
     const { record, email } = await newAccount();
     catcher.setFault(row.fault);
-    await notifyApplicant({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
+    await mail({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
     catcher.setFault(undefined);
     impatient.close();
     const after = await read(record);
     expect(after).toMatchObject({ state: row.state, attempts: row.attempts, ambiguous: row.ambiguous ?? 0 });
     expect(after.lastError).toContain(row.words);
     expect(catcher.mailsTo(email)).toHaveLength(row.mails ?? 0);
-    const mail = (await accounts.read(record.accountId!))?.mail;
-    expect(wrongPause(row, after, handOversOf(mail)[0])).toBeUndefined();
-    expect(handOversOf(mail)).toEqual([expect.objectContaining(row.ledger)]);
-    expect(mail?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
+    const account = await accounts.read(record.accountId!);
+    if (row.keepsPlace === true) expect(after.dueAt).toEqual(after.stateAt);
+    else expect(wrongPause(row, after, handOversOf(account?.mail)[0])).toBeUndefined();
+    expect(handOversOf(account?.mail)).toEqual([expect.objectContaining(row.ledger)]);
+    expect(account?.mail?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
   });
 });
 
 test.each([
-  [25, 'account_created'],
-  [26, 'dead_lettered'],
-])('after %i failed attempts another transient one ends %s', async (attempts, state) => {
+  [BACKED_OFF_AT_MOST_MS - 1, 'account_created'],
+  [BACKED_OFF_AT_MOST_MS, 'dead_lettered'],
+])('after %i ms of its own back-off another transient failure ends %s', async (backedOffMs, state) => {
   const { tools } = newTools();
-  const { record } = await newAccount({ attempts });
+  const { record } = await newAccount({ attempts: 26, backedOffMs });
   await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   const after = await read(record);
-  expect(after).toMatchObject({ state, attempts: attempts + 1, lastError: expect.stringContaining('was not found') });
+  expect(after).toMatchObject({ state, lastError: expect.stringContaining('was not found') });
   if (state === 'dead_lettered') {
     expect(after.dueAt).toBeUndefined();
     expect(after.expiresAt).toBeUndefined();
     expect(after.history.at(-1)).toMatchObject({ state, attempt: 27 });
-  }
+  } else expect(after.backedOffMs).toBeGreaterThan(BACKED_OFF_AT_MOST_MS);
 });
 
-test('a mailbox that takes no mail for three days counts no attempt, and ends as a dead letter', async () => {
+test('neither age nor a hold makes a dead letter: only the time of a record’s own failures counts', async () => {
   const { tools } = newTools();
   catcher.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 busy' } });
-  const waited = async (milliseconds: number): Promise<SubmissionRecord> => {
-    const { record } = await newAccount({ stateAt: new Date(Date.now() - milliseconds) });
-    await notifyApplicant({ requestId: record._id, version: 1 }, tools);
-    return read(record);
-  };
-  const words = expect.stringContaining('450 4.2.1');
-  expect(await waited(PARKED_AT_MOST_MS - 60_000)).toMatchObject({ state: 'account_created', attempts: 0 });
-  expect(await waited(PARKED_AT_MOST_MS)).toMatchObject({ state: 'dead_lettered', attempts: 0, lastError: words });
+  const { record } = await newAccount({ stateAt: new Date(Date.now() - 2 * BACKED_OFF_AT_MOST_MS) });
+  await mail({ requestId: record._id, version: 1 }, tools);
+  expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0 });
+  const { record: failing } = await newAccount({ backedOffMs: BACKED_OFF_AT_MOST_MS });
+  await mail({ requestId: failing._id, version: 1 }, tools);
+  expect(await read(failing)).toMatchObject({
+    state: 'dead_lettered',
+    attempts: 0,
+    lastError: expect.stringContaining('450 4.2.1'),
+  });
   catcher.setFault(undefined);
 });
 
-test('our sender refused in a code that blames nobody: the mails wait, and one in a while is tried', async () => {
-  const { tools } = newTools();
-  catcher.setFault({ at: 'data', answer: { code: 554, message: 'Message rejected: Email address is not verified' } });
-  const before = catcher.counts.refused;
-  const records = [];
-  for (let index = 0; index < 8; index += 1) {
-    const { record } = await newAccount();
-    await notifyApplicant({ requestId: record._id, version: 1 }, tools);
-    records.push(await read(record));
-  }
-  catcher.setFault(undefined);
-  for (const record of records) expect(record).toMatchObject({ state: 'account_created', attempts: 0 });
-  expect(catcher.counts.refused - before).toBe(BREAKER_LEAST);
+test('a record whose workers died five times is a dead letter; before that it is tried apart', async () => {
+  const { tools, counted } = newTools();
+  const dead = { heldUntil: new Date(Date.now() - 1_000) };
+  const { record: poisonous, email } = await newAccount({ ...dead, crashes: 4 });
+  await mail({ requestId: poisonous._id, version: 1 }, tools);
+  expect(await read(poisonous)).toMatchObject({
+    state: 'dead_lettered',
+    lastError: expect.stringContaining('ended without a word'),
+  });
+  expect(catcher.mailsTo(email)).toHaveLength(0);
+
+  const { record: beside } = await newAccount({ ...dead, crashes: 1 });
+  await mail({ requestId: beside._id, version: 1 }, tools);
+  const apart = await read(beside);
+  expect(apart).toMatchObject({ state: 'account_created', version: 2, crashes: 2 });
+  expect(apart.heldUntil).toBeUndefined();
+  await mail({ requestId: beside._id, version: 2 }, tools);
+  expect(await read(beside)).toMatchObject({ state: 'completed' });
+  expect(counted.attempts).toEqual(['done']);
 });
 
 test('an account that cannot be found is no reason to forget the request', async () => {
-  const { tools, counted } = newTools();
+  const { tools } = newTools();
   const { record } = await newAccount({});
   await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
-  await notifyApplicant({ requestId: record._id, version: 1 }, tools);
+  await mail({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 1 });
-  expect(counted.hints).toEqual([{ requestId: record._id, version: 2, partnerId: 'demo' }]);
 });

@@ -1,5 +1,5 @@
 /** Reconcile and claims on the real store, with a clock that the test moves. */
-import { afterAll, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { createLogger } from '../../internal/platform/log.ts';
 import {
@@ -11,7 +11,7 @@ import {
 } from '../../internal/processor/limits.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { countUnknown, reconcileOnce } from '../../internal/processor/reconcile.ts';
-import type { Hint, QueueName } from '../../internal/queue/job.ts';
+import type { Hint } from '../../internal/queue/job.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import type { State } from '../../internal/submission/states.ts';
@@ -27,9 +27,10 @@ const clock = newTestClock();
 let store: WorkerMoves;
 let operator: OperatorMoves;
 
-let hints: { queue: QueueName; hint: Hint }[];
+let hints: readonly Hint[];
 let waiting: () => number;
-let paused: readonly QueueName[];
+let paused: boolean;
+let onHold: readonly string[];
 let room: number;
 let taken: string[];
 let moreIsDue: boolean;
@@ -49,7 +50,8 @@ beforeEach(async () => {
   await collection.deleteMany({});
   hints = [];
   waiting = () => 0;
-  paused = [];
+  paused = false;
+  onHold = [];
   room = 0;
   taken = [];
   requeued = 0;
@@ -59,32 +61,27 @@ beforeEach(async () => {
   clock.advance(FIRST_SIGHT_GRACE_MS);
 });
 
-const workerOf = (queue: QueueName) => ({
-  paused: paused.includes(queue),
-  room,
-  take: (given: readonly Hint[]) => void taken.push(...given.map((hint) => `${queue} ${hint.requestId}`)),
-});
-
-/** One round; the hints it sent, as "queue id version". */
+/** One round; the hints it sent, as "id version". */
 async function round(): Promise<string[]> {
   hints = [];
   moreIsDue = await reconcileOnce({
     store,
     durable,
+    holds: { partners: () => onHold },
     clock,
     log: createLogger('test', 'silent'),
-    requeued: { inc: (_labels, value = 1) => void (requeued += value) },
+    requeued: { inc: (value = 1) => void (requeued += value) },
     unknown: { set: () => undefined },
     waiting: () => Promise.resolve().then(waiting),
     clockFaults: () => [],
-    workers: { applications: workerOf('applications'), notifications: workerOf('notifications') },
-    sendHints: async (queue, batch) => {
+    worker: { paused, room, take: (given) => void taken.push(...given.map(({ requestId }) => requestId)) },
+    sendHints: async (batch) => {
       // Fails where the question for waiting jobs does: while Redis is away.
       await Promise.resolve().then(waiting);
-      hints.push(...batch.map((hint) => ({ queue, hint })));
+      hints = batch;
     },
   });
-  return hints.map(({ queue, hint }) => `${queue} ${hint.requestId} ${hint.version}`);
+  return hints.map(({ requestId, version }) => `${requestId} ${version}`);
 }
 
 async function insert(more: Partial<SubmissionRecord> = {}): Promise<SubmissionRecord> {
@@ -107,12 +104,12 @@ test('a record that nobody claimed is only marked at first sight, and queued aft
   clock.advance(FIRST_SIGHT_GRACE_MS - 1);
   expect(await round()).toEqual([]);
   clock.advance(1);
-  expect(await round()).toEqual([`applications ${record._id} 0`]);
-  expect(hints[0]?.hint.traceparent).toBe('00-1-2-01');
+  expect(await round()).toEqual([`${record._id} 0`]);
+  expect(hints[0]?.traceparent).toBe('00-1-2-01');
   expect(requeued).toBe(1);
   expect(await round()).toEqual([]);
   clock.advance(REQUEUED_AGAIN_MS);
-  expect(await round()).toEqual([`applications ${record._id} 0`]);
+  expect(await round()).toEqual([`${record._id} 0`]);
 });
 
 test.each([
@@ -128,7 +125,7 @@ test.each([
   while (moreIsDue);
   clock.advance(2 * FIRST_SIGHT_GRACE_MS);
   const claimed = await insert({ version: 1, dueAt: new Date(1) });
-  expect(await round()).toEqual([`applications ${claimed._id} 1`]);
+  expect(await round()).toEqual([`${claimed._id} 1`]);
   // A page is full of what waits: to go on at once would find it again.
   expect(moreIsDue).toBe(false);
   takesWrites = () => store.takesWrites();
@@ -146,14 +143,14 @@ test('a claim that ran out is queued at once, with the version to claim', async 
   clock.advance(CLAIM_MS - 1);
   expect(await round()).toEqual([]);
   clock.advance(1);
-  expect(await round()).toEqual([`applications ${record._id} 1`]);
+  expect(await round()).toEqual([`${record._id} 1`]);
 });
 
 test('a worker that woke up and renewed its claim does not lose it to the hint that was sent meanwhile', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);
-  expect(await round()).toEqual([`applications ${record._id} 1`]);
+  expect(await round()).toEqual([`${record._id} 1`]);
   expect(await store.renew(position(record, 1))).toBe(true);
   expect(await store.claim(record._id, 1)).toBeUndefined();
   clock.advance(CLAIM_MS);
@@ -169,12 +166,6 @@ test('a renewed claim is left alone', async () => {
   expect(await round()).toEqual([]);
 });
 
-test('an account without its e-mail goes to the notifications', async () => {
-  const record = await insert({ state: 'account_created', version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  expect(await round()).toEqual([`notifications ${record._id} 1`]);
-});
-
 test('while enough jobs wait ready records stay due', async () => {
   const record = await insert({ version: 1 });
   clock.advance(FIRST_DUE_MS);
@@ -182,7 +173,7 @@ test('while enough jobs wait ready records stay due', async () => {
   expect(await round()).toEqual([]);
   expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
   waiting = () => RECONCILE_MAX_WAITING - 1;
-  expect(await round()).toEqual([`applications ${record._id} 1`]);
+  expect(await round()).toEqual([`${record._id} 1`]);
 });
 
 test('while enough jobs wait the workers of this process take the oldest records past the queue', async () => {
@@ -193,7 +184,7 @@ test('while enough jobs wait the workers of this process take the oldest records
   }
   clock.advance(FIRST_DUE_MS);
   [waiting, room] = [() => RECONCILE_MAX_WAITING, 500];
-  const names = records.map(({ _id }) => `applications ${_id}`);
+  const names = records.map(({ _id }) => _id);
   expect(await round()).toEqual([]);
   expect(taken).toEqual(names.slice(0, RECONCILE_OLDEST));
   clock.advance(1);
@@ -210,60 +201,43 @@ test('while enough jobs wait the workers of this process take the oldest records
   expect(names.slice(0, RECONCILE_OLDEST)).toEqual(expect.arrayContaining([...again]));
 });
 
-test('while Redis is away the workers of this process get as many records as they have room for', async () => {
+test('while Redis is away the worker of this process gets as many records as it has room for', async () => {
   const records = [await insert({ version: 1 }), await insert({ version: 1 }), await insert({ version: 1 })];
-  const waitsForMail = await insert({ state: 'account_created', version: 1 });
   clock.advance(FIRST_DUE_MS);
   waiting = () => {
     throw new Error('redis is away');
   };
-  paused = ['notifications'];
   room = 2;
   expect(await round()).toEqual([]);
   expect(moreIsDue).toBe(false);
   expect(taken).toHaveLength(2);
-  expect(records.map(({ _id }) => `applications ${_id}`)).toEqual(expect.arrayContaining(taken));
-  expect(await read(waitsForMail)).toMatchObject({ dueAt: waitsForMail.dueAt });
+  expect(records.map(({ _id }) => _id)).toEqual(expect.arrayContaining(taken));
   // What was given is left alone for a while, the rest comes in the next round.
   await round();
   expect(new Set(taken).size).toBe(3);
-  expect(requeued).toBe(3);
-  paused = [];
   room = 0;
   await round();
-  expect(await read(waitsForMail)).toMatchObject({ dueAt: waitsForMail.dueAt });
   expect(taken).toHaveLength(3);
 });
 
-test('a queue whose worker waits out an outage gets nothing, the other does', async () => {
-  const [waitsForMail, recorded] = [
-    await insert({ state: 'account_created', version: 1 }),
-    await insert({ version: 1 }),
-  ];
+test('a worker that waits out an outage gets nothing', async () => {
+  const recorded = await insert({ version: 1 });
   clock.advance(FIRST_DUE_MS);
-  paused = ['notifications'];
-  expect(await round()).toEqual([`applications ${recorded._id} 1`]);
-  expect(await read(waitsForMail)).toMatchObject({ dueAt: waitsForMail.dueAt });
-  paused = [];
-  expect(await round()).toEqual([`notifications ${waitsForMail._id} 1`]);
+  paused = true;
+  expect(await round()).toEqual([]);
+  expect(await read(recorded)).toMatchObject({ dueAt: recorded.dueAt });
+  paused = false;
+  expect(await round()).toEqual([`${recorded._id} 1`]);
 });
 
-test('e-mails that wait for the relay are not even looked at, however many there are', async () => {
-  await insert({ state: 'account_created', version: 1 });
+test('what a partner on hold has sent is left where it is', async () => {
+  const [held, other] = [await insert({ version: 1, partnerId: 'held' }), await insert({ version: 1 })];
   clock.advance(FIRST_DUE_MS);
-  const findDue = jest.spyOn(store, 'findDue');
-  const states = (): string[] => findDue.mock.calls.splice(0).map(([state]) => state);
-  paused = ['notifications'];
-  await round();
-  expect(states()).toEqual(['recorded']);
-  paused = [];
-  waiting = () => RECONCILE_MAX_WAITING;
-  await round();
-  expect(states()).toEqual(['recorded']);
-  waiting = () => RECONCILE_MAX_WAITING - 1;
-  await round();
-  expect(states().toSorted()).toEqual(['account_created', 'recorded']);
-  findDue.mockRestore();
+  onHold = ['held'];
+  expect(await round()).toEqual([`${other._id} 1`]);
+  expect(await read(held)).toEqual(held);
+  onHold = [];
+  expect(await round()).toEqual([`${held._id} 1`]);
 });
 
 test('a backlog is queued page after page without a pause, and ends', async () => {
@@ -321,7 +295,7 @@ test('the oldest is first', async () => {
   clock.advance(10_000);
   const newer = await insert({ version: 1 });
   clock.advance(FIRST_DUE_MS);
-  expect(await round()).toEqual([`applications ${older._id} 1`, `applications ${newer._id} 1`]);
+  expect(await round()).toEqual([`${older._id} 1`, `${newer._id} 1`]);
 });
 
 test('only one of many claims of the same version succeeds', async () => {
@@ -339,7 +313,9 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
   const frozen = position(record, 1);
   expect(await store.renew(frozen)).toBe(false);
   expect(await store.move(frozen, 'reject', 1)).toBeUndefined();
-  expect(await store.postpone(frozen, { delayMs: 1, attempts: 9, ambiguous: 9, lastError: 'x' })).toBe(false);
+  expect(await store.postpone(frozen, { delayMs: 1, attempts: 9, ambiguous: 9, backedOffMs: 9, lastError: 'x' })).toBe(
+    false,
+  );
   expect(await read(record)).toEqual(before);
 });
 
@@ -380,27 +356,32 @@ test('an operator who saw a record before its erasure does nothing to it', async
   expect(await read(seen)).toEqual(erased);
 });
 
-test('a retry and what an operator made due are queued, and count as rescued only when that hint is lost', async () => {
+test('a retry and what an operator made due are queued, and count as no rescue', async () => {
   const many = await insert({ state: 'dead_lettered', version: 1 });
-  const held = await insert({ version: 1, holdId: 'hold' });
   const one = await insert({ state: 'dead_lettered', version: 1 });
   await operator.moveAll([{ seen: many, to: 'recorded', accountId: undefined }], 'operator retry');
   await operator.reopen(one, 'retry', { accountId: undefined, reason: 'operator retry' });
-  await store.takeUp('hold', 10);
   const failed = await insert();
   await store.claim(failed._id, 0);
-  await store.postpone(position(failed, 1), { delayMs: 0, attempts: 1, ambiguous: 0, lastError: 'x' });
-  const made = [
-    `applications ${many._id} 2`,
-    `applications ${one._id} 2`,
-    `applications ${held._id} 1`,
-    `applications ${failed._id} 1`,
-  ].toSorted();
+  const counts = { attempts: 1, ambiguous: 0, backedOffMs: 1 };
+  await store.postpone(position(failed, 1), { delayMs: 0, ...counts, lastError: 'x' });
+  const made = [`${many._id} 2`, `${one._id} 2`, `${failed._id} 1`].toSorted();
   expect((await round()).toSorted()).toEqual(made);
   expect(requeued).toBe(0);
-  clock.advance(REQUEUED_AGAIN_MS);
-  expect((await round()).toSorted()).toEqual(made);
-  expect(requeued).toBe(4);
+});
+
+test('a claim that ran out counts a death of its worker, until a worker gives a word', async () => {
+  const record = await insert();
+  await store.claim(record._id, 0);
+  clock.advance(CLAIM_MS);
+  expect(await store.claim(record._id, 1)).toMatchObject({ version: 2, crashes: 1, takenOver: true });
+  await store.putApart(position(record, 2), clock.now());
+  const apart = await store.claim(record._id, 2);
+  expect(apart).toMatchObject({ version: 3, crashes: 1 });
+  expect(apart?.takenOver).toBeUndefined();
+  await store.putBack(position(record, 3), record.stateAt, 'away');
+  expect(await read(record)).toMatchObject({ dueAt: record.stateAt, lastError: 'away' });
+  expect((await store.claim(record._id, 3))?.crashes).toBeUndefined();
 });
 
 test('a worker that still believes to hold a record cannot touch the round of work after it was reopened', async () => {

@@ -95,7 +95,6 @@ async function live(): Promise<void> {
   await cli('partner', 'hold', 'demo');
   await eventually('the hold', async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1);
   const held = await submit(world, ingest!, newApplication());
-  await eventually('the record to be set aside', async () => (await world.record(held))?.holdId !== undefined);
   await cli('partner', 'release', 'demo');
   await world.recordIn('completed', held);
 

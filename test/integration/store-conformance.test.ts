@@ -135,7 +135,7 @@ const byIngest: readonly State[] = [...statesBefore('withdraw'), 'withdrawn'];
 const handOvers: readonly HandOver[] = [
   { result: 'accepted', answer: '250 2.0.0 Ok' },
   { result: 'ambiguous', cause: 'ECONNECTION' },
-  { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined },
+  { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined, fault: 'busy' },
 ];
 const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
 /** What is asked for in one moment shares a command, and what is alike a statement. */
@@ -182,7 +182,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     return [`${event} ${JSON.stringify(where)}`, ({ store }) => store.move(where, event, 1, changes).catch(nameOf)];
   }),
   withPosition(fc.nat(60)).map(([where, seconds]): Step => {
-    const next = { delayMs: seconds * SECOND_MS, attempts: 1, ambiguous: 1, lastError: 'x' };
+    const next = { delayMs: seconds * SECOND_MS, attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
     return [`postpone ${JSON.stringify(where)}`, ({ store }) => store.postpone(where, next)];
   }),
   fc
@@ -194,21 +194,28 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       };
       return [`${event} ${n}`, reopen];
     }),
-  fc.tuple(openState, fc.integer({ min: 1, max: IDS })).map(([state, limit]): Step => {
+  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
+    const putBack = ({ store }: Opened) => store.putBack(where, new Date(seconds * SECOND_MS), 'x');
+    return [`put back ${JSON.stringify(where)}`, putBack];
+  }),
+  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
+    const putApart = ({ store }: Opened) => store.putApart(where, new Date(seconds * SECOND_MS));
+    return [`put apart ${JSON.stringify(where)}`, putApart];
+  }),
+  fc.integer({ min: 1, max: IDS }).map((limit): Step => {
     // Which of several that are due at the same instant come first is the database's choice.
-    const due = async ({ store }: Opened) => (await store.findDue(state, limit)).records.map(({ dueAt }) => dueAt);
-    return [`due ${state} ${limit}`, due];
+    const due = async ({ store }: Opened) => (await store.findDue(limit, [])).map(({ dueAt }) => dueAt);
+    return [`due ${limit}`, due];
   }),
-  openState.map((state): Step => {
-    const due = async ({ store }: Opened) =>
-      (await store.findDue(state, IDS)).records.toSorted((one, other) => (one._id < other._id ? -1 : 1));
-    return [`all due ${state}`, due];
-  }),
+  fc.constant<Step>([
+    'all due',
+    async ({ store }) => (await store.findDue(IDS, [])).toSorted((one, other) => (one._id < other._id ? -1 : 1)),
+  ]),
   fc.constant<Step>(['unknown due', ({ store }) => store.countUnknownDue(10)]),
-  fc.tuple(openState, fc.nat(60), fc.boolean()).map(([state, seconds, firstSeen]): Step => {
+  fc.tuple(fc.nat(60), fc.boolean()).map(([seconds, firstSeen]): Step => {
     const lookAgain = async ({ store }: Opened): Promise<void> =>
-      store.lookAgain((await store.findDue(state, IDS)).records, seconds * SECOND_MS, { firstSeen });
-    return [`look again ${state}`, lookAgain];
+      store.lookAgain(await store.findDue(IDS, []), seconds * SECOND_MS, { firstSeen });
+    return ['look again', lookAgain];
   }),
   id.map((n): Step => {
     const withdraw = ({ withdrawals }: Opened): Promise<void> => {
@@ -232,14 +239,14 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     };
     return [`mail ${n}: ${result.result}`, handOver];
   }),
-  fc.tuple(id, fc.constantFrom('hold', 'hurry', 'erase', 'correct', 'mail again')).map(([n, what]): Step => {
+  fc.tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again')).map(([n, what]): Step => {
     const operate = async ({ submissions, accountQueries, moves, corrections }: Opened): Promise<unknown> => {
       const [seen, account] = [await submissions.byId(`req_${n}`), await accountQueries.find('requestId', `req_${n}`)];
       if (what === 'correct') return account && corrections.correctEmail(account, `corrected${n}@example.com`);
       if (what === 'mail again') return account && corrections.mailAgain(account);
       if (seen === undefined) return undefined;
       if (what === 'erase') return moves.erase(seen, 'asked');
-      return what === 'hold' ? moves.hold(seen) : moves.hurry(seen);
+      return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
     };
     return [`${what} ${n}`, operate];
   }),

@@ -1,7 +1,6 @@
-/** Everything a mail server can do wrong, and what follows: one table for the tests that try it and for docs/smtp-faults.md. */
-import type { SmtpFault, SmtpPhase } from './mail-catcher.ts';
+/** Everything a mail server can do wrong, and what follows: one table for the tests that try it. */
+import type { SmtpFault } from './mail-catcher.ts';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
-import type { FailureClass } from '../../internal/processor/failures.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
 /** Share of a back-off that is random, and the most that a busy machine needs between two writes: the rows differ by more. */
@@ -15,6 +14,8 @@ export interface FaultRow {
   readonly ambiguous?: number;
   /** Middle of the time until the next attempt, in seconds. */
   readonly nextIn?: number;
+  /** It is no matter of this mail: the record keeps its place in the line. */
+  readonly keepsPlace?: true;
   /** Mails that came to the applicant; none when left out. */
   readonly mails?: number;
   /** What the record's `lastError` says. */
@@ -24,8 +25,8 @@ export interface FaultRow {
 
 const again = { state: 'account_created', attempts: 1, nextIn: 30 } as const;
 const ambiguous = { state: 'account_created', attempts: 0, ambiguous: 1, nextIn: 30 } as const;
-const parked = { state: 'account_created', attempts: 0, nextIn: 60 } as const;
-const outage = { state: 'account_created', attempts: 0, nextIn: 5 } as const;
+const ours = { state: 'account_created', attempts: 0, nextIn: 60 } as const;
+const relay = { state: 'account_created', attempts: 0, keepsPlace: true } as const;
 const later = { state: 'account_created', attempts: 0, nextIn: 30 } as const;
 const undeliverable = { state: 'undeliverable' } as const;
 
@@ -59,19 +60,20 @@ const lost = {
 
 /** Tried against the whole service in test/integration/mail-faults.test.ts. */
 export const faultsOfOneMail: readonly FaultRow[] = [
-  refusal('mail', 451, '4.3.0 try later', later),
-  refusal('mail', 550, '5.7.1 sender refused', parked),
+  refusal('mail', 451, '4.3.0 try later', relay),
+  refusal('mail', 550, '5.7.1 sender refused', relay),
+  refusal('rcpt', 421, '4.7.0 try again later', relay),
   refusal('rcpt', 450, '4.2.1 mailbox busy', later),
   refusal('rcpt', 451, 'greylisted', later),
   refusal('rcpt', 550, '5.1.1 unknown user', undeliverable),
   refusal('rcpt', 550, 'unknown user', undeliverable),
   refusal('rcpt', 552, '5.2.2 mailbox full', undeliverable),
-  refusal('rcpt', 550, '5.7.1 relaying denied', parked),
-  refusal('rcpt', 550, 'refused', parked),
-  refusal('data-command', 451, '4.3.0 no room', later),
-  refusal('data', 451, '4.3.0 no room', later),
+  refusal('rcpt', 550, '5.7.1 relaying denied', ours),
+  refusal('rcpt', 550, 'Requested action not taken: mailbox unavailable', undeliverable),
+  refusal('data-command', 451, '4.3.0 no room', relay),
+  refusal('data', 451, '4.3.0 no room', relay),
   refusal('data', 550, '5.1.1 no', undeliverable),
-  refusal('data', 554, '5.7.1 looks like spam', parked),
+  refusal('data', 554, '5.7.1 looks like spam', ours),
   { fault: { at: 'data', cut: 'before-store' }, ...ambiguous, ...lost },
   { fault: { at: 'data', cut: 'after-store' }, ...ambiguous, ...lost, mails: 1 },
 ];
@@ -81,9 +83,9 @@ const unusable = (phase: 'connect' | 'session') =>
 
 /** Tried one by one with short time-outs in test/integration/processor-notify.test.ts. */
 export const faultsOfTheServer: readonly FaultRow[] = [
-  { fault: { at: 'connect', answer: { code: 421, message: '4.3.2 closing' } }, ...outage, ...unusable('connect') },
-  { fault: { at: 'connect', hang: true }, ...outage, ...unusable('connect') },
-  { fault: { at: 'auth', answer: { code: 535, message: '5.7.8 wrong login' } }, ...outage, ...unusable('connect') },
+  { fault: { at: 'connect', answer: { code: 421, message: '4.3.2 closing' } }, ...relay, ...unusable('connect') },
+  { fault: { at: 'connect', hang: true }, ...relay, ...unusable('connect') },
+  { fault: { at: 'auth', answer: { code: 535, message: '5.7.8 wrong login' } }, ...relay, ...unusable('connect') },
   { fault: { at: 'mail', hang: true }, ...again, ...unusable('session') },
   { fault: { at: 'rcpt', hang: true }, ...again, ...unusable('session') },
   { fault: { at: 'data-command', hang: true }, ...again, ...unusable('session') },
@@ -93,52 +95,6 @@ export const faultsOfTheServer: readonly FaultRow[] = [
 export function nameOf({ fault }: FaultRow): string {
   if ('answer' in fault) return `${fault.at} ${fault.answer.code} ${fault.answer.message}`;
   return 'cut' in fault ? `${fault.at} cut ${fault.cut}` : `${fault.at} hangs`;
-}
-
-const moments: Readonly<Record<SmtpPhase, string>> = {
-  connect: 'connecting',
-  auth: 'AUTH',
-  mail: 'MAIL FROM',
-  rcpt: 'RCPT TO',
-  'data-command': 'DATA',
-  data: 'after the content',
-};
-
-function deed(fault: SmtpFault): string {
-  if ('answer' in fault) return `\`${fault.answer.code} ${fault.answer.message}\``;
-  if ('hang' in fault) return 'no answer';
-  return fault.cut === 'after-store' ? 'keeps the mail, then cuts' : 'drops the mail, then cuts';
-}
-
-function classOf(row: FaultRow): FailureClass {
-  if (row.state === 'undeliverable') return 'permanent';
-  if (row.ambiguous === 1) return 'ambiguous';
-  if (row.nextIn === 30 && row.attempts === 0) return 'busy';
-  if (row.attempts === 1) return 'transient';
-  return row.nextIn === 60 ? 'ours' : 'infrastructure';
-}
-
-/** docs/smtp-faults.md, which `make docs` writes. */
-export function smtpFaultTable(): string {
-  const rows = [...faultsOfTheServer, ...faultsOfOneMail]
-    .toSorted((one, other) => Object.keys(moments).indexOf(one.fault.at) - Object.keys(moments).indexOf(other.fault.at))
-    .map((row) => {
-      const { result, phase } = row.ledger;
-      const mails = row.mails === undefined ? '' : ' The mail arrives.';
-      return `- ${moments[row.fault.at]}, ${deed(row.fault)}: ${classOf(row)}; \`${result}\` at \`${phase}\`.${mails}`;
-    });
-  return [
-    '# What the mail server may do wrong',
-    '',
-    '<!-- Generated by `make docs` from test/support/smtp-faults.ts, whose every row a test tries. Do not edit. -->',
-    '',
-    'Every fault of one hand-over: the [class of the failure](retries.md), then result and phase in the mail ledger. An `ambiguous` result, or',
-    'none, counts as a mail that may have arrived.',
-    '',
-    ...rows,
-    '- after its `250`, our process dies before it notes the answer: again when its claim has run out; no result. The mail arrives.',
-    '',
-  ].join('\n');
 }
 
 /** Seconds from the end of the hand-over to the next attempt, where that is not what `row` says. */
