@@ -302,7 +302,8 @@ describe('a server that is away or silent', () => {
     catcher.setFault(undefined);
     impatient.close();
     const after = await read(record);
-    expect(after).toMatchObject({ state: row.state, attempts: row.attempts, ambiguous: row.ambiguous ?? 0 });
+    expect(after).toMatchObject({ state: row.state, attempts: row.attempts });
+    expect(after.ambiguous ?? 0).toBe(row.ambiguous ?? 0);
     expect(after.lastError).toContain(row.words);
     expect(catcher.mailsTo(email)).toHaveLength(row.mails ?? 0);
     const account = await accounts.read(record.accountId!);
