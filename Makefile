@@ -17,7 +17,7 @@ E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image docs lock stores clean
+.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,7 @@ test: node_modules ## Run all tests this machine can run, and say what was left 
 	@$(PREPARE) $(TESTS)
 	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
-	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) '$(TESTS)' || status=1; exit $$status
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine, Helm 4 too
 	@BUILD_ALL=1 $(PREPARE)
@@ -86,12 +86,13 @@ bench: node_modules stores build ## Compare our ingest with a naive one and a ba
 build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
 
-image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…), write an SBOM, say the size
+image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
 	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
-	@mkdir -p .run && $(NODE) npm sbom --sbom-format cyclonedx --package-lock-only --omit=dev --omit=optional > .run/sbom.cdx.json
-	@$(NODE) node -e 'const {components} = JSON.parse(require("fs").readFileSync(".run/sbom.cdx.json")); console.log(`.run/sbom.cdx.json: $${components.length} packages`)'
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
+
+release: node_modules ## Make the signed files of a release in .run/release (VERSION=0.1.0 KEY=cosign.key REPOSITORY=…; a candidate 0.1.0-rc.1 may be UNTESTED=1; JSON=1)
+	@$(NODE) node tools/release/release.ts --version "$(VERSION)" --key "$(KEY)" --repository "$(REPOSITORY)" $(if $(UNTESTED),--untested) $(if $(JSON),--json)
 
 ##@ Keep it
 docs: node_modules ## Generate the documentation that comes from the code, and format everything

@@ -13,6 +13,7 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const NEEDS = {
   'MongoDB and Redis': undefined,
   'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|chaos\/engine\.ts'/,
+  Docker: /support\/docker\.ts'/,
   Linux: /support\/crowd\.ts'/,
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   Prometheus: /local\/prometheus\.ts'/,
