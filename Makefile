@@ -7,7 +7,7 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e)/'
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e|mongodb)/'
 OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
@@ -17,7 +17,7 @@ E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
+.PHONY: help run smoke test prepare check unit test-mongodb e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,10 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@$(NEED) 'Helm 3'
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
+
+test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
+	@$(NODE) node test/mongodb/server.ts
+	@$(JEST) --config test/mongodb/jest.config.ts
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'

@@ -25,7 +25,7 @@ const NEEDS = {
 } as const;
 const ON_STORES = /^test\/(integration|kubernetes)\//;
 const FOLDERS = ['cmd', 'internal', 'deploy', 'test', 'tools'];
-const NOT_OURS = /^test\/e2e\/|node_modules/;
+const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 
 export type Need = keyof typeof NEEDS;
 export const needs = Object.keys(NEEDS) as Need[];
