@@ -1,33 +1,30 @@
 # One image for all commands: `node dist/cmd/<ingest|processor|controller|cli>/main.js`; the last also as `partner-ingest`.
-# `make image` builds it.
+# `make image` builds it with Docker. `make release` reads the last stage, and makes the same files without Docker.
 ARG BASE_IMAGE=node:24-bookworm-slim
 
-FROM ${BASE_IMAGE} AS build
-WORKDIR /app
+FROM ${BASE_IMAGE} AS dependencies
+WORKDIR /src
+COPY package.json package-lock.json .npmrc ./
+COPY deploy/image deploy/image
+RUN deploy/image/files.sh dependencies /out
+
+FROM ${BASE_IMAGE} AS program
+WORKDIR /src
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
-COPY tsconfig.json tsconfig.build.json ./
+COPY tsconfig.json tsconfig.build.json LICENSE ./
+COPY deploy/image deploy/image
 COPY internal internal
 COPY cmd cmd
-RUN npm run -s build && chmod +x dist/cmd/cli/main.js
-
-FROM ${BASE_IMAGE} AS dependencies
-WORKDIR /app
-COPY package.json package-lock.json .npmrc ./
-# Removes types, source maps and READMEs; licences stay.
-RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error && \
-    find node_modules -type f \
-      \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' -o -iname '*.md' ! -iname 'licen*' \) -delete
+RUN deploy/image/files.sh program /out
 
 FROM ${BASE_IMAGE}
 # For a pod of 512 MiB: a young generation in which a request dies before it is copied, a bound for the old one, and two malloc
 # arenas (decision 17). The chart sets NODE_OPTIONS by the pod's memory limit.
 ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=32 --max-old-space-size=256" MALLOC_ARENA_MAX=2
 WORKDIR /app
-COPY --from=dependencies /app/node_modules node_modules
-COPY --from=build /app/dist dist
-COPY package.json LICENSE ./
-RUN ln -s /app/dist/cmd/cli/main.js /usr/local/bin/partner-ingest
+COPY --from=dependencies /out /
+COPY --from=program /out /
 # A number, so that Kubernetes can check that it is not root. Nothing is written to the file system at run time.
 USER 10001:10001
 EXPOSE 8080 9090

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e)/'
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e|mongodb)/'
 OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
@@ -17,7 +17,7 @@ E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test prepare check unit e2e simulate chaos fuzz drill mutants bench build image docs lock stores clean
+.PHONY: help run smoke test prepare check unit test-mongodb e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,15 +35,16 @@ test: node_modules ## Run all tests this machine can run, and say what was left 
 	@$(PREPARE) $(TESTS)
 	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
-	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) '$(TESTS)' || status=1; exit $$status
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine, Helm 4 too
 	@BUILD_ALL=1 $(PREPARE)
 
-check: node_modules ## The gate before a commit: types, lint, format, generated files, unit and architecture tests
+check: node_modules ## The gate before a commit: types, lint, format, workflows, generated files, unit and architecture tests
 	@$(NODE) npm run -s typecheck
 	@$(NODE) npm run -s lint
 	@$(NODE) npm run -s format:check
+	@$(NODE) node tools/lint-workflows.ts
 	@$(UNIT)
 
 unit: node_modules ## The tests that need nothing of the machine
@@ -55,6 +56,10 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@$(NEED) 'Helm 3'
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
+
+test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
+	@$(NODE) node test/mongodb/server.ts
+	@$(JEST) --config test/mongodb/jest.config.ts
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'
@@ -86,12 +91,13 @@ bench: node_modules stores build ## Compare our ingest with a naive one and a ba
 build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
 
-image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…), write an SBOM, say the size
+image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
 	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
-	@mkdir -p .run && $(NODE) npm sbom --sbom-format cyclonedx --package-lock-only --omit=dev --omit=optional > .run/sbom.cdx.json
-	@$(NODE) node -e 'const {components} = JSON.parse(require("fs").readFileSync(".run/sbom.cdx.json")); console.log(`.run/sbom.cdx.json: $${components.length} packages`)'
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
+
+release: node_modules ## Make the signed files of a release in .run/release (VERSION=0.1.0 KEY=cosign.key REPOSITORY=…; a candidate 0.1.0-rc.1 may be UNTESTED=1; JSON=1)
+	@$(NODE) node tools/release/release.ts --version "$(VERSION)" --key "$(KEY)" --repository "$(REPOSITORY)" $(if $(UNTESTED),--untested) $(if $(JSON),--json)
 
 ##@ Keep it
 docs: node_modules ## Generate the documentation that comes from the code, and format everything

@@ -14,8 +14,8 @@ const config: Config = {
   testPathIgnorePatterns: [
     '/node_modules/',
     '/dist/',
-    // Tests in a cluster have a configuration of their own: they share one install, in order.
-    '/test/e2e/',
+    // Tests in a cluster and on a real MongoDB have configurations of their own.
+    '/test/(e2e|mongodb)/',
     ...leftOut.map(({ path }) => `/${path.replaceAll('.', '\\.')}$`),
   ],
   // What is asked for may be all that cannot run here.

@@ -30,3 +30,16 @@ test('nothing outside the repository is named', () => {
     .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
   expect(named).toEqual([]);
 });
+
+test('a workflow uses each action at a commit, which cannot be moved as a tag can', () => {
+  const uses = files
+    .filter(({ path }) => path.startsWith('.github/workflows/'))
+    .flatMap(({ text }) => [...text.matchAll(/uses: (.*)$/gm)].map(([, action = '']) => action));
+  expect(uses.length).toBeGreaterThan(0);
+  expect(uses.filter((action) => !/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v[\d.]+$/.test(action))).toEqual([]);
+});
+
+test('.node-version is the Node that is fetched', () => {
+  const [, version] = /^version=(\S+)$/m.exec(readFileSync(join(ROOT, 'deploy/local/with-node.sh'), 'utf8')) ?? [];
+  expect(readFileSync(join(ROOT, '.node-version'), 'utf8').trim()).toBe(version);
+});

@@ -18,7 +18,7 @@ const MAIL_REPOSITORY = 'partner-ingest-maildev';
 /** An image without it closes connections in use when it drains, and so loses requests; it is no fair start. */
 const NEEDED = 'internal/ingest/last-answers.ts';
 /** What an image is made of. */
-const SOURCES = ['cmd', 'internal', 'package.json', 'package-lock.json', 'Dockerfile'];
+const SOURCES = ['cmd', 'internal', 'deploy/image', 'package.json', 'package-lock.json', 'Dockerfile'];
 
 export interface Images {
   readonly repository: string;

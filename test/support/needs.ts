@@ -13,6 +13,7 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const NEEDS = {
   'MongoDB and Redis': undefined,
   'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|chaos\/engine\.ts'/,
+  Docker: /support\/docker\.ts'/,
   Linux: /support\/crowd\.ts'/,
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   Prometheus: /local\/prometheus\.ts'/,
@@ -24,7 +25,7 @@ const NEEDS = {
 } as const;
 const ON_STORES = /^test\/(integration|kubernetes)\//;
 const FOLDERS = ['cmd', 'internal', 'deploy', 'test', 'tools'];
-const NOT_OURS = /^test\/e2e\/|node_modules/;
+const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 
 export type Need = keyof typeof NEEDS;
 export const needs = Object.keys(NEEDS) as Need[];

@@ -8,6 +8,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
+import { engineAnswers } from '../../deploy/local/stores/engine.ts';
 import { findProgram } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { paint } from '../../internal/platform/terminal.ts';
@@ -35,6 +36,7 @@ const stores = async (urls: Parameters<typeof installStores>[0], log: Log): Prom
 const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   'MongoDB and Redis': (log) => stores({ mongo: given('MONGODB_URI'), redis: given('REDIS_URL') }, log),
   'MongoDB and Redis of our own': (log) => stores({}, log),
+  Docker: async () => ((await engineAnswers()) ? undefined : 'no Docker engine answers'),
   Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
   openssl: async () => ((await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined),
   Prometheus: async (log) => void (await prometheusPrograms(log)),

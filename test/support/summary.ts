@@ -1,5 +1,6 @@
 /** The closing lines of `make test`: the slowest files, what was left out and why, what passed and what failed. */
 /* oxlint-disable node/no-process-env -- what `make` was told */
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { paint, table } from '../../internal/platform/terminal.ts';
@@ -24,7 +25,7 @@ const SLOWEST = 10;
 const LONG_FORM = 'LONG=1';
 
 /** `e2eFile` has the results of the tests in a cluster, where they ran. */
-function main(file: string, e2eFile: string): number {
+function main(file: string, e2eFile: string, patterns: string): number {
   if (!existsSync(file)) {
     console.log(`${paint('red', '0 passed, 1 failed')}: the tests did not come to an end`);
     return 1;
@@ -53,11 +54,21 @@ function main(file: string, e2eFile: string): number {
   if (broken.length > 0) console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
   // For programs.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
-  const summary = { passed, failed, leftOut, broken: [...broken, ...unwanted] };
+  const summary = { passed, failed, leftOut, broken: [...broken, ...unwanted], commit: commitOf(patterns) };
   writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
   return failed === 0 ? 0 : 1;
+}
+
+/** The commit that a run of all tests was of; empty where tests were chosen or the tree had changes. */
+function commitOf(patterns: string): string {
+  const git = (...args: string[]): string => {
+    // Null where there is no git.
+    const said = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' }).stdout as string | null;
+    return said?.trim() ?? '';
+  };
+  return patterns === '' && git('status', '--porcelain') === '' ? git('rev-parse', 'HEAD') : '';
 }
 
 const read = (file: string): JestResults => JSON.parse(readFileSync(file, 'utf8')) as JestResults;
@@ -99,4 +110,5 @@ function filesLeftOut(): string[] {
 
 const oneLine = (reason = ''): string => reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
-process.exitCode = main(process.argv[2] ?? '', process.argv[3] ?? '');
+const [, , ofAll = '', ofE2e = '', chosen = ''] = process.argv;
+process.exitCode = main(ofAll, ofE2e, chosen);

@@ -57,6 +57,11 @@ export async function machineMirror(): Promise<string | undefined> {
   const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
   if (!/^ID=["']?debian["']?$/m.test(release)) return undefined;
   const codename = /^VERSION_CODENAME=["']?(\w+)["']?$/m.exec(release)?.[1] ?? 'sid';
+  return debianMirror(await machineSources(), codename);
+}
+
+/** All of the machine's apt sources. */
+export async function machineSources(): Promise<AptSource[]> {
   const directory = join(APT, 'sources.list.d');
   const sources = parseListFile(await readFile(join(APT, 'sources.list'), 'utf8').catch(() => ''));
   for (const name of await namesIn(directory)) {
@@ -64,7 +69,7 @@ export async function machineMirror(): Promise<string | undefined> {
     if (name.endsWith('.list')) sources.push(...parseListFile(text));
     if (name.endsWith('.sources')) sources.push(...parseSourcesFile(text));
   }
-  return debianMirror(sources, codename);
+  return sources;
 }
 
 /** The machine's apt settings about expired indexes: its mirror may be a frozen copy, which apt takes only when told so. */

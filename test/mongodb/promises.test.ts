@@ -1,0 +1,120 @@
+/** The promise on a real MongoDB: after a 202 nothing is lost, and what was answered 500 is not processed. */
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
+import { isOpen } from '../../internal/submission/states.ts';
+import { send } from '../support/http.ts';
+import { idOf } from '../support/ingest.ts';
+import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { endFault, failWrites } from './server.ts';
+
+const withFailPoints = process.env['TEST_FAIL_POINTS'] === '1' ? test : test.skip;
+/** Fewer than a driver's pool has connections, so that all are under way at once. */
+const AT_ONCE = 20;
+/** Longer than the requests that must see it need. */
+const STEP_DOWN_SECONDS = 15;
+/** MongoDB's error codes. */
+const WRITE_CONCERN_TIMEOUT = 64;
+const SHUTDOWN_IN_PROGRESS = 91;
+const NOT_WRITABLE_PRIMARY = 10_107;
+/** Longer than a request may wait. */
+const STALL_MS = 8_000;
+
+let world: World;
+let ingest: InProcess;
+let client: MongoClient;
+
+beforeAll(async () => {
+  world = await openWorld({ environment: { ACCEPT_TIMEOUT_MS: '2000' } });
+  ingest = await world.start('ingest');
+  await world.start('processor');
+  client = new MongoClient(world.stores.mongodbUri);
+});
+afterEach(async () => {
+  if (process.env['TEST_FAIL_POINTS'] === '1') await endFault(client);
+});
+afterAll(async () => {
+  await world.close();
+  await client.close();
+});
+
+/** Sends applications at once; gives the status of each request_id. */
+async function sendMany(): Promise<Map<string, number>> {
+  const answers = await Promise.all(
+    Array.from({ length: AT_ONCE }, () => send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) })),
+  );
+  return new Map(answers.map((answer) => [idOf(answer), answer.status]));
+}
+
+/** Waits until nothing is under way, then holds every answer against its record. */
+async function expectPromise(answers: ReadonlyMap<string, number>): Promise<void> {
+  await eventually(
+    'all records to be final',
+    async () =>
+      (await world.metric(ingest, 'partner_ingest_withdrawals_pending')) === 0 &&
+      (await world.records()).every(({ state }) => !isOpen(state)),
+    HEAL_HANG_MS,
+  );
+  const states = new Map((await world.records()).map(({ _id, state }) => [_id, state]));
+  const broken = [...answers].filter(([id, status]) =>
+    status === 202 ? states.get(id) !== 'completed' : ![undefined, 'withdrawn'].includes(states.get(id)),
+  );
+  expect(broken).toEqual([]);
+  expect([...answers.values()].filter((status) => status !== 202 && status !== 500)).toEqual([]);
+}
+
+const count = (answers: ReadonlyMap<string, number>, status: number): number =>
+  [...answers.values()].filter((one) => one === status).length;
+
+test('an election: the primary steps down under load', async () => {
+  const sent: Map<string, number>[] = [];
+  const steppedDown = client
+    .db('admin')
+    .command({ replSetStepDown: STEP_DOWN_SECONDS, force: true })
+    // It may close the connection on which it was asked.
+    .catch((error: unknown) => error);
+  const untilAll = (status: number): Promise<boolean> =>
+    eventually(`${AT_ONCE} requests at once to be answered ${status}`, async () => {
+      const answers = await sendMany();
+      sent.push(answers);
+      return count(answers, status) === AT_ONCE;
+    });
+  await untilAll(500);
+  await steppedDown;
+  await untilAll(202);
+  await expectPromise(new Map(sent.flatMap((answers) => [...answers])));
+}, 600_000);
+
+withFailPoints(
+  'a stall: writes answer later than a request may wait',
+  async () => {
+    await failWrites(client, world.stores.database, 'alwaysOn', { blockConnection: true, blockTimeMS: STALL_MS });
+    const answers = await sendMany();
+    await endFault(client);
+    expect(count(answers, 500)).toBe(AT_ONCE);
+    await expectPromise(answers);
+  },
+  600_000,
+);
+
+withFailPoints(
+  'a write is applied, but no majority acknowledges it',
+  async () => {
+    const writeConcernError = { code: WRITE_CONCERN_TIMEOUT, errmsg: 'waiting for replication timed out' };
+    await failWrites(client, world.stores.database, 'alwaysOn', { writeConcernError });
+    const answers = await sendMany();
+    await endFault(client);
+    expect(count(answers, 500)).toBe(AT_ONCE);
+    await expectPromise(answers);
+  },
+  600_000,
+);
+
+withFailPoints.each([
+  ['the server is no primary any more', { errorCode: NOT_WRITABLE_PRIMARY, errorLabels: ['RetryableWriteError'] }],
+  ['the server shuts down', { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels: ['RetryableWriteError'] }],
+  ['the connection closes', { closeConnection: true }],
+])('%s in one write: each answer stays true', async (_name, fault) => {
+  await failWrites(client, world.stores.database, { times: 1 }, fault);
+  await expectPromise(await sendMany());
+});
