@@ -41,7 +41,7 @@ const [exchange, gmail, postfix, exim] = [at('Exchange Online'), at('Gmail'), at
 const rfc = at('RFC 5321');
 
 /**
- * A test holds each row against `refusalOf`; docs/retries.md prints it. Postmark has no row: its documents give answers of its
+ * A test holds each row against `refusalOf`. Postmark has no row: its documents give answers of its
  * HTTP API alone, and report what it refuses by SMTP as the bounce type SMTPApiError (docs/login.md).
  */
 export const knownAnswers: readonly KnownAnswer[] = [

@@ -131,9 +131,9 @@ export const healthy: SeriesValues = {
   [of('records', 'state="recorded"')]: always(20),
   [of('records', 'state="account_created"')]: always(30),
   [of('records', 'state="dead_lettered"')]: always(0),
-  [of('worker_paused', 'queue="applications"')]: always(0),
-  [of('worker_paused', 'queue="notifications"')]: always(0),
-  [of('reconcile_requeued_total', 'state="recorded"')]: rising(1),
+  [of('worker_paused', 'waits_for="database"')]: always(0),
+  [of('worker_paused', 'waits_for="relay"')]: always(0),
+  [of('reconcile_requeued_total', 'component="processor"')]: rising(1),
   [of('bounced_mails', '')]: always(2),
   [of('sender_refused', 'component="processor"')]: always(0),
   [of('outcomes_total', 'state="completed"')]: rising(500),
@@ -286,49 +286,49 @@ export const cases: readonly AlertCase[] = [
   },
   {
     alert: 'PartnerIngestWorkerPaused',
-    fires: { [of('worker_paused', 'queue="notifications"')]: '0+0x80 1+0x10' },
-    labels: { queue: 'notifications' },
-    says: 'For applications that is MongoDB, for notifications MongoDB or the mail relay.',
-    quiet: { [of('worker_paused', 'queue="notifications"')]: '0+0x86 1+0x4' },
+    fires: { [of('worker_paused', 'waits_for="relay"')]: '0+0x80 1+0x10' },
+    labels: { waits_for: 'relay' },
+    says: 'While the database is away nothing is worked on; while the relay takes no mail, e-mails wait.',
+    quiet: { [of('worker_paused', 'waits_for="relay"')]: '0+0x86 1+0x4' },
   },
   {
     alert: 'PartnerIngestDatabaseRefuses',
-    fires: { [of('failures_total', 'class="ours",queue="applications"')]: '0+0x70 5+0x20' },
+    fires: { [of('failures_total', 'class="ours",step="account"')]: '0+0x70 5+0x20' },
     says: '5 writes in 30 minutes met no right, a wrong password or a full disk; no attempt is counted.',
-    quiet: { [of('failures_total', 'class="infrastructure",queue="applications"')]: rising(5) },
+    quiet: { [of('failures_total', 'class="infrastructure",step="account"')]: rising(5) },
   },
   {
     alert: 'PartnerIngestDeadLetters',
-    fires: { [of('outcomes_total', 'state="dead_lettered"')]: '5+0x85 8+0x4' },
+    fires: { [of('outcomes_total', 'reason="transient",state="dead_lettered"')]: '5+0x85 8+0x4' },
     says: '3 applications were given up within an hour.',
     // Many that are known, and no new one.
     quiet: {
       [of('records', 'state="dead_lettered"')]: always(1_000),
-      [of('outcomes_total', 'state="dead_lettered"')]: always(1_000),
+      [of('outcomes_total', 'reason="transient",state="dead_lettered"')]: always(1_000),
     },
   },
   {
     alert: 'PartnerIngestReconcileRescues',
-    fires: { [of('reconcile_requeued_total', 'state="recorded"')]: '0+0x50 60+60x39' },
+    fires: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x50 60+60x39' },
     says: '900 records in 15 minutes were queued again because no worker had them.',
     // As many at once, after an outage.
-    quiet: { [of('reconcile_requeued_total', 'state="recorded"')]: '0+0x75 900+0x15' },
+    quiet: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x75 900+0x15' },
     // Each of these parts has an alert of its own, or is over by itself.
     alsoQuiet: {
       'the workers were paused': {
-        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
-        [of('worker_paused', 'queue="applications"')]: '0+0x79 1+0x7 0+0x4',
+        [of('reconcile_requeued_total', 'component="processor"')]: rising(60),
+        [of('worker_paused', 'waits_for="database"')]: '0+0x79 1+0x7 0+0x4',
       },
       'Redis was away': {
-        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [of('reconcile_requeued_total', 'component="processor"')]: rising(60),
         [of('limiter_fallback', 'pod="ingest-1"')]: '0+0x79 1+0x7 0+0x4',
       },
       'a processor starts again and again': {
-        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [of('reconcile_requeued_total', 'component="processor"')]: rising(60),
         [start('processor', 'processor-1')]: '1000+0x70 2000+0x10 3000+0x10',
       },
       'an ingest starts again and again, each time without hinting what it stored last': {
-        [of('reconcile_requeued_total', 'state="recorded"')]: rising(60),
+        [of('reconcile_requeued_total', 'component="processor"')]: rising(60),
         [start('ingest', 'ingest-1')]: '1000+0x70 2000+0x10 3000+0x10',
       },
     },
@@ -336,8 +336,15 @@ export const cases: readonly AlertCase[] = [
   {
     alert: 'PartnerIngestSenderRefused',
     fires: { [of('sender_refused', 'component="processor"')]: '0+0x70 1+0x20' },
-    says: 'The relay blames us for most of the last e-mails. All e-mails wait, and no attempt is counted.',
-    quiet: { [of('failures_total', 'class="transient",queue="notifications"')]: rising(5) },
+    says: 'It refuses before it knows the recipient. All e-mails wait, and no attempt is counted.',
+    quiet: { [of('failures_total', 'class="transient",step="mail"')]: rising(5) },
+  },
+  {
+    alert: 'PartnerIngestMailsBlamed',
+    fires: { [of('failures_total', 'class="ours",step="mail"')]: '0+0x70 60+0x20' },
+    says: '60 hand-overs in 30 minutes were refused with an answer that blames us.',
+    // A few are one recipient's domain.
+    quiet: { [of('failures_total', 'class="ours",step="mail"')]: '0+0x70 5+0x20' },
   },
   {
     alert: 'PartnerIngestMailsUndeliverable',

@@ -226,10 +226,10 @@ step('incident-leaked-key.md: from the first minute to a clean end', async () =>
   key = madeKey(await reader.paste(page, 'partner-ingest keys new ')).key;
   await becomes(key, 202);
   expect(await reader.paste(page, 'partner-ingest find ')).toContain('req_');
-  await reader.paste(page, 'partner-ingest partner discard ');
+  await reader.paste(page, 'partner-ingest close ');
   expect(await reader.paste(page, 'kubectl ')).toContain('deleted');
   const printed = await reader.paste(page, 'partner-ingest partner holds ');
-  expect(printed).not.toMatch(/^acme +held /m);
+  expect(printed).not.toMatch(/^acme +/m);
   expect(printed).toContain('partner_ingest_removed_key_uses_total');
 });
 

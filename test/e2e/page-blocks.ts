@@ -25,7 +25,7 @@ export const BLOCKS = {
     'partner-ingest partner hold ',
     'partner-ingest keys new ',
     'partner-ingest find ',
-    'partner-ingest partner discard ',
+    'partner-ingest close ',
     'kubectl ',
     'partner-ingest partner holds ',
   ],

@@ -152,8 +152,8 @@ export const mutants = [
     [
       'internal/processor/failures.ts',
       beside,
-      'soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS',
-      'soFar.backedOffMs >= Infinity',
+      'backedOffMs >= BACKED_OFF_AT_MOST_MS',
+      'backedOffMs >= Infinity',
       'a request is parked for ever',
     ],
     [

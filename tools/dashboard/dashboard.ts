@@ -75,9 +75,15 @@ export const dashboardRows: readonly RowSpec[] = [
         `max(${shared('records').replace('}', ',state="dead_lettered"}')})`,
         { bad: 1 },
       ),
-      stat('Paused workers', 'short', 'Workers waiting for a store or the relay.', `sum(${metric('worker_paused')})`, {
-        bad: 1,
-      }),
+      stat(
+        'Work that waits',
+        'short',
+        'Processors waiting for the database, or their mails for the relay.',
+        `sum(${metric('worker_paused')})`,
+        {
+          bad: 1,
+        },
+      ),
       stat(
         'Pods limiting alone',
         'short',
@@ -162,8 +168,8 @@ export const dashboardRows: readonly RowSpec[] = [
         'Since it was received. `recorded` waits for its account, `account_created` for its e-mail.',
         [query('{{state}}', `max by (state) (${shared('oldest_waiting_seconds')})`)],
       ),
-      lines('Jobs in the queues', 'short', 'Delayed jobs are retries to come.', [
-        query('{{queue}} {{state}}', `max by (queue, state) (${shared('queue_jobs')})`),
+      lines('Jobs in the queue', 'short', 'Hints of new applications.', [
+        query('{{state}}', `max by (state) (${shared('queue_jobs')})`),
       ]),
       lines(
         'Outcomes',
@@ -184,10 +190,10 @@ export const dashboardRows: readonly RowSpec[] = [
       ),
       lines('From request to e-mail', 's', 'Of those mailed now.', quantiles('completion_seconds')),
       lines('Attempts', 'ops', 'A repeat found the work done; a lost claim left it to another.', [
-        query('{{queue}} {{result}}', sumRate('queue, result', 'attempts_total')),
+        query('{{step}} {{result}}', sumRate('step, result', 'attempts_total')),
       ]),
       lines('Failures', 'ops', '`ours`: our sender, settings or relay policy was refused.', [
-        query('{{queue}} {{class}}', sumRate('queue, class', 'failures_total')),
+        query('{{step}} {{class}}', sumRate('step, class', 'failures_total')),
         query('sender refused (pods)', `sum(${metric('sender_refused')})`),
       ]),
       lines(
@@ -195,7 +201,7 @@ export const dashboardRows: readonly RowSpec[] = [
         'ops',
         'Records that reconcile queued again, and duplicate inserts that a unique index decided.',
         [
-          query('queued again {{state}}', sumRate('state', 'reconcile_requeued_total')),
+          query('queued again', `sum(${rate('reconcile_requeued_total')})`),
           query('duplicate {{found}}', sumRate('found', 'duplicate_keys_total')),
           query('not understood', `max(${metric('reconcile_unknown_records')})`),
         ],
@@ -205,9 +211,8 @@ export const dashboardRows: readonly RowSpec[] = [
   {
     title: 'Partners',
     panels: [
-      lines('Held by operators', 'short', 'Holds on the work of partners, and requests that are set aside for them.', [
-        query('holds', `max(${metric('partners_held')})`),
-        query('requests', `max(${shared('records').replace('}', ',state="held"}')})`),
+      lines('On hold', 'short', 'Partners that operators have on hold.', [
+        query('partners', `max(${metric('partners_held')})`),
       ]),
       lines(
         'Requests by partner',
