@@ -27,7 +27,7 @@ export const BLOCKS = {
     'partner-ingest find ',
     'partner-ingest close ',
     'kubectl ',
-    'partner-ingest partner holds ',
+    'partner-ingest partner holds',
   ],
 } as const;
 export type WalkedPage = keyof typeof BLOCKS;
