@@ -333,6 +333,13 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
           .collection<SubmissionRecord>(SUBMISSIONS)
           .updateMany({ bouncedAt: { $exists: true } }, { $unset: { bouncedAt: true } })),
     },
+    mailsBlamed: {
+      name: 'smtp-policy',
+      about: 'the relay refuses each e-mail by its policy',
+      inject: async (world) =>
+        world.mail.setFault(() => ({ at: 'data', answer: { code: 554, message: '5.7.1 refused by policy' } })),
+      heal: async (world) => world.mail.setFault(undefined),
+    },
     senderRefused: {
       name: 'smtp-sender-refused',
       about: 'the relay refuses our sender address',
@@ -407,7 +414,8 @@ export function plan(keyFolder: string): readonly Exercise[] {
       mend: retryDeadLetters,
     },
     { fault: own['roleLost']!, raises: [name('DatabaseRefuses')], may: [WAITING] },
-    // One e-mail a minute is tried, and what the lost role stopped waits for its next attempt.
-    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting'), WAITING] },
+    // What the lost role stopped waits for its next attempt.
+    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting'), WAITING, PAUSED] },
+    { fault: own['mailsBlamed']!, raises: [name('MailsBlamed')], may: [name('MailsWaiting')] },
   ];
 }

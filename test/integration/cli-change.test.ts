@@ -44,7 +44,7 @@ const trailOf = (requestId: string) =>
     .find({ requestId, result: { $ne: 'begun' } })
     .sort({ seq: 1 })
     .toArray();
-const busy = { at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } } as const;
+const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
 
 async function completed(): Promise<{ id: string; application: ReturnType<typeof newApplication> }> {

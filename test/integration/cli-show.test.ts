@@ -74,7 +74,6 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
       why: 'ticket 4711',
       action: 'show --reveal',
       requestId: id,
-      seq: expect.any(Number),
       result: 'done',
       expiresAt: expect.any(Date),
     },

@@ -60,13 +60,13 @@ test('workers pause while no majority acknowledges what they write, and resume w
   const said = (text: string): boolean => processor.lines.some((line) => line.includes(text));
   set.stallMajority();
   await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
-  await eventually('the worker to pause', () => said('worker paused'), HEAL_HANG_MS);
+  await eventually('the worker to pause', () => said('work paused'), HEAL_HANG_MS);
   const updates = set.commands.get('update') ?? 0;
   // The writes of a worker that had resumed, or its probes; reconcile probes as well.
   await eventually('more writes', () => (set.commands.get('update') ?? 0) >= updates + 4, HEAL_HANG_MS);
-  expect(said('worker resumed')).toBe(false);
+  expect(said('work resumed')).toBe(false);
   set.resumeMajority();
-  await eventually('the worker to resume', () => said('worker resumed'), HEAL_HANG_MS);
+  await eventually('the worker to resume', () => said('work resumed'), HEAL_HANG_MS);
 }, 600_000);
 
 test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request that was answered 500 is processed`, async () => {

@@ -40,7 +40,7 @@ test.each([60, -60])(
     const requestId = await submit(world, ingest, newApplication());
     await eventually(
       'its workers to be paused',
-      async () => (await world.metric(wrong, 'partner_ingest_worker_paused')) === 2,
+      async () => (await world.metric(wrong, 'partner_ingest_worker_paused')) === 1,
     );
     expect(await world.record(requestId)).toMatchObject({ state: 'recorded', version: 0 });
 

@@ -67,8 +67,7 @@ function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promis
 }
 
 /** Applications that reconcile has put into the queue. */
-const requeued = (): Promise<number> =>
-  world.metric(processor, 'partner_ingest_reconcile_requeued_total', { state: 'recorded' });
+const requeued = (): Promise<number> => world.metric(processor, 'partner_ingest_reconcile_requeued_total');
 
 /** What the clock would do in 30 s: reconcile has seen these once, and they are due again. */
 async function hurryReconcile(ids: readonly string[]): Promise<void> {

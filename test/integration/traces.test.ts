@@ -31,7 +31,7 @@ afterAll(async () => {
 
 afterEach(async () => {
   world.mail.setFault(undefined);
-  // What is left would hold the mail slots of the next test, whose mail would then go through the queue.
+  // What is left would hold the places of the next test, whose mail would then wait in the line.
   await eventually(
     'nothing to be left',
     async () => (await world.records({ state: { $in: ['recorded', 'account_created'] } })).length === 0,
@@ -77,15 +77,15 @@ const logged = (process: ServiceProcess, requestId: string): Promise<Record<stri
     return lines.length > 0 ? lines : undefined;
   });
 
-/** How many spans a finished request has: a claim of its own for the mail needs a hint, which is sent. */
-const spansIn = ({ version }: Pick<SubmissionRecord, 'version'>): number => 8 + version;
+/** How many spans a finished request has, whether its mail waited in the line or not. */
+const SPANS = 9;
 
 test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the documentation prints it', async () => {
-  // On a busy machine a hint may be sent twice, or a mail wait for its slot.
+  // On a busy machine a hint may be sent twice, or a mail wait for its place.
   const { record, spans } = await eventually('a request that nothing held up', async () => {
     const { requestId } = await post(ingest);
     const completed = await world.recordIn('completed', requestId);
-    const seen = await spansOf(traceIdOf(completed), spansIn(completed));
+    const seen = await spansOf(traceIdOf(completed), SPANS);
     return seen.length === 9 && { record: completed, spans: seen };
   });
   const tree = printTrace(spans);
@@ -94,9 +94,9 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
     '├─ insert requests (ingest, client) batch=1',
     '├─ send applications (ingest, producer)',
     '├─ process applications (processor, consumer) attempt=1 ← send applications',
-    '│  ├─ insert accounts (processor, client) account=created',
-    '│  └─ update requests (processor, client) state=account_created',
-    '└─ process notifications (processor, consumer) attempt=1',
+    '│  └─ insert accounts (processor, client) account=created',
+    '└─ mail applicant (processor, internal) attempt=1',
+    '   ├─ update requests (processor, client) state=account_created',
     '   ├─ send mail (processor, client) mail=accepted',
     '   └─ update requests (processor, client) state=completed',
   ]);
@@ -117,7 +117,7 @@ test('each span has the attributes of the conventions and ours, and no others', 
     'user-agent': 'canary/1.0',
     'x-forwarded-for': '203.0.113.9',
   });
-  const spans = await spansOf(traceId, spansIn(await world.recordIn('completed', requestId)));
+  const spans = await spansOf(traceId, SPANS);
   expect(spans.find(({ kind }) => kind === 'server')?.parentSpanId).toBe(spanId);
   const attributes = Object.fromEntries(spans.map((span) => [`${span.kind} ${span.name}`, span.attributes]));
   const database = (operation: string, collection: string) => ({
@@ -147,7 +147,7 @@ test('each span has the attributes of the conventions and ours, and no others', 
     'producer send applications': queue('send', 'applications'),
     'consumer process applications': { ...queue('process', 'applications'), ...work },
     'client insert accounts': { ...database('insert', 'accounts'), 'partner_ingest.account': 'created' },
-    'consumer process notifications': { ...queue('process', 'notifications'), ...work },
+    'internal mail applicant': work,
     'client send mail': {
       'network.protocol.name': 'smtp',
       'server.address': '127.0.0.1',
@@ -164,7 +164,7 @@ test.each(['', 'canary', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`, 'ff-x'])(
   async (traceparent) => {
     const { requestId } = await post(ingest, { traceparent });
     const record = await world.recordIn('completed', requestId);
-    const spans = await spansOf(traceIdOf(record), spansIn(record));
+    const spans = await spansOf(traceIdOf(record), SPANS);
     expect(spans.find(({ kind }) => kind === 'server')?.parentSpanId).toBeUndefined();
   },
 );
@@ -175,7 +175,7 @@ test('requests that share an insert each have it in their own trace', async () =
   const records = await Promise.all(requestIds.map((id) => world.recordIn('completed', id, HEAL_HANG_MS)));
   const sizes: number[] = [];
   for (const record of records) {
-    const spans = await spansOf(traceIdOf(record), spansIn(record));
+    const spans = await spansOf(traceIdOf(record), SPANS);
     sizes.push(Number(spans.find(({ name }) => name === 'insert requests')?.attributes['db.operation.batch.size']));
   }
   expect(Math.max(...sizes)).toBeGreaterThan(1);
@@ -205,11 +205,12 @@ test('a duplicate and an address that does not exist: what came of each is in it
   const third = await post(ingest);
   const undeliverable = await world.recordIn('undeliverable', third.requestId);
   expect(
-    printTrace(await spansOf(traceIdOf(undeliverable), spansIn(undeliverable)))
+    printTrace(await spansOf(traceIdOf(undeliverable), SPANS))
       .split('\n')
-      .slice(6),
+      .slice(5),
   ).toEqual([
-    '└─ process notifications (processor, consumer, failed) attempt=1 error=permanent',
+    '└─ mail applicant (processor, internal, failed) attempt=1 error=permanent',
+    '   ├─ update requests (processor, client) state=account_created',
     '   ├─ send mail (processor, client, failed) mail=refused error=550',
     '   └─ update requests (processor, client) state=undeliverable',
   ]);
@@ -227,7 +228,7 @@ test('a job that reconcile made again belongs to the same trace and is linked to
     .collection<SubmissionRecord>(SUBMISSIONS)
     .updateOne({ _id: requestId }, { $set: { dueAt: due, firstSeenAt: due } });
   const record = await world.recordIn('completed', requestId);
-  const tree = printTrace(await spansOf(traceIdOf(record), 1 + spansIn(record))).split('\n');
+  const tree = printTrace(await spansOf(traceIdOf(record), 1 + SPANS)).split('\n');
   expect(tree.slice(1, 5)).toEqual([
     '├─ insert requests (ingest, client) batch=1',
     '├─ send applications (ingest, producer, failed) error=RedisAwayError',
@@ -251,7 +252,7 @@ describe('sampling', () => {
     // Spans leave in order, so those of a later request prove that none of this one is on its way.
     const later = await post(ingest);
     const finished = await world.recordIn('completed', later.requestId);
-    await spansOf(traceIdOf(finished), spansIn(finished));
+    await spansOf(traceIdOf(finished), SPANS);
     expect(collector.ofTrace(traceId)).toEqual([]);
   });
 
@@ -281,7 +282,7 @@ describe('sampling', () => {
     // 1 in 10^8 that of 60 fair coins fewer than 9 or more than 51 show heads.
     expect(sampled.length).toBeGreaterThan(8);
     expect(sampled.length).toBeLessThan(52);
-    for (const record of sampled) await spansOf(traceIdOf(record), spansIn(record));
+    for (const record of sampled) await spansOf(traceIdOf(record), SPANS);
     for (const record of records) {
       if (!sampled.includes(record)) expect(collector.ofTrace(traceIdOf(record))).toEqual([]);
     }
