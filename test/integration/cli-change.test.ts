@@ -80,7 +80,7 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   expect(record.history.map(({ state, reason }) => [state, reason])).toEqual([
     ['recorded', undefined],
     ['account_created', undefined],
-    ['dead_lettered', expect.stringContaining('451')],
+    ['dead_lettered', expect.stringContaining('450')],
     ['account_created', 'operator retry by jane'],
     ['completed', undefined],
   ]);
