@@ -108,7 +108,7 @@ function newTools() {
 }
 
 /** Works on the record at a place of a line that nobody else stands in. */
-function mail(hint: Hint, tools: AttemptTools): Promise<void> {
+function mailHinted(hint: Hint, tools: AttemptTools): Promise<void> {
   const relay = new RelayState(0);
   const addressed = { partnerId: 'demo', domain: 'example.com', startedAtMs: clock.monotonicMs() };
   const place: MailPlace = {
@@ -145,7 +145,7 @@ test('a database that is away just after the 250 is waited for: one mail, comple
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
   ledger.failures = 3;
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted).toEqual({ attempts: ['done'], secondMails: [], waits: 3 });
@@ -163,9 +163,9 @@ test('the time of each hand-over is measured, by its result', async () => {
   const slow = { ...tools, mailer: { ...mailer, handOver }, clock: { ...clock, monotonicMs: () => now } };
   const { record } = await newAccount();
   catcher.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 later' } });
-  await mail({ requestId: record._id, version: 1 }, slow);
+  await mailHinted({ requestId: record._id, version: 1 }, slow);
   catcher.setFault(undefined);
-  await mail({ requestId: record._id, version: 2 }, slow);
+  await mailHinted({ requestId: record._id, version: 2 }, slow);
   expect(measured).toEqual([
     { result: 'refused', seconds: 2.5 },
     { result: 'accepted', seconds: 2.5 },
@@ -176,9 +176,9 @@ test('a mail that the account knows of is not sent again: the next attempt only 
   const { tools, store, counted } = newTools();
   const { record, email } = await newAccount();
   store.failures = 1;
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0, version: 2 });
-  await mail({ requestId: record._id, version: 2 }, tools);
+  await mailHinted({ requestId: record._id, version: 2 }, tools);
   expect(await read(record)).toMatchObject({ state: 'completed', attempts: 0 });
   expect(catcher.mailsTo(email)).toHaveLength(1);
   expect(counted.attempts).toEqual(['failed', 'done']);
@@ -188,7 +188,7 @@ test('an update that took effect although its answer was lost is not done twice'
   const { tools, store } = newTools();
   const { record, email } = await newAccount();
   [store.failures, store.afterEffect] = [1, true];
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   const { state, history } = await read(record);
   expect(state).toBe('completed');
   expect(history.filter((entry) => entry.state === 'completed')).toHaveLength(1);
@@ -198,7 +198,7 @@ test('an update that took effect although its answer was lost is not done twice'
 test('the same hint many times at once mails once', async () => {
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
-  await Promise.all(Array.from({ length: 10 }, () => mail({ requestId: record._id, version: 1 }, tools)));
+  await Promise.all(Array.from({ length: 10 }, () => mailHinted({ requestId: record._id, version: 1 }, tools)));
   expect(counted.attempts.toSorted()).toEqual(['done', ...Array.from({ length: 9 }, () => 'repeat')]);
   expect(catcher.mailsTo(email)).toHaveLength(1);
 });
@@ -219,7 +219,7 @@ test('a claim that is lost just before the mail stops without a trace', async ()
     },
   });
   const late = { ...clock, monotonicMs: () => clock.monotonicMs() + lateMs };
-  await mail({ requestId: record._id, version: 1 }, { ...tools, ledger: robbed, clock: late });
+  await mailHinted({ requestId: record._id, version: 1 }, { ...tools, ledger: robbed, clock: late });
   expect(counted.attempts).toEqual(['claim_lost']);
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
@@ -234,7 +234,7 @@ test.each([
   const { tools } = newTools();
   const { record, email } = await newAccount(before);
   catcher.setFault({ at: 'data', cut: 'after-store' });
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   catcher.setFault(undefined);
   expect(await read(record)).toMatchObject({ state, ambiguous });
   expect(catcher.mailsTo(email)).toHaveLength(1);
@@ -244,7 +244,7 @@ test('both windows that may mail twice are in the ledger and counted by cause', 
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
   catcher.setFault({ at: 'data', cut: 'after-store' });
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   catcher.setFault(undefined);
   // The second process is frozen between the 250 and its note, as if dead; it wakes up at the end.
   const thaw = Promise.withResolvers<void>();
@@ -255,10 +255,10 @@ test('both windows that may mail twice are in the ledger and counted by cause', 
       return ledger.endHandOver(...given);
     },
   });
-  const frozen = mail({ requestId: record._id, version: 2 }, { ...tools, ledger: freezing });
+  const frozen = mailHinted({ requestId: record._id, version: 2 }, { ...tools, ledger: freezing });
   await catcher.waitForMail(() => catcher.mailsTo(email).length === 2, HANG_MS);
   await runOut(record);
-  await mail({ requestId: record._id, version: 3 }, tools);
+  await mailHinted({ requestId: record._id, version: 3 }, tools);
   expect(catcher.mailsTo(email)).toHaveLength(3);
   expect(new Set(catcher.mailsTo(email).map(({ messageId }) => messageId)).size).toBe(1);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 undefined', '4 accepted'], possible: 3 });
@@ -279,7 +279,7 @@ test('a database that is away before the mail: none goes out, and none counts as
       throw new MongoNetworkError('the answer was lost');
     },
   });
-  await mail({ requestId: record._id, version: 1 }, { ...tools, ledger: failing });
+  await mailHinted({ requestId: record._id, version: 1 }, { ...tools, ledger: failing });
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
 });
@@ -298,7 +298,7 @@ describe('a server that is away or silent', () => {
     });
     const { record, email } = await newAccount();
     catcher.setFault(row.fault);
-    await mail({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
+    await mailHinted({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
     catcher.setFault(undefined);
     impatient.close();
     const after = await read(record);
@@ -321,7 +321,7 @@ test.each([
   const { tools } = newTools();
   const { record } = await newAccount({ attempts: 26, backedOffMs });
   await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   const after = await read(record);
   expect(after).toMatchObject({ state, lastError: expect.stringContaining('was not found') });
   if (state === 'dead_lettered') {
@@ -335,10 +335,10 @@ test('neither age nor a hold makes a dead letter: only the time of a record’s 
   const { tools } = newTools();
   catcher.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 busy' } });
   const { record } = await newAccount({ stateAt: new Date(Date.now() - 2 * BACKED_OFF_AT_MOST_MS) });
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0 });
   const { record: failing } = await newAccount({ backedOffMs: BACKED_OFF_AT_MOST_MS });
-  await mail({ requestId: failing._id, version: 1 }, tools);
+  await mailHinted({ requestId: failing._id, version: 1 }, tools);
   expect(await read(failing)).toMatchObject({
     state: 'dead_lettered',
     attempts: 0,
@@ -351,7 +351,7 @@ test('a record whose workers died five times is a dead letter; before that it is
   const { tools, counted } = newTools();
   const dead = { heldUntil: new Date(Date.now() - 1_000) };
   const { record: poisonous, email } = await newAccount({ ...dead, crashes: 4 });
-  await mail({ requestId: poisonous._id, version: 1 }, tools);
+  await mailHinted({ requestId: poisonous._id, version: 1 }, tools);
   expect(await read(poisonous)).toMatchObject({
     state: 'dead_lettered',
     lastError: expect.stringContaining('ended without a word'),
@@ -359,11 +359,11 @@ test('a record whose workers died five times is a dead letter; before that it is
   expect(catcher.mailsTo(email)).toHaveLength(0);
 
   const { record: beside } = await newAccount({ ...dead, crashes: 1 });
-  await mail({ requestId: beside._id, version: 1 }, tools);
+  await mailHinted({ requestId: beside._id, version: 1 }, tools);
   const apart = await read(beside);
   expect(apart).toMatchObject({ state: 'account_created', version: 2, crashes: 2 });
   expect(apart.heldUntil).toBeUndefined();
-  await mail({ requestId: beside._id, version: 2 }, tools);
+  await mailHinted({ requestId: beside._id, version: 2 }, tools);
   expect(await read(beside)).toMatchObject({ state: 'completed' });
   expect(counted.attempts).toEqual(['done']);
 });
@@ -372,6 +372,6 @@ test('an account that cannot be found is no reason to forget the request', async
   const { tools } = newTools();
   const { record } = await newAccount({});
   await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
-  await mail({ requestId: record._id, version: 1 }, tools);
+  await mailHinted({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 1 });
 });
