@@ -219,7 +219,7 @@ const settings = {
   PROCESSOR_CONCURRENCY: {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
-    about: 'Jobs of each queue worked on at the same time in one process.',
+    about: 'Applications worked on at the same time in one process, and e-mails where MAIL_CONNECTIONS is 0.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
