@@ -25,7 +25,7 @@ const config: Config = {
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
   testTimeout: TEST_HANG_MS,
   // More than this machine has cores: most tests wait for stores, children and timers.
-  maxWorkers: 6,
+  maxWorkers: 4,
 };
 
 export default config;
