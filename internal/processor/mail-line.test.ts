@@ -1,7 +1,7 @@
 /** The line of mails before a modelled relay, in modelled time: which mail goes out when. */
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import type { HandOver } from '../mail/mailer.ts';
-import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
+import { knownAnswers, refusalOf, type Refusal } from '../mail/relay-answers.ts';
 import { RelayState } from '../mail/relay-state.ts';
 import { createLogger } from '../platform/log.ts';
 import type { WaitingMail } from '../submission/mail-queue.ts';
@@ -258,6 +258,13 @@ const answersOfOne: readonly [string, Answer][] = [
   ['throttling after the content', { afterMs: 20, handOver: refused('content', '454 Throttling failure') }],
   ['a full mailbox', { afterMs: 20, handOver: refused('rcpt', '452 4.2.2 Mailbox full') }],
   ['silence for a minute', { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } }],
+  // An answer to MAIL FROM comes before the recipient is named, so it concerns all mail.
+  ...knownAnswers
+    .filter(({ phase }) => phase !== 'mail')
+    .map(({ relay, phase, answer }): [string, Answer] => [
+      `${relay} at ${phase}: ${answer}`,
+      { afterMs: 20, handOver: refused(phase, answer) },
+    ]),
 ];
 for (const domainOf of [() => 'one.example', (n: number) => `a${n}.example`]) {
   const where = domainOf(0) === 'one.example' ? 'one domain' : 'a domain each';
