@@ -130,7 +130,7 @@ async function fill(db: Db, size: number): Promise<string[]> {
   await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
   const records = Array.from({ length: size }, (_, index) => {
     const body = JSON.stringify({
-      // As many domains as a backlog has: one domain gets a quarter of the mail slots at most.
+      // As many domains as a backlog has: a domain not known as quick holds two places at most.
       email: `drain-${index}@bench-${index % 200}.example`,
       business_name: `Drain Test ${index} Ltd`,
       ein: String(index).padStart(9, '0'),

@@ -45,7 +45,7 @@ export function checkOutcome(record: SubmissionRecord, entry: LedgerEntry | unde
   }
 }
 
-/** Those that are reported as stuck, or parked for an operator. */
+/** Those that are reported as stuck, or given up until an operator decides. */
 function isOnItsWay({ state }: SubmissionRecord): boolean {
   return state === 'recorded' || state === 'dead_lettered';
 }

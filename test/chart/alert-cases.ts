@@ -1,4 +1,6 @@
 /** For each alert what makes it fire, and what is near to that but healthy; everything else is as in `healthy`. */
+import { processorMetrics } from '../../internal/telemetry/metrics.ts';
+import { seriesOf } from '../../internal/telemetry/definition.ts';
 
 /** Values of series from minute to minute, in promtool's notation (`0+60x180`: from 0, 60 more each minute). */
 export type SeriesValues = Readonly<Record<string, string>>;
@@ -288,7 +290,14 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestWorkerPaused',
     fires: { [of('worker_paused', 'waits_for="relay"')]: '0+0x80 1+0x10' },
     labels: { waits_for: 'relay' },
-    says: 'While the database is away nothing is worked on; while the relay takes no mail, e-mails wait.',
+    says: 'Accounts are made. Their e-mails wait, and no attempt is counted.',
+    alsoFires: {
+      'the database is away': {
+        fires: { [of('worker_paused', 'waits_for="database"')]: '0+0x80 1+0x10' },
+        labels: { waits_for: 'database' },
+        says: 'Nothing is worked on until it takes writes again.',
+      },
+    },
     quiet: { [of('worker_paused', 'waits_for="relay"')]: '0+0x86 1+0x4' },
   },
   {
@@ -300,7 +309,8 @@ export const cases: readonly AlertCase[] = [
   {
     alert: 'PartnerIngestDeadLetters',
     fires: { [of('outcomes_total', 'reason="transient",state="dead_lettered"')]: '5+0x85 8+0x4' },
-    says: '3 applications were given up within an hour.',
+    says: 'Applications given up within an hour: 3.',
+    alsoFires: loneDeadLetters(),
     // Many that are known, and no new one.
     quiet: {
       [of('records', 'state="dead_lettered"')]: always(1_000),
@@ -311,6 +321,16 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestReconcileRescues',
     fires: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x50 60+60x39' },
     says: '900 records in 15 minutes were queued again because no worker had them.',
+    // The line of mails is not in the queue.
+    alsoFires: {
+      'e-mails wait for the relay at times': {
+        fires: {
+          [of('reconcile_requeued_total', 'component="processor"')]: '0+0x50 60+60x39',
+          [of('worker_paused', 'waits_for="relay"')]: '0+0x70 1+0x12 0+0x8',
+        },
+        says: '900 records in 15 minutes were queued again because no worker had them.',
+      },
+    },
     // As many at once, after an outage.
     quiet: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x75 900+0x15' },
     // Each of these parts has an alert of its own, or is over by itself.
@@ -447,3 +467,19 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: rising(100) },
   },
 ];
+
+/** One dead letter of each reason that the processor shows, each from its series' 0. */
+function loneDeadLetters(): Readonly<Record<string, Firing>> {
+  const reasons = seriesOf(processorMetrics.outcomes)
+    .filter(({ state }) => state === 'dead_lettered')
+    .map(({ reason }) => reason);
+  return Object.fromEntries(
+    reasons.map((reason) => [
+      `a lone one, ${reason}`,
+      {
+        fires: { [of('outcomes_total', `reason="${reason}",state="dead_lettered"`)]: '0+0x85 1+0x4' },
+        says: 'Applications given up within an hour: 1.',
+      },
+    ]),
+  );
+}

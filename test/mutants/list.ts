@@ -154,7 +154,7 @@ export const mutants = [
       beside,
       'backedOffMs >= BACKED_OFF_AT_MOST_MS',
       'backedOffMs >= Infinity',
-      'a request is parked for ever',
+      'a request is never given up',
     ],
     [
       'internal/account/account.ts',
