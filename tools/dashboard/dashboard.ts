@@ -71,7 +71,7 @@ export const dashboardRows: readonly RowSpec[] = [
       stat(
         'Dead letters',
         'short',
-        'Given up after all attempts; somebody must look. `partner-ingest find --state dead_lettered`',
+        'Given up; somebody must look. `partner-ingest find --state dead_lettered`',
         `max(${shared('records').replace('}', ',state="dead_lettered"}')})`,
         { bad: 1 },
       ),
