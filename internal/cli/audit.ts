@@ -48,6 +48,7 @@ class Report {
 async function runAudit(call: Call): Promise<ExitCode> {
   const { desk, values, clock } = call;
   const report = new Report();
+  const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
   for await (const page of desk.submissions.checkedPages(values.since)) {
     for (const record of page) {
       report.byState[record.state] = (report.byState[record.state] ?? 0) + 1;
@@ -55,7 +56,7 @@ async function runAudit(call: Call): Promise<ExitCode> {
     }
     await checkTwice(
       page,
-      (some) => checkRecords(some, call),
+      (some) => checkRecords(some, onHold, call),
       (ids) => desk.submissions.checked(ids),
       report,
     );
@@ -89,14 +90,17 @@ async function checkTwice<Document extends { readonly _id: string }>(
   for (const { kind, id } of await check(await readAgain([...suspects]))) report.add(kind, id);
 }
 
-async function checkRecords(records: readonly CheckedRecord[], { desk, clock }: Call): Promise<Finding[]> {
+async function checkRecords(
+  records: readonly CheckedRecord[],
+  onHold: ReadonlySet<string>,
+  { desk, clock }: Call,
+): Promise<Finding[]> {
   const ids = records.map(({ _id }) => _id);
   const originals = records.flatMap(({ reasons = [] }) => reasons.flatMap((reason) => reason.duplicateOf ?? []));
   const there = await existing(originals, desk);
   const found = await desk.accounts.checked('requestId', [...ids, ...originals]);
   const accounts = new Map(found.map((account) => [account.requestId, account]));
   const exists = (requestId: string): boolean => there.has(requestId) || accounts.has(requestId);
-  const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
   const options = { now: clock.now(), onHold, exists };
   return records.flatMap((record) =>
     checkRecord(record, accounts.get(record._id), options).map((kind) => ({ kind, id: record._id })),

@@ -46,10 +46,6 @@ export class Places {
     return this.#total - this.#held.size;
   }
 
-  get held(): number {
-    return this.#held.size;
-  }
-
   /** Whether the mail may take a place by this rule; a later rule counts while no mail waits that an earlier one lets in. */
   mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
     if (this.free === 0) return false;

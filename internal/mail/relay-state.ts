@@ -26,8 +26,7 @@ import {
 import type { HandOver } from './mailer.ts';
 import type { Addressed } from './places.ts';
 
-export const pauseReasons = ['unreachable', 'refused', 'no_capacity'] as const;
-export type PauseReason = (typeof pauseReasons)[number];
+export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
 
 /** Whose failure a hand-over was: the relay's, for all mail, or this mail's alone. */
 export type Blame = 'relay' | 'mail';

@@ -7,20 +7,26 @@ import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { BACK_OFFS, BACK_OFF_JITTER, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 
-/** Every class of failure, and what it is in words for people. */
-export const failureMeanings = {
-  permanent: "the applicant's mail server said no for good",
-  transient: 'it may work another time',
-  infrastructure: 'the database is away or takes no writes; no attempt is counted',
-  relay: 'the relay takes no mail at present; the record keeps its place and no attempt is counted',
-  ours: 'our sender, settings, rights or disk are refused or full for this record; no attempt is counted',
-  busy: 'the mailbox takes no mail now; no attempt is counted',
-  throttled: 'only mails to this domain or of this partner are turned away now; no attempt is counted',
-  ambiguous: 'the mail may or may not have gone out',
-  crashed: 'its workers ended without a word, several times',
-} as const;
-export type FailureClass = keyof typeof failureMeanings;
-export const failureClasses = Object.keys(failureMeanings) as readonly FailureClass[];
+/** Every class of failure. Only `transient` counts an attempt. */
+export type FailureClass =
+  /** The applicant's mail server said no for good. */
+  | 'permanent'
+  /** It may work another time. */
+  | 'transient'
+  /** The database is away or takes no writes. */
+  | 'infrastructure'
+  /** The relay takes no mail at present. */
+  | 'relay'
+  /** Our sender, settings, rights or disk are refused or full for this record. */
+  | 'ours'
+  /** The mailbox takes no mail now. */
+  | 'busy'
+  /** Only mails to this domain or of this partner are turned away now. */
+  | 'throttled'
+  /** The mail may or may not have gone out. */
+  | 'ambiguous'
+  /** Its workers ended without a word, several times. */
+  | 'crashed';
 
 export type Verdict =
   | { readonly kind: 'put_back' }

@@ -34,7 +34,7 @@ export const BACK_OFF_JITTER = 0.2;
 export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 
 /** A worker whose database is away says what became of its record later: for about ten minutes. */
-export const SETTLE_RETRY = { firstMs: 500, capMs: 5_000, jitter: 0.2 } as const;
+export const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 export const SETTLE_TRIES = 120;
 
 /** A record whose worker died this often, one time after another, is a dead letter. */

@@ -1,6 +1,7 @@
 /** The second half of an attempt: mail the applicant login instructions and finish the request. */
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
+import { domainOf } from '../application/email-address.ts';
 import { activationLink } from '../mail/activation.ts';
 import type { LedgerStore } from '../mail/ledger-store.ts';
 import type { Intent } from '../account/mail-ledger.ts';
@@ -128,7 +129,7 @@ function writeMail(
       activationExpiresAt: expiresAt,
       writtenAt: intent.startedAt,
     },
-    from.slice(from.lastIndexOf('@') + 1),
+    domainOf(from),
     templates,
   );
   return { message, activation: { ...link, expiresAt } };

@@ -54,11 +54,6 @@ export class MailLine {
     this.#places = new Places(options.places, options.clock);
   }
 
-  /** Mails being worked on. */
-  get inWork(): number {
-    return this.#inWork.size;
-  }
-
   /** A record whose account was just made: it stands in the line from now on. */
   add(waiting: WaitingMail): void {
     this.#put(waiting);
@@ -175,7 +170,7 @@ export class MailLine {
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
-        const found = waiting.find((one) => this.#places.mayTake(one, rule) && only(one));
+        const found = waiting.find((one) => only(one) && this.#places.mayTake(one, rule));
         if (found !== undefined) return found;
       }
     }

@@ -79,13 +79,12 @@ async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
     const created = await createAccount(record, claim, tools);
     if (created === undefined) return;
     const next = afterAccount(record, created, tools);
-    mailed = tools.line.tryNow(waitingMail(next), async (place) => {
+    const waiting = waitingMail(next);
+    mailed = tools.line.tryNow(waiting, async (place) => {
       await doMail({ ...attempt, record: next, place, links: [] }, created, tools);
     });
     if (mailed) return;
-    if (await noteAccount(record, claim, created, { keepClaim: false }, tools)) {
-      tools.line.add(waitingMail({ ...next, dueAt: next.stateAt }));
-    }
+    if (await noteAccount(record, claim, created, { keepClaim: false }, tools)) tools.line.add(waiting);
   });
   if (!mailed) claim.release();
 }
@@ -94,7 +93,9 @@ async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
 function afterAccount(record: SubmissionRecord, created: Created, { clock }: AttemptTools): SubmissionRecord {
   const { backedOffMs: _backedOff, crashes: _crashes, urgent: _urgent, ...kept } = record;
   const { applicant, accountId } = created;
-  return { ...kept, state: 'account_created', stateAt: clock.now(), attempts: 0, ambiguous: 0, applicant, accountId };
+  const now = clock.now();
+  const moved = { state: 'account_created', stateAt: now, dueAt: now, attempts: 0, ambiguous: 0 } as const;
+  return { ...kept, ...moved, applicant, accountId };
 }
 
 /** Mails and completes at a place of the line; `created`: the account is made, but not noted in the record yet. */

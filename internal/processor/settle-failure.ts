@@ -1,6 +1,6 @@
 /** Carries out the verdict on a failed attempt: one update of the record. */
 import type { Clock } from '../platform/clock.ts';
-import { backoffMs, pause } from '../platform/deadline.ts';
+import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
@@ -10,8 +10,7 @@ import { countOutcome, type OutcomeTools } from './count-outcome.ts';
 import { verdict, type FailureClass } from './failures.ts';
 import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 
-export const steps = ['account', 'mail'] as const;
-export type Step = (typeof steps)[number];
+export type Step = 'account' | 'mail';
 
 export interface FailedAttempt {
   /** As claimed: its counts are those before this attempt. */
@@ -82,19 +81,13 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
 
 /** Runs `say`, and where that fails, again and again in the background for some minutes. */
 export async function sayLater(say: () => Promise<void>, onFailure: (error: unknown) => void): Promise<void> {
-  const again = async (): Promise<void> => {
-    for (let tries = 1; tries <= SETTLE_TRIES; tries += 1) {
-      await pause(backoffMs(tries, SETTLE_RETRY));
-      const done = await say().then(
-        () => true,
-        () => false,
-      );
-      if (done) return;
-    }
+  const enough = new AbortController();
+  const giveUp = (_error: unknown, failures: number): void => {
+    if (failures >= SETTLE_TRIES) enough.abort();
   };
   await say().catch((error: unknown) => {
     onFailure(error);
-    void again();
+    void retryUntilDone(say, { ...SETTLE_RETRY, signal: enough.signal, onFailure: giveUp });
   });
 }
 

@@ -1,14 +1,13 @@
 /** The workers of this process: hints of new applications, and the line of mails. */
-import { MailLine } from './mail-line.ts';
 import { RelayState, type PauseReason } from '../mail/relay-state.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';
 import type { Hint } from '../queue/job.ts';
 import type { MailQueue } from '../submission/mail-queue.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { MailLine, type MailPlace } from './mail-line.ts';
 import { OutageGate } from './outage.ts';
 import { processSubmission, type AttemptTools } from './process-submission.ts';
-import type { MailPlace } from './mail-line.ts';
 
 export interface Workers {
   readonly applications: HintsInHand;

@@ -1,5 +1,6 @@
 /** Reads the head of the line of records whose e-mail is still to go out, as a processor serves it. */
 import type { Collection, Db, Filter } from 'mongodb';
+import { domainOf } from '../application/email-address.ts';
 import type { Clock } from '../platform/clock.ts';
 import { DUE_TIMEOUT_MS, LINE_OF_PARTNER, LINE_PAGE, LINE_PARTNERS } from './limits.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -84,12 +85,11 @@ export class MailQueue {
 /** The record as it stands in the line. */
 export function waitingMail(record: SubmissionRecord): WaitingMail {
   const { _id: requestId, version, partnerId = '', applicant, dueAt = record.stateAt, traceparent } = record;
-  const email = applicant?.email ?? '';
   return {
     requestId,
     version,
     partnerId,
-    domain: email.slice(email.lastIndexOf('@') + 1),
+    domain: domainOf(applicant?.email ?? ''),
     dueAt,
     urgent: record.urgent === true,
     ...(traceparent === undefined ? {} : { traceparent }),
