@@ -142,7 +142,7 @@ test('a controller that reads a folder loads it neither', () => {
     ...loadedBy(relative(ROOT, resolve(ROOT, 'cmd/controller', specifier))),
   ]);
   expect(loaded.length).toBeGreaterThan(10);
-  expect(loaded.filter((path) => path.includes('kubernetes') || path.includes('lease'))).toEqual([]);
+  expect(loaded.filter((path) => path.includes('kubernetes'))).toEqual([]);
 });
 
 /** Where collections are opened, and by which constant: `db.collection<Shape>(NAME)`. */

@@ -9,7 +9,6 @@ import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
 import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts';
 import { UsageError, type Values } from '../../internal/cli/options.ts';
 import { runCommand } from '../../internal/cli/run-command.ts';
-import { HeldRemovals } from '../../internal/partner/held-removals.ts';
 import { HoldStore } from '../../internal/partner/holds.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
@@ -54,7 +53,6 @@ export async function runCli(words: readonly string[], terminal: Terminal = proc
       submissions: new SupportQueries(db),
       accounts: new AccountQueries(db),
       keys: new KeyStore({ db, clock }),
-      heldRemovals: new HeldRemovals({ db, clock }),
       holds: new HoldStore({ db, clock }),
       moves: new OperatorMoves({ db, retention, clock }),
       corrections: new AccountCorrections({ db, clock }),

@@ -1,12 +1,12 @@
 /** What the controller consists of: the one place that constructs its clients and parts and puts them together. */
+import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
-import { DIRECTORY_OWNER, directorySource } from '../../internal/controller/directory-source.ts';
-import { lastStarted } from '../../internal/controller/election.ts';
+import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
+import { Leadership } from '../../internal/controller/leadership.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
-import { HeldRemovals } from '../../internal/partner/held-removals.ts';
-import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
@@ -14,15 +14,10 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
-import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { createControllerMetrics, type ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
-
-/** A notification that Redis does not take within this time is not needed: ingest reads the keys every 15 s anyway. */
-const NOTIFY_TIMEOUT_MS = 500;
 
 /** Opens everything and keeps the stored keys as the Secrets ask for. Rejects when the admin port cannot be had. */
 export async function startController(
@@ -41,39 +36,28 @@ export async function startController(
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest controller');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
-  const indexes = ensureIndexesUntilDone(db, partnerIndexes, log);
-  closers.add('indexes', () => indexes.stop());
-  ready.push(indexes.faults);
   const offset = watchClockOffset({ db, clock, onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000) });
   closers.add('clock offset', () => offset.stop());
-  const redis = createRedis(config.REDIS_URL, { for: 'commands', commandTimeoutMs: NOTIFY_TIMEOUT_MS }, log);
-  closers.add('redis', () => redis.disconnect());
 
   const store = new KeyStore({ db, clock });
+  // A container that is started again in the same pod is another holder.
+  const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
   const { PARTNER_KEYS_SOURCE: from } = config;
-  const folder = from === 'kubernetes' ? undefined : from.directory;
   const keeper = keepKeysReconciled({
-    ...(folder === undefined
+    ...(from === 'kubernetes'
       ? // Loaded only when needed: the Kubernetes library takes half a second and 130 MB.
-        (await import('./wire-kubernetes.ts')).kubernetesParts(config, { store, log, closers, metrics })
-      : {
-          source: directorySource(folder),
-          election: lastStarted({ owner: DIRECTORY_OWNER, store, log }),
-          report: () => {},
-        }),
+        (await import('./wire-kubernetes.ts')).kubernetesParts(config, { log, closers, metrics })
+      : { source: directorySource(from.directory), report: () => {} }),
+    leadership: new Leadership({ store, holder, clock, log, metrics }),
     store,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
-    held: new HeldRemovals({ db, clock }),
     clock,
     log,
     metrics,
-    notify: async () => void (await redis.publish(KEYS_CHANGED_CHANNEL, 'changed')),
   });
   closers.add('key reconcile', () => keeper.close());
   keyFaults = keeper.faults;
 
-  // Who reads a folder has it alone.
-  if (folder !== undefined) metrics.leader.set(1);
   openBacklog(config, { db, metrics, leads: keeper.leads }, tools);
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');

@@ -17,7 +17,7 @@ import { Refusals } from '../../internal/ingest/refusals.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
-import { KEYS_CHANGED_CHANNEL, KeyStore, partnerIndexes } from '../../internal/partner/key-store.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
 import { displayAddress, startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
@@ -134,7 +134,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
   const commitDb = openDatabase('group commit', config, commitClient(config.ACCEPT_TIMEOUT_MS), parts);
-  const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...partnerIndexes], log);
+  const indexes = ensureIndexesUntilDone(db, submissionIndexes, log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
   const offset = watchClockOffset({ db, clock, onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000) });
@@ -153,7 +153,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const keys = openKeys(config, new KeyStore({ db, clock }), parts);
+  const keys = openKeys(new KeyStore({ db, clock }), parts);
   const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
 
   return {
@@ -245,11 +245,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }
 }
 
 function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Parts) {
-  const redis = createRedis(
-    config.REDIS_URL,
-    { for: 'commands', commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true },
-    log,
-  );
+  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true }, log);
   const limiter = new SharedLimiterStore({ redis, metrics, log });
   closers.add('limiter', () => {
     limiter.close();
@@ -258,32 +254,25 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Part
   return limiter;
 }
 
-/** All keys in memory, read again when the controller says so. */
-function openKeys(config: ConfigOf<'ingest'>, store: KeyStore, parts: Parts): KeyCache {
+/** All keys in memory, read again whenever they have changed. */
+function openKeys(store: KeyStore, parts: Parts): KeyCache {
   const { log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store,
     clock,
     log,
     onRemovedUse: () => metrics.removedKeyUses.inc(),
-    onRefresh: ({ keys: all, unclaimed }, at) => {
+    onLoad: ({ keys: all }) => {
       // In order, so that all pods show the same partners by name.
       for (const partnerId of all.map((key) => key.partnerId).toSorted()) partnerLabels.of(partnerId);
       metrics.keys.set(all.length);
-      metrics.keysUnclaimed.set(unclaimed.length);
-      metrics.keysRefreshedAt.set(at.getTime() / 1_000);
     },
+    onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
   });
   closers.add('partner keys', () => keys.close());
   keys.start();
   ready.push(() =>
     keys.loaded ? [] : ['partner keys are not loaded yet: has the controller finished its first sync?'],
   );
-  const subscriber = createRedis(config.REDIS_URL, { for: 'subscriber' }, log);
-  subscriber.on('message', () => void keys.refresh());
-  // What changed while Redis was away was not announced.
-  subscriber.on('ready', () => void keys.refresh());
-  void subscriber.subscribe(KEYS_CHANGED_CHANNEL).catch(() => {});
-  closers.add('key notifications', () => subscriber.disconnect());
   return keys;
 }

@@ -2,7 +2,6 @@
 import type { AccountCorrections } from '../account/account-corrections.ts';
 import type { AccountQueries } from '../account/account-queries.ts';
 import type { Trail } from '../audit/trail.ts';
-import type { HeldRemovals } from '../partner/held-removals.ts';
 import type { HoldStore } from '../partner/holds.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -36,8 +35,7 @@ export class CommandError extends Error {
 export interface Desk {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
-  readonly keys: Pick<KeyStore, 'list' | 'ofOwner' | 'adopt' | 'beginningWith' | 'revoke'>;
-  readonly heldRemovals: Pick<HeldRemovals, 'list' | 'confirm'>;
+  readonly keys: Pick<KeyStore, 'list' | 'beginningWith' | 'revoke' | 'deferred' | 'confirm'>;
   readonly holds: Pick<HoldStore, 'hold' | 'release' | 'list' | 'isOnHold'>;
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;

@@ -6,8 +6,8 @@ import { close } from './close.ts';
 import type { Command } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find } from './find.ts';
-import { keysAdopt, keysList, keysNew } from './keys.ts';
-import { keysConfirm } from './keys-removal.ts';
+import { keysList, keysNew } from './keys.ts';
+import { keysConfirm } from './keys-confirm.ts';
 import { keysRevoke } from './keys-revoke.ts';
 import { partnerHold, partnerHolds, partnerRelease } from './partner.ts';
 import { resend, retry } from './retry.ts';
@@ -31,6 +31,5 @@ export const commands: readonly Command[] = [
   keysNew,
   keysList,
   keysRevoke,
-  keysAdopt,
   keysConfirm,
 ];

@@ -9,7 +9,7 @@ export const keysRevoke: Command = {
   positionals: ['KEY'],
   about: 'end a key at once, whatever its Secret says; this cannot be undone',
   details:
-    'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest answers the key 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A day after that the key is forgotten. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
+    'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest that reaches MongoDB answers the key 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A revoked key never works again. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
   options: ['yes', 'as', 'why'],
   examples: ['keys revoke 371b03fdc691', 'keys revoke 371b03fdc691 --yes --as jane --why "found in a repository"'],
   run: revoke,
@@ -28,7 +28,11 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
   const { partnerId, source } = key;
   const shown = { key: keyIdOf(key._id), partner: partnerId, secret: `${source.namespace}/${source.name}` };
   const words = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
-  if (key.revokedAt !== undefined) throw new CommandError(`${words} is revoked already`);
+  if (key.revokedAt !== undefined) {
+    // A command that was killed may not have told ingest.
+    if (values.yes) await desk.keys.revoke(key._id);
+    throw new CommandError(`${words} is revoked already`);
+  }
   if (!values.yes) {
     if (values.json) out.json({ dry_run: true, ...shown });
     else out.line(`${words} would be revoked; nothing was changed; add --yes to do it`);

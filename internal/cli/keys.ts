@@ -1,9 +1,9 @@
-/** `keys new`, `keys list`, `keys adopt`: a fresh API key as a Secret to apply, which keys are in use, and whose they are. */
+/** `keys new`, `keys list`: a fresh API key as a Secret to apply, and which keys there are. */
 import { keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
-import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
 import { fromNow, utc } from './timeline.ts';
 
@@ -26,17 +26,6 @@ export const keysList: Command = {
   options: ['partner'],
   examples: ['keys list', 'keys list --partner acme --json'],
   run: listKeys,
-};
-
-export const keysAdopt: Command = {
-  name: 'keys adopt',
-  positionals: ['OWNER'],
-  about: 'hand the keys of a former installation to the one that syncs now',
-  details:
-    'A key belongs to the controller that wrote it; "keys list" tells where there are several. Keys of a controller that is gone (another release name, namespace or source) stay active whatever becomes of their Secrets. Adopted, those the Secrets of now ask for stay active without a gap, and the others end within about a minute. Not while the former controller still runs.',
-  options: ['yes', 'as', 'why'],
-  examples: ['keys adopt kubernetes:old-namespace/partner-ingest --yes --why "moved to another namespace"'],
-  run: adoptKeys,
 };
 
 function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
@@ -73,7 +62,6 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
         partner: key.partnerId,
         status: key.revokedAt === undefined ? key.status : 'revoked',
         secret: `${key.source.namespace}/${key.source.name}`,
-        owner: key.source.owner,
         last_used_at: key.lastUsedAt ?? null,
         not_after: key.terms?.notAfter ?? null,
         cidrs: key.terms?.cidrs ?? null,
@@ -97,30 +85,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     );
     out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
   }
-  const owners = new Set(keys.map(({ source }) => source.owner));
-  if (owners.size > 1) out.note(`of ${owners.size} installations: ${[...owners].map(printable).join(', ')}`);
   if (keys.length > 0) return EXIT.ok;
   out.note(partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`);
   return EXIT.found;
-}
-
-async function adoptKeys({ desk, positionals, values, out }: Call): Promise<ExitCode> {
-  const [former = ''] = positionals;
-  const count = (await desk.keys.ofOwner(former)).length;
-  if (count === 0) throw new CommandError(`no key belongs to ${printable(former)}: see "keys list --json"`);
-  if (!values.yes) {
-    if (values.json) out.json({ dry_run: true, owner: former, keys: count });
-    else out.line(`${count} keys of ${printable(former)} would be adopted; nothing was changed; add --yes to do it`);
-    return EXIT.ok;
-  }
-  let result: Awaited<ReturnType<typeof desk.keys.adopt>>;
-  await desk.trail.record({ action: 'keys adopt', count }, async () => {
-    result = await desk.keys.adopt(former);
-    return result !== undefined;
-  });
-  if (result === undefined) throw new CommandError(`${printable(former)} is the installation that syncs now`);
-  const { owner, adopted } = result;
-  if (values.json) out.json({ owner: former, adopted_by: owner, keys: adopted });
-  else out.line(`${adopted} keys of ${printable(former)} now belong to ${printable(owner)}`);
-  return EXIT.ok;
 }

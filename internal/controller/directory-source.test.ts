@@ -110,19 +110,22 @@ describe('a folder as it really is', () => {
     expect(await view.list()).toMatchObject({ complete: true, problems: [] });
   });
 
-  test('an unmounted folder, which is an empty one in its place, proves nothing gone', async () => {
+  test('an empty folder, which may be an unmounted one, proves nothing gone and keeps what it held', async () => {
     await settled('a.yaml', manifestOf('acme'));
     expect(await names()).toEqual(['acme']);
     await rename(folder, `${folder}-away`);
     await mkdir(folder);
     const unmounted = await view.list();
+    expect(unmounted.secrets.map(({ name }) => name)).toEqual(['acme']);
     expect(unmounted.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
     expect(unmounted.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
     await rm(folder, { recursive: true });
     await rename(`${folder}-away`, folder);
     expect((await view.list()).problems).toEqual([]);
-    // The same folder, emptied: that is asked for.
+    // The same folder, emptied: who can tell the difference?
     await rm(join(folder, 'a.yaml'));
+    expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
+    await settled('b.yaml', manifestOf('bolt'));
     expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(true);
   });
 

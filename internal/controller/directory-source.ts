@@ -5,36 +5,18 @@ import { basename, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { pause } from '../platform/deadline.ts';
-import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
-import { termAnnotations } from '../partner/key-terms.ts';
+import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
+import { readSecret } from './read-secret.ts';
 import type { SecretList, SecretSource } from './secret-source.ts';
 
 /** A file larger than this is no manifest of partner keys. */
 const MAX_FILE_BYTES = 1024 * 1024;
 /** Where file events do not reach (network volumes), changes are seen this late. */
 const POLL_EVERY_MS = 2_000;
-/** Editors write in several steps; they are told as one change. */
+/** Editors write in several steps; they are one change. */
 const SETTLE_MS = 50;
 /** A file that changes within this time is still being written. */
-const QUIET_MS = 500;
-
-const strings = z.record(z.string(), z.string());
-const secretSchema = z.object({
-  apiVersion: z.literal('v1'),
-  kind: z.literal('Secret'),
-  metadata: z.object({
-    name: z.string().min(1),
-    namespace: z.string().min(1).optional(),
-    creationTimestamp: z.iso.datetime({ offset: true }).optional(),
-    labels: strings.optional(),
-    annotations: strings.optional(),
-  }),
-  data: strings.nullish(),
-  stringData: strings.nullish(),
-});
-
-/** Names this source in every key document: one folder for one database. */
-export const DIRECTORY_OWNER = 'directory';
+const QUIET_MS = 200;
 
 export function directorySource(path: string): SecretSource {
   return {
@@ -62,12 +44,19 @@ export function directorySource(path: string): SecretSource {
   };
 }
 
+interface SeenFile {
+  /** Changes with the file; undefined while it cannot be read. */
+  readonly signature: string | undefined;
+  /** What the file held when it was last whole; undefined before. */
+  readonly secrets: readonly PartnerSecret[] | undefined;
+  readonly fault?: string;
+}
+
 /** One folder as last seen: what a file held when it was last whole stays while it cannot be read. */
 class FollowedFolder {
   readonly #path: string;
   #files: ReadonlyMap<string, SeenFile> = new Map();
-  /** Device and inode of the folder when it last held a manifest: an empty folder in its place is an unmounted one. */
-  #filledAs: string | undefined;
+  #asOf = new Date(0);
 
   constructor(path: string) {
     this.#path = path;
@@ -75,59 +64,52 @@ class FollowedFolder {
 
   async list(): Promise<SecretList> {
     const asOf = new Date();
-    const { dev, ino } = await stat(this.#path);
     const names = (await readdir(this.#path)).filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
-    const files = await this.#settled(names);
-    const isUnmounted = names.length === 0 && this.#filledAs !== undefined && this.#filledAs !== `${dev}:${ino}`;
-    const isTrusted = names.length > 0 || this.#filledAs === `${dev}:${ino}`;
-    if (names.length > 0) this.#filledAs = `${dev}:${ino}`;
-    // What an unmounted folder held is kept for the day it comes back.
-    if (!isUnmounted) this.#files = files;
+    const problems: Problem[] = [];
+    // An empty folder is more often one that is not mounted: it ends no key.
+    if (names.length > 0) this.#files = await this.#read(names);
+    else if (this.#files.size > 0) problems.push(this.#problem(basename(this.#path), 'the folder is empty'));
+    for (const [name, { fault }] of this.#files) if (fault !== undefined) problems.push(this.#problem(name, fault));
+    if (problems.length === 0) this.#asOf = asOf;
 
     const seen = [...this.#files.values()];
-    const problems = seen.flatMap(({ name, fault }) => (fault === undefined ? [] : [this.#problem(name, fault)]));
-    if (isUnmounted) problems.push(this.#problem(basename(this.#path), 'another, empty folder is in its place'));
-    const unread = seen.filter(({ fault }) => fault !== undefined).map(({ name }) => `${name}#`);
+    const unread = [...this.#files].flatMap(([name, { fault }]) => (fault === undefined ? [] : [`${name}#`]));
     return {
       secrets: seen.flatMap(({ secrets }) => secrets ?? []),
       problems,
       complete: seen.every(({ secrets }) => secrets !== undefined),
-      // A key that was stored without its file's name can be of any file.
+      // A key of another source can be of any file.
       provesGone: ({ uid }) =>
-        isTrusted && (unread.length === 0 || (/\.(ya?ml|json)#/.test(uid) && !unread.some((of) => uid.startsWith(of)))),
-      asOf: new Date(Math.min(asOf.getTime(), ...seen.map(({ readAtMs }) => readAtMs))),
+        names.length > 0 &&
+        (unread.length === 0 || (/\.(ya?ml|json)#/.test(uid) && !unread.some((of) => uid.startsWith(of)))),
+      asOf: this.#asOf,
     };
   }
 
-  /** Reads all files; those that may still be written to are read twice and must not have changed meanwhile. */
-  async #settled(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
-    const isFirst = this.#filledAs === undefined;
+  /** Files that have changed must rest for a while, and not change while they are read. */
+  async #read(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
     const before = new Map<string, string>();
-    for (const name of names) before.set(name, await signature(join(this.#path, name), isFirst));
-    if (names.some((name) => this.#mayGrow(name, before.get(name)))) await pause(QUIET_MS);
+    for (const name of names) before.set(name, await signatureOf(join(this.#path, name)));
+    const changed = names.filter((name) => this.#files.get(name)?.signature !== before.get(name));
+    if (changed.length > 0) await pause(QUIET_MS);
     const files = new Map<string, SeenFile>();
-    for (const name of names) files.set(name, await this.#read(name, before.get(name)));
+    for (const name of names) {
+      const last = this.#files.get(name);
+      const isKept = last !== undefined && !changed.includes(name);
+      files.set(name, isKept ? last : await this.#readFile(name, before.get(name), last));
+    }
     return files;
   }
 
-  /** A file seen whole just like this needs no second look. */
-  #mayGrow(name: string, now: string | undefined): boolean {
-    return now !== SETTLED_LONG_AGO && this.#files.get(name)?.signature !== now;
-  }
-
-  async #read(name: string, before: string | undefined): Promise<SeenFile> {
+  async #readFile(name: string, before: string | undefined, last: SeenFile | undefined): Promise<SeenFile> {
     const file = join(this.#path, name);
-    const readAtMs = Date.now();
     try {
-      const secrets = await readManifest(file);
-      const now = await signature(file, false);
-      if (before !== SETTLED_LONG_AGO && now !== before) throw new Error('it is being written');
-      return { name, signature: now, secrets, readAtMs, fault: undefined };
+      if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
+      const secrets = readManifest(name, await readFile(file, 'utf8'));
+      if ((await signatureOf(file)) !== before) throw new RangeError('it is being written');
+      return { signature: before, secrets };
     } catch (error) {
-      const last = this.#files.get(name);
-      const fault =
-        (error as NodeJS.ErrnoException).code ?? (error instanceof Error ? reasonOf(error) : 'unknown error');
-      return { name, signature: undefined, secrets: last?.secrets, readAtMs: last?.readAtMs ?? readAtMs, fault };
+      return { signature: undefined, secrets: last?.secrets, fault: reasonOf(error) };
     }
   }
 
@@ -140,69 +122,39 @@ class FollowedFolder {
   }
 }
 
-interface SeenFile {
-  readonly name: string;
-  /** Undefined while it cannot be read. */
-  readonly signature: string | undefined;
-  /** What it held when it was last whole; undefined before. */
-  readonly secrets: readonly PartnerSecret[] | undefined;
-  readonly readAtMs: number;
-  readonly fault: string | undefined;
+const partnerSchema = z.object({
+  kind: z.literal('Secret'),
+  metadata: z.object({ labels: z.record(z.string(), z.unknown()) }),
+});
+
+/** Throws when a document is no YAML, or calls itself a partner Secret and is not well-formed. */
+function readManifest(file: string, text: string): PartnerSecret[] {
+  // An editor or a copy empties a file before it fills it.
+  if (text.trim() === '') throw new RangeError('it is empty');
+  const documents = parseAllDocuments(text);
+  return (Array.isArray(documents) ? documents : []).flatMap((document) => {
+    if (document.errors.length > 0) throw new SyntaxError('not YAML');
+    const value: unknown = document.toJS();
+    const candidate = partnerSchema.safeParse(value);
+    if (!candidate.success || !(PARTNER_LABEL in candidate.data.metadata.labels)) return [];
+    const { secret } = readSecret(value);
+    // Says which file the key came from, so that another file can prove nothing about it.
+    return [{ ...secret, uid: `${file}#${secret.name}` }];
+  });
 }
 
-/** Stands for any signature of a file that rested before this process first looked. */
-const SETTLED_LONG_AGO = 'settled';
-
-/** Changes whenever the file is written or replaced. A file that is not there has one, too. */
-async function signature(file: string, mayTrustAge: boolean): Promise<string> {
+/** A file that is not there has one, too. */
+async function signatureOf(file: string): Promise<string> {
   try {
     const { ino, size, mtimeMs } = await stat(file);
-    return mayTrustAge && Math.abs(Date.now() - mtimeMs) > QUIET_MS ? SETTLED_LONG_AGO : `${ino}:${size}:${mtimeMs}`;
+    return `${ino}:${size}:${mtimeMs}`;
   } catch (error) {
     return String((error as NodeJS.ErrnoException).code);
   }
 }
 
 /** Our own messages hold nothing of the file; those of a parser quote it. */
-function reasonOf(error: Error): string {
-  return error.constructor === Error || error instanceof RangeError ? error.message : error.name;
-}
-
-/** Throws when a document is no YAML, or calls itself a partner Secret and is not well-formed. */
-async function readManifest(file: string): Promise<PartnerSecret[]> {
-  const text = await readFile(file, 'utf8');
-  if (text.length > MAX_FILE_BYTES) throw new RangeError('file too large');
-  // An editor or a copy empties a file before it fills it.
-  if (text.trim() === '') throw new Error('it is empty');
-  const documents = parseAllDocuments(text);
-  const secrets: PartnerSecret[] = [];
-  for (const document of Array.isArray(documents) ? documents : []) {
-    if (document.errors.length > 0) throw new SyntaxError('not YAML');
-    const value: unknown = document.toJS();
-    if (!isPartnerSecret(value)) continue;
-    const { metadata, data, stringData } = secretSchema.parse(value);
-    const encoded = Object.entries(stringData ?? {}).map(([entry, key]) => [
-      entry,
-      Buffer.from(key).toString('base64'),
-    ]);
-    secrets.push({
-      namespace: metadata.namespace ?? 'directory',
-      name: metadata.name,
-      // Says which file the key came from, so that another file can prove nothing about it.
-      uid: `${basename(file)}#${metadata.name}`,
-      createdAt: metadata.creationTimestamp === undefined ? undefined : new Date(metadata.creationTimestamp),
-      partnerId: metadata.labels?.[PARTNER_LABEL] ?? '',
-      status: metadata.annotations?.[STATUS_ANNOTATION],
-      annotations: termAnnotations(metadata.annotations),
-      data: { ...data, ...(Object.fromEntries(encoded) as Record<string, string>) },
-    });
-  }
-  return secrets;
-}
-
-function isPartnerSecret(value: unknown): boolean {
-  const candidate = z
-    .object({ kind: z.literal('Secret'), metadata: z.object({ labels: z.record(z.string(), z.unknown()) }) })
-    .safeParse(value);
-  return candidate.success && PARTNER_LABEL in candidate.data.metadata.labels;
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown error';
+  return (error as NodeJS.ErrnoException).code ?? (error instanceof RangeError ? error.message : error.name);
 }

@@ -1,10 +1,11 @@
 /** Reconciles the keys while this process leads: whenever a Secret may have changed, now and then anyway, and again soon after a failure. */
 import { backoffMs, pause } from '../platform/deadline.ts';
+import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
-import { SupersededError, type Writer } from '../partner/key-store.ts';
-import type { Election } from './election.ts';
-import { FAILURE_BACKOFF, HELD_LOOK_MS, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
-import { reconcilePartnerKeys, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
+import { SupersededError } from '../partner/key-sync.ts';
+import type { Leadership } from './leadership.ts';
+import { DEFERRED_LOOK_MS, FAILURE_BACKOFF, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
+import { KeyRounds, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
 import type { SecretSource, SecretView } from './secret-source.ts';
 
 export interface KeyKeeper {
@@ -16,10 +17,10 @@ export interface KeyKeeper {
 }
 
 export function keepKeysReconciled(
-  tools: ReconcileKeysTools & { readonly source: SecretSource; readonly election: Election },
+  tools: ReconcileKeysTools & { readonly source: SecretSource; readonly leadership: Leadership },
 ): KeyKeeper {
   const stop = new AbortController();
-  let term: { readonly view: SecretView; synced: boolean } | undefined;
+  let current: { readonly view: SecretView; readonly rounds: KeyRounds } | undefined;
   const logged = onceEach((problem) => {
     const { namespace, name } = problem.source;
     tools.log.warn(
@@ -32,50 +33,62 @@ export function keepKeysReconciled(
     tools.report(problems);
   };
 
-  const lead = async (writer: Writer, signal: AbortSignal): Promise<void> => {
+  const lead = async (term: number, signal: AbortSignal): Promise<void> => {
     // Followed anew for each term: what an earlier term of ours had seen may be older than what is stored now.
     const over = new AbortController();
     const change = changeFlag(signal);
     const view = tools.source.follow(change.raise, AbortSignal.any([signal, over.signal]));
-    const own = { view, synced: false };
-    term = own;
+    const rounds = new KeyRounds(term, { ...tools, report });
+    current = { view, rounds };
     try {
-      for (let failures = 0; !signal.aborted;) {
-        change.lower();
-        try {
-          const { complete, held } = await reconcilePartnerKeys(await view.list(), writer, { ...tools, report });
-          own.synced ||= complete;
-          failures = 0;
-          await pause(ROUND_GAP_MS, signal);
-          await change.raised(held > 0 ? HELD_LOOK_MS : RESYNC_MS);
-        } catch (error) {
-          if (error instanceof SupersededError) return;
-          failures += 1;
-          tools.log[failures === 1 ? 'warn' : 'debug'](
-            { err: error },
-            'partner keys could not be reconciled; trying again',
-          );
-          await pause(backoffMs(failures, FAILURE_BACKOFF), signal);
-        }
-      }
+      await roundsUntilOver({ view, rounds, change, log: tools.log }, signal);
     } finally {
-      term = undefined;
+      current = undefined;
       over.abort();
     }
   };
-  const working = tools.election.run(lead, stop.signal);
+  const working = tools.leadership.run(lead, stop.signal);
   return {
-    leads: () => term !== undefined,
+    leads: () => current !== undefined,
     faults: () => {
-      if (term === undefined) return tools.election.faults();
-      if (!term.synced) return ['the partner Secrets have not been reconciled completely yet; see the log'];
-      return term.view.faults();
+      if (current === undefined) return tools.leadership.faults();
+      const { view, rounds } = current;
+      return rounds.synced
+        ? view.faults()
+        : ['the partner Secrets have not been reconciled completely yet; see the log'];
     },
     close: async () => {
       stop.abort();
       await working;
     },
   };
+}
+
+/** One round after the other until `signal` aborts, or a later term has begun. */
+async function roundsUntilOver(
+  term: {
+    readonly view: SecretView;
+    readonly rounds: KeyRounds;
+    readonly change: ReturnType<typeof changeFlag>;
+    readonly log: Logger;
+  },
+  signal: AbortSignal,
+): Promise<void> {
+  const { view, rounds, change, log } = term;
+  for (let failures = 0; !signal.aborted;) {
+    change.lower();
+    try {
+      const { deferred } = await rounds.round(await view.list());
+      failures = 0;
+      await pause(ROUND_GAP_MS, signal);
+      await change.raised(deferred > 0 ? DEFERRED_LOOK_MS : RESYNC_MS);
+    } catch (error) {
+      if (error instanceof SupersededError) return;
+      failures += 1;
+      log[failures === 1 ? 'warn' : 'debug']({ err: error }, 'partner keys could not be reconciled; trying again');
+      await pause(backoffMs(failures, FAILURE_BACKOFF), signal);
+    }
+  }
 }
 
 /** Any number of changes are one, until somebody looks. */

@@ -7,10 +7,12 @@ export const ROUND_GAP_MS = 200;
 /** After a round that failed: MongoDB or the folder is away. */
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
-/** A round that removes more keys than this, and more than half of all, waits: most often a source was emptied by mistake. */
-export const REMOVED_FREELY = 3;
-/** While removals wait, an operator's confirmation is seen this late. */
-export const HELD_LOOK_MS = 2_000;
+/** Once more keys than this, and more than half of all, end within ten minutes, most often by mistake, further ends wait. */
+export const ENDED_FREELY = 3;
+/** While removals are deferred, an operator's confirmation is seen this late. */
+export const DEFERRED_LOOK_MS = 2_000;
+/** Keys that are not removed. Each ingest holds all of them in memory, at some 500 bytes each. */
+export const MAX_KEYS = 100_000;
 
 /** Secrets in one page of a list: at most 1 MB each, though ten lines are usual. */
 export const LIST_PAGE = 500;
@@ -27,21 +29,18 @@ export const RELIST_MS = 300_000;
 export const FOLLOW_BACKOFF = { firstMs: 100, capMs: 10_000, jitter: 0.2 } as const;
 /** Watches that fail one after the other before the Secrets are listed again instead. */
 export const WATCH_MAX_FAILURES = 3;
-/** Secrets not known to be current for this long make the leader unready; the keys stay in force. */
+/** Secrets not known to be current for this long make the leader unready; the keys stay active. */
 export const STALE_MS = 60_000;
 
 /**
- * The Lease. A leader stops 8 s after the last renewal it knows of; another takes over 12 s after the last it has seen,
- * so at most 1 s (its look) + 12 s + 3 s (its call) later: below the 20 s promised.
+ * The lease of 15 s (`LEASE_MS`). A leader that cannot renew it stops 12 s after the last renewal it sent; another takes
+ * over 15 s after that renewal, plus 1 s (its look) and 3 s (its call): below the 20 s promised.
  */
-export const LEASE_SECONDS = 12;
-/** Whatever a Lease says, a holder that gives no sign of life for this long has gone. */
-export const LEASE_MAX_SECONDS = 60;
-export const RENEW_DEADLINE_MS = 8_000;
-export const RENEW_EVERY_MS = 2_000;
+export const RENEW_DEADLINE_MS = 12_000;
+export const RENEW_EVERY_MS = 5_000;
+export const RENEW_AGAIN_MS = 1_000;
 export const LEASE_LOOK_EVERY_MS = 1_000;
-export const LEASE_CALL_TIMEOUT_MS = 3_000;
-/** A standby that has not seen the Lease for this long is not ready. */
+/** A standby that could not read the lease for this long is not ready. */
 export const LEASE_STALE_MS = 30_000;
 
 /** A problem that stays is told again this often; the API server forgets Events after an hour. */

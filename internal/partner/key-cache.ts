@@ -1,19 +1,15 @@
 /** All keys in memory, for ingest: a look-up is one hash and one map access, and never waits for anything. */
 import type { Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
+import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { hashApiKey, keyIdOf } from './api-key.ts';
 import type { KeyStore, LoadedKeys } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
-/** Keys are read again this often even if nobody says that they changed. */
-const REFRESH_EVERY_MS = 15_000;
-/** Revocations are looked for this often: in effect within a second, without Redis and without a controller. */
-const REVOCATIONS_EVERY_MS = 500;
-/** Until the first complete load, which the pod's readiness waits for. */
-const FIRST_LOAD_RETRY_MS = 500;
-/** Ids of keys in one line of the log. */
-const UNCLAIMED_TOLD = 10;
+/** How often ingest asks whether the keys have changed: a change counts within a second, without any other store. */
+const LOOK_EVERY_MS = 500;
+/** Reading all keys. */
+const LOAD_TIMEOUT_MS = 10_000;
 /** How often the last use of keys is written down. */
 const TOUCH_EVERY_MS = 30_000;
 
@@ -31,7 +27,8 @@ export class KeyCache {
   readonly #store: KeyStore;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #onRefresh: (loaded: LoadedKeys, at: Date) => void;
+  readonly #onLoad: (loaded: LoadedKeys) => void;
+  readonly #onCurrent: (at: Date) => void;
   readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
@@ -40,30 +37,30 @@ export class KeyCache {
   /** Those of which the log has told that they are used. */
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
-  #loaded = false;
-  #revocations = 0;
-  #unclaimed = 0;
-  #refreshing: Promise<void> | undefined;
-  #refreshAgain = false;
+  /** Of the keys in memory; undefined before the first complete set. */
+  #version: string | undefined;
 
   constructor(options: {
     readonly store: KeyStore;
     readonly clock: Clock;
     readonly log: Logger;
-    readonly onRefresh: (loaded: LoadedKeys, at: Date) => void;
+    readonly onLoad: (loaded: LoadedKeys) => void;
+    /** The keys in memory were the stored ones at this time. */
+    readonly onCurrent: (at: Date) => void;
     /** A request came with a key that was removed not long ago. */
     readonly onRemovedUse: () => void;
   }) {
     this.#store = options.store;
     this.#clock = options.clock;
     this.#log = options.log;
-    this.#onRefresh = options.onRefresh;
+    this.#onLoad = options.onLoad;
+    this.#onCurrent = options.onCurrent;
     this.#onRemovedUse = options.onRemovedUse;
   }
 
   /** Whether a complete set of keys has been loaded once. */
   get loaded(): boolean {
-    return this.#loaded;
+    return this.#version !== undefined;
   }
 
   lookup(key: string): KeyLookup {
@@ -91,19 +88,6 @@ export class KeyCache {
   start(): void {
     void this.#refreshForever();
     void this.#touchForever();
-    void this.#followRevocations();
-  }
-
-  /** Reads the keys again, now. Calls while a read is under way share one further read. */
-  refresh(): Promise<void> {
-    if (this.#refreshing !== undefined) {
-      this.#refreshAgain = true;
-      return this.#refreshing;
-    }
-    this.#refreshing = this.#refreshUntilCurrent().finally(() => {
-      this.#refreshing = undefined;
-    });
-    return this.#refreshing;
   }
 
   async close(): Promise<void> {
@@ -111,64 +95,43 @@ export class KeyCache {
     await this.#touch().catch(() => {});
   }
 
-  async #refreshUntilCurrent(): Promise<void> {
-    do {
-      this.#refreshAgain = false;
-      await this.#load();
-    } while (this.#refreshAgain);
+  /** Reads the keys again if they have changed. They stay as they are while they cannot be read, or their marker is gone. */
+  async refresh(): Promise<void> {
+    const askedAt = this.#clock.now();
+    try {
+      const version = await this.#store.sync.version();
+      // An emptied database ends no key.
+      if (version === undefined) return;
+      if (version !== this.#version) {
+        const loaded = await withDeadline(this.#store.load(), LOAD_TIMEOUT_MS, 'reading the keys');
+        if (loaded === undefined) return;
+        this.#take(loaded);
+      }
+      this.#onCurrent(askedAt);
+    } catch (error) {
+      this.#log.debug({ err: error }, 'partner keys could not be read; the ones in memory stay active');
+    }
   }
 
-  /** Keys stay in force when they cannot be read, and also when the marker is gone: an emptied store revokes nothing. */
-  async #load(): Promise<void> {
-    try {
-      const all = await this.#store.load();
-      const { keys, removed } = all;
-      if (!all.synced) return;
-      this.#revocations = all.revocations;
-      this.#tellUnclaimed(all);
-      this.#keys = new Map(
-        keys.map(({ _id, partnerId, status, terms = {} }) => [
-          _id,
-          { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
-        ]),
-      );
-      this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));
-      this.#toldRemoved = new Set([...this.#toldRemoved].filter((hash) => this.#removed.has(hash)));
-      if (!this.#loaded) this.#log.info({ keys: keys.length }, 'partner keys loaded');
-      this.#loaded = true;
-      this.#onRefresh(all, this.#clock.now());
-    } catch (error) {
-      this.#log.debug({ err: error }, 'partner keys could not be read; the ones in memory stay in force');
-    }
+  #take(loaded: LoadedKeys): void {
+    const { keys, removed, version } = loaded;
+    this.#keys = new Map(
+      keys.map(({ _id, partnerId, status, terms = {} }) => [
+        _id,
+        { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
+      ]),
+    );
+    this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));
+    this.#toldRemoved = new Set([...this.#toldRemoved].filter((hash) => this.#removed.has(hash)));
+    if (this.#version === undefined) this.#log.info({ keys: keys.length }, 'partner keys loaded');
+    this.#version = version;
+    this.#onLoad(loaded);
   }
 
   async #refreshForever(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       await this.refresh();
-      await pause(this.#loaded ? REFRESH_EVERY_MS : FIRST_LOAD_RETRY_MS, this.#stop.signal);
-    }
-  }
-
-  /** Tells each time when there are more of them. */
-  #tellUnclaimed({ unclaimed }: LoadedKeys): void {
-    if (unclaimed.length > this.#unclaimed) {
-      const ids = unclaimed.slice(0, UNCLAIMED_TOLD).map(({ _id }) => keyIdOf(_id));
-      this.#log.error(
-        { keys: unclaimed.length, ids },
-        'keys of an owner that no controller has claimed do not count: who wrote them?',
-      );
-    }
-    this.#unclaimed = unclaimed.length;
-  }
-
-  async #followRevocations(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await pause(REVOCATIONS_EVERY_MS, this.#stop.signal);
-      const isNew = await this.#store.revocations().then(
-        (count) => count !== this.#revocations,
-        () => false,
-      );
-      if (isNew && this.#loaded) await this.refresh();
+      await pause(LOOK_EVERY_MS, this.#stop.signal);
     }
   }
 

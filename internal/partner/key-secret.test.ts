@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { partnersEnding } from './key-terms.ts';
-import { ofOneNamespaceEach, wantedKeys, type PartnerSecret } from './key-secret.ts';
+import { wantedKeys, type PartnerSecret } from './key-secret.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const now = new Date('2026-11-22T12:00:00Z');
@@ -225,16 +225,6 @@ describe('when and from where a key counts', () => {
   });
 });
 
-test("a partner's Secrets count from the namespace of its oldest one only", () => {
-  const of = (partnerId: string, namespace: string, day: number) =>
-    secret(partnerId, [newApiKey()], { namespace, createdAt: later(now, day * DAY_MS) });
-  const [home, more, planted] = [of('acme', 'a', 1), of('acme', 'a', 3), of('acme', 'b', 2)];
-  const other = of('other', 'b', 9);
-  const { secrets, problems } = ofOneNamespaceEach([planted, more, home, other]);
-  expect(secrets).toEqual([more, home, other]);
-  expect(problems).toMatchObject([{ code: 'other_namespace', source: { name: planted.name, namespace: 'b' } }]);
-});
-
 test('the published key of the evaluation is no key elsewhere, nor is its digest', () => {
   const published = 'pik_evaluation_only_not_for_production';
   for (const entry of [published, keyDigest(published)]) {
@@ -268,7 +258,26 @@ describe('the same key twice', () => {
     expect(owner(two, one)).toBe('two');
   });
 
-  test('of one partner it is no problem', () => {
-    expect(problemsOf(secret('acme', [key]), secret('acme', [key, `${key}\n`]))).toEqual([]);
+  test('of one partner it is a problem of the newer Secret, and has the stricter terms; in one Secret it is none', () => {
+    const [end, cidrs] = ['partner-ingest.io/not-after', 'partner-ingest.io/cidrs'];
+    const [soon, late] = ['2027-01-01T00:00:00Z', '2028-01-01T00:00:00Z'];
+    const both = (one: Record<string, string>, other: Record<string, string>) =>
+      wantedKeys([
+        secret('acme', [key], { annotations: other, createdAt: newer }),
+        secret('acme', [key, `${key}\n`], { annotations: one, createdAt: older, name: 'older' }),
+      ]);
+    const { keys, problems } = both({ [end]: late }, { [end]: soon });
+    expect(keys.get(hashApiKey(key))).toMatchObject({ terms: { notAfter: new Date(soon) }, source: { name: 'older' } });
+    expect(problems).toMatchObject([{ code: 'same_key_two_secrets', message: expect.stringContaining('older') }]);
+    const networks = (one: string, other: string) =>
+      both({ [cidrs]: one }, { [cidrs]: other }).keys.get(hashApiKey(key))?.terms.cidrs;
+    expect(networks('10.0.0.0/8', '10.1.0.0/16, 192.0.2.1')).toEqual(['10.1.0.0/16']);
+    expect(networks('192.0.2.1, 2001:db8::/32', '2001:db8:1::/48, 192.0.2.0/24')).toEqual([
+      '192.0.2.1',
+      '2001:db8:1::/48',
+    ]);
+    expect(networks('192.0.2.0/25', '192.0.2.128/25')).toEqual([]);
+    expect(both({}, { [cidrs]: '192.0.2.1' }).keys.get(hashApiKey(key))?.terms.cidrs).toEqual(['192.0.2.1']);
+    expect(problemsOf(secret('acme', [key, `${key}\n`]))).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 /** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
 import { KEY_MIN_LENGTH, apiKeyProblem, digestProblem, hashApiKey, hashOfDigest } from './api-key.ts';
-import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+import { readTerms, smallerBounds, stricterTerms, type KeyTerms, type PartnerBounds } from './key-terms.ts';
 import { isPublishedKey } from './published.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
@@ -44,12 +44,12 @@ export const problemCodes = [
   'key_guessable',
   'key_published',
   'same_key_two_partners',
+  'same_key_two_secrets',
   'unknown_status',
   'invalid_annotation',
-  'other_installation',
-  'other_namespace',
   'key_revoked',
-  'removal_held',
+  'too_many_keys',
+  'removal_deferred',
   'unreadable_namespace',
   'unreadable_file',
 ] as const;
@@ -71,8 +71,8 @@ export function isPartnerId(text: string): boolean {
 
 /**
  * All Secrets together, because one inactive Secret switches its whole partner off, the smallest bound counts for its
- * whole partner, and a key under two partners goes to the older Secret. A bad entry costs that entry only, a bad annotation
- * its Secret only.
+ * whole partner, a key in two Secrets has the stricter terms of both, and a key under two partners goes to the older
+ * Secret. A bad entry costs that entry only, a bad annotation its Secret only.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
@@ -121,38 +121,19 @@ export function wantedKeys(
         report('same_key_two_partners', `${entry} is already a key of another partner and was ignored here`);
         continue;
       }
-      if (other !== undefined) continue;
+      if (other !== undefined) {
+        if (other.source.uid === source.uid) continue;
+        keys.set(hash, { ...other, terms: stricterTerms(other.terms, terms) });
+        const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
+        report('same_key_two_secrets', message);
+        continue;
+      }
       const status = inactive.has(secret.partnerId) ? 'inactive' : 'active';
       const { partnerId } = secret;
       keys.set(hash, { hash, partnerId, status, terms: { ...terms, ...bounds.get(partnerId) }, source });
     }
   }
   return { keys, problems };
-}
-
-/**
- * Leaves out Secrets of partners that have an older one in another namespace: who may write Secrets in one namespace has no
- * say over a partner of another.
- */
-export function ofOneNamespaceEach(secrets: readonly PartnerSecret[]): {
-  readonly secrets: readonly PartnerSecret[];
-  readonly problems: readonly Problem[];
-} {
-  const homes = new Map<string, string>();
-  for (const { partnerId, namespace } of secrets.toSorted(byAge)) {
-    if (!homes.has(partnerId)) homes.set(partnerId, namespace);
-  }
-  const isAtHome = ({ partnerId, namespace }: PartnerSecret): boolean => homes.get(partnerId) === namespace;
-  return {
-    secrets: secrets.filter(isAtHome),
-    problems: secrets
-      .filter((secret) => !isAtHome(secret))
-      .map(({ namespace, name, uid, partnerId }) => ({
-        source: { namespace, name, uid },
-        code: 'other_namespace',
-        message: `the partner has an older Secret in the namespace ${homes.get(partnerId)}, and only that namespace counts`,
-      })),
-  };
 }
 
 function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {

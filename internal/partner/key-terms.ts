@@ -84,6 +84,32 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
+/** The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that both allow. */
+export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
+  const ends = [one, other].flatMap(({ notAfter }) => notAfter ?? []).toSorted((a, b) => a.getTime() - b.getTime());
+  const lists = [one, other].flatMap(({ cidrs }) => (cidrs === undefined ? [] : [cidrs]));
+  const [first, second = first] = lists;
+  return {
+    ...one,
+    ...(ends[0] === undefined ? {} : { notAfter: ends[0] }),
+    ...(first === undefined || second === undefined ? {} : { cidrs: commonNetworks(first, second) }),
+  };
+}
+
+/** Of two networks either one holds the other, or they have nothing in common. */
+function commonNetworks(some: readonly string[], others: readonly string[]): readonly string[] {
+  const within = (networks: readonly string[], outer: readonly string[]): string[] =>
+    networks.filter((network) => outer.some((one) => holds(one, network)));
+  return [...new Set([...within(some, others), ...within(others, some)])];
+}
+
+function holds(outer: string, inner: string): boolean {
+  const [one, other] = [networkOf(outer), networkOf(inner)];
+  if (one === undefined || other === undefined || one.family !== other.family || one.prefix > other.prefix)
+    return false;
+  return addressCheck({ cidrs: [outer] })(other.address);
+}
+
 const WHOLE_ADDRESS = { 4: 32, 6: 128 } as const;
 
 /** An address with its version, and the bits of its network; undefined for any other text. */

@@ -79,17 +79,6 @@ export const cidrList = z.string().transform((value, context) => {
 /** What Kubernetes allows as the name of a namespace or a Lease. */
 export const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
-/** `keys-a, keys-b` → ['keys-a', 'keys-b'], each once. */
-export const namespaceList = z.string().transform((value, context) => {
-  const names = new Set(value.split(',').map((name) => name.trim()));
-  names.delete('');
-  for (const name of names) {
-    if (!DNS_LABEL.test(name))
-      context.addIssue({ code: 'custom', message: `"${name}" is not the name of a namespace` });
-  }
-  return [...names];
-});
-
 export const port = wholeNumber(0, 65_535);
 export const days = wholeNumber(1, 36_500);
 export const nonEmpty = z.string().min(1, 'must not be empty');

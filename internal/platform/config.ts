@@ -82,7 +82,7 @@ export function readTerminalEnvironment(environment: Environment = process.env):
   readonly inPod: boolean;
 } {
   // The namespace that the chart makes where nothing else is asked for.
-  const keysNamespace = environment['WATCH_NAMESPACES']?.split(',')[0]?.trim() || 'partner-ingest-keys';
+  const keysNamespace = environment['WATCH_NAMESPACES']?.trim() || 'partner-ingest-keys';
   return {
     noColor: (environment['NO_COLOR'] ?? '') !== '',
     user: environment['USER'],

@@ -1,4 +1,4 @@
-/** Redis clients for the two uses we have, each bounded in the way its use needs: one server, Sentinel or Cluster. */
+/** Redis clients whose every command ends soon: one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
@@ -9,22 +9,19 @@ const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** A connection that owes an answer for this long is closed: the kernel would take a quarter of an hour. */
 const SILENT_MS = 2_000;
-/** A subscriber asks for an answer this often, because else it owes none. */
-const PING_EVERY_MS = 5_000;
 /** A Cluster's slots are read anew this often, each time on a new connection; errors and redirections lead to it at once. */
 const SLOTS_REFRESH_MS = 5_000;
 /** A command follows at most this many redirections, as while a slot moves; beyond it the command fails. */
 const MAX_REDIRECTIONS = 4;
 
 /**
- * What the connection is for:
- * - `commands`: fails at once while Redis is away and gives up on an answer after `commandTimeoutMs`, in a Cluster after
- *   a second; there, with `autoPipeline`, the commands of one turn of the event loop share a round trip for each server;
- * - `subscriber`: waits without end and subscribes again after a reconnect.
+ * A command fails at once while Redis is away, and gives up on an answer after `commandTimeoutMs`, in a Cluster after a
+ * second; there, with `autoPipeline`, the commands of one turn of the event loop share a round trip for each server.
  */
-export type RedisUse =
-  | { readonly for: 'commands'; readonly commandTimeoutMs: number; readonly autoPipeline?: true }
-  | { readonly for: 'subscriber' };
+export interface RedisUse {
+  readonly commandTimeoutMs: number;
+  readonly autoPipeline?: true;
+}
 
 export type RedisClient = Redis | Cluster;
 
@@ -39,26 +36,18 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
   let away = false;
   // Without a listener an outage would be an uncaught exception; it is told once, not for every attempt.
   redis.on('error', (error) => {
-    if (!away) log.warn({ err: error, use: use.for, reason }, 'redis is away');
+    if (!away) log.warn({ err: error, reason }, 'redis is away');
     away = true;
   });
   redis.on('ready', () => {
-    if (away) log.info({ use: use.for }, 'redis is back');
+    if (away) log.info('redis is back');
     away = false;
   });
-  if (use.for === 'subscriber') {
-    const timer = setInterval(() => {
-      if (isReady(redis)) redis.ping().catch(() => {});
-    }, PING_EVERY_MS);
-    redis.once('end', () => clearInterval(timer));
-    // A client that is closed between two tries to connect emits no `end`.
-    timer.unref();
-  }
   return redis;
 }
 
 /**
- * After a reconnect the client subscribes and selects by itself, and handles no rejection of these commands: each would end
+ * After a reconnect the client selects by itself, and handles no rejection of these commands: each would end
  * the process. What we send is handled where we send it.
  */
 function handleOwnCommands(redis: Redis): void {
@@ -73,9 +62,6 @@ function handleOwnCommands(redis: Redis): void {
 export function isReady(redis: RedisClient): boolean {
   return redis.status === 'ready';
 }
-
-/** What ioredis does where a use says nothing else. */
-const NO_COMMANDS = { enableOfflineQueue: true };
 
 type Options = ReturnType<typeof connectionOptions> & ReturnType<typeof useOptions>;
 
@@ -119,7 +105,6 @@ function connectionOptions({ tls, username, password }: RedisAddress) {
 }
 
 function useOptions(use: RedisUse) {
-  if (use.for === 'subscriber') return { maxRetriesPerRequest: null } satisfies RedisOptions;
   return {
     enableOfflineQueue: false,
     commandTimeout: use.commandTimeoutMs,
@@ -128,18 +113,18 @@ function useOptions(use: RedisUse) {
 }
 
 function clusterOptions(options: Options, use: RedisUse) {
-  const { retryStrategy, enableOfflineQueue, ...redisOptions } = { ...NO_COMMANDS, ...options };
-  const commands = use.for === 'commands';
+  const { retryStrategy, enableOfflineQueue, ...redisOptions } = options;
   return {
     // The pool connects to a node anew when a slot needs it, and a command's time includes that: the caller bounds it.
-    redisOptions: { ...redisOptions, ...(commands ? { commandTimeout: CONNECT_TIMEOUT_MS } : {}) },
+    redisOptions: { ...redisOptions, commandTimeout: CONNECT_TIMEOUT_MS },
     clusterRetryStrategy: retryStrategy,
     enableOfflineQueue,
-    enableAutoPipelining: use.for === 'commands' && use.autoPipeline === true,
+    enableAutoPipelining: use.autoPipeline === true,
     maxRedirections: MAX_REDIRECTIONS,
     slotsRefreshInterval: SLOTS_REFRESH_MS,
     slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
-    ...(commands ? { retryDelayOnFailover: 0, retryDelayOnClusterDown: 0 } : {}),
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
     // Certificates are for names: a name is not looked up before the connection is made.
     dnsLookup: (address: string, found: (error: null, address: string) => void) => found(null, address),
   } satisfies ClusterOptions;

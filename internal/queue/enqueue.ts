@@ -35,7 +35,7 @@ export class HintSender {
     readonly clock: Pick<Clock, 'monotonicMs'>;
     readonly log: Logger;
   }) {
-    this.redis = createRedis(options.redisUrl, { for: 'commands', commandTimeoutMs: COMMAND_TIMEOUT_MS }, options.log);
+    this.redis = createRedis(options.redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, options.log);
     this.#queue = new Queue(QUEUE, { connection: this.redis, prefix: QUEUE_PREFIX, skipVersionCheck: true });
     this.#queue.on('error', () => {}); // Told once by createRedis.
     this.#shares = new Shares(() => options.clock.monotonicMs());

@@ -8,8 +8,7 @@ interface Related {
   readonly REDIS_URL?: string;
   readonly ALLOW_INSECURE_STORES?: boolean;
   readonly PARTNER_KEYS_SOURCE?: unknown;
-  readonly WATCH_NAMESPACES?: readonly string[];
-  readonly POD_NAMESPACE?: string | undefined;
+  readonly WATCH_NAMESPACES?: string | undefined;
   readonly LINK_SECRET?: string;
   readonly ALLOW_PUBLISHED_SECRETS?: boolean;
 }
@@ -38,10 +37,7 @@ function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowe
 }
 
 function namespaceFaults(config: Related): string[] {
-  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes') return [];
-  const missing = [
-    ...(config.WATCH_NAMESPACES?.length === 0 ? ['WATCH_NAMESPACES'] : []),
-    ...('POD_NAMESPACE' in config && config.POD_NAMESPACE === undefined ? ['POD_NAMESPACE'] : []),
-  ];
-  return missing.map((name) => `${name}: is required with PARTNER_KEYS_SOURCE=kubernetes`);
+  const isMissing = 'WATCH_NAMESPACES' in config && config.WATCH_NAMESPACES === undefined;
+  if (config.PARTNER_KEYS_SOURCE !== 'kubernetes' || !isMissing) return [];
+  return ['WATCH_NAMESPACES: is required with PARTNER_KEYS_SOURCE=kubernetes'];
 }

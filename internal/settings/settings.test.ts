@@ -55,17 +55,15 @@ test('defaults are those of the design', () => {
     OTEL_SDK_DISABLED: false,
     LOG_LEVEL: 'info',
   });
-  expect(loadConfig('controller', { ...stores, WATCH_NAMESPACES: 'keys', POD_NAMESPACE: 'ns' })).toEqual({
+  expect(loadConfig('controller', { ...stores, WATCH_NAMESPACES: 'keys' })).toEqual({
     ...stores,
     ALLOW_INSECURE_STORES: false,
     MONGODB_DATABASE: 'partner_ingest',
     ADMIN_HOST: '0.0.0.0',
     ADMIN_PORT: 9090,
     PARTNER_KEYS_SOURCE: 'kubernetes',
-    WATCH_NAMESPACES: ['keys'],
-    POD_NAMESPACE: 'ns',
+    WATCH_NAMESPACES: 'keys',
     POD_NAME: 'controller',
-    LEASE_NAME: 'partner-ingest-controller',
     ALLOW_PUBLISHED_SECRETS: false,
     LOG_LEVEL: 'info',
   });
@@ -91,19 +89,19 @@ test('every fault is told at once, each with its name', () => {
   ]);
 });
 
-test('the Kubernetes source needs to know its namespaces; a folder needs none', () => {
+test('the Kubernetes source needs one namespace; a folder needs none', () => {
   expect(faultsOf(() => loadConfig('controller', stores))).toEqual([
     'WATCH_NAMESPACES: is required with PARTNER_KEYS_SOURCE=kubernetes',
-    'POD_NAMESPACE: is required with PARTNER_KEYS_SOURCE=kubernetes',
   ]);
-  const inNamespaces = (names: string) =>
-    loadConfig('controller', { ...stores, WATCH_NAMESPACES: names, POD_NAMESPACE: 'ns' }).WATCH_NAMESPACES;
-  expect(inNamespaces(' keys-b, keys-a,keys-b,')).toEqual(['keys-b', 'keys-a']);
-  expect(faultsOf(() => inNamespaces('ok, Not_One,../x'))).toEqual([
-    'WATCH_NAMESPACES: "Not_One" is not the name of a namespace',
-    'WATCH_NAMESPACES: "../x" is not the name of a namespace',
-  ]);
-  expect(loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' }).WATCH_NAMESPACES).toEqual([]);
+  const inNamespace = (name: string) =>
+    loadConfig('controller', { ...stores, WATCH_NAMESPACES: name }).WATCH_NAMESPACES;
+  expect(inNamespace(' keys ')).toBe('keys');
+  for (const wrong of ['keys-a,keys-b', 'Not_One', '../x']) {
+    expect(faultsOf(() => inNamespace(wrong))).toEqual(['WATCH_NAMESPACES: must be the name of one namespace']);
+  }
+  expect(loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' }).WATCH_NAMESPACES).toBe(
+    undefined,
+  );
 });
 
 describe('a number', () => {

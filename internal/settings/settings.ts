@@ -7,7 +7,6 @@ import {
   days,
   flag,
   mongodbUri,
-  namespaceList,
   nonEmpty,
   port,
   redisUrl,
@@ -120,29 +119,15 @@ const settings = {
     about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
   },
   WATCH_NAMESPACES: {
-    schema: namespaceList.default([]),
+    schema: z.string().trim().regex(DNS_LABEL, 'must be the name of one namespace').optional(),
     usedBy: ['controller', 'cli'],
     about:
-      'Comma-separated namespaces that hold partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. `keys new` uses the first.',
-  },
-  POD_NAMESPACE: {
-    schema: z.string().regex(DNS_LABEL, 'must be the name of a namespace').optional(),
-    usedBy: ['controller'],
-    about: "The pod's namespace, where the Lease lives; required with `PARTNER_KEYS_SOURCE=kubernetes`.",
+      'The one namespace that holds partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. `keys new` uses it.',
   },
   POD_NAME: {
     schema: nonEmpty.default('controller'),
     usedBy: ['controller'],
-    about: "The pod's name: who holds the Lease and reports Events.",
-  },
-  LEASE_NAME: {
-    schema: z
-      .string()
-      .regex(DNS_LABEL, 'must be a name of lower-case letters, digits and "-"')
-      .default('partner-ingest-controller'),
-    usedBy: ['controller'],
-    about:
-      "Name of the Lease that elects the leader and keeps the installation's id. Changing it orphans the keys (`keys adopt`).",
+    about: "The pod's name: who holds the lease and reports Events.",
   },
   ALLOW_PUBLISHED_SECRETS: {
     schema: flag.default(false),

@@ -55,7 +55,7 @@ export const ingestMetrics = {
     'Requests with a known key that has ended, or from an address that is not one of its own; each is a 401.',
     { because: ['ended', 'address'] },
   ),
-  removedKeyUses: counter('removed_key_uses', 'Requests with a key that was removed or revoked in the last 24 hours.'),
+  removedKeyUses: counter('removed_key_uses', 'Requests with a key that was revoked, or removed in the last 24 hours.'),
   acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
   brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
     kind: [
@@ -108,13 +108,9 @@ export const ingestMetrics = {
     '1 while this process limits on its own memory because Redis is away or slow.',
   ),
   keys: gauge('keys', 'API keys held in memory.'),
-  keysUnclaimed: gauge(
-    'keys_unclaimed',
-    'Stored API keys that do not count, because no controller has ever claimed their owner: not written by this service.',
-  ),
   keysRefreshedAt: gauge(
     'keys_refreshed_timestamp_seconds',
-    'When the keys in memory were last read, as Unix time; 0 before the first time.',
+    'When the keys in memory were last known to be the stored ones, as Unix time; 0 before the first time.',
   ),
 };
 
@@ -186,12 +182,6 @@ export const processorMetrics = {
   }),
 };
 
-/**
- * The namespaces of WATCH_NAMESPACES, which only a running controller knows; few, and set by the operator. The label is not
- * `namespace`, which Prometheus sets to where the pod runs.
- */
-const WATCHED = openValues;
-
 /** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
 export const controllerMetrics = {
   clockOffset,
@@ -220,9 +210,9 @@ export const controllerMetrics = {
     'partners_keys_ending',
     'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
   ),
-  keysRemovalHeld: gauge(
-    'keys_removal_held',
-    'Keys that are gone from their Secrets and stay active for now, because most would be removed at once.',
+  deferredRemovals: gauge(
+    'deferred_removals',
+    'Keys that their Secrets end and that stay active for now, because most keys would end within ten minutes.',
   ),
   secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
     problem: problemCodes,
@@ -235,15 +225,12 @@ export const controllerMetrics = {
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(
     'secrets_seen_timestamp_seconds',
-    'When the partner Secrets of a namespace were last known to be current, as Unix time; only while leading.',
-    { watched: WATCHED },
+    'When the partner Secrets were last known to be current, as Unix time; only while leading.',
   ),
   secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
-    watched: WATCHED,
     result: ['complete', 'failed'],
   }),
   secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended, by result.', {
-    watched: WATCHED,
     result: ['ended', 'expired', 'failed'],
   }),
   secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {

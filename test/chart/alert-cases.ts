@@ -418,10 +418,10 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('secret_problems', 'problem="empty_key"')]: '0+0x86 1+0x4' },
   },
   {
-    alert: 'PartnerIngestKeyRemovalHeld',
-    fires: { [of('keys_removal_held', 'pod="controller-1"')]: '0+0x88 7+0x2' },
-    says: '7 keys stay active for 10 minutes; then the controller removes them.',
-    quiet: { [of('keys_removal_held', 'pod="controller-1"')]: always(0) },
+    alert: 'PartnerIngestRemovalsDeferred',
+    fires: { [of('deferred_removals', 'pod="controller-1"')]: '0+0x88 7+0x2' },
+    says: '7 keys stay active for 10 minutes; then the controller ends them.',
+    quiet: { [of('deferred_removals', 'pod="controller-1"')]: always(0) },
   },
   {
     alert: 'PartnerIngestRefusalsJump',

@@ -233,24 +233,18 @@ describe('an option', () => {
     ]);
   });
 
-  test('the controller alone has rights: Secrets and Events where the keys are, one Lease at home', async () => {
+  test('the controller alone has rights: Secrets and Events where the keys are', async () => {
     const objects = await render({
       ...production,
-      partnerKeys: { namespaces: ['keys-a', 'keys-b'], createNamespaces: false },
+      partnerKeys: { namespace: 'keys-a', createNamespace: false },
     });
     const roles = objects.filter(({ kind }) => kind === 'Role');
     const forKeys = [
       { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
       { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
     ];
-    const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'] };
     expect(Object.fromEntries(roles.map(({ metadata, rules }) => [metadata.namespace, rules]))).toEqual({
-      demo: [
-        { ...leases, verbs: ['create'] },
-        { ...leases, verbs: ['get', 'update'], resourceNames: ['demo-partner-ingest-controller'] },
-      ],
       'keys-a': forKeys,
-      'keys-b': forKeys,
     });
     for (const binding of objects.filter(({ kind }) => kind === 'RoleBinding')) {
       expect(binding['subjects']).toEqual([
@@ -259,10 +253,7 @@ describe('an option', () => {
     }
     expect(kinds(objects)).not.toContain('ClusterRole');
     expect(kinds(objects)).not.toContain('Namespace');
-    expect(environmentOf(objects, 'controller')).toMatchObject({
-      WATCH_NAMESPACES: 'keys-a,keys-b',
-      LEASE_NAME: 'demo-partner-ingest-controller',
-    });
+    expect(environmentOf(objects, 'controller')).toMatchObject({ WATCH_NAMESPACES: 'keys-a' });
   });
 
   test('the namespace of the keys outlives the release, but for evaluation', async () => {
@@ -275,11 +266,10 @@ describe('an option', () => {
     expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
   });
 
-  test('keys from a folder need neither rights nor namespaces', async () => {
+  test('keys from a folder need neither rights nor a namespace', async () => {
     const objects = await render({ ...production, partnerKeys: { source: 'directory:/keys' } });
     expect(kinds(objects).filter((kind) => ['Role', 'RoleBinding', 'Namespace'].includes(kind))).toEqual([]);
     expect(podOf(objects, 'controller')['spec'].automountServiceAccountToken).toBe(false);
-    expect(environmentOf(objects, 'controller')['LEASE_NAME']).toBeUndefined();
   });
 
   test('pods are spread over zones and nodes, or as you say', async () => {

@@ -253,7 +253,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   // Never both: preStop does it. Other settings are settable, this one is zero.
   SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
   PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
-  WATCH_NAMESPACES: ['partnerKeys.namespaces', ['a', 'b'], 'a,b'],
+  WATCH_NAMESPACES: ['partnerKeys.namespace', 'a'],
   SMTP_URL: ['smtp.file', '/smtp'],
   MAIL_FROM: ['smtp.from', 'other@example.com'],
   MAIL_CLIENT_NAME: ['smtp.clientName', 'mail.example.com'],
@@ -275,11 +275,9 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
   MAIL_SUPPORT_CONTACT: ['smtp.supportContact', 'help@example.com'],
   POD_NAME: ['nameOverride', 'other', '(filled in)'],
-  POD_NAMESPACE: ['nameOverride', 'other', '(filled in)'],
-  LEASE_NAME: ['fullnameOverride', 'other', 'other-controller'],
 };
 
-/** Without Secrets to read there is nothing to watch, and no Lease. */
+/** Without Secrets to read there is nothing to watch. */
 const ALONE = 'PARTNER_KEYS_SOURCE';
 /** Set at once, because no two have the same value; a switch by itself, because its value says nothing. */
 const shared = Object.keys(settable).filter((name) => name !== ALONE && settable[name]?.[1] !== true);
@@ -364,13 +362,8 @@ describe('settings', () => {
     const environment = Object.fromEntries(
       Object.entries(told).map(([name, value]) => [name, value.replace('/etc/partner-ingest/secrets', folder)]),
     );
-    const inThePod = {
-      WATCH_NAMESPACES: told['WATCH_NAMESPACES'],
-      POD_NAME: 'x',
-      POD_NAMESPACE: 'x',
-      LEASE_NAME: told['LEASE_NAME'],
-    };
-    expect(loadConfig(process, { ...environment, POD_NAME: 'x', POD_NAMESPACE: 'x' })).toEqual(
+    const inThePod = { WATCH_NAMESPACES: told['WATCH_NAMESPACES'], POD_NAME: 'x' };
+    expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(
       loadConfig(process, { ...secrets, ...required, ...inThePod }),
     );
   });

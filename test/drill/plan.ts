@@ -390,7 +390,7 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
     { fault: own['keysEnding']!, raises: [name('KeysEnding')] },
-    { fault: own['keysEmptied']!, raises: [name('KeyRemovalHeld')] },
+    { fault: own['keysEmptied']!, raises: [name('RemovalsDeferred')] },
     {
       fault: keyTried({ name: 'keys-guessed', about: 'somebody tries unknown keys' }, async () => newApiKey()),
       raises: [name('RefusalsJump')],

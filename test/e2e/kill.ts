@@ -2,7 +2,7 @@
 import { pause } from '../../internal/platform/deadline.ts';
 import { isReady, soon, type PodInfo } from './kubectl.ts';
 import { restartsOf } from './diagnosis.ts';
-import { answeredByEach, type Component, type World } from './world.ts';
+import { answeredByEach, metricsOf, type Component, type World } from './world.ts';
 
 const BACK_TIMEOUT_MS = 90_000;
 /** Long enough for a difference at 30 requests a second. */
@@ -86,12 +86,11 @@ export async function busiest(world: World): Promise<PodInfo> {
   return pod;
 }
 
-/** The controller that holds the Lease. */
+/** The controller that leads. */
 export async function leader(world: World): Promise<PodInfo> {
-  const name = `${world.release.fullname}-controller`;
-  const lease = await world.kubectl.json<{ spec: { holderIdentity?: string } }>(['get', 'lease', name]);
-  const holder = lease.spec.holderIdentity ?? '';
-  const pod = (await world.kubectl.pods('controller')).find(({ metadata }) => holder.startsWith(`${metadata.name}_`));
-  if (pod === undefined) throw new Error(`the Lease is held by "${holder}", which is no pod`);
-  return pod;
+  for (const pod of await world.kubectl.pods('controller')) {
+    const metrics = await metricsOf(world.kubectl, pod).catch(() => '');
+    if (/^partner_ingest_leader(\{[^}]*\})? 1$/m.test(metrics)) return pod;
+  }
+  throw new Error('no controller leads');
 }

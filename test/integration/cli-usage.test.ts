@@ -6,8 +6,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commands } from '../../internal/cli/commands.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
-import { KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { cliOf, runCli, spawnCli, type Ran } from '../support/cli.ts';
@@ -170,62 +169,4 @@ test('keys revoke: in force within about a second without a controller, and it s
   expect(await world.metric(ingest, 'partner_ingest_removed_key_uses_total')).toBeGreaterThan(0);
   await rm(file);
   await eventually('its removal', async () => (await stored())?.status === 'removed');
-});
-
-test('keys adopt: what a former installation left in force ends, but for what the Secrets of now ask for', async () => {
-  const [wanted, orphaned] = [newApiKey(), newApiKey()];
-  const former = 'kubernetes:old/partner-ingest';
-  const keyStore = new KeyStore({ db: world.stores.db, clock });
-  const source = { namespace: 'old', name: 'partner-moved', uid: 'u' };
-  const key = (text: string) => ({
-    hash: hashApiKey(text),
-    partnerId: 'moved',
-    status: 'active' as const,
-    terms: {},
-    source,
-  });
-  expect(await keyStore.claimTerm({ owner: former, term: 7 })).toBe(true);
-  await keyStore.put([wanted, orphaned].map(key), { owner: former, term: 7 });
-  const ingest = await world.start('ingest');
-  const statusOf = async (text: string) => (await send(ingest.url, { key: text, body: '{}' })).status;
-  expect([await statusOf(wanted), await statusOf(orphaned)]).toEqual([202, 202]);
-
-  // The Secret has moved along, and the other one is gone: neither changes anything yet.
-  await world.writePartner({ partner: 'moved', keys: [wanted] });
-  const problems = () => world.metric(controller, 'partner_ingest_secret_problems', { problem: 'other_installation' });
-  await eventually('the problem', async () => (await problems()) === 1);
-  const list = await cli('keys', 'list', '--partner', 'moved');
-  expect(list.stderr).toBe('');
-  expect((await cli('keys', 'list')).stderr).toContain(`of 2 installations: `);
-  expect((await cli('keys', 'list', '--partner', 'moved', '--json')).json()).toMatchObject([
-    { owner: former, status: 'active' },
-    { owner: former, status: 'active' },
-  ]);
-  for (const [owner, reason] of [
-    ['kubernetes:nowhere/x', 'no key belongs to kubernetes:nowhere/x'],
-    ['directory', 'is the installation that syncs now'],
-  ] as const) {
-    const refused = await cli('keys', 'adopt', owner, '--yes');
-    expect(refused).toMatchObject({ code: 1, stdout: '' });
-    expect(refused.stderr).toContain(reason);
-  }
-  expect((await cli('keys', 'adopt', former)).stdout).toContain('2 keys of');
-  expect(await statusOf(orphaned)).toBe(202);
-
-  const adopted = await cli('keys', 'adopt', former, '--yes', '--json', '--why', 'moved');
-  expect(adopted.json()).toEqual({ owner: former, adopted_by: 'directory', keys: 2 });
-  // Any change starts a round; without one it comes within a minute.
-  await world.writePartner({ partner: 'another', keys: [newApiKey()] });
-  const ofWanted = new Set<number>();
-  await eventually('the orphan to end', async () => {
-    ofWanted.add(await statusOf(wanted));
-    return (await statusOf(orphaned)) === 401;
-  });
-  expect([...ofWanted, await statusOf(wanted)]).toEqual([202, 202]);
-  await eventually('no problem any more', async () => (await problems()) === 0);
-  const stored = await world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(wanted) });
-  expect(stored).toMatchObject({ status: 'active', source: { owner: 'directory' } });
-  expect(
-    await world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT).findOne({ action: 'keys adopt', result: 'done' }),
-  ).toMatchObject({ count: 2, why: 'moved' });
 });

@@ -6,8 +6,8 @@ import { startService, type ServiceProcess } from '../../deploy/local/processes.
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { send } from '../support/http.ts';
 import { heal, openOwnWorld, type OwnWorld } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
-import { newApplication, type World } from '../support/world.ts';
+import { IN_FORCE_HANG_MS, eventually } from '../support/wait.ts';
+import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 /** The leader reads the backlog this often. */
 const READ_EVERY_S = 10;
@@ -15,6 +15,7 @@ const READ_EVERY_S = 10;
 let own: OwnWorld;
 let world: World;
 let ingest: ServiceProcess;
+let first: InProcess;
 let beforeSync: { readonly ready: number; readonly live: number; readonly faults: readonly string[] };
 
 beforeAll(async () => {
@@ -31,7 +32,7 @@ beforeAll(async () => {
       faults.length === 1 && { ready: readyz.status, live: (await fetch(`${ingest.adminUrl}/livez`)).status, faults }
     );
   });
-  await world.start('controller');
+  first = await world.start('controller');
   await ingest.ready();
 });
 afterEach(() => Promise.all([heal(own.redis), heal(own.mongo)]));
@@ -52,15 +53,24 @@ test('an ingest that starts before the first sync is not ready, and says why, un
   expect(await status(world.key)).toBe(202);
 });
 
-test('Redis away: keys still come into force and go, within the 15 s of the refresh', async () => {
+test('Redis away: keys become active and end as fast as ever', async () => {
   await own.redis.signal('SIGKILL');
-  const key = newApiKey();
-  await world.writePartner({ partner: 'late', keys: [key] });
-  await eventually('the key to work', async () => (await status(key)) === 202);
-  await rm(join(world.keyFolder, 'late.yaml'));
+  const tookMs: number[] = [];
+  const becomes = async (key: string, wanted: number): Promise<void> => {
+    const startedAt = performance.now();
+    await eventually(`${wanted}`, async () => (await status(key)) === wanted, IN_FORCE_HANG_MS);
+    tookMs.push(performance.now() - startedAt);
+  };
+  for (let round = 0; round < 10; round += 1) {
+    const key = newApiKey();
+    await world.writePartner({ partner: 'late', keys: [key] });
+    await becomes(key, 202);
+    await rm(join(world.keyFolder, 'late.yaml'));
+    await becomes(key, 401);
+  }
+  const sorted = tookMs.toSorted((a, b) => a - b).map(Math.round);
+  console.log(`Redis away: changes of Secrets count after ${sorted[10]} ms (p50), ${sorted.at(-1)} ms at most, of 20`);
   await own.redis.restart();
-  // Back again, it is told at once; what was missed is read on reconnecting.
-  await eventually('the key to be gone', async () => (await status(key)) === 401);
 });
 
 test('MongoDB away: keys last seen stay in force, so that partners get the 500 and not a 401', async () => {
@@ -74,6 +84,7 @@ test('MongoDB away: keys last seen stay in force, so that partners get the 500 a
 });
 
 test('MongoDB away: a controller that cannot read the backlog lives on, and its ages do', async () => {
+  await first.close();
   const controller = await world.spawn('controller');
   const unread = async (): Promise<number> =>
     Date.now() / 1_000 - (await world.metric(controller, 'partner_ingest_backlog_read_timestamp_seconds'));
@@ -86,7 +97,5 @@ test('MongoDB away: a controller that cannot read the backlog lives on, and its 
     expect(await controller.stop()).toBe(0);
   } finally {
     await heal(own.mongo);
-    // Of two on one folder, the one that started last keeps the keys.
-    await world.start('controller');
   }
 });

@@ -3,8 +3,7 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
-import { KeyStore, PARTNER_KEYS, SupersededError, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import { send } from '../support/http.ts';
 import { IN_FORCE_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
@@ -195,86 +194,6 @@ describe('files', () => {
     expect(await problems('empty_key')).toBe(1);
     expect(await problems('key_too_short')).toBe(1);
     expect(await status('short')).toBe(401);
-  });
-});
-
-describe('who may write', () => {
-  const wanted = (key: string, partnerId: string) => ({
-    hash: hashApiKey(key),
-    partnerId,
-    status: 'active' as const,
-    terms: {},
-    source: { namespace: 'n', name: 's', uid: 'u' },
-  });
-
-  async function nextWriter(owner: string) {
-    const keys = new KeyStore({ db: world.stores.db, clock });
-    const writer = { owner, term: (await keys.currentTerm(owner)) + 1 };
-    expect(await keys.claimTerm(writer)).toBe(true);
-    return { keys, writer };
-  }
-
-  test('a writer of an older term changes nothing, not even keys nobody has touched since', async () => {
-    const [kept, removed, unseen] = [newApiKey(), newApiKey(), newApiKey()];
-    const { keys, writer: older } = await nextWriter('other');
-    expect(await keys.put([wanted(kept, 'p'), wanted(removed, 'p')], older)).toEqual([]);
-    const { writer: newer } = await nextWriter('other');
-    expect(await keys.claimTerm(older)).toBe(false);
-    expect(await keys.claimTerm(newer)).toBe(false);
-    expect(await keys.remove([hashApiKey(removed)], newer)).toBe(1);
-
-    const { keys: before } = await keys.load();
-    expect(await keys.remove([hashApiKey(kept)], older)).toBe(0);
-    for (const key of [
-      { ...wanted(kept, 'q'), status: 'inactive' as const },
-      wanted(removed, 'p'),
-      wanted(unseen, 'p'),
-    ]) {
-      await expect(keys.put([key], older)).rejects.toThrow(SupersededError);
-    }
-    await expect(keys.markSynced(older)).rejects.toThrow(SupersededError);
-    expect((await keys.load()).keys).toEqual(before);
-    expect(await stored(kept)).toMatchObject({ partnerId: 'p', status: 'active', term: newer.term });
-    expect(await stored(removed)).toMatchObject({ status: 'removed' });
-  });
-
-  test('a new key whose writer stood still between its two writes stays out of force', async () => {
-    const key = newApiKey();
-    const { keys, writer: older } = await nextWriter('frozen');
-    // What `put` had done by then: see `#reserve`.
-    await world.stores.db.collection<PartnerKey>(PARTNER_KEYS).insertOne({
-      _id: hashApiKey(key),
-      partnerId: 'p',
-      status: 'removed',
-      source: { owner: 'frozen', namespace: 'n', name: 's', uid: 'u' },
-      term: older.term,
-      updatedAt: new Date(),
-    });
-    const { writer: newer } = await nextWriter('frozen');
-    expect(await stored(key)).toMatchObject({ status: 'removed', term: newer.term });
-    await expect(keys.put([wanted(key, 'p')], older)).rejects.toThrow(SupersededError);
-    expect(await stored(key)).toMatchObject({ status: 'removed' });
-    expect(await keys.put([wanted(key, 'p')], newer)).toEqual([]);
-    expect(await stored(key)).toMatchObject({ status: 'active' });
-  });
-
-  test('keys of another owner are neither changed nor removed, and a tombstone of another is taken over', async () => {
-    const [foreign, given, marker] = [newApiKey(), newApiKey(), newApiKey()];
-    const { keys, writer } = await nextWriter('elsewhere');
-    await keys.put([wanted(foreign, 'foreign'), wanted(given, 'before')], writer);
-    await keys.remove([hashApiKey(given)], writer);
-    await world.writePartner({ partner: 'given', keys: [given] });
-    await becomes(given, 202);
-    expect(await stored(given)).toMatchObject({ partnerId: 'given', source: { owner: 'directory' } });
-    await world.writePartner({ partner: 'claims-it', keys: [foreign] });
-    await world.writePartner({ partner: 'marker3', keys: [marker] });
-    await becomes(marker, 202);
-    expect(await stored(foreign)).toMatchObject({ partnerId: 'foreign', source: { owner: 'elsewhere' } });
-    await eventually('the problem', async () => (await problems('other_installation')) === 1);
-    await rm(join(world.keyFolder, 'claims-it.yaml'));
-    await rm(join(world.keyFolder, 'marker3.yaml'));
-    await becomes(marker, 401);
-    expect(await stored(foreign)).toMatchObject({ partnerId: 'foreign', status: 'active' });
   });
 });
 

@@ -1,22 +1,23 @@
-/** Rounds of the controller on the stored keys: what a partial list may change, and what most keys being gone leads to. */
+/** Rounds of the controller on the stored keys: what a partial list may change, which ends wait, and who may write. */
+import { isDeepStrictEqual } from 'node:util';
+import type { Db } from 'mongodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { reconcilePartnerKeys } from '../../internal/controller/reconcile-partner-keys.ts';
+import { ENDED_FREELY } from '../../internal/controller/limits.ts';
+import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
-import { newApiKey } from '../../internal/partner/api-key.ts';
-import { HELD_REMOVAL_MS, HeldRemovals } from '../../internal/partner/held-removals.ts';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
-import { KeyStore } from '../../internal/partner/key-store.ts';
-import { later, systemClock } from '../../internal/platform/clock.ts';
+import { DEFER_MS, KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { PARTNER_KEY_SYNC, SupersededError } from '../../internal/partner/key-sync.ts';
+import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
-const writer = { owner: 'test', term: 1 };
-
 let stores: TestStores;
 let store: KeyStore;
-let held: HeldRemovals;
+let rounds: KeyRounds;
 let nowMs: number;
 let problems: readonly Problem[];
 
@@ -30,9 +31,26 @@ beforeEach(async () => {
   await stores.empty();
   nowMs = Date.now();
   store = new KeyStore({ db: stores.db, clock });
-  held = new HeldRemovals({ db: stores.db, clock });
-  await store.claimTerm(writer);
+  rounds = roundsOf(await leading('first'));
 });
+
+/** The term of a new leader; whoever led before has given the lease back, or it has expired. */
+async function leading(holder: string): Promise<number> {
+  await stores.db.collection(PARTNER_KEY_SYNC).updateMany({}, { $set: { expiresAt: new Date(0) } });
+  const term = (await store.takeLease(holder))!;
+  await store.raise(term);
+  return term;
+}
+
+const roundsOf = (term: number, of = store): KeyRounds =>
+  new KeyRounds(term, {
+    store: of,
+    allowPublished: false,
+    clock,
+    log: createLogger('test', 'silent'),
+    metrics: createControllerMetrics(createRegistry('controller')),
+    report: (all) => (problems = all),
+  });
 
 const secret = (partnerId: string, of: Partial<PartnerSecret> & { readonly keys?: readonly string[] } = {}) => ({
   namespace: 'read',
@@ -47,29 +65,23 @@ const secret = (partnerId: string, of: Partial<PartnerSecret> & { readonly keys?
   ...of,
 });
 
-/** A list of these; with `unread`, one that could not read that namespace. */
-function round(secrets: readonly PartnerSecret[], unread?: string) {
-  const list: SecretList = {
-    secrets,
-    problems: [],
-    complete: unread === undefined,
-    provesGone: ({ namespace }) => namespace !== unread,
-    asOf: new Date(),
-  };
-  return reconcilePartnerKeys(list, writer, {
-    store,
-    allowPublished: false,
-    held,
-    clock,
-    log: createLogger('test', 'silent'),
-    metrics: createControllerMetrics(createRegistry('controller')),
-    notify: () => Promise.resolve(),
-    report: (all) => (problems = all),
-  });
-}
+/** A list of these; with `unread`, one that could not read that part of the source. */
+const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList => ({
+  secrets,
+  problems: [],
+  complete: unread === undefined,
+  provesGone: ({ namespace }) => namespace !== unread,
+  asOf: new Date(),
+});
+const round = (secrets: readonly PartnerSecret[], unread?: string) => rounds.round(listOf(secrets, unread));
 
+const loaded = async (): Promise<readonly PartnerKey[]> => (await store.load())?.keys ?? [];
+/** Keys that requests are accepted with now. */
 const active = async (): Promise<number> =>
-  (await store.load()).keys.filter(({ status }) => status === 'active').length;
+  (await loaded()).filter(
+    ({ status, terms }) => status === 'active' && !((terms?.notAfter?.getTime() ?? Infinity) <= nowMs),
+  ).length;
+const codes = (): string[] => [...new Set(problems.map(({ code }) => code))];
 
 describe('a partial list', () => {
   test('a new key of a partner that something unread has switched off stays out', async () => {
@@ -78,7 +90,7 @@ describe('a partial list', () => {
     await round([banned, off]);
     expect(await active()).toBe(0);
     await round([banned, secret('banned', { name: 'more' }), secret('fresh')], 'unread');
-    expect((await store.load()).keys.map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted()).toEqual([
+    expect((await loaded()).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted()).toEqual([
       'banned inactive',
       'fresh active',
     ]);
@@ -107,66 +119,289 @@ describe('a partial list', () => {
     const key = newApiKey();
     await round([secret('owner', { namespace: 'unread', keys: [key] })]);
     await round([secret('claims', { status: 'inactive', keys: [key] })], 'unread');
-    expect((await store.load()).keys).toMatchObject([{ partnerId: 'owner', status: 'active' }]);
+    expect(await loaded()).toMatchObject([{ partnerId: 'owner', status: 'active' }]);
   });
 });
 
-describe('the brake', () => {
-  const many = (count: number): PartnerSecret[] => Array.from({ length: count }, (_none, index) => secret(`p${index}`));
+type Ending = (one: PartnerSecret) => readonly PartnerSecret[];
+const endings: readonly (readonly [string, Ending])[] = [
+  ['their Secrets are deleted', () => []],
+  ['their Secrets are inactive', (one) => [{ ...one, status: 'inactive' }]],
+  ['their time is over', (one) => [annotated(one, { 'partner-ingest.io/not-after': '2020-01-01T00:00:00Z' })]],
+  ['an annotation breaks its rule', (one) => [annotated(one, { 'partner-ingest.io/cidrs': 'everywhere' })]],
+];
+const annotated = (one: PartnerSecret, annotations: Readonly<Record<string, string>>): PartnerSecret => ({
+  ...one,
+  annotations,
+});
+const many = (count: number): PartnerSecret[] => Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
-  test('most keys gone at once: they stay for ten minutes, loudly, and then go', async () => {
-    await round(many(7));
-    expect(await round([])).toEqual({ complete: true, held: 7 });
+describe.each(endings)('most keys end within ten minutes: %s', (_how, ended) => {
+  /** All of them, of which the first `count` have ended. */
+  const after = (all: readonly PartnerSecret[], count: number): PartnerSecret[] =>
+    all.flatMap((one, index) => (index < count ? ended(one) : [one]));
+
+  test('at once: they stay for ten minutes, loudly, and then go', async () => {
+    const all = many(7);
+    await round(all);
+    expect(await round(after(all, 7))).toEqual({ deferred: 7 });
     expect(await active()).toBe(7);
-    expect(problems.map(({ code }) => code)).toEqual(Array.from({ length: 7 }, () => 'removal_held'));
-    nowMs += HELD_REMOVAL_MS - 1;
-    await round([]);
+    expect(problems.filter(({ code }) => code === 'removal_deferred')).toHaveLength(7);
+    nowMs += DEFER_MS - 1;
+    expect(await round(after(all, 7))).toEqual({ deferred: 7 });
     expect(await active()).toBe(7);
     nowMs += 1;
-    expect(await round([])).toEqual({ complete: true, held: 0 });
+    expect(await round(after(all, 7))).toEqual({ deferred: 0 });
     expect(await active()).toBe(0);
-    expect(problems).toEqual([]);
-    await round([]);
-    expect(await held.list()).toEqual([]);
+    expect(codes()).not.toContain('removal_deferred');
   });
 
-  test('an operator who confirms ends the wait, but only for what was held then', async () => {
-    const secrets = many(12);
-    await round(secrets);
-    await round(secrets.slice(7));
-    const [shown] = await held.list();
-    expect(shown?.keys).toHaveLength(7);
-    await round([]);
-    // Five more are most of what was left: all of them wait anew, and the older confirmation is void.
-    expect(await held.confirm({ ...shown!, since: new Date(0) })).toBe(false);
-    expect(await active()).toBe(12);
-    const [both] = await held.list();
-    expect(both?.keys).toHaveLength(12);
-    expect(await held.confirm(both!)).toBe(true);
-    await round([]);
-    expect(await active()).toBe(0);
+  test('one by one, 400 ms apart: the ninth of 16 is the first to stay', async () => {
+    const all = many(16);
+    await round(all);
+    for (let count = 1; count <= 12; count += 1) {
+      nowMs += 400;
+      await round(after(all, count));
+      expect(await active()).toBe(16 - Math.min(count, 8));
+    }
+    // They are back: nothing is deferred any more.
+    expect(await round(all)).toEqual({ deferred: 0 });
+    expect(await active()).toBe(16);
+    expect(await store.deferred()).toEqual([]);
   });
 
-  test('single removals are never held, not even beside held ones', async () => {
-    const secrets = many(12);
-    await round(secrets);
-    await round(secrets.slice(7));
+  test('slowly: each goes at once, also the last', async () => {
+    const all = many(6);
+    await round(all);
+    for (let count = 1; count <= 6; count += 1) {
+      nowMs += DEFER_MS / 2;
+      expect(await round(after(all, count))).toEqual({ deferred: 0 });
+    }
+    expect(await active()).toBe(0);
+  });
+});
+
+describe('deferred removals', () => {
+  test('an operator who confirms lets just those go', async () => {
+    const all = many(12);
+    await round(all);
+    await round(all.slice(7));
+    const shown = await store.deferred();
+    expect(shown).toHaveLength(7);
+    await round(all.slice(8));
+    expect(await store.confirm(shown.map(({ _id }) => _id))).toBe(7);
+    await round(all.slice(8));
+    expect(await active()).toBe(4);
+    expect(await store.confirm(shown.map(({ _id }) => _id))).toBe(0);
+    await round([]);
+    expect(await store.deferred()).toHaveLength(4);
+  });
+
+  test('a rotation loses none: each key that ends makes room for the next, however often', async () => {
+    let one = secret('acme');
+    await round([one]);
+    for (let turn = 1; turn <= 6; turn += 1) {
+      const next = secret('acme');
+      nowMs += 1_000;
+      await round([{ ...one, data: { ...one.data, next: next.data['key-0']! } }]);
+      nowMs += 1_000;
+      expect(await round([next])).toEqual({ deferred: 0 });
+      one = next;
+    }
+    expect(await active()).toBe(1);
+  });
+
+  test('others that come with the ends, as from another place, replace none', async () => {
+    const all = many(6);
+    await round(all);
+    nowMs += 1_000;
+    expect(await round(many(6).map((one) => ({ ...one, uid: `other-${one.uid}` })))).toEqual({ deferred: 6 });
     expect(await active()).toBe(12);
-    expect(await round(secrets.slice(8))).toEqual({ complete: true, held: 7 });
+  });
+
+  test('a single one beside them goes at once', async () => {
+    const all = many(12);
+    await round(all);
+    await round(all.slice(7));
+    expect(await active()).toBe(12);
+    expect(await round(all.slice(8))).toEqual({ deferred: 7 });
     expect(await active()).toBe(11);
-    // They are back: nothing is held any more.
-    await round(secrets);
-    expect(await active()).toBe(12);
-    expect(await held.list()).toEqual([]);
+  });
+
+  test('they end at once when an operator revokes them', async () => {
+    const all = many(4);
+    await round(all);
+    expect(await round([])).toEqual({ deferred: 4 });
+    for (const { _id } of await loaded()) await store.revoke(_id);
+    expect(await round([])).toEqual({ deferred: 0 });
+    expect(await active()).toBe(0);
   });
 
   test.each([
-    [3, 3],
+    [ENDED_FREELY, ENDED_FREELY],
     [8, 4],
   ])('of %i keys, %i go at once', async (all, gone) => {
     const secrets = many(all);
     await round(secrets);
     await round(secrets.slice(gone));
     expect(await active()).toBe(all - gone);
+  });
+});
+
+test('a revoked key never works again, whatever its Secret does, and however long', async () => {
+  const one = secret('acme');
+  await round([one]);
+  const [{ _id: hash }] = (await loaded()) as [PartnerKey];
+  expect(await store.revoke(hash)).toBe(true);
+  expect(await store.revoke(hash)).toBe(false);
+  for (const secrets of [[], [], [one], [{ ...one, uid: 'another', partnerId: 'other' }], [], [], [one]]) {
+    await round(secrets);
+    expect(await loaded()).toEqual([]);
+    expect(codes()).toEqual(secrets.length === 0 ? [] : ['key_revoked']);
+    nowMs += 30 * DAY_MS;
+  }
+  expect((await store.load())?.removed.map(({ _id }) => _id)).toEqual([hash]);
+});
+
+test('a key that was only removed is forgotten after a day', async () => {
+  const one = secret('acme');
+  await round([one]);
+  await round([]);
+  expect((await store.load())?.removed).toHaveLength(1);
+  nowMs += DAY_MS + 1;
+  await round([]);
+  expect((await store.load())?.removed).toEqual([]);
+});
+
+test('a key in two Secrets of one partner has the stricter terms of both, and is a problem', async () => {
+  const key = newApiKey();
+  const [soon, late] = [1, 2].map((days) => later(new Date(Math.floor(nowMs / 1_000) * 1_000), days * DAY_MS));
+  const terms = (notAfter: Date | undefined, cidrs: string) => ({
+    'partner-ingest.io/not-after': notAfter!.toISOString(),
+    'partner-ingest.io/cidrs': cidrs,
+  });
+  const one = annotated(secret('acme', { keys: [key] }), terms(late, '192.0.2.0/24'));
+  const other = annotated(
+    secret('acme', { keys: [key], name: 'second', uid: 'second', createdAt: new Date(1) }),
+    terms(soon, '192.0.2.128/25, 198.51.100.0/24'),
+  );
+  await round([one, other]);
+  expect(await loaded()).toMatchObject([{ terms: { notAfter: soon, cidrs: ['192.0.2.128/25'] } }]);
+  expect(problems).toMatchObject([{ code: 'same_key_two_secrets', source: { name: 'second' } }]);
+  await round([one]);
+  expect(await loaded()).toMatchObject([{ terms: { notAfter: late, cidrs: ['192.0.2.0/24'] } }]);
+  expect(problems).toEqual([]);
+});
+
+describe('the version that ingest compares', () => {
+  const version = async (): Promise<string | undefined> => store.sync.version();
+
+  test('comes with the first complete round, changes with every change, and with nothing else', async () => {
+    const all = many(3);
+    await round(all.slice(1), 'unread');
+    expect(await version()).toBeUndefined();
+    expect(await store.load()).toBeUndefined();
+    const seen: (string | undefined)[] = [];
+    for (const secrets of [all, all.slice(1), [{ ...all[2]!, status: 'inactive' }]]) {
+      await round(secrets);
+      seen.push(await version());
+      await round(secrets);
+      expect(await version()).toBe(seen.at(-1));
+    }
+    await store.revoke(hashApiKey(newApiKey()));
+    seen.push(await version());
+    expect(new Set(seen).size).toBe(4);
+    expect((await store.load())?.version).toBe(await version());
+  });
+
+  test('changes with a new leader, because the last one may have been killed before it counted', async () => {
+    const all = many(2);
+    await round(all);
+    const before = await version();
+    await roundsOf(await leading('second')).round(listOf(all));
+    expect(await version()).not.toBe(before);
+  });
+
+  test('changes after a round whose count failed, though that one finds nothing to write', async () => {
+    await round([]);
+    const before = await version();
+    const count = store.sync.count.bind(store.sync);
+    store.sync.count = () => Promise.reject(new Error('MongoDB is away'));
+    await expect(round(many(1))).rejects.toThrow('MongoDB is away');
+    store.sync.count = count;
+    expect(await version()).toBe(before);
+    await round(many(1));
+    expect(await version()).not.toBe(before);
+  });
+});
+
+describe('who may write', () => {
+  const documents = () => stores.db.collection<PartnerKey>(PARTNER_KEYS);
+  const stored = async () => new Map((await documents().find().toArray()).map((key) => [key._id, key]));
+
+  test('one holder at a time, and each in a later term, also where the lease document is lost', async () => {
+    const first = await leading('one');
+    expect(await store.takeLease('two')).toBeUndefined();
+    expect(await store.sync.renew('one', first)).toBe(true);
+    await store.sync.giveBack('one', first);
+    const second = (await store.takeLease('two'))!;
+    expect(second).toBeGreaterThan(first);
+    expect(await store.sync.renew('one', first)).toBe(false);
+    await store.raise(second);
+    await roundsOf(second).round(listOf(many(1)));
+    await stores.db.collection(PARTNER_KEY_SYNC).deleteMany({});
+    expect(await store.sync.renew('two', second)).toBe(false);
+    await expect(roundsOf(second).round(listOf([]))).rejects.toThrow(SupersededError);
+    expect(await store.takeLease('three')).toBeGreaterThan(second);
+  });
+
+  /** A database whose user stands still before the call `at`, counted from 1, while `meanwhile` runs. */
+  function standingStill(
+    at: number,
+    meanwhile: () => Promise<void>,
+  ): { readonly db: Db; readonly stood: () => boolean } {
+    let calls = 0;
+    const slowed = <T extends object>(target: T): T =>
+      new Proxy(target, {
+        get(of, name) {
+          const value: unknown = Reflect.get(of, name, of);
+          if (typeof value !== 'function') return value;
+          return (...args: unknown[]): unknown => {
+            const call = (): unknown => Reflect.apply(value, of, args);
+            if (name === 'collection' || name === 'find') return slowed(call() as object);
+            calls += 1;
+            return calls === at ? meanwhile().then(call) : call();
+          };
+        },
+      });
+    return { db: slowed(stores.db), stood: () => calls >= at };
+  }
+
+  test('a leader that stood still changes no key, wherever in a round it goes on', async () => {
+    for (let at = 1; ; at += 1) {
+      await stores.empty();
+      const all = many(3);
+      const term = await leading('frozen');
+      await roundsOf(term).round(listOf(all));
+      let after: ReadonlyMap<string, PartnerKey> = new Map();
+      const { db, stood } = standingStill(at, async () => {
+        await roundsOf(await leading('other')).round(listOf([all[0]!, { ...all[1]!, status: 'inactive' }]));
+        after = await stored();
+      });
+      const frozen = roundsOf(term, new KeyStore({ db, clock }));
+      const going = frozen.round(listOf([{ ...all[0]!, status: 'inactive' }, ...all.slice(1), secret('fresh')]));
+      if (!stood()) await going.catch(() => {});
+      if (!stood()) {
+        // All the calls of a round, to the count of what it changed.
+        expect(at).toBeGreaterThan(6);
+        return;
+      }
+      await expect(going).rejects.toThrow(SupersededError);
+      // At most a tombstone that the other leader has not seen.
+      const changed = [...(await stored()).values()].filter((key) => !isDeepStrictEqual(key, after.get(key._id)));
+      expect(changed.map(({ status, partnerId }) => `${partnerId} ${status}`)).toEqual(
+        changed.length === 0 ? [] : ['fresh removed'],
+      );
+    }
   });
 });

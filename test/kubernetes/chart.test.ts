@@ -92,7 +92,7 @@ describe('an API server', () => {
   const api = new Api(kubeconfigOfTests());
   const home = `chart-${randomBytes(3).toString('hex')}`;
   const keys = `${home}-keys`;
-  const partnerKeys = { namespaces: [keys] };
+  const partnerKeys = { namespace: keys };
   const names = [home, keys];
 
   beforeAll(async () => {
@@ -154,7 +154,7 @@ describe('an API server', () => {
       const args = [command, 'scaled', CHART, '--kubeconfig', kubeconfigOfTests(), '--namespace', home, '-f', '-'];
       const { code, err } = await helm(args, {
         ...production,
-        partnerKeys: { ...partnerKeys, createNamespaces: false },
+        partnerKeys: { ...partnerKeys, createNamespace: false },
         ...values,
       });
       expect({ code, err: code === 0 ? '' : err }).toEqual({ code: 0, err: '' });

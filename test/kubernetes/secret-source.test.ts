@@ -14,10 +14,10 @@ describe('the Kubernetes API', () => {
   secretSourceConformance(async () => {
     const cluster = new Cluster();
     const [home, namespace] = [await cluster.namespace('home'), await cluster.namespace('keys')];
-    await cluster.grant(home, [namespace]);
+    await cluster.grant(home, namespace);
     const kubernetes = new Kubernetes(await cluster.controllerKubeconfig(home));
     return {
-      source: kubernetesSource([namespace], {
+      source: kubernetesSource(namespace, {
         kubernetes,
         core: kubernetes.client(CoreV1Api, 5_000),
         clock,

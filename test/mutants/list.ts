@@ -13,6 +13,7 @@ const groupCommit = 'test/integration/group-commit.test.ts';
 const durable = 'test/integration/durable-writes.test.ts';
 const ledger = 'test/integration/mail-ledger.test.ts';
 const keyCache = 'test/integration/key-cache.test.ts';
+const keyRounds = 'test/integration/key-rounds.test.ts';
 const simulation = 'test/simulation/simulation.test.ts';
 const idempotency = 'test/simulation/idempotency.test.ts';
 const withdrawals = 'test/simulation/withdrawals.test.ts';
@@ -310,14 +311,35 @@ export const mutants = [
     [
       'internal/partner/key-cache.ts',
       keyCache,
-      'if (isNew && this.#loaded) await this.refresh();',
-      '',
-      'a revoked key goes on for 15 s',
+      'if (version !== this.#version) {',
+      'if (this.#version === undefined) {',
+      'a revoked key goes on',
     ],
     [
-      'internal/partner/key-cache.ts',
+      'internal/partner/key-store.ts',
+      keyRounds,
+      '({ term: { $not: { $gt: term } } })',
+      '({ term: { $gte: 0 * term } })',
+      'a leader that stood still brings an ended key back',
+    ],
+    [
+      'internal/partner/key-store.ts',
+      keyRounds,
+      'revokedAt: { $exists: false },\n      ...upTo',
+      '...upTo',
+      'a revoked key works again a day after its Secret went and came back',
+    ],
+    [
+      'internal/controller/plan-round.ts',
+      keyRounds,
+      'const lost = lostLately(all, now);',
+      'const lost = 0 * lostLately(all, now);',
+      'most keys end one by one',
+    ],
+    [
+      'internal/partner/key-sync.ts',
       keyCache,
-      'if (!all.synced) return;',
+      'found?.syncedAt === undefined ? undefined : ',
       '',
       'an emptied database locks all partners out',
     ],

@@ -1,17 +1,11 @@
-/** A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets, Events, the Lease. */
+/** A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets, Events. */
 import { afterAll } from '@jest/globals';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  CoordinationV1Api,
-  CoreV1Api,
-  KubeConfig,
-  KubernetesObjectApi,
-  type KubernetesObject,
-} from '@kubernetes/client-node';
+import { CoreV1Api, KubeConfig, KubernetesObjectApi, type KubernetesObject } from '@kubernetes/client-node';
 import { parse, stringify } from 'yaml';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
@@ -44,13 +38,11 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 export class Cluster {
   readonly core: CoreV1Api;
-  readonly leases: CoordinationV1Api;
   readonly #objects: KubernetesObjectApi;
 
   constructor() {
     const kubernetes = new Kubernetes(kubeconfigOfTests());
     this.core = kubernetes.client(CoreV1Api, HANG_MS);
-    this.leases = kubernetes.client(CoordinationV1Api, HANG_MS);
     const config = new KubeConfig();
     config.loadFromFile(KUBECONFIG);
     this.#objects = KubernetesObjectApi.makeApiClient(config);
@@ -67,11 +59,11 @@ export class Cluster {
   }
 
   /** Gives the controller of `home` exactly the chart's rules, for Secrets in `keys`. */
-  async grant(home: string, keys: readonly string[]): Promise<void> {
+  async grant(home: string, keys: string): Promise<void> {
     const values = {
       ...production,
       fullnameOverride: 'partner-ingest',
-      partnerKeys: { namespaces: [...keys], createNamespaces: false },
+      partnerKeys: { namespace: keys, createNamespace: false },
     };
     const objects = await render(values, { namespace: home });
     for (const object of objects.filter(({ kind }) => RBAC_KINDS.includes(kind))) {
@@ -94,7 +86,7 @@ export class Cluster {
     const name = 'partner-ingest-controller';
     const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, HANG_MS);
     const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name, namespace } };
-    if (allowed) await this.grant(home, [namespace]);
+    if (allowed) await this.grant(home, namespace);
     else await this.#objects.delete(binding);
     await eventually('the API server to know of it', async () => {
       const may = await account.listNamespacedSecret({ namespace, limit: 1 }).then(

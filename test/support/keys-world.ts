@@ -1,6 +1,7 @@
 /** Partner Secrets in a cluster, a controller that reads them, and an ingest they come into force at: what the Kubernetes tests share. */
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import { PARTNER_KEY_SYNC } from '../../internal/partner/key-sync.ts';
 import { Cluster, type SecretWish } from './cluster.ts';
 import { send } from './http.ts';
 import { IN_FORCE_HANG_MS, eventually } from './wait.ts';
@@ -9,35 +10,34 @@ import { newApplication, openWorld, type InProcess, type World } from './world.t
 export interface KeysWorld {
   readonly world: World;
   readonly cluster: Cluster;
-  /** The controller's own namespace, and those of the keys. */
+  /** The controller's own namespace, and that of the keys. */
   readonly home: string;
-  readonly keys: readonly string[];
+  readonly keys: string;
   readonly ingest: InProcess;
   /** Settings of a controller that reads `keys`, through `server` if given. */
   settings(server?: string): Promise<Record<string, string>>;
-  apply(name: string, wish: SecretWish, namespace?: string): Promise<void>;
-  remove(name: string, namespace?: string): Promise<void>;
+  apply(name: string, wish: SecretWish): Promise<void>;
+  remove(name: string): Promise<void>;
   status(key: string): Promise<number>;
   /** Waits until `key` is answered with `wanted`; gives the milliseconds it took. */
   becomes(key: string, wanted: number, withinMs?: number): Promise<number>;
   stored(key: string): Promise<PartnerKey | null>;
-  lease(): Promise<{ holder: string; transitions: number; version: string }>;
+  /** The term of the controller that leads, or led last. */
+  term(): Promise<number>;
   close(): Promise<void>;
 }
 
 /** Opens all but a controller; ingest becomes ready once the first one has synced. */
-export async function openKeysWorld(namespaces = 1): Promise<KeysWorld> {
+export async function openKeysWorld(): Promise<KeysWorld> {
   const cluster = new Cluster();
   const home = await cluster.namespace('home');
-  const keys: string[] = [];
-  for (let index = 0; index < namespaces; index += 1) keys.push(await cluster.namespace('keys'));
+  const keys = await cluster.namespace('keys');
   await cluster.grant(home, keys);
   const world = await openWorld({ controller: false });
   const settings = async (server?: string) => ({
     PARTNER_KEYS_SOURCE: 'kubernetes',
     KUBECONFIG: await cluster.controllerKubeconfig(home, server),
-    WATCH_NAMESPACES: keys.join(','),
-    POD_NAMESPACE: home,
+    WATCH_NAMESPACES: keys,
     POD_NAME: 'controller-a',
   });
   // Something must sync once before ingest is ready; it is gone again when this returns.
@@ -55,24 +55,17 @@ export async function openKeysWorld(namespaces = 1): Promise<KeysWorld> {
     ingest,
     settings,
     status,
-    apply: (name, wish, namespace = keys[0] ?? '') => cluster.apply(namespace, name, wish),
-    remove: (name, namespace = keys[0] ?? '') => cluster.remove(namespace, name),
+    apply: (name, wish) => cluster.apply(keys, name, wish),
+    remove: (name) => cluster.remove(keys, name),
     async becomes(key, wanted, withinMs = IN_FORCE_HANG_MS) {
       const started = performance.now();
       await eventually(`${wanted}`, async () => (await status(key)) === wanted, withinMs);
       return performance.now() - started;
     },
     stored: (key) => world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) }),
-    async lease() {
-      const { spec, metadata } = await cluster.leases.readNamespacedLease({
-        namespace: home,
-        name: 'partner-ingest-controller',
-      });
-      return {
-        holder: spec?.holderIdentity ?? '',
-        transitions: spec?.leaseTransitions ?? 0,
-        version: metadata?.resourceVersion ?? '',
-      };
+    async term() {
+      const [lease] = await world.stores.db.collection(PARTNER_KEY_SYNC).find().toArray();
+      return Number(lease?.['term']);
     },
     close: () => world.close(),
   };

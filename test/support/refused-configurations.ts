@@ -9,7 +9,6 @@ export const ACCEPTED = {
   LOGIN_URL: 'https://login.partner.example/',
   LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
   WATCH_NAMESPACES: 'keys',
-  POD_NAMESPACE: 'ns',
 };
 
 interface Refused {

@@ -76,6 +76,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
   });
 
   test('a new, a changed and a deleted Secret are told and seen', async () => {
+    await bench.apply('other', { partner: 'other', keys: [newApiKey()] });
     follow();
     await view.list();
     const seen = async (what: string, look: () => Promise<boolean>): Promise<void> => {

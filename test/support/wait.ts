@@ -13,7 +13,7 @@ export const HANG_MS = 60_000;
 /** The same for what waits for timers of the service: a claim that runs out (45 s), a record nobody came to (30 s). */
 export const HEAL_HANG_MS = 6 * HANG_MS;
 
-/** The same for a key that comes into force, which takes a fraction of a second: sooner than ingest reads all keys on its own. */
+/** The same for a change of keys to count, which takes about a second. */
 export const IN_FORCE_HANG_MS = HANG_MS / 5;
 
 /** Jest's bound of a test: longer than its waits, because a wait says what it waited for. */

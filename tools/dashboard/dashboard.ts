@@ -240,13 +240,10 @@ export const dashboardRows: readonly RowSpec[] = [
   {
     title: 'Keys and the controller',
     panels: [
-      lines('Age of the keys', 's', 'Ingest reads them every 15 s, the controller compares them every 60 s.', [
+      lines('Age of the keys', 's', 'Ingest asks for changes every 500 ms, the controller compares all every 60 s.', [
         query('held by {{pod}}', `time() - max by (pod) (${metric('keys_refreshed_timestamp_seconds')} > 0)`),
         query('synced', `time() - max(${shared('keys_synced_timestamp_seconds')} > 0)`),
-        query(
-          'Secrets of {{watched}} seen',
-          `time() - max by (watched) (${shared('secrets_seen_timestamp_seconds')} > 0)`,
-        ),
+        query('Secrets seen', `time() - max(${shared('secrets_seen_timestamp_seconds')} > 0)`),
         query('backlog read', `time() - max(${shared('backlog_read_timestamp_seconds')} > 0)`),
       ]),
       lines('Partner Secrets', 'ops', 'Lists and watches of the Kubernetes API; a watch that ends is begun anew.', [
@@ -259,9 +256,8 @@ export const dashboardRows: readonly RowSpec[] = [
       ]),
       lines('Secrets to mend', 'short', 'Also as Events of the Secret.', [
         query('{{problem}}', `sum by (problem) (${shared('secret_problems')}) or vector(0)`),
-        query('unclaimed keys', `max(${metric('keys_unclaimed')}) or vector(0)`),
         query('partners whose last key ends', `max(${shared('partners_keys_ending')}) or vector(0)`),
-        query('removals held', `max(${shared('keys_removal_held')}) or vector(0)`),
+        query('removals deferred', `max(${shared('deferred_removals')}) or vector(0)`),
       ]),
     ],
   },

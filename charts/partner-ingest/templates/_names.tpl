@@ -73,17 +73,12 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* Namespaces of the partner keys, as JSON of {"names": […]}. Takes the root. */}}
-{{- define "partner-ingest.keyNamespaces" -}}
-{{- dict "names" (.Values.partnerKeys.namespaces | default (list (printf "%s-keys" (include "partner-ingest.fullname" .)))) | toJson -}}
+{{/* The namespace of the partner keys. Takes the root. */}}
+{{- define "partner-ingest.keyNamespace" -}}
+{{- .Values.partnerKeys.namespace | default (printf "%s-keys" (include "partner-ingest.fullname" .)) -}}
 {{- end -}}
 
 {{/* true where the controller asks the Kubernetes API. Takes the root. */}}
 {{- define "partner-ingest.keysFromKubernetes" -}}
 {{- if eq .Values.partnerKeys.source "kubernetes" }}true{{ end -}}
-{{- end -}}
-
-{{/* Name of the controller's Lease, which also names the owner of the stored keys: it must never change. Takes the root. */}}
-{{- define "partner-ingest.leaseName" -}}
-{{- include "partner-ingest.fullname" . }}-controller
 {{- end -}}

@@ -1,0 +1,108 @@
+/** Leadership by the lease in MongoDB: one holder at a time, and a term that outranks every earlier one. */
+import { MongoError } from 'mongodb';
+import type { Clock } from '../platform/clock.ts';
+import { backoffMs, pause } from '../platform/deadline.ts';
+import type { Logger } from '../platform/log.ts';
+import type { KeyStore } from '../partner/key-store.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
+import {
+  FAILURE_BACKOFF,
+  LEASE_LOOK_EVERY_MS,
+  LEASE_STALE_MS,
+  RENEW_AGAIN_MS,
+  RENEW_DEADLINE_MS,
+  RENEW_EVERY_MS,
+} from './limits.ts';
+
+/** Work for one term; must end soon after `signal` aborts, and may end by itself when a later term has begun. */
+export type TermWork = (term: number, signal: AbortSignal) => Promise<void>;
+
+export interface LeadershipTools {
+  readonly store: KeyStore;
+  /** Names this process, and no other that ever was. */
+  readonly holder: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Pick<ControllerMetrics, 'leader'>;
+}
+
+export class Leadership {
+  readonly #tools: LeadershipTools;
+  #seenAtMs = -Infinity;
+
+  constructor(tools: LeadershipTools) {
+    this.#tools = tools;
+  }
+
+  /** Why this process could neither lead nor take over; empty when it does or could. */
+  faults(): readonly string[] {
+    const isSeen = this.#tools.clock.monotonicMs() - this.#seenAtMs < LEASE_STALE_MS;
+    return isSeen ? [] : ['the lease in MongoDB cannot be read'];
+  }
+
+  /** Runs `work` each time this process leads, until `stop` aborts. Never rejects. */
+  async run(work: TermWork, stop: AbortSignal): Promise<void> {
+    const { store, holder, clock, log } = this.#tools;
+    for (let failures = 0; !stop.aborted;) {
+      try {
+        const askedAtMs = clock.monotonicMs();
+        const term = await store.takeLease(holder);
+        this.#seenAtMs = clock.monotonicMs();
+        failures = 0;
+        if (term === undefined) await pause(LEASE_LOOK_EVERY_MS, stop);
+        else await this.#lead(term, askedAtMs, work, stop);
+      } catch (error) {
+        failures += 1;
+        const reason = error instanceof MongoError ? 'MongoDB does not answer' : undefined;
+        log[failures === 1 ? 'warn' : 'debug']({ err: error, reason }, 'cannot lead; trying again');
+        await pause(backoffMs(failures, FAILURE_BACKOFF), stop);
+      }
+    }
+  }
+
+  /** Renews the lease while `work` runs, and gives it back then, so that another need not wait for it to expire. */
+  async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
+    const { store, holder, log, metrics } = this.#tools;
+    const [over, lost] = [new AbortController(), new AbortController()];
+    const renewing = this.#renew(term, takenAtMs, over.signal).then(() => lost.abort());
+    try {
+      await store.raise(term);
+      log.info({ holder, term }, 'leading');
+      metrics.leader.set(1);
+      await work(term, AbortSignal.any([stop, lost.signal]));
+    } finally {
+      metrics.leader.set(0);
+      log.info({ term }, 'no longer leading');
+      over.abort();
+      await renewing;
+      await store.sync
+        .giveBack(holder, term)
+        .catch((error: unknown) => log.debug({ err: error }, 'lease not given back'));
+    }
+  }
+
+  /** Resolves when `over` aborts, or as soon as the lease can no longer be trusted to be ours. */
+  async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
+    const { store, holder, clock, log } = this.#tools;
+    let [renewedAtMs, waitMs] = [takenAtMs, RENEW_EVERY_MS];
+    for (;;) {
+      const leftMs = renewedAtMs + RENEW_DEADLINE_MS - clock.monotonicMs();
+      await pause(Math.max(0, Math.min(waitMs, leftMs)), over);
+      if (over.aborted) return;
+      const sentAtMs = clock.monotonicMs();
+      // A process that stood still must not go on as the leader.
+      if (sentAtMs >= renewedAtMs + RENEW_DEADLINE_MS) {
+        log.warn({ term }, 'the lease could not be renewed in time');
+        return;
+      }
+      try {
+        if (!(await store.sync.renew(holder, term))) return;
+        renewedAtMs = this.#seenAtMs = sentAtMs;
+        waitMs = RENEW_EVERY_MS;
+      } catch (error) {
+        waitMs = RENEW_AGAIN_MS;
+        log.debug({ err: error }, 'lease not renewed');
+      }
+    }
+  }
+}
