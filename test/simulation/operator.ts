@@ -42,6 +42,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     const person = applicantOf(record).email;
     const theirs = world.records().filter((one) => person !== undefined && applicantOf(one).email === person);
     for (const { _id } of theirs) world.toErase.add(_id);
+    if (person !== undefined) world.erasedPeople.add(person);
     const call = { positionals: [record._id], values: { yes: true, json: true }, desk, clock, out, stop: never };
     const code = await erase.run(call as unknown as Call).catch((error: unknown) => {
       if (error instanceof CommandError) return EXIT.ok;

@@ -120,6 +120,8 @@ export class World {
   readonly erasedAccounts = new Map<string, Account>();
   /** Requests of applicants whom an operator erases. */
   readonly toErase = new Set<string>();
+  /** The addresses they were erased by. */
+  readonly erasedPeople = new Set<string>();
   /** Told whenever a record's `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
 
