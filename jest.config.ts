@@ -1,4 +1,7 @@
-/** Jest strips types itself where there is no transform. Real stores are started once for all integration tests. */
+/**
+ * Jest strips types itself where there is no transform. Real stores are started once for all
+ * integration tests.
+ */
 import type { Config } from 'jest';
 import { foundObstacles, leftOutFiles } from './test/support/needs.ts';
 import { TEST_HANG_MS } from './test/support/wait.ts';

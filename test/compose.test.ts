@@ -1,4 +1,7 @@
-/** compose.yaml starts the three processes with settings that they take, on the servers that it brings. */
+/**
+ * compose.yaml starts the three processes with settings that they take, on the servers that it
+ * brings.
+ */
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { loadConfig } from '../internal/settings/settings.ts';
@@ -15,15 +18,18 @@ const { services } = parse(read('compose.yaml'), { merge: true }) as {
   readonly services: Readonly<Record<string, Service>>;
 };
 
-test.each(['ingest', 'processor', 'controller'] as const)('%s takes the settings it is given', (name) => {
-  const { environment = {}, command } = services[name] ?? { command: '' };
-  expect(command).toEqual([`dist/cmd/${name}/main.js`]);
-  expect(() => loadConfig(name, environment)).not.toThrow();
-  const hosts = Object.values(environment).flatMap(
-    (value) => /^(?:mongodb|redis|smtp):\/\/([\w-]+):/.exec(value)?.[1] ?? [],
-  );
-  expect(hosts.filter((host) => !(host in services))).toEqual([]);
-});
+test.each(['ingest', 'processor', 'controller'] as const)(
+  '%s takes the settings it is given',
+  (name) => {
+    const { environment = {}, command } = services[name] ?? { command: '' };
+    expect(command).toEqual([`dist/cmd/${name}/main.js`]);
+    expect(() => loadConfig(name, environment)).not.toThrow();
+    const hosts = Object.values(environment).flatMap(
+      (value) => /^(?:mongodb|redis|smtp):\/\/([\w-]+):/.exec(value)?.[1] ?? [],
+    );
+    expect(hosts.filter((host) => !(host in services))).toEqual([]);
+  },
+);
 
 test('the servers are those of the evaluation in the chart', () => {
   const { evaluation } = parse(read('charts/partner-ingest/values.yaml')) as {

@@ -44,7 +44,15 @@ const ours = new Map(
   ),
 );
 type Labels = Readonly<Record<string, readonly string[]>>;
-const LABELS_OF_PROMETHEUS = ['namespace', 'pod', 'component', 'le', 'job', 'instance', 'container'];
+const LABELS_OF_PROMETHEUS = [
+  'namespace',
+  'pod',
+  'component',
+  'le',
+  'job',
+  'instance',
+  'container',
+];
 
 const slug = (heading: string): string =>
   heading
@@ -62,7 +70,9 @@ function brokenLinks({ path, text }: Page): string[] {
       const to = file === '' ? path : normalize(join(dirname(path), file));
       if (found(to).length === 0) return true;
       if (anchor === undefined) return false;
-      return ![...read(to).matchAll(/^#+ (.+)$/gm)].some(([, heading = '']) => slug(heading) === anchor);
+      return ![...read(to).matchAll(/^#+ (.+)$/gm)].some(
+        ([, heading = '']) => slug(heading) === anchor,
+      );
     })
     .map((target) => `link to ${target}`);
 }
@@ -73,7 +83,9 @@ function missingFiles({ spans, lines }: Page): string[] {
   return (
     [...spans, ...lines]
       // `kubectl … deploy/NAME` is a Deployment.
-      .flatMap((code) => (code.includes('kubectl') ? code.replaceAll(/ deploy\/\S+/g, '') : code).split(/[\s'"]+/))
+      .flatMap((code) =>
+        (code.includes('kubectl') ? code.replaceAll(/ deploy\/\S+/g, '') : code).split(/[\s'"]+/),
+      )
       .filter((word) => PATH.test(word))
       .map((word) => word.replace(/\/$/, ''))
       .filter((word) => found(word).length === 0)
@@ -91,11 +103,14 @@ function unknownSettings({ spans, lines }: Page): string[] {
 /** The words of a command line, up to a pipe, a redirection or another command. */
 function shellWords(line: string): string[] {
   const command = /^(?:"[^"]*"|'[^']*'|[^|;&>#"'`)])*/.exec(line)?.[0] ?? '';
-  return (command.match(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? []).map((word) => word.replaceAll(/["']/g, ''));
+  return (command.match(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? []).map((word) =>
+    word.replaceAll(/["']/g, ''),
+  );
 }
 
 /** Where a program stands, so that a namespace or a release of this name is none. */
-const COMMAND = /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
+const COMMAND =
+  /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
 
 function wrongCommands({ spans, lines }: Page): string[] {
   const wrong: string[] = [];
@@ -120,13 +135,18 @@ function wrongOptions({ spans }: Page): string[] {
     const given = [...span.matchAll(/--([a-z]+)/g)].map(([, option = '']) => option);
     if (command === undefined) return [];
     const takes: readonly string[] = [...command.options, 'json', 'help'];
-    return given.filter((option) => !takes.includes(option)).map((option) => `option --${option} of ${command.name}`);
+    return given
+      .filter((option) => !takes.includes(option))
+      .map((option) => `option --${option} of ${command.name}`);
   });
 }
 
 /** By the Makefile, or by a test from the environment. */
 function isRead(variable: string): boolean {
-  return makefile.includes(`$(${variable})`) || sources.some((text) => text.includes(`process.env['${variable}']`));
+  return (
+    makefile.includes(`$(${variable})`) ||
+    sources.some((text) => text.includes(`process.env['${variable}']`))
+  );
 }
 
 function wrongTargets({ spans, lines }: Page): string[] {
@@ -147,11 +167,16 @@ for (const [name, labels] of ours) known.set(name, Object.keys(labels));
 for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
   known.set(name, ['type', 'kind', 'space', 'version', 'major', 'minor', 'patch']);
 
-/** Full names anywhere; in spans also names without the prefix, as `withdrawals_total{result="too_late"}`. */
+/**
+ * Full names anywhere; in spans also names without the prefix, as
+ * `withdrawals_total{result="too_late"}`.
+ */
 function wrongMetrics({ text, spans }: Page): string[] {
   const short = spans
     .filter((span) =>
-      /^[a-z][a-z0-9_]+(?:_total|_seconds|_bytes)(?:\{.*\})?$|^[a-z][a-z0-9_]+\{\w+(?:=~|!~|!=|=)".*\}$/.test(span),
+      /^[a-z][a-z0-9_]+(?:_total|_seconds|_bytes)(?:\{.*\})?$|^[a-z][a-z0-9_]+\{\w+(?:=~|!~|!=|=)".*\}$/.test(
+        span,
+      ),
     )
     .filter((span) => !/^(?:partner_ingest|nodejs|process)_/.test(span) && !FOREIGN.has(span))
     .map((span) => `partner_ingest_${span}`);
@@ -168,7 +193,9 @@ function wrongMetrics({ text, spans }: Page): string[] {
         if (!labels.includes(label)) return [`label ${label} of ${metric}`];
         const may = ours.get(metric)?.[label] ?? [];
         const asked = operator.includes('~') ? value.split('|') : [value];
-        return asked.filter((one) => may.length > 0 && !may.includes(one)).map((one) => `${metric}{${label}="${one}"}`);
+        return asked
+          .filter((one) => may.length > 0 && !may.includes(one))
+          .map((one) => `${metric}{${label}="${one}"}`);
       });
   });
 }
@@ -183,7 +210,9 @@ function unknownAlerts({ text }: Page): string[] {
 function unknownValues({ spans, lines }: Page): string[] {
   const paths = [
     ...spans,
-    ...lines.flatMap((line) => [...line.matchAll(/--set(?:-\w+)? +'?([\w.]+)=/g)].map(([, name = '']) => name)),
+    ...lines.flatMap((line) =>
+      [...line.matchAll(/--set(?:-\w+)? +'?([\w.]+)=/g)].map(([, name = '']) => name),
+    ),
   ];
   return paths
     .map((path) => /^([a-z]\w*(?:\.\w+)+)(?:[:=].*)?$/.exec(path)?.[1])
@@ -200,10 +229,14 @@ function hasPath(value: unknown, [first, ...rest]: readonly string[]): boolean {
   return first in value && hasPath((value as Record<string, unknown>)[first], rest);
 }
 
-/** A span that looks like a name of a program (an underscore, a capital within) stands in the code. */
+/**
+ * A span that looks like a name of a program (an underscore, a capital within) stands in the code.
+ */
 function unknownNames({ spans }: Page): string[] {
   return spans
-    .filter((span) => /^[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+$|^[A-Za-z][a-z0-9]+[A-Z]\w*$/.test(span))
+    .filter((span) =>
+      /^[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+$|^[A-Za-z][a-z0-9]+[A-Z]\w*$/.test(span),
+    )
     .filter(
       (name) =>
         !words.has(name) &&
@@ -251,7 +284,9 @@ test.each(Object.keys(BLOCKS) as WalkedPage[])(
 );
 
 test('.gitattributes marks every generated file, and only files that are there', async () => {
-  const marked = [...read('.gitattributes').matchAll(/^(\S+) linguist-generated/gm)].map(([, path = '']) => path);
+  const marked = [...read('.gitattributes').matchAll(/^(\S+) linguist-generated/gm)].map(
+    ([, path = '']) => path,
+  );
   expect(marked.filter((path) => found(path).length === 0)).toEqual([]);
   const files = new Set(marked.flatMap((path) => found(path)));
   expect([...(await generatedDocs()).keys()].filter((path) => !files.has(path))).toEqual([]);

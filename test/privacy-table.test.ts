@@ -1,4 +1,7 @@
-/** docs/privacy.md names every stored field of what may be personal, and no field that is not stored. */
+/**
+ * docs/privacy.md names every stored field of what may be personal, and no field that is not
+ * stored.
+ */
 import { expect, test } from '@jest/globals';
 import { read } from './support/pages.ts';
 
@@ -15,22 +18,34 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
 };
 
 function fieldsOf(file: string, name: string): string[] {
-  const [, body = ''] = new RegExp(`interface ${name}[^{]*\\{\\n([\\s\\S]*?)\\n\\}`).exec(read(file)) ?? [];
+  const [, body = ''] =
+    new RegExp(`interface ${name}[^{]*\\{\\n([\\s\\S]*?)\\n\\}`).exec(read(file)) ?? [];
   return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, field = '']) => field);
 }
 
 /** Rows of the table that begin with a collection, with their fields. */
-const rows = [...read('docs/privacy.md').matchAll(/^\| `(\w+)`: (.*)$/gm)].map(([, collection = '', row = '']) => {
-  const [fields = '', ...cells] = row.split('|').map((cell) => cell.trim());
-  return { collection, fields: [...fields.matchAll(/`(\w+)`/g)].map(([, field = '']) => field), cells };
-});
+const rows = [...read('docs/privacy.md').matchAll(/^\| `(\w+)`: (.*)$/gm)].map(
+  ([, collection = '', row = '']) => {
+    const [fields = '', ...cells] = row.split('|').map((cell) => cell.trim());
+    return {
+      collection,
+      fields: [...fields.matchAll(/`(\w+)`/g)].map(([, field = '']) => field),
+      cells,
+    };
+  },
+);
 
-test.each(Object.keys(shapes))('every field of %s stands in the table once, and no other', (collection) => {
-  const stored = shapes[collection]!.flatMap(([file, name]) => fieldsOf(file, name));
-  expect(stored.length).toBeGreaterThan(4);
-  const named = rows.filter((row) => row.collection === collection).flatMap(({ fields }) => fields);
-  expect(named.toSorted()).toEqual(stored.toSorted());
-});
+test.each(Object.keys(shapes))(
+  'every field of %s stands in the table once, and no other',
+  (collection) => {
+    const stored = shapes[collection]!.flatMap(([file, name]) => fieldsOf(file, name));
+    expect(stored.length).toBeGreaterThan(4);
+    const named = rows
+      .filter((row) => row.collection === collection)
+      .flatMap(({ fields }) => fields);
+    expect(named.toSorted()).toEqual(stored.toSorted());
+  },
+);
 
 test('every row says what for, whether personal, how long, and who erases it', () => {
   expect(rows.length).toBeGreaterThan(10);

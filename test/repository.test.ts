@@ -1,4 +1,7 @@
-/** What the repository says of others: its lock file lets every package be checked, and nothing outside is named. */
+/**
+ * What the repository says of others: its lock file lets every package be checked, and nothing
+ * outside is named.
+ */
 import { expect, test } from '@jest/globals';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,11 +17,15 @@ const OUTSIDE =
 
 /** Every text file, by path from the root. */
 const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
-  .filter((path) => !NOT_OURS.test(path) && !NO_TEXT.test(path) && statSync(join(ROOT, path)).isFile())
+  .filter(
+    (path) => !NOT_OURS.test(path) && !NO_TEXT.test(path) && statSync(join(ROOT, path)).isFile(),
+  )
   .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
 
 test('every package in the lock file has its hash, for every platform, and none is bound to a registry', () => {
-  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Parameters<typeof lockFaults>[0];
+  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Parameters<
+    typeof lockFaults
+  >[0];
   expect(Object.keys(lock.packages).length).toBeGreaterThan(100);
   expect(lockFaults(lock)).toEqual([]);
 });
@@ -36,10 +43,13 @@ test('a workflow uses each action at a commit, which cannot be moved as a tag ca
     .filter(({ path }) => path.startsWith('.github/workflows/'))
     .flatMap(({ text }) => [...text.matchAll(/uses: (.*)$/gm)].map(([, action = '']) => action));
   expect(uses.length).toBeGreaterThan(0);
-  expect(uses.filter((action) => !/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v[\d.]+$/.test(action))).toEqual([]);
+  expect(uses.filter((action) => !/^[\w-]+\/[\w-]+@[0-9a-f]{40} # v[\d.]+$/.test(action))).toEqual(
+    [],
+  );
 });
 
 test('.node-version is the Node that is fetched', () => {
-  const [, version] = /^version=(\S+)$/m.exec(readFileSync(join(ROOT, 'deploy/local/with-node.sh'), 'utf8')) ?? [];
+  const [, version] =
+    /^version=(\S+)$/m.exec(readFileSync(join(ROOT, 'deploy/local/with-node.sh'), 'utf8')) ?? [];
   expect(readFileSync(join(ROOT, '.node-version'), 'utf8').trim()).toBe(version);
 });

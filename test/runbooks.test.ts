@@ -13,11 +13,19 @@ function wrongFirstCommand({ text }: Page): string[] {
   if (command === '') return ['no first command with "Look for: `pattern`"'];
   const bare = command.replaceAll(/'[^']*'|"\$\w+(?:-\w+)?"/g, 'x');
   const programs = bare.split(/[;|]/).map((part) => part.trim().split(' ')[0] ?? '');
-  const variables = [...command.replaceAll(/'[^']*'/g, '').matchAll(/\$(\w+)/g)].map(([, name = '']) => name);
+  const variables = [...command.replaceAll(/'[^']*'/g, '').matchAll(/\$(\w+)/g)].map(
+    ([, name = '']) => name,
+  );
   return [
-    ...programs.filter((program) => !PROGRAMS.includes(program)).map((program) => `program ${program}`),
-    ...variables.filter((name) => !['NS', 'RELEASE', 'NAME', 'POD'].includes(name)).map((name) => `variable ${name}`),
-    ...(/ logs (?!.*--tail=)/.test(command) ? ['kubectl logs -l gives ten lines without --tail'] : []),
+    ...programs
+      .filter((program) => !PROGRAMS.includes(program))
+      .map((program) => `program ${program}`),
+    ...variables
+      .filter((name) => !['NS', 'RELEASE', 'NAME', 'POD'].includes(name))
+      .map((name) => `variable ${name}`),
+    ...(/ logs (?!.*--tail=)/.test(command)
+      ? ['kubectl logs -l gives ten lines without --tail']
+      : []),
     ...(/ (?:-f|--follow|--watch|-w) /.test(command) ? ['never ends'] : []),
     ...(/\baudit\b(?!.* --since)/.test(command) ? ['audit without --since reads everything'] : []),
     ...(isPattern(pattern) ? [] : [`pattern ${pattern}`]),
@@ -40,7 +48,10 @@ const log = found('{cmd,internal}/**/*.ts')
   .map(read)
   .join('\n');
 
-/** Sentences of the log that a command greps for or its pattern asks for, and fields with their values. */
+/**
+ * Sentences of the log that a command greps for or its pattern asks for, and fields with their
+ * values.
+ */
 function textsAskedFor(command: string, pattern: string): string[] {
   const greps = [...command.matchAll(/ logs .*?(?=;|$)/g)].flatMap(([logs]) => [
     ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
@@ -49,7 +60,9 @@ function textsAskedFor(command: string, pattern: string): string[] {
   // The other alternatives of a command that reads metrics too.
   const inLogs = pattern.split('|').filter((part) => !part.includes(String.raw`\{`));
   return [inLogs.join('|'), ...greps.map(([, asked = '']) => asked)]
-    .flatMap((asked) => asked.replaceAll(/\(([^()]*)\)/g, '$1').split(/\||\.\*|[":]+|\[[^\]]*\]\+?/))
+    .flatMap((asked) =>
+      asked.replaceAll(/\(([^()]*)\)/g, '$1').split(/\||\.\*|[":]+|\[[^\]]*\]\+?/),
+    )
     .map((asked) => asked.trim())
     .filter((asked) => /^[a-z]/.test(asked));
 }
@@ -57,12 +70,17 @@ function textsAskedFor(command: string, pattern: string): string[] {
 test('the first command of each runbook needs nothing that is not there, ends, and says what to look for', () => {
   expect(runbooks).toHaveLength(alerts.size);
   expect(faults(wrongFirstCommand, runbooks)).toEqual([]);
-  const setup = pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
-  for (const name of ['partner-ingest', 'metrics', 'redis']) expect(setup).toContain(`\n${name}() {`);
-  for (const name of ['NS', 'RELEASE', 'NAME', 'POD']) expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));
+  const setup =
+    pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
+  for (const name of ['partner-ingest', 'metrics', 'redis'])
+    expect(setup).toContain(`\n${name}() {`);
+  for (const name of ['NS', 'RELEASE', 'NAME', 'POD'])
+    expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));
 });
 
 test('nothing in a runbook empties Redis, filters the log by a number, or retries without a bound', () => {
   const wrong = /FLUSH(?:ALL|DB)|"level":\d|redis-cli|retry --state \w+ (?!.*--since)/;
-  expect(faults(({ spans, lines }) => [...spans, ...lines].filter((code) => wrong.test(code)), runbooks)).toEqual([]);
+  expect(
+    faults(({ spans, lines }) => [...spans, ...lines].filter((code) => wrong.test(code)), runbooks),
+  ).toEqual([]);
 });

@@ -1,7 +1,18 @@
-/** Makes the chart's values.schema.json and the list of its README from the comments in values.yaml. */
+/**
+ * Makes the chart's values.schema.json and the list of its README from the comments in values.yaml.
+ */
 import { emailRule } from '../internal/application/email-address.ts';
 import { clientNameRule } from '../internal/mail/client-name.ts';
-import { isMap, isScalar, isSeq, parse, parseDocument, type Node, type Pair, type YAMLMap } from 'yaml';
+import {
+  isMap,
+  isScalar,
+  isSeq,
+  parse,
+  parseDocument,
+  type Node,
+  type Pair,
+  type YAMLMap,
+} from 'yaml';
 
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
 /** Rules of the code that a comment names, so that chart and settings take the same values. */
@@ -9,7 +20,10 @@ const rules: Readonly<Record<string, object>> = { email: emailRule, clientName: 
 const EMPTY = ['""', '[]', '{}', 'null'];
 const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
-/** One value: where it is, what its comment says, its default, and what is in it where it is a map of ours. */
+/**
+ * One value: where it is, what its comment says, its default, and what is in it where it is a map
+ * of ours.
+ */
 export interface ChartValue {
   readonly path: readonly string[];
   readonly about: string;
@@ -18,7 +32,10 @@ export interface ChartValue {
   readonly inside: readonly ChartValue[];
 }
 
-/** The values in the order of the file. A map written in braces belongs to Kubernetes or to the user, and is one value. */
+/**
+ * The values in the order of the file. A map written in braces belongs to Kubernetes or to the
+ * user, and is one value.
+ */
 export function chartValues(valuesYaml: string): readonly ChartValue[] {
   const { contents } = parseDocument(valuesYaml);
   if (!isMap(contents)) throw new Error('values.yaml is not a map');
@@ -28,11 +45,18 @@ export function chartValues(valuesYaml: string): readonly ChartValue[] {
 function valuesOf(map: YAMLMap, parent: readonly string[]): ChartValue[] {
   return (map.items as Pair<Node, Node>[]).map(({ key, value }, index) => {
     // The comment above the first key of a map is kept with the map.
-    const comment = key.commentBefore ?? (index === 0 && parent.length > 0 ? map.commentBefore : '') ?? '';
+    const comment =
+      key.commentBefore ?? (index === 0 && parent.length > 0 ? map.commentBefore : '') ?? '';
     const path = [...parent, String(key)];
     const [about, schema] = readComment(comment);
     const ours = isMap(value) && value.flow !== true && value.items.length > 0;
-    return { path, about, schema, fallback: plain(value), inside: ours ? valuesOf(value, path) : [] };
+    return {
+      path,
+      about,
+      schema,
+      fallback: plain(value),
+      inside: ours ? valuesOf(value, path) : [],
+    };
   });
 }
 
@@ -45,10 +69,16 @@ function readComment(comment: string): [string, Record<string, unknown>] {
   const lines = (comment.split(/\n\s*\n/).at(-1) ?? '').split('\n');
   const schemas = lines.flatMap((line) => SCHEMA_LINE.exec(line)?.[1] ?? []);
   const about = lines.filter((line) => !SCHEMA_LINE.test(line)).map((line) => line.trim());
-  return [about.join(' ').trim(), Object.assign({}, ...schemas.map((text) => parse(text) as object))];
+  return [
+    about.join(' ').trim(),
+    Object.assign({}, ...schemas.map((text) => parse(text) as object)),
+  ];
 }
 
-/** The JSON schema Helm checks values against: a key that is not in values.yaml is a fault, so misspelt keys are found. */
+/**
+ * The JSON schema Helm checks values against: a key that is not in values.yaml is a fault, so
+ * misspelt keys are found.
+ */
 export function chartSchema(valuesYaml: string): string {
   const schema = {
     $schema: 'http://json-schema.org/draft-07/schema#',
@@ -75,8 +105,15 @@ function schemaOf({ about, schema, fallback, inside }: ChartValue): object {
     return { ...description, type: 'string', default: fallback, ...optional };
   }
   if ('$ref' in schema) return { ...description, ...schema };
-  if (inside.length === 0) return { ...description, type: typeOf(fallback), default: fallback, ...schema };
-  return { ...description, type: 'object', additionalProperties: false, properties: propertiesOf(inside), ...schema };
+  if (inside.length === 0)
+    return { ...description, type: typeOf(fallback), default: fallback, ...schema };
+  return {
+    ...description,
+    type: 'object',
+    additionalProperties: false,
+    properties: propertiesOf(inside),
+    ...schema,
+  };
 }
 
 function typeOf(value: unknown): string {
@@ -103,7 +140,9 @@ export function chartReadme(readme: string, valuesYaml: string): string {
       return `### ${section.path.join('.')}\n\n${section.about}${also}\n\n${own.flatMap(linesOf).join('\n')}`;
     }),
   ];
-  return readme.replace(LIST, (_, start: string, end: string) => [start, ...parts, end].join('\n\n'));
+  return readme.replace(LIST, (_, start: string, end: string) =>
+    [start, ...parts, end].join('\n\n'),
+  );
 }
 
 /** Maps and values of a component that stand word for word in `ingest`. */
@@ -113,12 +152,15 @@ function sharedWith(ingest: ChartValue | undefined, component: ChartValue): read
 }
 
 function withoutComponent(value: ChartValue): string {
-  return JSON.stringify(value, (key, part: unknown) => (key === 'path' ? (part as string[]).slice(1) : part));
+  return JSON.stringify(value, (key, part: unknown) =>
+    key === 'path' ? (part as string[]).slice(1) : part,
+  );
 }
 
 function linesOf({ path, about, fallback, inside }: ChartValue): string[] {
   const name = `- \`${path.join('.')}\``;
   const preset = JSON.stringify(fallback);
-  if (inside.length === 0) return [`${name}${EMPTY.includes(preset) ? '' : ` (\`${preset}\`)`}: ${about}`];
+  if (inside.length === 0)
+    return [`${name}${EMPTY.includes(preset) ? '' : ` (\`${preset}\`)`}: ${about}`];
   return [...(about === '' ? [] : [`${name}: ${about}`]), ...inside.flatMap(linesOf)];
 }

@@ -1,4 +1,7 @@
-/** Writes the files that come from the code; `--check` only compares and fails when a file is out of date. */
+/**
+ * Writes the files that come from the code; `--check` only compares and fails when a file is out of
+ * date.
+ */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
@@ -15,13 +18,25 @@ const CHART = 'charts/partner-ingest';
 const source = async (file: string): Promise<string> => await readFile(ROOT + file, 'utf8');
 const values = async (): Promise<string> => await source(`${CHART}/values.yaml`);
 
-const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () => string | Promise<string> }[] = [
+const GENERATED: readonly {
+  file: string;
+  parser: 'markdown' | 'json';
+  text: () => string | Promise<string>;
+}[] = [
   { file: 'docs/configuration.md', parser: 'markdown', text: configuration },
   { file: 'docs/states.md', parser: 'markdown', text: statesPage },
   { file: 'docs/openapi.json', parser: 'json', text: openApi },
   { file: 'docs/metrics.md', parser: 'markdown', text: metricsPage },
-  { file: `${CHART}/dashboards/partner-ingest.json`, parser: 'json', text: () => JSON.stringify(dashboard, null, 2) },
-  { file: `${CHART}/values.schema.json`, parser: 'json', text: async () => chartSchema(await values()) },
+  {
+    file: `${CHART}/dashboards/partner-ingest.json`,
+    parser: 'json',
+    text: () => JSON.stringify(dashboard, null, 2),
+  },
+  {
+    file: `${CHART}/values.schema.json`,
+    parser: 'json',
+    text: async () => chartSchema(await values()),
+  },
   {
     file: `${CHART}/README.md`,
     parser: 'markdown',
@@ -31,12 +46,15 @@ const GENERATED: readonly { file: string; parser: 'markdown' | 'json'; text: () 
 
 /** With everything that can be switched on, and the limits the contract promises. */
 function openApi(): string {
-  return JSON.stringify(openApiDocument({ rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true }));
+  return JSON.stringify(
+    openApiDocument({ rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true }),
+  );
 }
 
 function configuration(): string {
   const rows = describeSettings().map(({ name, default: fallback, usedBy, secret, about }) => {
-    const preset = fallback === 'required' ? '**required**' : fallback === '' ? 'empty' : `\`${fallback}\``;
+    const preset =
+      fallback === 'required' ? '**required**' : fallback === '' ? 'empty' : `\`${fallback}\``;
     return `- \`${name}\` (${preset}${secret ? ', secret' : ''}; ${usedBy}): ${about}`;
   });
   return [
@@ -62,7 +80,8 @@ function configuration(): string {
 /** The generated files as they should be, by path from the project's root. */
 export async function generatedDocs(): Promise<ReadonlyMap<string, string>> {
   const files = GENERATED.map(
-    async ({ file, parser, text }) => [file, await format(await text(), { parser, printWidth: 120 })] as const,
+    async ({ file, parser, text }) =>
+      [file, await format(await text(), { parser, printWidth: 100 })] as const,
   );
   return new Map(await Promise.all(files));
 }

@@ -1,4 +1,7 @@
-/** Programs that our commands use and that are built from their Go modules where the machine has none. */
+/**
+ * Programs that our commands use and that are built from their Go modules where the machine has
+ * none.
+ */
 import { join } from 'node:path';
 import { cacheDir, cached, exists, installLog } from '../deploy/local/stores/cache.ts';
 import { buildGoProgram } from '../deploy/local/stores/go.ts';
@@ -6,8 +9,16 @@ import { findProgram } from '../deploy/local/stores/process.ts';
 import { messageOf } from '../deploy/local/stores/wait.ts';
 
 const PROGRAMS = {
-  cosign: { package: 'github.com/sigstore/cosign/v3/cmd/cosign', version: 'v3.1.3', variable: 'COSIGN' },
-  actionlint: { package: 'github.com/rhysd/actionlint/cmd/actionlint', version: 'v1.7.12', variable: 'ACTIONLINT' },
+  cosign: {
+    package: 'github.com/sigstore/cosign/v3/cmd/cosign',
+    version: 'v3.1.3',
+    variable: 'COSIGN',
+  },
+  actionlint: {
+    package: 'github.com/rhysd/actionlint/cmd/actionlint',
+    version: 'v1.7.12',
+    variable: 'ACTIONLINT',
+  },
 } as const;
 
 export interface Found {
@@ -20,7 +31,10 @@ export interface Missing {
   readonly reason: string;
 }
 
-/** The one that the program's variable names, else our cache's, else it is built; `missing` says why there is none. */
+/**
+ * The one that the program's variable names, else our cache's, else it is built; `missing` says why
+ * there is none.
+ */
 export async function findGoProgram(
   name: keyof typeof PROGRAMS,
   log: (line: string) => void,
@@ -35,11 +49,16 @@ export async function findGoProgram(
   const part = `${name}-${version}`;
   const program = join(cacheDir(), part, name);
   if (!(await exists(program)) && (await findProgram('go')) === undefined) {
-    return { kind: 'missing', reason: `${variable} is not set, and there is no Go to build ${name} ${version}` };
+    return {
+      kind: 'missing',
+      reason: `${variable} is not set, and there is no Go to build ${name} ${version}`,
+    };
   }
   const build = { name: `${name} ${version}`, source: `${source}@${version}` };
   try {
-    await cached(part, log, (path) => buildGoProgram(build, path, { log, logFile: installLog(part) }));
+    await cached(part, log, (path) =>
+      buildGoProgram(build, path, { log, logFile: installLog(part) }),
+    );
     return { kind: 'found', program };
   } catch (error) {
     return { kind: 'missing', reason: messageOf(error) };
@@ -49,7 +68,8 @@ export async function findGoProgram(
 /** `node tools/go-program.ts cosign` prints where it is. */
 if (import.meta.main) {
   const [, , name = ''] = process.argv;
-  if (!(name in PROGRAMS)) throw new Error(`${name} is none of ${Object.keys(PROGRAMS).join(', ')}`);
+  if (!(name in PROGRAMS))
+    throw new Error(`${name} is none of ${Object.keys(PROGRAMS).join(', ')}`);
   const found = await findGoProgram(name as keyof typeof PROGRAMS, (line) => console.error(line));
   if (found.kind === 'missing') throw new Error(found.reason);
   console.log(found.program);

@@ -1,4 +1,7 @@
-/** docs/states.md: the drawing and the tables of the state machine, from the table that the code itself asks. */
+/**
+ * docs/states.md: the drawing and the tables of the state machine, from the table that the code
+ * itself asks.
+ */
 import { describeSettings } from '../internal/settings/settings.ts';
 import {
   eventsOf,
@@ -38,7 +41,9 @@ export function statesPage(): string {
     '| --- | --- | --- | --- | --- |',
     ...actors.flatMap((actor) => {
       const own: readonly string[] = eventsOf[actor];
-      return rowsOf(moves.filter(({ event }) => own.includes(event))).map((cells) => `| ${actor} | ${cells} |`);
+      return rowsOf(moves.filter(({ event }) => own.includes(event))).map(
+        (cells) => `| ${actor} | ${cells} |`,
+      );
     }),
     '',
     '- `claimed`: a worker has had the record in hand at least once. `account`: an account made by this request exists. `erased`: its',
@@ -75,12 +80,16 @@ function drawing(): string[] {
     'stateDiagram-v2',
     ...firstStates.map((state) => `  [*] --> ${state}`),
     ...[...between].map(([ends, events]) => `  ${ends}: ${events.join(', ')}`),
-    ...finalStates.filter((state) => state !== 'dead_lettered').map((state) => `  ${state} --> [*]`),
+    ...finalStates
+      .filter((state) => state !== 'dead_lettered')
+      .map((state) => `  ${state} --> [*]`),
   ];
 }
 
 function kept(state: State): string {
-  const setting = describeSettings().find(({ name }) => name === `RETENTION_${state.toUpperCase()}_DAYS`);
+  const setting = describeSettings().find(
+    ({ name }) => name === `RETENTION_${state.toUpperCase()}_DAYS`,
+  );
   if (setting !== undefined) return `${setting.default} days (\`${setting.name}\`)`;
   return isOpen(state) ? 'until it is final' : 'until an operator decides';
 }

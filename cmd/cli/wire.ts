@@ -1,4 +1,6 @@
-/** What the operator's command consists of: its output, and the stores where the command needs them. */
+/**
+ * What the operator's command consists of: its output, and the stores where the command needs them.
+ */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
@@ -27,7 +29,10 @@ const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Standard error of the container's first process, which the kubelet keeps. */
 const POD_LOG = '/proc/1/fd/2';
 
-/** Where a command's settings and input come from, and where its answer goes: a process, or what stands for one. */
+/**
+ * Where a command's settings and input come from, and where its answer goes: a process, or what
+ * stands for one.
+ */
 export interface Terminal {
   readonly env: Environment;
   readonly stdin: Readable & { readonly isTTY?: boolean };
@@ -36,7 +41,10 @@ export interface Terminal {
 }
 
 /** Runs one command line; resolves with its exit code once everything is closed. */
-export async function runCli(words: readonly string[], terminal: Terminal = process): Promise<ExitCode> {
+export async function runCli(
+  words: readonly string[],
+  terminal: Terminal = process,
+): Promise<ExitCode> {
   const out = outputTo(terminal);
   let mongo: ReturnType<typeof createMongo> | undefined;
   const openDesk = (values: Values): Desk => {
@@ -75,7 +83,9 @@ export async function runCli(words: readonly string[], terminal: Terminal = proc
   };
   const where = (): string => mongo?.options.hosts.join(', ') ?? 'MONGODB_URI';
   // The reader of a pipe may have seen enough ("| head"): that is no fault.
-  terminal.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1));
+  terminal.stdout.on('error', (error: NodeJS.ErrnoException) =>
+    process.exit(error.code === 'EPIPE' ? 0 : 1),
+  );
   try {
     return await runCommand(words, {
       out,
@@ -88,7 +98,9 @@ export async function runCli(words: readonly string[], terminal: Terminal = proc
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
-    await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(() => {});
+    await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(
+      () => {},
+    );
   }
 }
 
@@ -101,7 +113,10 @@ function configOrUsage(environment: Environment) {
   }
 }
 
-/** Who gives the command. Anybody can say `--as` or set `$USER`; only the account of the operating system cannot be made up. */
+/**
+ * Who gives the command. Anybody can say `--as` or set `$USER`; only the account of the operating
+ * system cannot be made up.
+ */
 function operator(
   said: string | undefined,
   environment: Environment,
@@ -120,7 +135,10 @@ function systemAccount(): string {
   }
 }
 
-/** In a pod also to the log of its first process: what `kubectl exec` prints goes to the operator alone. */
+/**
+ * In a pod also to the log of its first process: what `kubectl exec` prints goes to the operator
+ * alone.
+ */
 function copyOut(line: string, out: Output, environment: Environment): void {
   out.note(line);
   if (!readTerminalEnvironment(environment).inPod) return;
@@ -146,7 +164,8 @@ async function textFrom(stdin: Terminal['stdin']): Promise<string> {
     for await (const chunk of stdin as AsyncIterable<Buffer>) {
       chunks.push(chunk);
       bytes += chunk.length;
-      if (bytes > INPUT_MAX_BYTES) throw new UsageError(`standard input has more than ${INPUT_MAX_BYTES} bytes`);
+      if (bytes > INPUT_MAX_BYTES)
+        throw new UsageError(`standard input has more than ${INPUT_MAX_BYTES} bytes`);
     }
   };
   const late = new UsageError(`standard input did not end within ${INPUT_TIMEOUT_MS / 1_000} s`);
@@ -166,6 +185,8 @@ function outputTo({ stdout, stderr }: Terminal): Output {
     jsonLine: (value) => void stdout.write(`${printableJson(value)}\n`),
     note: (text) => void stderr.write(`${text}\n`),
     drained: () =>
-      stdout.writableNeedDrain ? new Promise((resolve) => stdout.once('drain', () => resolve())) : Promise.resolve(),
+      stdout.writableNeedDrain
+        ? new Promise((resolve) => stdout.once('drain', () => resolve()))
+        : Promise.resolve(),
   };
 }

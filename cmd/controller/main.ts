@@ -8,5 +8,6 @@ import { startController } from './wire.ts';
 await run({
   name: 'controller',
   load: () => loadConfig('controller'),
-  start: (config, tools) => startController(config, { ...tools, registry: createProcessRegistry('controller') }),
+  start: (config, tools) =>
+    startController(config, { ...tools, registry: createProcessRegistry('controller') }),
 });

@@ -24,7 +24,13 @@ export function kubernetesParts(
   const kubernetes = new Kubernetes(config.KUBECONFIG);
   const core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
 
-  const events = new SecretEvents({ core, instance: pod, clock, log, results: metrics.secretEvents });
+  const events = new SecretEvents({
+    core,
+    instance: pod,
+    clock,
+    log,
+    results: metrics.secretEvents,
+  });
   closers.add('events', () => events.close());
 
   const source = kubernetesSource(namespace, { kubernetes, core, clock, log, metrics });

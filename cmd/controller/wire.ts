@@ -1,4 +1,7 @@
-/** What the controller consists of: the one place that constructs its clients and parts and puts them together. */
+/**
+ * What the controller consists of: the one place that constructs its clients and parts and puts
+ * them together.
+ */
 import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -16,10 +19,16 @@ import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
-import { createControllerMetrics, type ControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import {
+  createControllerMetrics,
+  type ControllerMetrics,
+} from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
-/** Opens everything and keeps the stored keys as the Secrets ask for. Rejects when the admin port cannot be had. */
+/**
+ * Opens everything and keeps the stored keys as the Secrets ask for. Rejects when the admin port
+ * cannot be had.
+ */
 export async function startController(
   config: ConfigOf<'controller'>,
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
@@ -30,13 +39,23 @@ export async function startController(
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
   let keyFaults: Probe = () => ['starting'];
   const ready: Probe[] = [() => keyFaults()];
-  const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live: [], ready });
+  const admin = await startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live: [],
+    ready,
+  });
   closers.add('admin port', () => admin.close());
 
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest controller');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
-  const offset = watchClockOffset({ db, clock, onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000) });
+  const offset = watchClockOffset({
+    db,
+    clock,
+    onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000),
+  });
   closers.add('clock offset', () => offset.stop());
 
   const store = new KeyStore({ db, clock });

@@ -7,5 +7,6 @@ import { startIngest } from './wire.ts';
 await run({
   name: 'ingest',
   load: () => loadConfig('ingest'),
-  start: (config, tools) => startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
+  start: (config, tools) =>
+    startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
 });

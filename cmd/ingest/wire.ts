@@ -1,4 +1,7 @@
-/** What ingest consists of: the one place that constructs its clients and parts and puts them together. */
+/**
+ * What ingest consists of: the one place that constructs its clients and parts and puts them
+ * together.
+ */
 import type { AddressInfo } from 'node:net';
 import type { Db, MongoClientOptions } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -18,7 +21,11 @@ import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { displayAddress, startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
+import {
+  displayAddress,
+  startAdminServer,
+  type Probe,
+} from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
@@ -54,14 +61,20 @@ interface Parts {
   readonly ready: Probe[];
 }
 
-/** Opens everything and listens; readiness comes with the indexes and the keys. Rejects when a port cannot be had. */
+/**
+ * Opens everything and listens; readiness comes with the indexes and the keys. Rejects when a port
+ * cannot be had.
+ */
 export async function startIngest(
   config: ConfigOf<'ingest'>,
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
 ) {
   const { log, closers, registry } = tools;
   const state = { serving: false, draining: false };
-  const ready: Probe[] = [() => (state.serving ? [] : ['starting']), () => (state.draining ? ['draining'] : [])];
+  const ready: Probe[] = [
+    () => (state.serving ? [] : ['starting']),
+    () => (state.draining ? ['draining'] : []),
+  ];
   const metrics = createIngestMetrics(registry);
   const parts: Parts = { log, closers, metrics, partnerLabels: new PartnerLabels(), ready };
   const settings = settingsOf(config);
@@ -76,7 +89,10 @@ export async function startIngest(
   });
   closers.add('admin port', () => admin.close());
   if (wantsTraces(config)) {
-    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest', log });
+    const traces = await startTracing({
+      serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest',
+      log,
+    });
     closers.add('traces', () => traces.close());
   }
 
@@ -88,7 +104,10 @@ export async function startIngest(
     log,
     metrics: parts.metrics,
     partnerLabels: parts.partnerLabels,
-    retention: { malformedDays: config.RETENTION_MALFORMED_DAYS, refusedDays: config.RETENTION_REFUSED_DAYS },
+    retention: {
+      malformedDays: config.RETENTION_MALFORMED_DAYS,
+      refusedDays: config.RETENTION_REFUSED_DAYS,
+    },
     draining: () => state.draining,
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
@@ -133,13 +152,23 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
-  const commitDb = openDatabase('group commit', config, commitClient(config.ACCEPT_TIMEOUT_MS), parts);
+  const commitDb = openDatabase(
+    'group commit',
+    config,
+    commitClient(config.ACCEPT_TIMEOUT_MS),
+    parts,
+  );
   const indexes = ensureIndexesUntilDone(db, submissionIndexes, log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
-  const offset = watchClockOffset({ db, clock, onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000) });
+  const offset = watchClockOffset({
+    db,
+    clock,
+    onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000),
+  });
   closers.add('clock offset', () => offset.stop());
-  // Closed after the commits, whose records it hints at, and before the database that it falls back to.
+  // Closed after the commits, whose records it hints at, and before the database that it falls back
+  // to.
   const hints = openHints(config, db, parts);
 
   const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
@@ -166,7 +195,9 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     }),
     withdraw: (record: SubmissionRecord) => withdrawals.add(record),
     overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
-    readStatus: statusReader && ((requestId: string, partnerId: string) => statusReader.read(requestId, partnerId)),
+    readStatus:
+      statusReader &&
+      ((requestId: string, partnerId: string) => statusReader.read(requestId, partnerId)),
     keys,
   };
 }
@@ -190,7 +221,9 @@ function openCommits(
   closers.add(
     'withdrawals',
     async () => {
-      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(abandon);
+      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(
+        abandon,
+      );
       process.off('exit', abandon);
     },
     DRAIN_DEADLINE_MS + 1_000,
@@ -245,7 +278,11 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }
 }
 
 function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Parts) {
-  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true }, log);
+  const redis = createRedis(
+    config.REDIS_URL,
+    { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true },
+    log,
+  );
   const limiter = new SharedLimiterStore({ redis, metrics, log });
   closers.add('limiter', () => {
     limiter.close();
@@ -264,7 +301,8 @@ function openKeys(store: KeyStore, parts: Parts): KeyCache {
     onRemovedUse: () => metrics.removedKeyUses.inc(),
     onLoad: ({ keys: all }) => {
       // In order, so that all pods show the same partners by name.
-      for (const partnerId of all.map((key) => key.partnerId).toSorted()) partnerLabels.of(partnerId);
+      for (const partnerId of all.map((key) => key.partnerId).toSorted())
+        partnerLabels.of(partnerId);
       metrics.keys.set(all.length);
     },
     onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
@@ -272,7 +310,9 @@ function openKeys(store: KeyStore, parts: Parts): KeyCache {
   closers.add('partner keys', () => keys.close());
   keys.start();
   ready.push(() =>
-    keys.loaded ? [] : ['partner keys are not loaded yet: has the controller finished its first sync?'],
+    keys.loaded
+      ? []
+      : ['partner keys are not loaded yet: has the controller finished its first sync?'],
   );
   return keys;
 }

@@ -11,7 +11,10 @@ await run({
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
   load: () => loadConfig('processor'),
   start: async (config, tools) => {
-    const started = await startProcessor(config, { ...tools, registry: createProcessRegistry('processor') });
+    const started = await startProcessor(config, {
+      ...tools,
+      registry: createProcessRegistry('processor'),
+    });
     letHeapGrow();
     return started;
   },

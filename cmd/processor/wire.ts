@@ -1,4 +1,7 @@
-/** What the processor consists of: the one place that constructs its clients and parts and puts them together. */
+/**
+ * What the processor consists of: the one place that constructs its clients and parts and puts them
+ * together.
+ */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -21,7 +24,10 @@ import { createMongo } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
-import { clockFaults as clockFaultsOf, pauseByClock } from '../../internal/processor/clock-guard.ts';
+import {
+  clockFaults as clockFaultsOf,
+  pauseByClock,
+} from '../../internal/processor/clock-guard.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
 import { expireForever } from '../../internal/processor/expire.ts';
@@ -47,8 +53,14 @@ interface Tools {
 /** The workers' own deadline comes first, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
-/** Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port cannot be had. */
-export async function startProcessor(config: Config, tools: Tools & { readonly registry: Registry }) {
+/**
+ * Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port
+ * cannot be had.
+ */
+export async function startProcessor(
+  config: Config,
+  tools: Tools & { readonly registry: Registry },
+) {
   const { log, closers, registry } = tools;
   // What an operator may have got wrong comes first, so that a fault opens nothing.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
@@ -57,10 +69,19 @@ export async function startProcessor(config: Config, tools: Tools & { readonly r
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
   const [live, ready]: [Probe[], Probe[]] = [[], []];
-  const admin = await startAdminServer({ host: config.ADMIN_HOST, port: config.ADMIN_PORT, registry, live, ready });
+  const admin = await startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live,
+    ready,
+  });
   closers.add('admin port', () => admin.close());
   if (wantsTraces(config)) {
-    const traces = await startTracing({ serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor', log });
+    const traces = await startTracing({
+      serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor',
+      log,
+    });
     closers.add('traces', () => traces.close());
   }
 
@@ -249,7 +270,10 @@ function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
   closers.add('expiry', () => expiring.abort());
 }
 
-/** A mail that waits for a connection would hold its claim: as many are worked on as there are connections. */
+/**
+ * A mail that waits for a connection would hold its claim: as many are worked on as there are
+ * connections.
+ */
 function mailSlots(config: Config): number {
   return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
 }

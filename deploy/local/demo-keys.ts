@@ -1,4 +1,7 @@
-/** Writes partner Secrets as manifests into a folder: the demo partners of `make run`, and those of tests. */
+/**
+ * Writes partner Secrets as manifests into a folder: the demo partners of `make run`, and those of
+ * tests.
+ */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
@@ -10,12 +13,19 @@ export interface DemoPartner {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** One Secret for the partner in `<partner>.yaml`, replaced in one step so that no reader sees half of it. */
+/**
+ * One Secret for the partner in `<partner>.yaml`, replaced in one step so that no reader sees half
+ * of it.
+ */
 export async function writePartnerSecret(folder: string, wanted: DemoPartner): Promise<string> {
   const { partner } = wanted;
   await mkdir(folder, { recursive: true });
   const file = join(folder, `${partner}.yaml`);
-  const { yaml } = partnerSecretManifest({ ...wanted, name: `partner-${partner}`, namespace: 'partner-keys' });
+  const { yaml } = partnerSecretManifest({
+    ...wanted,
+    name: `partner-${partner}`,
+    namespace: 'partner-keys',
+  });
   await writeFile(`${file}.new`, yaml);
   await rename(`${file}.new`, file);
   return file;

@@ -1,4 +1,7 @@
-/** A small login page for `make run`: what docs/login.md asks of a login application, and nothing else. */
+/**
+ * A small login page for `make run`: what docs/login.md asks of a login application, and nothing
+ * else.
+ */
 import { createHash } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import fastify, { type FastifyInstance } from 'fastify';
@@ -10,10 +13,16 @@ export interface LoginPage {
   close(): Promise<void>;
 }
 
-/** What the page knows of an account: the contract, written down as another team's program would. */
+/**
+ * What the page knows of an account: the contract, written down as another team's program would.
+ */
 interface Account {
   readonly _id: string;
-  readonly activation?: { readonly tokenHash: string; readonly expiresAt: Date; readonly usedAt?: Date };
+  readonly activation?: {
+    readonly tokenHash: string;
+    readonly expiresAt: Date;
+    readonly usedAt?: Date;
+  };
 }
 
 type Outcome = 'activated' | 'used' | 'expired' | 'unknown';
@@ -52,8 +61,10 @@ export async function startLoginPage(options: {
 
 function buildPage(accounts: Collection<Account>): FastifyInstance {
   const app = fastify({ forceCloseConnections: true, bodyLimit: BODY_MAX_BYTES });
-  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
-    done(null, new URLSearchParams(String(body))),
+  app.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string' },
+    (_request, body, done) => done(null, new URLSearchParams(String(body))),
   );
   app.addHook('onRequest', async (_request, reply) => {
     // The address holds the token: no referrer, no cache, no frame.
@@ -85,10 +96,20 @@ function buildPage(accounts: Collection<Account>): FastifyInstance {
   return app;
 }
 
-/** Compares the token, checks the expiry and notes the use in one update: of two clicks at once, one activates. */
-async function useLink(accounts: Collection<Account>, account: string, token: string): Promise<Outcome> {
+/**
+ * Compares the token, checks the expiry and notes the use in one update: of two clicks at once, one
+ * activates.
+ */
+async function useLink(
+  accounts: Collection<Account>,
+  account: string,
+  token: string,
+): Promise<Outcome> {
   const now = new Date();
-  const mine = { _id: account, 'activation.tokenHash': createHash('sha256').update(token).digest('hex') };
+  const mine = {
+    _id: account,
+    'activation.tokenHash': createHash('sha256').update(token).digest('hex'),
+  };
   const { matchedCount } = await accounts.updateOne(
     { ...mine, 'activation.expiresAt': { $gt: now }, 'activation.usedAt': { $exists: false } },
     { $set: { 'activation.usedAt': now } },
@@ -100,9 +121,18 @@ async function useLink(accounts: Collection<Account>, account: string, token: st
 }
 
 const words: Readonly<Record<Outcome, readonly [title: string, text: string]>> = {
-  activated: ['Your account is activated', 'You can log in now. A real login application asks for a password here.'],
-  used: ['This link has been used', 'The account is activated already: log in with your e-mail address.'],
-  expired: ['This link has expired', 'Ask support for a new one, with the reference number in your e-mail.'],
+  activated: [
+    'Your account is activated',
+    'You can log in now. A real login application asks for a password here.',
+  ],
+  used: [
+    'This link has been used',
+    'The account is activated already: log in with your e-mail address.',
+  ],
+  expired: [
+    'This link has expired',
+    'Ask support for a new one, with the reference number in your e-mail.',
+  ],
   unknown: ['This link is not valid', 'Copy it whole from the newest e-mail you got from us.'],
 };
 

@@ -1,4 +1,7 @@
-/** MailDev, which shows people the e-mails: npm installs it into the cache once, and it runs as a child that ends with us. */
+/**
+ * MailDev, which shows people the e-mails: npm installs it into the cache once, and it runs as a
+ * child that ends with us.
+ */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cached, installLog } from './stores/cache.ts';
@@ -10,7 +13,10 @@ const PART = `maildev-${MAILDEV_VERSION}`;
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 const START_TIMEOUT_MS = 60_000;
 const LOOPBACK = '127.0.0.1';
-/** It keeps all mails in memory unless it is told how many: 210 MB with these two bounds, 325 MB and more without. */
+/**
+ * It keeps all mails in memory unless it is told how many: 210 MB with these two bounds, 325 MB and
+ * more without.
+ */
 const MAILS_KEPT = 500;
 const HEAP_MB = 128;
 
@@ -31,7 +37,10 @@ export interface MailDev {
   close(): Promise<void>;
 }
 
-/** The folder it is installed in. It is no package of the project: it weighs 110 MB, and only `make run` needs it. */
+/**
+ * The folder it is installed in. It is no package of the project: it weighs 110 MB, and only `make
+ * run` needs it.
+ */
 export function installMailDev(log: (line: string) => void): Promise<string> {
   return cached(PART, log, async (path) => {
     log(`installing MailDev ${MAILDEV_VERSION} with npm (once) …`);
@@ -54,7 +63,10 @@ export async function startMailDev(options: {
   readonly logFile: string;
   readonly log: (line: string) => void;
 }): Promise<MailDev> {
-  const program = join(await installMailDev(options.log), 'node_modules/maildev/dist/bin/maildev.js');
+  const program = join(
+    await installMailDev(options.log),
+    'node_modules/maildev/dist/bin/maildev.js',
+  );
   const smtp = ['--ip', LOOPBACK, '--smtp', String(options.smtpPort)];
   const web = ['--web-ip', LOOPBACK, '--web', String(options.webPort)];
   const server = await startProcess({

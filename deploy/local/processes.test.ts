@@ -15,12 +15,17 @@ const STARTER = `
   console.log(service.child.pid);
 `;
 
-async function expectNothingLeft(signal: NodeJS.Signals, environment: NodeJS.ProcessEnv): Promise<void> {
+async function expectNothingLeft(
+  signal: NodeJS.Signals,
+  environment: NodeJS.ProcessEnv,
+): Promise<void> {
   const starter = spawn(process.execPath, ['--input-type=module-typescript', '--eval', STARTER], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: environment,
   });
-  const [line] = (await once(starter.stdout, 'data', { signal: AbortSignal.timeout(HANG_MS) })) as [Buffer];
+  const [line] = (await once(starter.stdout, 'data', { signal: AbortSignal.timeout(HANG_MS) })) as [
+    Buffer,
+  ];
   const pid = Number(line);
   expect(alive(pid)).toBe(true);
   starter.kill(signal);

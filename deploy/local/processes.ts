@@ -1,4 +1,7 @@
-/** Runs the service's processes as children of this one, which end with it: for `make run` and for tests that kill them. */
+/**
+ * Runs the service's processes as children of this one, which end with it: for `make run` and for
+ * tests that kill them.
+ */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -26,14 +29,20 @@ export interface ServiceProcess {
   readonly adminUrl: string;
   /** Everything it has printed, newest last, bounded. */
   readonly lines: readonly string[];
-  readonly exited: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
+  readonly exited: Promise<{
+    readonly code: number | null;
+    readonly signal: NodeJS.Signals | null;
+  }>;
   /** Resolves when /readyz says so; rejects with its reasons after `timeoutMs`. */
   ready(timeoutMs?: number): Promise<void>;
   /** SIGTERM, then the exit code; SIGKILL after a minute. */
   stop(): Promise<number | null>;
 }
 
-/** Starts one process, from source or as compiled by `make build`, and resolves once it says that it serves. Ports default to free ones on loopback. */
+/**
+ * Starts one process, from source or as compiled by `make build`, and resolves once it says that it
+ * serves. Ports default to free ones on loopback.
+ */
 export async function startService(
   name: ServiceName,
   environment: Readonly<Record<string, string>>,
@@ -62,9 +71,13 @@ export async function startService(
     // Not 'exit': what it printed last may still be on its way then.
     child.once('close', (code, signal) => resolve({ code, signal }));
   });
-  const file = options.logFile === undefined ? undefined : createWriteStream(options.logFile, { flags: 'a' });
+  const file =
+    options.logFile === undefined ? undefined : createWriteStream(options.logFile, { flags: 'a' });
   const serving = new Promise<{ url?: string; admin: string }>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`${name} did not start:\n${lines.join('\n')}`)), START_TIMEOUT_MS);
+    const timer = setTimeout(
+      () => reject(new Error(`${name} did not start:\n${lines.join('\n')}`)),
+      START_TIMEOUT_MS,
+    );
     const onLine = (line: string): void => {
       lines.push(line);
       if (lines.length > KEPT_LINES) lines.shift();
@@ -101,12 +114,18 @@ export async function startService(
   };
 }
 
-async function waitUntilReady(name: ServiceName, adminUrl: string, timeoutMs: number): Promise<void> {
+async function waitUntilReady(
+  name: ServiceName,
+  adminUrl: string,
+  timeoutMs: number,
+): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   let last = 'no answer';
   while (performance.now() < deadline) {
     try {
-      const response = await fetch(`${adminUrl}/readyz`, { signal: AbortSignal.timeout(timeoutMs) });
+      const response = await fetch(`${adminUrl}/readyz`, {
+        signal: AbortSignal.timeout(timeoutMs),
+      });
       last = await response.text();
       if (response.ok) return;
     } catch (error) {

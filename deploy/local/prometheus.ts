@@ -1,4 +1,5 @@
-// Prometheus and promtool for tests, the drill and the picture of the dashboard: from the PATH, or out of Debian's package.
+// Prometheus and promtool for tests, the drill and the picture of the dashboard: from the PATH, or
+// out of Debian's package.
 
 import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,10 +20,15 @@ export interface PrometheusPrograms {
 
 /** The two programs; rejects with the reason when this machine cannot have them. */
 export async function prometheusPrograms(log: (line: string) => void): Promise<PrometheusPrograms> {
-  const [prometheus, promtool] = await Promise.all([findProgram('prometheus'), findProgram('promtool')]);
+  const [prometheus, promtool] = await Promise.all([
+    findProgram('prometheus'),
+    findProgram('promtool'),
+  ]);
   if (prometheus !== undefined && promtool !== undefined) return { prometheus, promtool };
   if ((await findProgram('apt-get')) === undefined) {
-    throw new Error('prometheus and promtool are not on the PATH, and without apt-get they cannot be fetched');
+    throw new Error(
+      'prometheus and promtool are not on the PATH, and without apt-get they cannot be fetched',
+    );
   }
   const path = await cached(PART, log, async (folder) => {
     log('fetching Prometheus out of a Debian package (once)');
@@ -36,7 +42,11 @@ async function unpack(path: string): Promise<void> {
   await mkdir(path, { recursive: true });
   const logFile = installLog('prometheus');
   const download = ['sh', '-c', 'cd "$1" && apt-get -q download prometheus', 'sh', path];
-  const settings = { logFile, timeoutMs: APT_TIMEOUT_MS, env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } };
+  const settings = {
+    logFile,
+    timeoutMs: APT_TIMEOUT_MS,
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+  };
   try {
     await run({ ...settings, command: download });
   } catch {
@@ -45,10 +55,16 @@ async function unpack(path: string): Promise<void> {
     await run({ ...settings, command: download });
   }
   const archive = (await readdir(path)).find((name) => name.endsWith('.deb'));
-  if (archive === undefined) throw new Error(`apt-get brought no package; ${await logTail(logFile)}`);
-  await run({ logFile, timeoutMs: UNPACK_TIMEOUT_MS, command: ['dpkg-deb', '-x', join(path, archive), path] });
+  if (archive === undefined)
+    throw new Error(`apt-get brought no package; ${await logTail(logFile)}`);
+  await run({
+    logFile,
+    timeoutMs: UNPACK_TIMEOUT_MS,
+    command: ['dpkg-deb', '-x', join(path, archive), path],
+  });
   await rm(join(path, archive));
-  if (!(await exists(join(path, 'usr/bin/promtool')))) throw new Error('the package holds no promtool');
+  if (!(await exists(join(path, 'usr/bin/promtool'))))
+    throw new Error('the package holds no promtool');
 }
 
 /** What is scraped: the address of an admin port and the labels Kubernetes would give it. */
@@ -75,12 +91,18 @@ export interface Prometheus {
   scrape(targets: readonly ScrapeTarget[]): Promise<void>;
   /** Rejects with Prometheus' own words when the expression is wrong. */
   query(expression: string): Promise<Sample[]>;
-  queryRange(expression: string, range: { from: number; to: number; stepSeconds: number }): Promise<Sample[]>;
+  queryRange(
+    expression: string,
+    range: { from: number; to: number; stepSeconds: number },
+  ): Promise<Sample[]>;
   alerts(): Promise<ActiveAlert[]>;
   stop(): Promise<void>;
 }
 
-/** Starts a server on loopback that scrapes and evaluates `rules` (a rule file's text) every `everySeconds`. */
+/**
+ * Starts a server on loopback that scrapes and evaluates `rules` (a rule file's text) every
+ * `everySeconds`.
+ */
 export async function startPrometheus(options: {
   /** For data, configuration and log; emptied first. */
   readonly folder: string;
@@ -92,9 +114,11 @@ export async function startPrometheus(options: {
   const { prometheus } = await prometheusPrograms(options.log);
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
-  const [targetFile, configFile, logFile] = ['targets.json', 'prometheus.json', 'prometheus.log'].map((name) =>
-    join(folder, name),
-  ) as [string, string, string];
+  const [targetFile, configFile, logFile] = [
+    'targets.json',
+    'prometheus.json',
+    'prometheus.log',
+  ].map((name) => join(folder, name)) as [string, string, string];
   await writeFile(join(folder, 'rules.yaml'), options.rules ?? 'groups: []\n');
   await writeFile(targetFile, '[]');
   // YAML's subset that JSON is.
@@ -106,7 +130,10 @@ export async function startPrometheus(options: {
     },
     rule_files: ['rules.yaml'],
     scrape_configs: [
-      { job_name: 'partner-ingest', file_sd_configs: [{ files: [targetFile], refresh_interval: '1s' }] },
+      {
+        job_name: 'partner-ingest',
+        file_sd_configs: [{ files: [targetFile], refresh_interval: '1s' }],
+      },
     ],
   };
   await writeFile(configFile, JSON.stringify(config, null, 2));
@@ -123,7 +150,10 @@ export async function startPrometheus(options: {
     wrapped: false,
   });
   const url = `http://127.0.0.1:${port}`;
-  const ready = await poll(READY_TIMEOUT_MS, async () => !server.running() || (await answers(`${url}/-/ready`)));
+  const ready = await poll(
+    READY_TIMEOUT_MS,
+    async () => !server.running() || (await answers(`${url}/-/ready`)),
+  );
   if (!ready || !server.running()) {
     await server.end('SIGKILL');
     throw new Error(`prometheus did not start; ${await logTail(logFile)}`);
@@ -131,7 +161,10 @@ export async function startPrometheus(options: {
   return {
     url,
     async scrape(targets) {
-      const groups = targets.map(({ adminUrl, labels }) => ({ targets: [new URL(adminUrl).host], labels }));
+      const groups = targets.map(({ adminUrl, labels }) => ({
+        targets: [new URL(adminUrl).host],
+        labels,
+      }));
       // Renamed into its place, so that it is never read half-written.
       await writeFile(`${targetFile}.new`, JSON.stringify(groups));
       await rename(`${targetFile}.new`, targetFile);
@@ -146,12 +179,14 @@ export async function startPrometheus(options: {
       return result.map(({ metric, values }) => ({ metric, values: values.map(numbers) }));
     },
     alerts: async () => {
-      const { alerts } = await ask<{ alerts: { labels: Record<string, string>; state: ActiveAlert['state'] }[] }>(
-        url,
-        'alerts',
-        {},
-      );
-      return alerts.map(({ labels, state }) => ({ name: labels['alertname'] ?? '', state, labels }));
+      const { alerts } = await ask<{
+        alerts: { labels: Record<string, string>; state: ActiveAlert['state'] }[];
+      }>(url, 'alerts', {});
+      return alerts.map(({ labels, state }) => ({
+        name: labels['alertname'] ?? '',
+        state,
+        labels,
+      }));
     },
     stop: () => server.end('SIGTERM'),
   };
@@ -171,10 +206,17 @@ function numbers([at, value]: RawSample): readonly [number, number] {
   return [at, value === '+Inf' ? Infinity : Number(value)];
 }
 
-async function ask<T>(url: string, path: string, parameters: Readonly<Record<string, string>>): Promise<T> {
-  const response = await fetch(`${url}/api/v1/${path}?${new URLSearchParams(parameters).toString()}`, {
-    signal: AbortSignal.timeout(QUERY_TIMEOUT_MS),
-  });
+async function ask<T>(
+  url: string,
+  path: string,
+  parameters: Readonly<Record<string, string>>,
+): Promise<T> {
+  const response = await fetch(
+    `${url}/api/v1/${path}?${new URLSearchParams(parameters).toString()}`,
+    {
+      signal: AbortSignal.timeout(QUERY_TIMEOUT_MS),
+    },
+  );
   const answer = (await response.json()) as { status: string; error?: string; data: T };
   if (answer.status !== 'success') {
     throw new Error(`${path} ${parameters['query'] ?? ''}: ${answer.error ?? response.status}`);

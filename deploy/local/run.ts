@@ -1,4 +1,7 @@
-/** `make run`: the whole service on this machine, with stores, demo partners and MailDev for the e-mails; Ctrl-C ends all of it. */
+/**
+ * `make run`: the whole service on this machine, with stores, demo partners and MailDev for the
+ * e-mails; Ctrl-C ends all of it.
+ */
 /* oxlint-disable node/no-process-env -- stores may be given by MONGODB_URI and REDIS_URL */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -44,7 +47,9 @@ let closing: Promise<void> | undefined;
 function closeAll(): Promise<void> {
   closing ??= (async () => {
     for (const { name, close } of opened.toReversed()) {
-      await close().catch((error: unknown) => console.error(`${name} did not stop cleanly:`, error));
+      await close().catch((error: unknown) =>
+        console.error(`${name} did not stop cleanly:`, error),
+      );
     }
   })();
   return closing;
@@ -79,17 +84,27 @@ async function main(): Promise<void> {
     }),
   ]);
   const database = process.env['MONGODB_DATABASE'] ?? 'partner_ingest';
-  const login = await startLoginPage({ mongodbUri: mongo.url, database, port: await portOrFree(PORTS.login) });
+  const login = await startLoginPage({
+    mongodbUri: mongo.url,
+    database,
+    port: await portOrFree(PORTS.login),
+  });
   opened.push({ name: 'login page', close: () => login.close() });
 
   const [apiKey, inactiveKey] = [newApiKey(), newApiKey()];
   const keyFolder = join(RUN_FOLDER, 'partner-keys');
   await writePartnerSecret(keyFolder, { partner: 'demo', keys: [apiKey] });
-  await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [inactiveKey], status: 'inactive' });
+  await writePartnerSecret(keyFolder, {
+    partner: 'dormant',
+    keys: [inactiveKey],
+    status: 'inactive',
+  });
 
   step('starting ingest, processor and controller');
   // Whoever has a collector at hand may look at traces.
-  const otel = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')));
+  const otel = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')),
+  );
   const stores = {
     MONGODB_URI: mongo.url,
     REDIS_URL: redis.url,
@@ -98,7 +113,10 @@ async function main(): Promise<void> {
     ALLOW_INSECURE_STORES: 'true',
     ...otel,
   };
-  const start = async (name: ServiceProcess['name'], environment: Record<string, string>): Promise<ServiceProcess> => {
+  const start = async (
+    name: ServiceProcess['name'],
+    environment: Record<string, string>,
+  ): Promise<ServiceProcess> => {
     const service = await startService(
       name,
       { ...stores, ADMIN_PORT: String(await portOrFree(PORTS.admin[name])), ...environment },
@@ -107,7 +125,12 @@ async function main(): Promise<void> {
     opened.push({ name, close: () => service.stop() });
     void service.exited.then(({ code, signal }) => {
       if (closing !== undefined) return;
-      console.error(paint('red', `${name} ended (${signal ?? code}); see .run/${name}.log. Stopping everything.`));
+      console.error(
+        paint(
+          'red',
+          `${name} ended (${signal ?? code}); see .run/${name}.log. Stopping everything.`,
+        ),
+      );
       process.exitCode = 1;
       void closeAll();
     });
@@ -180,7 +203,8 @@ async function portOrFree(wanted: number): Promise<number> {
 
 if (import.meta.main) {
   const stop = (signal: NodeJS.Signals): void => {
-    // Only a second Ctrl-C cuts it short: SIGTERM comes twice where a whole group gets it, because make passes its own one on.
+    // Only a second Ctrl-C cuts it short: SIGTERM comes twice where a whole group gets it, because
+    // make passes its own one on.
     if (closing !== undefined && signal === 'SIGINT') process.exit(130);
     if (closing !== undefined) return;
     console.log(paint('dim', '\n… stopping'));

@@ -1,4 +1,7 @@
-/** `make smoke`: one application through the running system, each step shown with its time, until the e-mail is there. */
+/**
+ * `make smoke`: one application through the running system, each step shown with its time, until
+ * the e-mail is there.
+ */
 import { readFile } from 'node:fs/promises';
 import { MongoClient } from 'mongodb';
 import type { ShownMail } from './maildev.ts';
@@ -11,13 +14,17 @@ const POLL_MS = 20;
 async function main(): Promise<number> {
   const state = await readState();
   if (state === undefined) {
-    console.error('Nothing is running here: start it with "make run" in another terminal, then try again.');
+    console.error(
+      'Nothing is running here: start it with "make run" in another terminal, then try again.',
+    );
     return 1;
   }
   const startedAt = performance.now();
   const shown = (step: string, detail: string): void => {
     const milliseconds = `${Math.round(performance.now() - startedAt)} ms`.padStart(8);
-    console.log(`${paint('green', '✓')} ${step.padEnd(18)} ${paint('dim', milliseconds)}  ${detail}`);
+    console.log(
+      `${paint('green', '✓')} ${step.padEnd(18)} ${paint('dim', milliseconds)}  ${detail}`,
+    );
   };
 
   const unique = String(Date.now()).slice(-9);
@@ -44,7 +51,8 @@ async function main(): Promise<number> {
     while (record.state !== 'completed') {
       if (!seen.has(record.state)) shown('record', `state: ${record.state}`);
       seen.add(record.state);
-      if (performance.now() - startedAt > TIMEOUT_MS) throw new Error(`still ${record.state} after ${TIMEOUT_MS} ms`);
+      if (performance.now() - startedAt > TIMEOUT_MS)
+        throw new Error(`still ${record.state} after ${TIMEOUT_MS} ms`);
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       record = (await requests.findOne({ _id: requestId })) ?? record;
     }
@@ -53,15 +61,20 @@ async function main(): Promise<number> {
     await client.close();
   }
 
-  const listed = await fetch(`${state.mailUrl}/api/email`, { signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const listed = await fetch(`${state.mailUrl}/api/email`, {
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
   const mails = ((await listed.json()) as ShownMail[]).filter(({ envelope }) =>
     envelope.to.some(({ address }) => address === email),
   );
   const [mail, ...more] = mails;
-  if (mail === undefined || more.length > 0) throw new Error(`expected one e-mail, found ${mails.length}`);
+  if (mail === undefined || more.length > 0)
+    throw new Error(`expected one e-mail, found ${mails.length}`);
   shown('e-mail', `"${mail.subject}"`);
   shown('activation link', /https?:\/\/\S+token=\S+/.exec(mail.text)?.[0] ?? paint('red', 'none'));
-  console.log(`\n${paint('green', 'The whole way works.')} Read the mail at ${paint('cyan', state.mailUrl)}`);
+  console.log(
+    `\n${paint('green', 'The whole way works.')} Read the mail at ${paint('cyan', state.mailUrl)}`,
+  );
   return 0;
 }
 

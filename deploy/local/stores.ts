@@ -1,9 +1,16 @@
 /* oxlint-disable node/no-process-env -- as a program of its own it takes MONGODB_URI and REDIS_URL as its callers do */
-// The stores for running and testing: MongoDB and Redis, of whatever this machine has. `node stores.ts install` prepares them.
+// The stores for running and testing: MongoDB and Redis, of whatever this machine has. `node
+// stores.ts install` prepares them.
 
 import process from 'node:process';
 import { debianMongo, debianRedis, installDebian } from './stores/debian.ts';
-import { dockerImage, dockerMongo, dockerRedis, MONGO_IMAGE, REDIS_IMAGE } from './stores/docker.ts';
+import {
+  dockerImage,
+  dockerMongo,
+  dockerRedis,
+  MONGO_IMAGE,
+  REDIS_IMAGE,
+} from './stores/docker.ts';
 import { debianObstacle } from './stores/install.ts';
 import { pathMongo, pathRedis } from './stores/path.ts';
 import { findProgram } from './stores/process.ts';
@@ -19,32 +26,46 @@ const ENVIRONMENT_TIMEOUT_MS = 20_000;
 const MONGO = { name: 'MongoDB', variable: 'MONGODB_URI', program: 'mongod', image: MONGO_IMAGE };
 const REDIS = { name: 'Redis', variable: 'REDIS_URL', program: 'redis-server', image: REDIS_IMAGE };
 
-/** Gives a MongoDB that answered a ping and acknowledged a write (where it comes from the environment: a ping only). */
+/**
+ * Gives a MongoDB that answered a ping and acknowledged a write (where it comes from the
+ * environment: a ping only).
+ */
 export async function startMongo(options: StoreOptions): Promise<Store> {
   if (isSet(options.url))
-    return await fromEnvironment(MONGO, options.url, (url) => mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS));
+    return await fromEnvironment(MONGO, options.url, (url) =>
+      mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
+    );
   return await firstOf(MONGO, [
     () => dockerMongo(options),
     () => pathMongo(options),
     async () =>
-      (await debianObstacle(true)) ?? (await debianMongo(options, await makeWorkspace('mongo', options.dataDir))),
+      (await debianObstacle(true)) ??
+      (await debianMongo(options, await makeWorkspace('mongo', options.dataDir))),
   ]);
 }
 
 /** Gives a Redis that answered PONG, with this many databases (256 when not said). */
-export async function startRedis(options: StoreOptions & { databases?: number | undefined }): Promise<Store> {
+export async function startRedis(
+  options: StoreOptions & { databases?: number | undefined },
+): Promise<Store> {
   if (isSet(options.url))
-    return await fromEnvironment(REDIS, options.url, (url) => redisReady(url, ENVIRONMENT_TIMEOUT_MS));
+    return await fromEnvironment(REDIS, options.url, (url) =>
+      redisReady(url, ENVIRONMENT_TIMEOUT_MS),
+    );
   const full = { ...options, databases: options.databases ?? DEFAULT_REDIS_DATABASES };
   return await firstOf(REDIS, [
     () => dockerRedis(full),
     () => pathRedis(full),
     async () =>
-      (await debianObstacle(false)) ?? (await debianRedis(full, await makeWorkspace('redis', options.dataDir))),
+      (await debianObstacle(false)) ??
+      (await debianRedis(full, await makeWorkspace('redis', options.dataDir))),
   ]);
 }
 
-/** Prepares what `startMongo` and `startRedis` will take with these addresses, starting nothing; says what that is. */
+/**
+ * Prepares what `startMongo` and `startRedis` will take with these addresses, starting nothing;
+ * says what that is.
+ */
 export async function installStores(
   urls: { mongo?: string | undefined; redis?: string | undefined },
   log: (line: string) => void,
@@ -59,7 +80,8 @@ export async function installStores(
       continue;
     }
     const way = await firstOf<{ way: string }>(store, [
-      async () => (await dockerImage(store.image, log)) ?? { way: `the Docker image ${store.image}` },
+      async () =>
+        (await dockerImage(store.image, log)) ?? { way: `the Docker image ${store.image}` },
       async () => {
         const program = await findProgram(store.program);
         return program === undefined ? `no ${store.program} on the PATH` : { way: program };
@@ -86,15 +108,25 @@ async function fromEnvironment(
 ): Promise<Store> {
   try {
     const { version } = await ready(url);
-    return environmentStore(`${server.name} ${version} of ${server.variable}`, url, server.variable);
+    return environmentStore(
+      `${server.name} ${version} of ${server.variable}`,
+      url,
+      server.variable,
+    );
   } catch (error) {
-    throw new Error(`${server.variable} is set, but no ${server.name} answers there: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Error(
+      `${server.variable} is set, but no ${server.name} answers there: ${messageOf(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
-async function firstOf<T extends object>(server: Server, ways: readonly (() => Promise<T | string>)[]): Promise<T> {
+async function firstOf<T extends object>(
+  server: Server,
+  ways: readonly (() => Promise<T | string>)[],
+): Promise<T> {
   const reasons = [`${server.variable} is not set`];
   for (const way of ways) {
     const result = await way().catch(messageOf);
@@ -102,7 +134,9 @@ async function firstOf<T extends object>(server: Server, ways: readonly (() => P
     reasons.push(result);
   }
   throw new Error(
-    [`there is no way to a ${server.name} here; any one of these can be changed:`, ...reasons].join('\n  - '),
+    [`there is no way to a ${server.name} here; any one of these can be changed:`, ...reasons].join(
+      '\n  - ',
+    ),
   );
 }
 
@@ -113,8 +147,9 @@ async function main(args: readonly string[]): Promise<number> {
     return USAGE_ERROR;
   }
   try {
-    await installStores({ mongo: process.env['MONGODB_URI'], redis: process.env['REDIS_URL'] }, (line) =>
-      console.log(line),
+    await installStores(
+      { mongo: process.env['MONGODB_URI'], redis: process.env['REDIS_URL'] },
+      (line) => console.log(line),
     );
     return 0;
   } catch (error) {

@@ -1,4 +1,7 @@
-/** What an operator may do to an account: mail it again, correct its address, release its e-mail and EIN, erase it. */
+/**
+ * What an operator may do to an account: mail it again, correct its address, release its e-mail and
+ * EIN, erase it.
+ */
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -14,7 +17,10 @@ export class AccountCorrections {
     this.#clock = options.clock;
   }
 
-  /** Lets the next attempt mail the same link once more; false if the account has changed or its link was used. */
+  /**
+   * Lets the next attempt mail the same link once more; false if the account has changed or its
+   * link was used.
+   */
   async mailAgain(account: Account): Promise<boolean> {
     const result = await this.#collection.updateOne(
       { ...asSeen(account), ...LINK_NOT_USED },
@@ -24,8 +30,8 @@ export class AccountCorrections {
   }
 
   /**
-   * Gives the account another address. Links that went to the old one stop working at once, because a wrong address may
-   * be someone else's. `taken` when another account has the new address.
+   * Gives the account another address. Links that went to the old one stop working at once, because
+   * a wrong address may be someone else's. `taken` when another account has the new address.
    */
   async correctEmail(account: Account, email: string): Promise<'done' | 'changed' | 'taken'> {
     try {
@@ -46,8 +52,9 @@ export class AccountCorrections {
 
   /**
    * Releases e-mail and EIN for a new application. One update of one document: at no instant do two
-   * accounts hold them. The account keeps its id and its request, and an unused link stops working; the
-   * use of a link is the login application's and stays. False if the account or its link has changed.
+   * accounts hold them. The account keeps its id and its request, and an unused link stops working;
+   * the use of a link is the login application's and stays. False if the account or its link has
+   * changed.
    */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);

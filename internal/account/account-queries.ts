@@ -13,7 +13,10 @@ const checkedFields = {
   'mail.possible': 1,
   'activation.usedAt': 1,
 } as const;
-export type CheckedAccount = Pick<Account, '_id' | 'mail' | (keyof typeof checkedFields & keyof Account)> & {
+export type CheckedAccount = Pick<
+  Account,
+  '_id' | 'mail' | (keyof typeof checkedFields & keyof Account)
+> & {
   readonly activation?: Pick<Activation, 'usedAt'>;
 };
 
@@ -25,7 +28,10 @@ export class AccountQueries {
   }
 
   /** By one of the fields that no two accounts share. */
-  async find(by: '_id' | 'requestId' | 'emailNormalized', value: string): Promise<Account | undefined> {
+  async find(
+    by: '_id' | 'requestId' | 'emailNormalized',
+    value: string,
+  ): Promise<Account | undefined> {
     return (await this.#accounts.findOne({ [by]: value }, bounded)) ?? undefined;
   }
 
@@ -44,14 +50,20 @@ export class AccountQueries {
     ];
     const found = new Map<string, Account>();
     for (const key of keys) {
-      for (const account of await this.#accounts.find(key, bounded).toArray()) found.set(account._id, account);
+      for (const account of await this.#accounts.find(key, bounded).toArray())
+        found.set(account._id, account);
     }
     return [...found.values()];
   }
 
-  /** Accounts whose former e-mail address and EIN are still kept: few, because an operator releases each by hand. */
+  /**
+   * Accounts whose former e-mail address and EIN are still kept: few, because an operator releases
+   * each by hand.
+   */
   async released(): Promise<Account[]> {
-    return this.#accounts.find({ released: { $exists: true }, releasedAt: { $gt: new Date(0) } }, bounded).toArray();
+    return this.#accounts
+      .find({ released: { $exists: true }, releasedAt: { $gt: new Date(0) } }, bounded)
+      .toArray();
   }
 
   /** All accounts made at `since` or later, as `audit` checks them, oldest first. */
@@ -63,11 +75,15 @@ export class AccountQueries {
   /** At most `limit` ids of requests of accounts that start with `prefix`. */
   async requestIdsFrom(prefix: string, limit: number): Promise<string[]> {
     const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` } };
-    const found = await this.#accounts.find(filter, { projection: { requestId: 1 }, limit, ...bounded }).toArray();
+    const found = await this.#accounts
+      .find(filter, { projection: { requestId: 1 }, limit, ...bounded })
+      .toArray();
     return found.map(({ requestId }) => requestId);
   }
 
   async checked(by: '_id' | 'requestId', ids: readonly string[]): Promise<CheckedAccount[]> {
-    return this.#accounts.find({ [by]: { $in: ids } }, { projection: checkedFields, ...bounded }).toArray();
+    return this.#accounts
+      .find({ [by]: { $in: ids } }, { projection: checkedFields, ...bounded })
+      .toArray();
   }
 }

@@ -1,4 +1,7 @@
-/** Creates accounts, and reads them for the workers. One insert creates; the unique indexes decide every race. */
+/**
+ * Creates accounts, and reads them for the workers. One insert creates; the unique indexes decide
+ * every race.
+ */
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
@@ -16,7 +19,10 @@ import {
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
-/** An operator may release the holder of a key between the insert and the read; then the insert is tried again. */
+/**
+ * An operator may release the holder of a key between the insert and the read; then the insert is
+ * tried again.
+ */
 const CREATE_TRIES = 5;
 
 export class AccountStore {
@@ -31,8 +37,8 @@ export class AccountStore {
   }
 
   /**
-   * Creates the account of `requestId` once, however often it is called; the account comes with the answer if it was made
-   * by this call. Throws on database errors.
+   * Creates the account of `requestId` once, however often it is called; the account comes with the
+   * answer if it was made by this call. Throws on database errors.
    */
   async create(
     application: Application,
@@ -67,25 +73,42 @@ export class AccountStore {
   /** Inserts at the same time share a write; false for an account whose key is taken. */
   async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
     // The same order in every process prevents deadlocks between batches.
-    const accounts = wanted.toSorted((one, other) => (one.emailNormalized < other.emailNormalized ? -1 : 1));
+    const accounts = wanted.toSorted((one, other) =>
+      one.emailNormalized < other.emailNormalized ? -1 : 1,
+    );
     const { n, writeErrors, durable } = await writePastLockConflicts(accounts, (some) =>
       insertTogether(this.#collection, some),
     );
     if (!durable) throw new NotDurableError('no majority acknowledged the accounts in time');
-    if (n + writeErrors.length !== accounts.length) throw new Error('the answer does not account for every account');
+    if (n + writeErrors.length !== accounts.length)
+      throw new Error('the answer does not account for every account');
     const failed = new Map(writeErrors.map((error) => [accounts[error.index], error]));
     return wanted.map((account) => {
       const error = failed.get(account);
-      return error === undefined || isDuplicateKey(error) ? { result: error === undefined } : { error };
+      return error === undefined || isDuplicateKey(error)
+        ? { result: error === undefined }
+        : { error };
     });
   }
 
-  /** The error names one index at most, so all three keys are looked up; undefined if all are free by now. */
+  /**
+   * The error names one index at most, so all three keys are looked up; undefined if all are free
+   * by now.
+   */
   async #whoHolds(account: Account): Promise<CreationFact | undefined> {
     const found = await this.#collection
       .find(
-        { $or: [{ requestId: account.requestId }, { emailNormalized: account.emailNormalized }, { ein: account.ein }] },
-        { projection: { requestId: 1, emailNormalized: 1, ein: 1, partnerId: 1 }, readConcern: 'majority' },
+        {
+          $or: [
+            { requestId: account.requestId },
+            { emailNormalized: account.emailNormalized },
+            { ein: account.ein },
+          ],
+        },
+        {
+          projection: { requestId: 1, emailNormalized: 1, ein: 1, partnerId: 1 },
+          readConcern: 'majority',
+        },
       )
       .toArray();
     const own = found.find((other) => other.requestId === account.requestId);

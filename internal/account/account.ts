@@ -5,7 +5,10 @@ import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
 
-/** This room writes the collection; `mail/ledger-store.ts` writes its field `mail` and what a hand-over changes with it. */
+/**
+ * This room writes the collection; `mail/ledger-store.ts` writes its field `mail` and what a
+ * hand-over changes with it.
+ */
 export const accountCollection = (db: Db) => db.collection<Account>(ACCOUNTS);
 
 /** One document of `accounts`. */
@@ -19,19 +22,34 @@ export interface Account {
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
-  /** What the login application checks the link against, and where it notes the use (docs/login.md). */
+  /**
+   * What the login application checks the link against, and where it notes the use (docs/login.md).
+   */
   readonly activation?: Activation;
   readonly notifiedAt?: Date;
   /** Every hand-over of its mail (docs/decisions/0012). */
   readonly mail?: MailLedger;
-  /** Deliberate further mails so far; each has a Message-ID of its own, else the applicant's server may drop it. */
+  /**
+   * Deliberate further mails so far; each has a Message-ID of its own, else the applicant's server
+   * may drop it.
+   */
   readonly mailVersion?: number;
   /** Corrected addresses so far; each voids the links that went to the one before. */
   readonly linkVersion?: number;
-  /** When an operator gave the e-mail address and the EIN free; both then hold `released:<account id>`. */
+  /**
+   * When an operator gave the e-mail address and the EIN free; both then hold `released:<account
+   * id>`.
+   */
   readonly releasedAt?: Date;
-  /** Who the account was made for, until erased or as long after the release as a completed request is kept. */
-  readonly released?: { readonly email: string; readonly ein: string; readonly businessName: string };
+  /**
+   * Who the account was made for, until erased or as long after the release as a completed request
+   * is kept.
+   */
+  readonly released?: {
+    readonly email: string;
+    readonly ein: string;
+    readonly businessName: string;
+  };
 }
 
 export interface Activation {
@@ -44,7 +62,10 @@ export interface Activation {
   readonly usedAt?: Date;
 }
 
-/** The state of an account's link; `none` before the first hand-over and after the link was made void. */
+/**
+ * The state of an account's link; `none` before the first hand-over and after the link was made
+ * void.
+ */
 export function linkState(
   { activation }: Pick<Account, 'activation'>,
   now: Date,
@@ -57,7 +78,10 @@ export function linkState(
 /** Part of every update that makes a link work again: it misses once the link has been used. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
-/** Holds the place of a released e-mail address and EIN: unique, and neither an address nor nine digits. */
+/**
+ * Holds the place of a released e-mail address and EIN: unique, and neither an address nor nine
+ * digits.
+ */
 export function releasedMark(accountId: string): string {
   return `released:${accountId}`;
 }
@@ -66,7 +90,8 @@ export const accountIndexes: readonly IndexDefinition[] = [
   { collection: ACCOUNTS, name: 'accounts_email', key: { emailNormalized: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_ein', key: { ein: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_request', key: { requestId: 1 }, unique: true },
-  // Holds the few accounts whose former e-mail address and EIN are still kept: for erasure, and to remove them in time.
+  // Holds the few accounts whose former e-mail address and EIN are still kept: for erasure, and to
+  // remove them in time.
   {
     collection: ACCOUNTS,
     name: 'accounts_released',

@@ -1,8 +1,11 @@
-/** What an account holds of its e-mails: every hand-over to the mail server. The mail room writes it. */
+/**
+ * What an account holds of its e-mails: every hand-over to the mail server. The mail room writes
+ * it.
+ */
 
 /**
- * What is written before a hand-over. One that stays without a result is the crash window: the process died, was frozen
- * or lost the database in between, and the mail may be out.
+ * What is written before a hand-over. One that stays without a result is the crash window: the
+ * process died, was frozen or lost the database in between, and the mail may be out.
  */
 export interface Intent {
   /** Version of the request's claim that mails; no two hand-overs of an account share one. */
@@ -14,10 +17,16 @@ export interface Intent {
   readonly host: string;
 }
 
-/** How far a hand-over came: to a connection, a session ready for mail, a command answered 4xx or 5xx, the content, its answer. */
+/**
+ * How far a hand-over came: to a connection, a session ready for mail, a command answered 4xx or
+ * 5xx, the content, its answer.
+ */
 export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
 
-/** What is added once the hand-over has ended. Holds no address; the account that it is part of does. */
+/**
+ * What is added once the hand-over has ended. Holds no address; the account that it is part of
+ * does.
+ */
 export interface MailEnding {
   readonly endedAt: Date;
   readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
@@ -37,7 +46,10 @@ export type MailHandOver = Intent & Partial<MailEnding>;
 export interface MailLedger {
   /** Hand-overs ever begun. */
   readonly begun: number;
-  /** Of these, those that may have reached the applicant. Above 1, the applicant may have got the mail twice. */
+  /**
+   * Of these, those that may have reached the applicant. Above 1, the applicant may have got the
+   * mail twice.
+   */
   readonly possible: number;
   /** By claim; the newest ones; of older ones first those that may have reached the applicant. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;

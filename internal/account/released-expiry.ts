@@ -10,7 +10,10 @@ const RELEASED_PAGE = 500;
 export async function forgetReleased(db: Db, until: Date): Promise<boolean> {
   const accounts = accountCollection(db);
   const over = await accounts
-    .find({ released: { $exists: true }, releasedAt: { $lte: until } }, { projection: { _id: 1 }, ...bounded })
+    .find(
+      { released: { $exists: true }, releasedAt: { $lte: until } },
+      { projection: { _id: 1 }, ...bounded },
+    )
     .limit(RELEASED_PAGE)
     .toArray();
   if (over.length > 0) {

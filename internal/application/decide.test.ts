@@ -14,12 +14,22 @@ test('faulty fields are rejected with every reason', () => {
     { field: 'ein', code: 'wrong_type', message: 'ein must be a string.' },
   ];
   const claimed = { ein: '123456789' };
-  expect(decideOnFields({ valid: false, reasons, claimed })).toEqual({ verdict: 'reject', reasons, claimed });
+  expect(decideOnFields({ valid: false, reasons, claimed })).toEqual({
+    verdict: 'reject',
+    reasons,
+    claimed,
+  });
 });
 
-test.each(['created', 'own'] as const)('an account that is %s goes on: a repeat is no duplicate of itself', (kind) => {
-  expect(decideOnCreation({ kind, accountId: 'acc_1' })).toEqual({ verdict: 'go_on', accountId: 'acc_1' });
-});
+test.each(['created', 'own'] as const)(
+  'an account that is %s goes on: a repeat is no duplicate of itself',
+  (kind) => {
+    expect(decideOnCreation({ kind, accountId: 'acc_1' })).toEqual({
+      verdict: 'go_on',
+      accountId: 'acc_1',
+    });
+  },
+);
 
 test.each([
   [{ emailBy: 'req_1' }, [['email', 'duplicate_email', 'req_1']]],
@@ -34,13 +44,17 @@ test.each([
 ])('what is taken (%j) is named, each with its own account', (taken, expected) => {
   const decision = decideOnCreation({ kind: 'taken', ...taken });
   if (decision.verdict !== 'reject') throw new Error('not rejected');
-  expect(decision.reasons.map((reason) => [reason.field, reason.code, reason.duplicateOf])).toEqual(expected);
+  expect(decision.reasons.map((reason) => [reason.field, reason.code, reason.duplicateOf])).toEqual(
+    expected,
+  );
 });
 
 const shownTo = (taken: Omit<Extract<CreationFact, { kind: 'taken' }>, 'kind'>): unknown[] => {
   const decision = decideOnCreation({ kind: 'taken', ...taken });
   if (decision.verdict !== 'reject') throw new Error('not rejected');
-  return reasonsForPartner(decision.reasons).map(({ field, code }) => (field === undefined ? code : [field, code]));
+  return reasonsForPartner(decision.reasons).map(({ field, code }) =>
+    field === undefined ? code : [field, code],
+  );
 };
 
 test.each([

@@ -3,9 +3,12 @@ import type { Application, ParsedApplication } from './parse-application.ts';
 import { duplicateReason, type Reason } from './reasons.ts';
 
 export type Decision<Accepted> =
-  { readonly verdict: 'reject'; readonly reasons: readonly Reason[] } | ({ readonly verdict: 'go_on' } & Accepted);
+  | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
+  | ({ readonly verdict: 'go_on' } & Accepted);
 
-/** After reading the body: every fault of its fields, or the application to create an account for. */
+/**
+ * After reading the body: every fault of its fields, or the application to create an account for.
+ */
 export function decideOnFields(parsed: ParsedApplication):
   | { readonly verdict: 'go_on'; readonly application: Application }
   | {
@@ -21,7 +24,8 @@ export function decideOnFields(parsed: ParsedApplication):
 /**
  * What the unique indexes said of an account's creation:
  * - `created`: ours, now; - `own`: ours, by an earlier attempt of the same request;
- * - `taken`: others hold the e-mail, the EIN or both, each named by the request that made its account.
+ * - `taken`: others hold the e-mail, the EIN or both, each named by the request that made its
+ *   account.
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
@@ -33,7 +37,10 @@ export type CreationFact =
       readonly elsewhere?: readonly ('email' | 'ein')[];
     };
 
-/** After trying to create the account: ours (now or by an earlier attempt), or a duplicate of e-mail, EIN or both. */
+/**
+ * After trying to create the account: ours (now or by an earlier attempt), or a duplicate of
+ * e-mail, EIN or both.
+ */
 export function decideOnCreation(fact: CreationFact): Decision<{ readonly accountId: string }> {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
   const { elsewhere = [] } = fact;
@@ -41,6 +48,7 @@ export function decideOnCreation(fact: CreationFact): Decision<{ readonly accoun
   if (fact.emailBy !== undefined) {
     reasons.push(duplicateReason('email', fact.emailBy, !elsewhere.includes('email')));
   }
-  if (fact.einBy !== undefined) reasons.push(duplicateReason('ein', fact.einBy, !elsewhere.includes('ein')));
+  if (fact.einBy !== undefined)
+    reasons.push(duplicateReason('ein', fact.einBy, !elsewhere.includes('ein')));
   return { verdict: 'reject', reasons };
 }

@@ -1,4 +1,7 @@
-/** One rule for addresses. The chart's is in test/chart/refusals.test.ts, the command's in test/integration/cli-change.test.ts. */
+/**
+ * One rule for addresses. The chart's is in test/chart/refusals.test.ts, the command's in
+ * test/integration/cli-change.test.ts.
+ */
 import { expect, test } from '@jest/globals';
 import { addresses } from '../../test/support/email-addresses.ts';
 import { isEmailAddress } from './email-address.ts';

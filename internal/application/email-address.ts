@@ -6,14 +6,18 @@ export const EMAIL_MAX = 254;
 const WORD = "[\\w!#$%&'*+/=?^`{|}~-]+";
 /** Labels have at most 63 characters and no hyphen at their ends (RFC 1035). */
 const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-/** The last label starts with a letter, so that `xn--` top-level domains pass and bare IP addresses do not. */
+/**
+ * The last label starts with a letter, so that `xn--` top-level domains pass and bare IP addresses
+ * do not.
+ */
 export const HOST_NAME = `(?:${LABEL}\\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])`;
 const HOST_NAME_MAX = 253;
 
 /**
- * The rule in JSON Schema, without lookaheads, which Helm does not know: an address as RFC 5321 §4.1.2 writes it without
- * quotes. Quoted local parts are not accepted, nor internationalised addresses (RFC 6531): many relays cannot forward those,
- * and letters that look alike would allow two accounts for what a person reads as one address (docs/decisions/0012).
+ * The rule in JSON Schema, without lookaheads, which Helm does not know: an address as RFC 5321
+ * §4.1.2 writes it without quotes. Quoted local parts are not accepted, nor internationalised
+ * addresses (RFC 6531): many relays cannot forward those, and letters that look alike would allow
+ * two accounts for what a person reads as one address (docs/decisions/0012).
  */
 export const emailRule = {
   maxLength: EMAIL_MAX,

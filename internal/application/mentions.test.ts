@@ -1,4 +1,6 @@
-/** A person is found in the text of any body, and nobody whose address or number only looks alike. */
+/**
+ * A person is found in the text of any body, and nobody whose address or number only looks alike.
+ */
 import { expect, test } from '@jest/globals';
 import { gzipSync } from 'node:zlib';
 import { mentions } from './mentions.ts';

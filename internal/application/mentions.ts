@@ -42,7 +42,13 @@ function* decoded(bytes: Buffer): Generator<string> {
   yield Buffer.from(pairs).swap16().toString('utf16le');
 }
 
-const whiteSpace: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
+const whiteSpace: Readonly<Record<string, string>> = {
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+};
 
 /** Of JSON, also where the JSON is broken. */
 function unescaped(text: string): string {
@@ -57,13 +63,20 @@ function percentDecoded(text: string): string {
   );
 }
 
-/** Each comparison begins at an "@", of which an address has one, so together they read the text twice. */
+/**
+ * Each comparison begins at an "@", of which an address has one, so together they read the text
+ * twice.
+ */
 function holdsAddress(text: string, address: string): boolean {
   const local = address.indexOf('@');
   if (local < 1) return false;
   for (let at = text.indexOf('@'); at !== -1; at = text.indexOf('@', at + 1)) {
     const start = at - local;
-    if (start >= 0 && text.startsWith(address, start) && standsAlone(text, start, start + address.length)) {
+    if (
+      start >= 0 &&
+      text.startsWith(address, start) &&
+      standsAlone(text, start, start + address.length)
+    ) {
       return true;
     }
   }

@@ -3,7 +3,8 @@ import { parseApplication, parseJsonObject } from './parse-application.ts';
 
 const good = { email: 'ann@example.com', business_name: 'Ann & Co', ein: '123456789' };
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
-const parse = (fields: object): ReturnType<typeof parseApplication> => parseApplication(bytes(JSON.stringify(fields)));
+const parse = (fields: object): ReturnType<typeof parseApplication> =>
+  parseApplication(bytes(JSON.stringify(fields)));
 
 /** `field code` of each reason; empty for a valid application. */
 function faults(fields: object): string[] {
@@ -83,14 +84,21 @@ describe('email', () => {
     expect(faults({ ...good, email })).toEqual(['email invalid_format']);
   });
 
-  test.each(['ännä@example.com', 'ann@exämple.com', 'ann@例え.jp', 'аnn@example.com', 'ann@example.com\u200b'])(
-    '%j is refused with a word on how to write it',
-    (email) => {
-      const parsed = parse({ ...good, email });
-      const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
-      expect(parsed).toMatchObject({ valid: false, reasons: [{ field: 'email', code: 'invalid_format', message }] });
-    },
-  );
+  test.each([
+    'ännä@example.com',
+    'ann@exämple.com',
+    'ann@例え.jp',
+    'аnn@example.com',
+    'ann@example.com\u200b',
+  ])('%j is refused with a word on how to write it', (email) => {
+    const parsed = parse({ ...good, email });
+    const message =
+      'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+    expect(parsed).toMatchObject({
+      valid: false,
+      reasons: [{ field: 'email', code: 'invalid_format', message }],
+    });
+  });
 
   test('254 characters are allowed, 255 are not, and the hostile length costs no time', () => {
     expect(longAddress(254)).toHaveLength(254);
@@ -123,9 +131,12 @@ describe('ein', () => {
     expect(faults({ ...good, ein })).toEqual(['ein invalid_format']);
   });
 
-  test.each([123_456_789, null, true, ['123456789'], { toString: '123456789' }])('%j is no string', (ein) => {
-    expect(faults({ ...good, ein })).toEqual(['ein wrong_type']);
-  });
+  test.each([123_456_789, null, true, ['123456789'], { toString: '123456789' }])(
+    '%j is no string',
+    (ein) => {
+      expect(faults({ ...good, ein })).toEqual(['ein wrong_type']);
+    },
+  );
 });
 
 describe('business_name', () => {
@@ -206,31 +217,51 @@ test('unknown fields do not matter', () => {
 });
 
 test('of repeated keys the last one counts', () => {
-  const text = '{"email":"first@example.com","email":"last@example.com","business_name":"A","ein":"123456789"}';
-  expect(parseApplication(bytes(text))).toMatchObject({ valid: true, application: { email: 'last@example.com' } });
+  const text =
+    '{"email":"first@example.com","email":"last@example.com","business_name":"A","ein":"123456789"}';
+  expect(parseApplication(bytes(text))).toMatchObject({
+    valid: true,
+    application: { email: 'last@example.com' },
+  });
 });
 
 test('__proto__ gives a field to nobody', () => {
   const text = `{"__proto__":${JSON.stringify(good)}}`;
   expect(parseApplication(bytes(text))).toMatchObject({ valid: false });
   expect(({} as Record<string, unknown>)['email']).toBeUndefined();
-  expect(parseApplication(bytes(`{"__proto__":{"email":"x"},${JSON.stringify(good).slice(1)}`))).toMatchObject({
+  expect(
+    parseApplication(bytes(`{"__proto__":{"email":"x"},${JSON.stringify(good).slice(1)}`)),
+  ).toMatchObject({
     valid: true,
     application: { email: good.email },
   });
 });
 
 describe('the body', () => {
-  test.each(['{}', ' { } ', '\ufeff{}', '{"__proto__":null}', '{"a":{"a":{"a":[]}}}'])('%j is an object', (text) => {
-    expect(parseJsonObject(bytes(text))).toBeDefined();
-  });
-
-  test.each(['', ' ', '[]', '"{}"', '1', 'null', 'true', '{', '{}{}', '{} x', "{'a':1}", '{"a":1,}', '\ufeff\ufeff{}'])(
-    '%j is none',
+  test.each(['{}', ' { } ', '\ufeff{}', '{"__proto__":null}', '{"a":{"a":{"a":[]}}}'])(
+    '%j is an object',
     (text) => {
-      expect(parseJsonObject(bytes(text))).toBeUndefined();
+      expect(parseJsonObject(bytes(text))).toBeDefined();
     },
   );
+
+  test.each([
+    '',
+    ' ',
+    '[]',
+    '"{}"',
+    '1',
+    'null',
+    'true',
+    '{',
+    '{}{}',
+    '{} x',
+    "{'a':1}",
+    '{"a":1,}',
+    '\ufeff\ufeff{}',
+  ])('%j is none', (text) => {
+    expect(parseJsonObject(bytes(text))).toBeUndefined();
+  });
 
   test('bytes that are not UTF-8 are none, and an unread body reports all fields missing', () => {
     const broken = Uint8Array.from([...bytes('{"a":"'), 0xff, ...bytes('"}')]);

@@ -39,7 +39,9 @@ const text = (name: string) =>
         : because('wrong_type', `${name} must be a string.`),
   });
 
-/** The fields and their rules; `meta` says in JSON Schema what zod cannot, for the OpenAPI document. */
+/**
+ * The fields and their rules; `meta` says in JSON Schema what zod cannot, for the OpenAPI document.
+ */
 export const applicationSchema = z.object({
   email: text('email')
     .meta({
@@ -53,7 +55,8 @@ export const applicationSchema = z.object({
       if (value.length > EMAIL_MAX) {
         context.addIssue(because('too_long', `email must have at most ${EMAIL_MAX} characters.`));
       } else if (/[^\p{ASCII}]/u.test(value)) {
-        const message = 'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+        const message =
+          'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
         context.addIssue(because('invalid_format', message));
       } else if (!isEmailAddress(value)) {
         context.addIssue(because('invalid_format', 'email must be a valid e-mail address.'));
@@ -62,7 +65,9 @@ export const applicationSchema = z.object({
   business_name: text('business_name')
     .superRefine((value, context) => {
       if (value.length > BUSINESS_NAME_MAX) {
-        context.addIssue(because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`));
+        context.addIssue(
+          because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`),
+        );
       } else if (!visibleCharacter.test(value)) {
         context.addIssue(because('blank', 'business_name must have a letter or a digit.'));
       }
@@ -74,13 +79,19 @@ export const applicationSchema = z.object({
       examples: ['Ada Ltd'],
     }),
   ein: text('ein')
-    .regex(/^[0-9]{9}$/, { error: because('invalid_format', 'ein must be exactly nine digits (0-9).') })
-    .meta({ description: 'Employer Identification Number: exactly nine digits; unique.', examples: ['123456789'] }),
+    .regex(/^[0-9]{9}$/, {
+      error: because('invalid_format', 'ein must be exactly nine digits (0-9).'),
+    })
+    .meta({
+      description: 'Employer Identification Number: exactly nine digits; unique.',
+      examples: ['123456789'],
+    }),
 });
 
 /**
- * Reads the body of a recorded request (JSON in UTF-8, a byte order mark allowed) and collects every fault of its fields.
- * Never throws. A body that is no JSON object reports all three fields as missing; ingest never queues one.
+ * Reads the body of a recorded request (JSON in UTF-8, a byte order mark allowed) and collects
+ * every fault of its fields. Never throws. A body that is no JSON object reports all three fields
+ * as missing; ingest never queues one.
  */
 export function parseApplication(body: Uint8Array): ParsedApplication {
   const object = parseJsonObject(body) ?? {};
@@ -101,7 +112,10 @@ export function claimedIn(body: Uint8Array): Partial<Application> {
   return claimsOf(parseJsonObject(body) ?? {});
 }
 
-/** Parts that are too long are left out. An EIN counts as a number as well, though it is rejected as such. */
+/**
+ * Parts that are too long are left out. An EIN counts as a number as well, though it is rejected as
+ * such.
+ */
 function claimsOf(object: object): Partial<Application> {
   const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
   const ein = typeof given === 'number' ? einOfNumber(given) : given;
@@ -126,8 +140,9 @@ function isShort(value: unknown, max: number): value is string {
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * The JSON object in `body`, or undefined when it is anything else: another JSON value, no JSON, two documents, not UTF-8.
- * A leading byte order mark is skipped (RFC 8259 §8.1 lets a receiver do so). Of repeated keys the last one counts.
+ * The JSON object in `body`, or undefined when it is anything else: another JSON value, no JSON,
+ * two documents, not UTF-8. A leading byte order mark is skipped (RFC 8259 §8.1 lets a receiver do
+ * so). Of repeated keys the last one counts.
  */
 export function parseJsonObject(body: Uint8Array): object | undefined {
   try {

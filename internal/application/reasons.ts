@@ -15,7 +15,10 @@ export const reasonCodes = [
 ] as const;
 export type ReasonCode = (typeof reasonCodes)[number];
 
-/** One reason. Never quotes the value it is about: reasons are shown to support and, on request, to partners. */
+/**
+ * One reason. Never quotes the value it is about: reasons are shown to support and, on request, to
+ * partners.
+ */
 export interface Reason {
   /** Absent where it is not about one field. */
   readonly field?: Field;
@@ -27,11 +30,25 @@ export interface Reason {
   readonly samePartner?: true;
 }
 
-export function duplicateReason(field: 'email' | 'ein', duplicateOf: string, samePartner: boolean): Reason {
+export function duplicateReason(
+  field: 'email' | 'ein',
+  duplicateOf: string,
+  samePartner: boolean,
+): Reason {
   const holder = { duplicateOf, ...(samePartner ? { samePartner } : {}) };
   return field === 'email'
-    ? { field, code: 'duplicate_email', message: 'An account with this e-mail address exists already.', ...holder }
-    : { field, code: 'duplicate_ein', message: 'An account with this EIN exists already.', ...holder };
+    ? {
+        field,
+        code: 'duplicate_email',
+        message: 'An account with this e-mail address exists already.',
+        ...holder,
+      }
+    : {
+        field,
+        code: 'duplicate_ein',
+        message: 'An account with this EIN exists already.',
+        ...holder,
+      };
 }
 
 /** An operator ended the application unprocessed (`close`, `erase`). */
@@ -51,14 +68,20 @@ export interface PartnerReason {
 }
 
 /**
- * What a partner may see of the reasons. Accounts of other partners make one generic `duplicate`, without a field. It is
- * left out beside any other reason: an application with a known fault must not show whether an EIN is taken elsewhere.
+ * What a partner may see of the reasons. Accounts of other partners make one generic `duplicate`,
+ * without a field. It is left out beside any other reason: an application with a known fault must
+ * not show whether an EIN is taken elsewhere.
  */
 export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
-  const isElsewhere = (reason: Reason): boolean => reason.duplicateOf !== undefined && reason.samePartner !== true;
+  const isElsewhere = (reason: Reason): boolean =>
+    reason.duplicateOf !== undefined && reason.samePartner !== true;
   const shown = reasons.filter((reason) => !isElsewhere(reason));
   if (shown.length > 0 || reasons.length === 0) {
-    return shown.map(({ field, code, message }) => ({ ...(field === undefined ? {} : { field }), code, message }));
+    return shown.map(({ field, code, message }) => ({
+      ...(field === undefined ? {} : { field }),
+      code,
+      message,
+    }));
   }
   return [{ code: 'duplicate', message: 'An account for this applicant exists already.' }];
 }

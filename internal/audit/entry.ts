@@ -12,7 +12,10 @@ export interface Deed {
   readonly count?: number;
 }
 
-/** One document of `operator_audit`, which is never changed: how a deed ended is an entry of its own. */
+/**
+ * One document of `operator_audit`, which is never changed: how a deed ended is an entry of its
+ * own.
+ */
 export interface TrailEntry extends Deed {
   readonly _id: string;
   readonly at: Date;
@@ -20,7 +23,10 @@ export interface TrailEntry extends Deed {
   readonly why?: string;
   /** `by` is what the operator said; nothing proves it. */
   readonly unproven?: true;
-  /** `begun` without an entry that `ends` it: the command was cut off, and it may or may not have happened. */
+  /**
+   * `begun` without an entry that `ends` it: the command was cut off, and it may or may not have
+   * happened.
+   */
   readonly result: 'begun' | 'done' | 'not_done';
   /** Id of the `begun` entry whose result this is. */
   readonly ends?: string;

@@ -1,4 +1,7 @@
-/** Who looked at personal data or changed something, when, what and why: collection `operator_audit`. */
+/**
+ * Who looked at personal data or changed something, when, what and why: collection
+ * `operator_audit`.
+ */
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
@@ -10,8 +13,18 @@ import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 export const OPERATOR_AUDIT = 'operator_audit';
 
 const indexes: readonly IndexDefinition[] = [
-  { collection: OPERATOR_AUDIT, name: 'operator_audit_request', key: { requestId: 1 }, sparse: true },
-  { collection: OPERATOR_AUDIT, name: 'operator_audit_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  {
+    collection: OPERATOR_AUDIT,
+    name: 'operator_audit_request',
+    key: { requestId: 1 },
+    sparse: true,
+  },
+  {
+    collection: OPERATOR_AUDIT,
+    name: 'operator_audit_expiry',
+    key: { expiresAt: 1 },
+    expireAfterSeconds: 0,
+  },
 ];
 
 export class Trail {
@@ -23,7 +36,9 @@ export class Trail {
   readonly #copy: (entry: TrailEntry) => void;
   #indexed: Promise<void> | undefined;
 
-  /** `copy` gets each entry once it is written: for a place that the database's users cannot change. */
+  /**
+   * `copy` gets each entry once it is written: for a place that the database's users cannot change.
+   */
   constructor(options: {
     readonly db: Db;
     readonly clock: Clock;
@@ -49,7 +64,9 @@ export class Trail {
     await this.#append(deed, { result: 'done' });
   }
 
-  /** Notes the deed, runs `act`, and notes how it ended. `act` tells whether it changed anything. */
+  /**
+   * Notes the deed, runs `act`, and notes how it ended. `act` tells whether it changed anything.
+   */
   async record(deed: Deed, act: () => Promise<boolean>): Promise<boolean> {
     const begun = await this.#append(deed, { result: 'begun' });
     const done = await act();
@@ -57,10 +74,19 @@ export class Trail {
     return done;
   }
 
-  /** What operators did with a request, oldest first: one entry for each deed, with the time it began and how it ended. */
+  /**
+   * What operators did with a request, oldest first: one entry for each deed, with the time it
+   * began and how it ended.
+   */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
-    const latest = await this.#entries.find({ requestId }, bounded).sort({ _id: -1 }).limit(TRAIL_SHOWN).toArray();
-    const results = new Map(latest.flatMap(({ ends, result }) => (ends === undefined ? [] : [[ends, result]])));
+    const latest = await this.#entries
+      .find({ requestId }, bounded)
+      .sort({ _id: -1 })
+      .limit(TRAIL_SHOWN)
+      .toArray();
+    const results = new Map(
+      latest.flatMap(({ ends, result }) => (ends === undefined ? [] : [[ends, result]])),
+    );
     return latest
       .filter(({ ends }) => ends === undefined)
       .map((entry) => ({ ...entry, result: results.get(entry._id) ?? entry.result }))

@@ -1,4 +1,7 @@
-/** `account correct-email` and `account release`: so that a typing error neither loses a mail nor locks an EIN for ever. */
+/**
+ * `account correct-email` and `account release`: so that a typing error neither loses a mail nor
+ * locks an EIN for ever.
+ */
 import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Seen } from '../submission/operator-moves.ts';
@@ -33,7 +36,9 @@ export const release: Command = {
   details:
     'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone. Takes an account id as well.',
   options: ['yes', 'as', 'why'],
-  examples: ['account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"'],
+  examples: [
+    'account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"',
+  ],
   run: releaseAccount,
 };
 
@@ -41,23 +46,30 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   const { out, values, clock } = call;
   const [id = '', given = ''] = call.positionals;
   const email = given.trim();
-  if (!isEmailAddress(email)) throw new UsageError('account correct-email: ADDRESS is not a valid e-mail address');
+  if (!isEmailAddress(email))
+    throw new UsageError('account correct-email: ADDRESS is not a valid e-mail address');
   const { desk } = call;
   const record = await submissionById(id, desk, clock.now());
-  if (record.accountId === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  if (record.accountId === undefined)
+    throw new CommandError(`${record._id} is ${record.state} and has no account`);
   const account = await accountToMail(record, desk);
-  if (!canMailAgain(record)) throw new CommandError(`${record._id} is ${record.state}: its account is not mailed`);
+  if (!canMailAgain(record))
+    throw new CommandError(`${record._id} is ${record.state}: its account is not mailed`);
   const left = leftToDo(record, account, email);
   if (left === undefined) throw new CommandError(`${account._id} has this address already`);
   const other = await desk.accounts.find('emailNormalized', normalizeEmail(email));
   if (other !== undefined && other._id !== account._id) throw taken(other.requestId);
 
-  const [before, after] = [account.email, email].map((address) => maskApplicant({ email: address }, false).email);
+  const [before, after] = [account.email, email].map(
+    (address) => maskApplicant({ email: address }, false).email,
+  );
   const change = left === 'everything' ? `${before} → ${after}` : after;
   const would = {
     everything: `its address becomes ${change} and a new link is mailed`,
-    record_and_mail: 'a correction to this address was cut off: it is finished and a new link is mailed',
-    record: 'a correction to this address was cut off after its e-mail: its request is brought in step',
+    record_and_mail:
+      'a correction to this address was cut off: it is finished and a new link is mailed',
+    record:
+      'a correction to this address was cut off after its e-mail: its request is brought in step',
   }[left];
   if (!values.yes) return dryRun(call, record, account, would);
   let result = 'changed' as Corrected;
@@ -65,8 +77,12 @@ async function correctAddress(call: Call): Promise<ExitCode> {
     { action: 'account correct-email', requestId: record._id, accountId: account._id },
     async () => {
       // A worker that is about to mail the old address loses its claim before the address changes.
-      const corrected = { ...record, applicant: { ...record.applicant, email: normalizeEmail(email) } };
-      const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.claim(record) : corrected;
+      const corrected = {
+        ...record,
+        applicant: { ...record.applicant, email: normalizeEmail(email) },
+      };
+      const seen =
+        left !== 'record' && isOpen(record.state) ? await desk.moves.claim(record) : corrected;
       if (seen !== undefined) result = await correctAndReopen(call, seen, account, email, left);
       return result === 'done' || result === 'not_mailed';
     },
@@ -79,26 +95,36 @@ async function correctAddress(call: Call): Promise<ExitCode> {
         'give the same command again, and it mails the new link',
     );
   }
-  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
-  else if (left === 'record') out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
-  else out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
+  if (values.json)
+    out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
+  else if (left === 'record')
+    out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
+  else
+    out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
   return EXIT.ok;
 }
 
-/** `changed` and `taken`: nothing was written. `not_mailed`: the account was, and nobody mails it yet. */
+/**
+ * `changed` and `taken`: nothing was written. `not_mailed`: the account was, and nobody mails it
+ * yet.
+ */
 type Corrected = 'done' | 'changed' | 'taken' | 'not_mailed';
 type Left = 'everything' | 'record_and_mail' | 'record';
 
 /**
- * What a correction to `email` still has to do. It writes the account first, so one that was cut off afterwards has left
- * the address there, but nothing mailed since, or the old address in the record; given again, the command finishes it.
+ * What a correction to `email` still has to do. It writes the account first, so one that was cut
+ * off afterwards has left the address there, but nothing mailed since, or the old address in the
+ * record; given again, the command finishes it.
  */
 function leftToDo(record: SubmissionRecord, account: Account, email: string): Left | undefined {
   if (account.email !== email) return 'everything';
   const corrected = account.linkVersion !== undefined;
-  if (corrected && account.activation === undefined && account.notifiedAt === undefined) return 'record_and_mail';
+  if (corrected && account.activation === undefined && account.notifiedAt === undefined)
+    return 'record_and_mail';
   const { applicant } = record;
-  return applicant !== undefined && applicant.email !== normalizeEmail(email) ? 'record' : undefined;
+  return applicant !== undefined && applicant.email !== normalizeEmail(email)
+    ? 'record'
+    : undefined;
 }
 
 async function correctAndReopen(
@@ -134,25 +160,39 @@ function canMailAgain({ state }: Seen): boolean {
 }
 
 function taken(holder: string): CommandError {
-  return new CommandError(`the address belongs to another account (${holder}); nothing was changed`);
+  return new CommandError(
+    `the address belongs to another account (${holder}); nothing was changed`,
+  );
 }
 
 async function releaseAccount(call: Call): Promise<ExitCode> {
   const { desk, out, values, clock } = call;
   const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
   const account = await desk.accounts.find('requestId', record._id);
-  if (account === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
-  if (account.releasedAt !== undefined) throw new CommandError(`${account._id} was released before`);
+  if (account === undefined)
+    throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  if (account.releasedAt !== undefined)
+    throw new CommandError(`${account._id} was released before`);
   if (isOpen(record.state)) {
-    throw new CommandError(`${record._id} is still being worked on (${record.state}): release it once it is settled`);
+    throw new CommandError(
+      `${record._id} is still being worked on (${record.state}): release it once it is settled`,
+    );
   }
-  if (!values.yes) return dryRun(call, record, account, 'its e-mail address and EIN are given free, its link ends');
+  if (!values.yes)
+    return dryRun(
+      call,
+      record,
+      account,
+      'its e-mail address and EIN are given free, its link ends',
+    );
   const done = await desk.trail.record(
     { action: 'account release', requestId: record._id, accountId: account._id },
     () => desk.corrections.release(account),
   );
   if (!done) throw changedMeanwhile(record);
-  if (values.json) out.json({ request_id: record._id, account_id: account._id, result: 'released' });
-  else out.line(`${account._id}  released: the e-mail address and the EIN may be applied with again`);
+  if (values.json)
+    out.json({ request_id: record._id, account_id: account._id, result: 'released' });
+  else
+    out.line(`${account._id}  released: the e-mail address and the EIN may be applied with again`);
   return EXIT.ok;
 }

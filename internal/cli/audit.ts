@@ -1,4 +1,7 @@
-/** `audit`: every accepted request is in exactly one place, and so is every account; what is not, or late, is listed. */
+/**
+ * `audit`: every accepted request is in exactly one place, and so is every account; what is not, or
+ * late, is listed.
+ */
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/deadline.ts';
 import { paint, printable, table } from '../platform/terminal.ts';
@@ -41,7 +44,9 @@ class Report {
 
   get problems(): number {
     const all = Object.entries(this.counts) as [Kind, number][];
-    return all.filter(([kind]) => kinds[kind][0] === 'problem').reduce((sum, [, count]) => sum + count, 0);
+    return all
+      .filter(([kind]) => kinds[kind][0] === 'problem')
+      .reduce((sum, [, count]) => sum + count, 0);
   }
 }
 
@@ -63,7 +68,8 @@ async function runAudit(call: Call): Promise<ExitCode> {
   }
   for await (const page of desk.accounts.checkedPages(values.since)) {
     report.accounts += page.length;
-    for (const { _id, mail } of page) if ((mail?.possible ?? 0) > 1) report.add('mailed_twice', _id);
+    for (const { _id, mail } of page)
+      if ((mail?.possible ?? 0) > 1) report.add('mailed_twice', _id);
     report.released += page.filter((account) => account.releasedAt !== undefined).length;
     await checkTwice(
       page,
@@ -77,7 +83,10 @@ async function runAudit(call: Call): Promise<ExitCode> {
   return report.problems === 0 ? EXIT.ok : EXIT.found;
 }
 
-/** The service goes on meanwhile, so what seems wrong is read again after a moment; only what stays is a finding. */
+/**
+ * The service goes on meanwhile, so what seems wrong is read again after a moment; only what stays
+ * is a finding.
+ */
 async function checkTwice<Document extends { readonly _id: string }>(
   page: readonly Document[],
   check: (some: readonly Document[]) => Promise<Finding[]>,
@@ -96,18 +105,26 @@ async function checkRecords(
   { desk, clock }: Call,
 ): Promise<Finding[]> {
   const ids = records.map(({ _id }) => _id);
-  const originals = records.flatMap(({ reasons = [] }) => reasons.flatMap((reason) => reason.duplicateOf ?? []));
+  const originals = records.flatMap(({ reasons = [] }) =>
+    reasons.flatMap((reason) => reason.duplicateOf ?? []),
+  );
   const there = await existing(originals, desk);
   const found = await desk.accounts.checked('requestId', [...ids, ...originals]);
   const accounts = new Map(found.map((account) => [account.requestId, account]));
   const exists = (requestId: string): boolean => there.has(requestId) || accounts.has(requestId);
   const options = { now: clock.now(), onHold, exists };
   return records.flatMap((record) =>
-    checkRecord(record, accounts.get(record._id), options).map((kind) => ({ kind, id: record._id })),
+    checkRecord(record, accounts.get(record._id), options).map((kind) => ({
+      kind,
+      id: record._id,
+    })),
   );
 }
 
-/** An account lives on when its request is past its retention; before that, its request must be there. */
+/**
+ * An account lives on when its request is past its retention; before that, its request must be
+ * there.
+ */
 async function checkAccounts(
   accounts: readonly CheckedAccount[],
   { desk, clock }: Call,
@@ -117,7 +134,9 @@ async function checkAccounts(
   const there = await existing(requestIds, desk);
   const orphans = accounts.filter((account) => !there.has(account.requestId));
   const keptMs = desk.accountRequestsKeptMs;
-  const old = orphans.filter((account) => clock.now().getTime() - account.createdAt.getTime() > keptMs);
+  const old = orphans.filter(
+    (account) => clock.now().getTime() - account.createdAt.getTime() > keptMs,
+  );
   report.pastRetention += old.length;
   return orphans
     .filter((account) => !old.includes(account))
@@ -125,7 +144,10 @@ async function checkAccounts(
 }
 
 /** Those of the ids that have a record. */
-async function existing(requestIds: readonly string[], { submissions }: Desk): Promise<ReadonlySet<string>> {
+async function existing(
+  requestIds: readonly string[],
+  { submissions }: Desk,
+): Promise<ReadonlySet<string>> {
   return new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
 }
 
@@ -154,14 +176,23 @@ function print({ out }: Call, report: Report, now: Date): void {
   const total = Object.values(byState).reduce((sum, count) => sum + count, 0);
   out.line(`${paint('bold', 'Requests')} at ${now.toISOString().slice(0, 19)}Z`);
   const rows = [...known, ...others].map((state) => [printable(state), String(byState[state])]);
-  out.line(table([...rows, ['all', String(total)], ['of these accepted (202)', String(report.accepted)]]));
+  out.line(
+    table([...rows, ['all', String(total)], ['of these accepted (202)', String(report.accepted)]]),
+  );
   const released = report.released === 0 ? '' : `, ${report.released} of them released`;
-  const past = report.pastRetention === 0 ? '' : `, ${report.pastRetention} whose request is past its retention`;
+  const past =
+    report.pastRetention === 0
+      ? ''
+      : `, ${report.pastRetention} whose request is past its retention`;
   out.line(`${paint('bold', 'Accounts')}  ${report.accounts}${released}${past}`);
   for (const [kind, count] of Object.entries(counts) as [Kind, number][]) {
     const [weight, meaning] = kinds[kind];
-    out.line(`\n${paint(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`);
-    const ids = report.listed.filter((finding) => finding.kind === kind).map((finding) => finding.id);
+    out.line(
+      `\n${paint(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`,
+    );
+    const ids = report.listed
+      .filter((finding) => finding.kind === kind)
+      .map((finding) => finding.id);
     for (const id of ids) out.line(`  ${printable(id)}`);
     if (count > ids.length) out.line(`  … and ${count - ids.length} more`);
   }

@@ -39,7 +39,8 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   const { desk, out, values, clock } = call;
   const record = await submissionById(bounced.id, desk, clock.now());
   const account = await desk.accounts.find('requestId', record._id);
-  if (account === undefined) throw new CommandError(`${record._id} is ${record.state} and has no account`);
+  if (account === undefined)
+    throw new CommandError(`${record._id} is ${record.state} and has no account`);
   const done = reportedBefore(record, account, bounced);
   if (done !== undefined) return nothingToDo(call, record, done);
   assertReportable(record, account);
@@ -48,8 +49,10 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   const told = await desk.trail.record(
     { action: 'bounce', requestId: record._id, accountId: account._id },
     async () => {
-      // The request first: cut off in between, the same command finds it undeliverable and finishes the account.
-      if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason))) return false;
+      // The request first: cut off in between, the same command finds it undeliverable and finishes
+      // the account.
+      if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason)))
+        return false;
       // A retry then sends a mail of its own, which this bounce is not about.
       return desk.corrections.mailAgain(account);
     },
@@ -68,39 +71,59 @@ async function bouncedMail(call: Call): Promise<Bounced | string> {
   }
   if (request !== undefined) return { id: request, status };
   if (messageId !== undefined) return ofMail(messageId, status);
-  if (status !== undefined) throw new UsageError('bounce: --status goes with --request or --message-id');
+  if (status !== undefined)
+    throw new UsageError('bounce: --status goes with --request or --message-id');
   const notification = await readNotification(await call.input());
-  if (notification.kind === 'none') throw new CommandError(`standard input ${notification.why}: nothing was changed`);
+  if (notification.kind === 'none')
+    throw new CommandError(`standard input ${notification.why}: nothing was changed`);
   if (notification.kind === 'no_failure')
     return `the notification says ${notification.action || 'nothing'}, which is no failure`;
-  if (notification.messageId !== undefined) return ofMail(notification.messageId, notification.status);
+  if (notification.messageId !== undefined)
+    return ofMail(notification.messageId, notification.status);
   const found = await byRelaysId(notification, call.desk);
-  if (found === undefined) throw new CommandError('the notification is about no mail of ours: nothing was changed');
+  if (found === undefined)
+    throw new CommandError('the notification is about no mail of ours: nothing was changed');
   return found;
 }
 
 function ofMail(messageId: string, status: string | undefined): Bounced {
   const mail = accountOfMessageId(messageId);
-  if (mail === undefined) throw new CommandError('the Message-ID is none of ours: nothing was changed');
-  return { id: mail.accountId, isNewest: ({ mailVersion }) => mailVersion === mail.mailVersion, status };
+  if (mail === undefined)
+    throw new CommandError('the Message-ID is none of ours: nothing was changed');
+  return {
+    id: mail.accountId,
+    isNewest: ({ mailVersion }) => mailVersion === mail.mailVersion,
+    status,
+  };
 }
 
 /** Some relays give a mail a Message-ID of their own. The ledger has it from their answer. */
-async function byRelaysId(mail: BouncedMail, { accounts }: Call['desk']): Promise<Bounced | undefined> {
+async function byRelaysId(
+  mail: BouncedMail,
+  { accounts }: Call['desk'],
+): Promise<Bounced | undefined> {
   for (const address of mail.recipients) {
     const account = await accounts.find('emailNormalized', normalizeEmail(address));
     const handOver = handOversOf(account?.mail).findLast(
       ({ answer }) => answer !== undefined && mail.holdsIdOf(answer),
     );
     if (account === undefined || handOver === undefined) continue;
-    const isNewest = ({ notifiedAt }: Account): boolean => notifiedAt?.getTime() === handOver.endedAt?.getTime();
+    const isNewest = ({ notifiedAt }: Account): boolean =>
+      notifiedAt?.getTime() === handOver.endedAt?.getTime();
     return { id: account._id, isNewest, status: mail.status };
   }
   return undefined;
 }
 
-/** Why the report changes nothing: it was made before, or it is about a mail that another one has followed since. */
-function reportedBefore(record: FoundSubmission, account: Account, { isNewest }: Bounced): string | undefined {
+/**
+ * Why the report changes nothing: it was made before, or it is about a mail that another one has
+ * followed since.
+ */
+function reportedBefore(
+  record: FoundSubmission,
+  account: Account,
+  { isNewest }: Bounced,
+): string | undefined {
   if (isNewest?.(account) === false) {
     return 'it is about an earlier e-mail, which was reported before or followed by another';
   }
@@ -113,15 +136,24 @@ function assertReportable(record: FoundSubmission, account: Account): void {
   const id = record._id;
   if (account.releasedAt !== undefined) throw new CommandError(`the account of ${id} was released`);
   if (account.activation?.usedAt !== undefined) {
-    throw new CommandError(`the link of ${id} has been used, so the e-mail arrived: nothing was changed`);
+    throw new CommandError(
+      `the link of ${id} has been used, so the e-mail arrived: nothing was changed`,
+    );
   }
-  if (record.pastRetention === true) throw new CommandError(`${id} is past its retention: nothing was changed`);
+  if (record.pastRetention === true)
+    throw new CommandError(`${id} is past its retention: nothing was changed`);
   if (record.state !== 'completed' && record.state !== 'undeliverable') {
-    throw new CommandError(`${id} is ${record.state}: only the e-mail of a completed request can bounce later`);
+    throw new CommandError(
+      `${id} is ${record.state}: only the e-mail of a completed request can bounce later`,
+    );
   }
 }
 
-function nothingToDo({ out, values }: Call, record: FoundSubmission | undefined, why: string): ExitCode {
+function nothingToDo(
+  { out, values }: Call,
+  record: FoundSubmission | undefined,
+  why: string,
+): ExitCode {
   const request = record === undefined ? {} : { request_id: record._id };
   if (values.json) out.json({ ...request, result: 'nothing_to_do', why });
   else out.line(`${record === undefined ? '' : `${record._id}  `}nothing to do: ${why}`);

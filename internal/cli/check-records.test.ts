@@ -1,4 +1,7 @@
-/** The audit sees every kind of wrong record: each is fed to it once, and a right one of each state finds nothing. */
+/**
+ * The audit sees every kind of wrong record: each is fed to it once, and a right one of each state
+ * finds nothing.
+ */
 import { expect, test } from '@jest/globals';
 import { states, type State } from '../submission/states.ts';
 import type { CheckedAccount } from '../account/account-queries.ts';
@@ -26,9 +29,18 @@ function right(state: State, changes: Partial<CheckedRecord> = {}): CheckedRecor
     ...changes,
   };
 }
-const account: CheckedAccount = { _id: 'acc_1', requestId: 'req_1', createdAt: ago(10), notifiedAt: ago(9) };
+const account: CheckedAccount = {
+  _id: 'acc_1',
+  requestId: 'req_1',
+  createdAt: ago(10),
+  notifiedAt: ago(9),
+};
 const check = (record: CheckedRecord, made?: CheckedAccount): Kind[] =>
-  checkRecord(record, made, { now: NOW, onHold: new Set(['held']), exists: (id) => id === 'req_there' });
+  checkRecord(record, made, {
+    now: NOW,
+    onHold: new Set(['held']),
+    exists: (id) => id === 'req_there',
+  });
 
 test.each(states)('a right %s record has no finding', (state) => {
   expect(check(right(state), withAccount.includes(state) ? account : undefined)).toEqual([]);
@@ -38,7 +50,10 @@ const { notifiedAt: _, ...notMailed } = account;
 const wrong: [Kind, CheckedRecord, CheckedAccount?][] = [
   ['unknown_state', right('paused' as State)],
   ['newer_schema', right('recorded', { schema: 2 })],
-  ['history_disagrees', right('rejected', { history: [{ state: 'recorded', at: NOW, attempt: 0 }] })],
+  [
+    'history_disagrees',
+    right('rejected', { history: [{ state: 'recorded', at: NOW, attempt: 0 }] }),
+  ],
   ['wrong_answer', right('recorded', { httpStatus: 400 })],
   ['wrong_answer', right('refused', { httpStatus: 202 })],
   ['wrong_answer', right('withdrawn', { httpStatus: 202 })],
@@ -67,10 +82,12 @@ test('an open record without a time, and a settled one without a last day', () =
 
 test('a duplicate points at something that is or was there', () => {
   const reason = { field: 'ein', code: 'duplicate_ein', message: '' } as const;
-  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_there' }] }))).toEqual([]);
-  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_nowhere' }] }))).toEqual([
-    'duplicate_of_nothing',
-  ]);
+  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_there' }] }))).toEqual(
+    [],
+  );
+  expect(
+    check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_nowhere' }] })),
+  ).toEqual(['duplicate_of_nothing']);
 });
 
 test('what a crash leaves is no finding: the next attempt, or a retry, heals it', () => {

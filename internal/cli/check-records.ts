@@ -5,7 +5,9 @@ import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { OPEN_TOO_LONG_MS, OVERDUE_MS } from './limits.ts';
 
-/** `problem`: a promise is broken or will be. `notice`: as it should be, but someone should know. */
+/**
+ * `problem`: a promise is broken or will be. `notice`: as it should be, but someone should know.
+ */
 export type Weight = 'problem' | 'notice';
 
 /** Everything that can be found, in plain words. */
@@ -16,7 +18,10 @@ export const kinds = {
   wrong_answer: ['problem', 'is in a state that does not go with what the partner was answered'],
   never_due: ['problem', 'is open, but has no time at which anyone looks at it'],
   overdue: ['problem', 'should have been worked on by now: does a processor run?'],
-  mail_waits: ['notice', 'waits in the line of mails: does a processor run, and does the relay take mail?'],
+  mail_waits: [
+    'notice',
+    'waits in the line of mails: does a processor run, and does the relay take mail?',
+  ],
   open_too_long: ['notice', 'is still open after days: is the mail server away?'],
   never_deleted: ['problem', 'is settled, but has no date until which it is kept'],
   deleted_too_soon: ['problem', 'would be deleted, though it still has to be looked at'],
@@ -24,14 +29,20 @@ export const kinds = {
   account_unexpected: ['problem', 'has an account, though it should have none'],
   account_disagrees: ['problem', 'names another account than the one made for it'],
   mail_not_noted: ['problem', 'is completed, but its account does not say that the mail is out'],
-  duplicate_of_nothing: ['problem', 'is a duplicate of a request that left neither record nor account'],
+  duplicate_of_nothing: [
+    'problem',
+    'is a duplicate of a request that left neither record nor account',
+  ],
   account_without_request: ['problem', 'is an account whose request is not there'],
   erased_but_account: ['problem', 'was erased, but an account was made meanwhile: erase it again'],
   mailed_twice: ['notice', 'may have reached its applicant more than once'],
 } as const satisfies Record<string, readonly [Weight, string]>;
 export type Kind = keyof typeof kinds;
 
-/** What is wrong with a record. `account` is the one made for it; `exists` tells of another request's record or account. */
+/**
+ * What is wrong with a record. `account` is the one made for it; `exists` tells of another
+ * request's record or account.
+ */
 export function checkRecord(
   record: CheckedRecord,
   account: CheckedAccount | undefined,
@@ -48,11 +59,15 @@ export function checkRecord(
   if (!answers(record)) found.push('wrong_answer');
   found.push(...checkDates(record, options), ...checkAccount(record, account));
   const originals = (record.reasons ?? []).flatMap(({ duplicateOf }) => duplicateOf ?? []);
-  if (!originals.every((requestId) => options.exists(requestId))) found.push('duplicate_of_nothing');
+  if (!originals.every((requestId) => options.exists(requestId)))
+    found.push('duplicate_of_nothing');
   return found;
 }
 
-/** 202 is a promise: such a record is on its way, done, or told about; never among what was turned away. */
+/**
+ * 202 is a promise: such a record is on its way, done, or told about; never among what was turned
+ * away.
+ */
 function answers({ state, httpStatus }: CheckedRecord): boolean {
   switch (state) {
     case 'malformed':
@@ -99,7 +114,8 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
   switch (record.state) {
     case 'recorded':
     case 'dead_lettered':
-      // The account may have been made by an attempt that could not say so any more; a retry finds it.
+      // The account may have been made by an attempt that could not say so any more; a retry finds
+      // it.
       break;
     case 'account_created':
     case 'completed':
@@ -108,7 +124,9 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
       break;
     case 'rejected':
       // What an operator closes may have its account already.
-      return record.reasons?.some(({ code }) => code === 'discarded') === true ? [] : ['account_unexpected'];
+      return record.reasons?.some(({ code }) => code === 'discarded') === true
+        ? []
+        : ['account_unexpected'];
     case 'malformed':
     case 'refused':
     case 'withdrawn':

@@ -38,15 +38,22 @@ const order: Order = {
 
 function plan(record: SubmissionRecord, account: Account | undefined): Plan {
   const { state, version, erasedAt } = record;
-  const facts = { account: account !== undefined, claimed: version > 0, erased: erasedAt !== undefined };
+  const facts = {
+    account: account !== undefined,
+    claimed: version > 0,
+    erased: erasedAt !== undefined,
+  };
   const to = nextState(state, 'close', facts);
-  return to === undefined ? { whyNot: `is ${state} (${meanings[state]}): nothing to close` } : { to };
+  return to === undefined
+    ? { whyNot: `is ${state} (${meanings[state]}): nothing to close` }
+    : { to };
 }
 
 async function closeRequests(call: Call): Promise<ExitCode> {
   const { values, out } = call;
   const [id] = call.positionals;
-  if (values.yes && values.why === undefined) throw new UsageError('close: --why is missing: it is the reason');
+  if (values.yes && values.why === undefined)
+    throw new UsageError('close: --why is missing: it is the reason');
   if (id === undefined) return orderMany(call, order);
   onlyOne(call, 'close');
 
@@ -56,15 +63,21 @@ async function closeRequests(call: Call): Promise<ExitCode> {
   const { to, whyNot } = plan(record, account);
   if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
   if (values.yes) {
-    const act = async (): Promise<boolean> => (await order.act([{ record, account, to }], call)) === 1;
+    const act = async (): Promise<boolean> =>
+      (await order.act([{ record, account, to }], call)) === 1;
     const done = await desk.trail.record({ action: 'close', requestId: record._id }, act);
     if (!done && isOpen(record.state)) {
-      throw new CommandError(`${record._id} changed or is being worked on: look at it in a minute and decide again`);
+      throw new CommandError(
+        `${record._id} changed or is being worked on: look at it in a minute and decide again`,
+      );
     }
     if (!done) throw changedMeanwhile(record);
   }
-  if (values.json) out.json({ dry_run: !values.yes, request_id: record._id, from: record.state, to });
+  if (values.json)
+    out.json({ dry_run: !values.yes, request_id: record._id, from: record.state, to });
   else
-    out.line(`${record._id}  ${record.state} → ${to}${values.yes ? '' : '; nothing was changed; add --yes to do it'}`);
+    out.line(
+      `${record._id}  ${record.state} → ${to}${values.yes ? '' : '; nothing was changed; add --yes to do it'}`,
+    );
   return EXIT.ok;
 }

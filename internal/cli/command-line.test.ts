@@ -22,9 +22,13 @@ test('--since takes a time as find prints it', () => {
   expect(since(utc(now))).toEqual(now);
 });
 
-test.each(['2026-02-30', '2026-13-01', '2026-11-21T25:00', '2026-11-21 noon', '2026-11-31T00:00Z', '21.11.2026'])(
-  '--since %s is refused',
-  (value) => {
-    expect(() => since(value)).toThrow('--since must be like');
-  },
-);
+test.each([
+  '2026-02-30',
+  '2026-13-01',
+  '2026-11-21T25:00',
+  '2026-11-21 noon',
+  '2026-11-31T00:00Z',
+  '21.11.2026',
+])('--since %s is refused', (value) => {
+  expect(() => since(value)).toThrow('--since must be like');
+});

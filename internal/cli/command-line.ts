@@ -1,4 +1,7 @@
-/** From the words of a command line to a command and its checked values, or to one clear line about the mistake. Pure. */
+/**
+ * From the words of a command line to a command and its checked values, or to one clear line about
+ * the mistake. Pure.
+ */
 import { parseArgs } from 'node:util';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { later } from '../platform/clock.ts';
@@ -15,13 +18,21 @@ export interface ParsedLine {
 }
 
 /** The command that `words` name, their longest beginning that is one; undefined when none is. */
-export function findCommand(words: readonly string[], commands: readonly Command[]): Command | undefined {
-  const named = (command: Command): boolean => command.name.split(' ').every((word, index) => words[index] === word);
+export function findCommand(
+  words: readonly string[],
+  commands: readonly Command[],
+): Command | undefined {
+  const named = (command: Command): boolean =>
+    command.name.split(' ').every((word, index) => words[index] === word);
   return commands.find(named);
 }
 
 /** The command and its values. Throws `UsageError`. `now` is what relative times count from. */
-export function parseLine(words: readonly string[], commands: readonly Command[], now: Date): ParsedLine {
+export function parseLine(
+  words: readonly string[],
+  commands: readonly Command[],
+  now: Date,
+): ParsedLine {
   const command = findCommand(words, commands);
   if (command === undefined) throw new UsageError(unknownCommand(words, commands));
   const { name } = command;
@@ -42,14 +53,20 @@ export function parseLine(words: readonly string[], commands: readonly Command[]
     if (token.kind !== 'option') continue;
     const option = takes.find((known) => known === token.name);
     if (option === undefined) {
-      throw new UsageError(`${name}: unknown option ${token.rawName}${didYouMean(token.name, takes, '--')}`);
+      throw new UsageError(
+        `${name}: unknown option ${token.rawName}${didYouMean(token.name, takes, '--')}`,
+      );
     }
     if (raw[option] !== undefined) throw new UsageError(`${name}: --${option} is given twice`);
     const takesValue = options[option].type === 'string';
     // `--limit --json` would otherwise take the second option for the value of the first.
-    const missing = token.value === undefined || token.value === '' || (!token.inlineValue && token.value[0] === '-');
+    const missing =
+      token.value === undefined ||
+      token.value === '' ||
+      (!token.inlineValue && token.value[0] === '-');
     if (takesValue && missing) throw new UsageError(`${name}: --${option} needs a value`);
-    if (!takesValue && token.value !== undefined) throw new UsageError(`${name}: --${option} takes no value`);
+    if (!takesValue && token.value !== undefined)
+      throw new UsageError(`${name}: --${option} takes no value`);
     raw[option] = token.value ?? true;
   }
   checkPositionals(command, positionals);
@@ -61,13 +78,26 @@ function checkPositionals(command: Command, given: readonly string[]): void {
   const missing = required[given.length];
   if (missing !== undefined) throw new UsageError(`${command.name}: ${missing} is missing`);
   const surplus = given[command.positionals.length];
-  if (surplus !== undefined) throw new UsageError(`${command.name}: "${surplus}" is one argument too many`);
+  if (surplus !== undefined)
+    throw new UsageError(`${command.name}: "${surplus}" is one argument too many`);
 }
 
 /** Options that take any text. */
-const UNCHECKED = ['name', 'reason', 'partner', 'namespace', 'idempotency-key', 'request', 'message-id'] as const;
+const UNCHECKED = [
+  'name',
+  'reason',
+  'partner',
+  'namespace',
+  'idempotency-key',
+  'request',
+  'message-id',
+] as const;
 
-function checkValues(command: string, raw: Partial<Record<OptionName, string | true>>, now: Date): Values {
+function checkValues(
+  command: string,
+  raw: Partial<Record<OptionName, string | true>>,
+  now: Date,
+): Values {
   const text = (option: OptionName): string | undefined => {
     const value = raw[option];
     return typeof value === 'string' ? value : undefined;
@@ -80,14 +110,21 @@ function checkValues(command: string, raw: Partial<Record<OptionName, string | t
     return value === undefined ? {} : { [option]: check(value) };
   };
   const short = (option: OptionName, max: number) =>
-    checked(option, (value) => (value.length > max ? wrong(option, `has more than ${max} characters`) : value));
+    checked(option, (value) =>
+      value.length > max ? wrong(option, `has more than ${max} characters`) : value,
+    );
   const count = (option: OptionName, max: number) =>
-    checked(option, (value) => countOf(value, max) ?? wrong(option, `must be a whole number from 1 to ${max}`));
+    checked(
+      option,
+      (value) => countOf(value, max) ?? wrong(option, `must be a whole number from 1 to ${max}`),
+    );
   const values: Values = {
     json: raw.json === true,
     reveal: raw.reveal === true,
     yes: raw.yes === true,
-    ...Object.fromEntries(UNCHECKED.flatMap((option) => Object.entries(checked(option, (value) => value)))),
+    ...Object.fromEntries(
+      UNCHECKED.flatMap((option) => Object.entries(checked(option, (value) => value))),
+    ),
     ...short('as', WHO_MAX),
     ...short('why', WHY_MAX),
     ...checked('email', (value) => normalizeEmail(value)),
@@ -97,7 +134,9 @@ function checkValues(command: string, raw: Partial<Record<OptionName, string | t
     }),
     ...count('rate', RATE_MAX),
     ...count('limit', PAGE_MAX),
-    ...checked('after', (value) => (timeOfId(value) === undefined ? wrong('after', 'must be a request_id') : value)),
+    ...checked('after', (value) =>
+      timeOfId(value) === undefined ? wrong('after', 'must be a request_id') : value,
+    ),
     ...checked('status', (value) =>
       /^[245]\.\d{1,3}\.\d{1,3}$/.test(value) ? value : wrong('status', 'must be like 5.1.1'),
     ),
@@ -122,20 +161,28 @@ function stateHint(value: string): string {
   return `must be one of ${states.join(', ')}${didYouMean(value, states, '')}`;
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const UNIT_MS: Readonly<Record<string, number>> = {
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
 
 /** A day, and a time as `find` prints it or with a `T`; in UTC unless a zone follows. */
-const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(Z|[+-]\d{2}:\d{2})?)?$/;
+const INSTANT =
+  /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(Z|[+-]\d{2}:\d{2})?)?$/;
 
 /** "24h" is that long before `now`; anything else is a date, in UTC unless it says otherwise. */
 function timeOf(value: string, now: Date): Date | undefined {
   const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
-  if (amount !== undefined && unit !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
+  if (amount !== undefined && unit !== undefined)
+    return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
   const [, day, time = '00:00', zone = 'Z'] = INSTANT.exec(value) ?? [];
   if (day === undefined) return undefined;
   const midnight = new Date(`${day}T00:00Z`);
   // JavaScript takes 30 February for 2 March.
-  if (Number.isNaN(midnight.getTime()) || midnight.toISOString().slice(0, day.length) !== day) return undefined;
+  if (Number.isNaN(midnight.getTime()) || midnight.toISOString().slice(0, day.length) !== day)
+    return undefined;
   const date = new Date(`${day}T${time}${zone}`);
   return Number.isNaN(date.getTime()) ? undefined : date;
 }

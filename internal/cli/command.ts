@@ -13,7 +13,10 @@ import type { OptionName, Values } from './options.ts';
 export const EXIT = {
   /** Done, found, or nothing wrong. */
   ok: 0,
-  /** `audit` found problems; the request, account or key is not there; it is not in a state for this. */
+  /**
+   * `audit` found problems; the request, account or key is not there; it is not in a state for
+   * this.
+   */
   found: 1,
   /** The command line or the configuration is wrong. */
   usage: 2,
@@ -26,7 +29,10 @@ export const EXIT = {
 } as const;
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** A command cannot do what it is asked: the thing is not there, or not in a state for this. One line, exit code 1. */
+/**
+ * A command cannot do what it is asked: the thing is not there, or not in a state for this. One
+ * line, exit code 1.
+ */
 export class CommandError extends Error {
   override readonly name = 'CommandError';
 }
@@ -40,7 +46,10 @@ export interface Desk {
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;
-  /** How long the request of an account is kept at least, in milliseconds; after that it may be gone. */
+  /**
+   * How long the request of an account is kept at least, in milliseconds; after that it may be
+   * gone.
+   */
   readonly accountRequestsKeptMs: number;
 }
 
@@ -61,9 +70,14 @@ export interface Call {
   readonly values: Values;
   readonly out: Output;
   readonly clock: Clock;
-  /** Standard input as text. Throws a `UsageError` when it is a terminal, too large or does not end. */
+  /**
+   * Standard input as text. Throws a `UsageError` when it is a terminal, too large or does not end.
+   */
   input(): Promise<string>;
-  /** Aborts on the first Ctrl-C or SIGTERM, for a command that can stop between two pages; asked for by no other. */
+  /**
+   * Aborts on the first Ctrl-C or SIGTERM, for a command that can stop between two pages; asked for
+   * by no other.
+   */
   readonly stop: AbortSignal;
   /** Where a partner's Secret belongs unless the caller says otherwise. */
   readonly keysNamespace: string;

@@ -1,11 +1,21 @@
-/** `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the trail stays. */
+/**
+ * `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the
+ * trail stays.
+ */
 import { printable, table } from '../platform/terminal.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/mentions.ts';
 import { isOpen } from '../submission/states.ts';
 import type { Account } from '../account/account.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
-import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
+import {
+  CommandError,
+  EXIT,
+  type Call,
+  type Command,
+  type Desk,
+  type ExitCode,
+} from './command.ts';
 import { UsageError } from './options.ts';
 import { CHANGES_LISTED } from './limits.ts';
 import { applicantOf, isAccountOf, relationOf } from './person.ts';
@@ -38,7 +48,13 @@ interface Found {
   readonly id: string;
   readonly state: string;
   readonly result:
-    'erased' | 'would be erased' | 'body erased' | 'body would be erased' | 'changed' | 'still open' | 'comes last';
+    | 'erased'
+    | 'would be erased'
+    | 'body erased'
+    | 'body would be erased'
+    | 'changed'
+    | 'still open'
+    | 'comes last';
 }
 
 /** What was found; the lists are bounded, the counts are not. */
@@ -91,12 +107,18 @@ function report({ out, values }: Call, tally: Tally): void {
       ...(stoppedAfter === undefined ? {} : { stopped_after: stoppedAfter }),
     });
   } else {
-    const rows = listed.map(({ what, id, state, result }) => [what, id, state, result].map(printable));
+    const rows = listed.map(({ what, id, state, result }) =>
+      [what, id, state, result].map(printable),
+    );
     if (rows.length > 0) out.line(table(rows, ''));
     if (count > listed.length) out.line(`… and ${count - listed.length} more`);
     if (count === 0) out.line('nothing holds this applicant');
-    else if (!values.yes) out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
-    else out.line(`${count} done; backups still hold them until they are past their own retention (docs/privacy.md)`);
+    else if (!values.yes)
+      out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
+    else
+      out.line(
+        `${count} done; backups still hold them until they are past their own retention (docs/privacy.md)`,
+      );
   }
   if (tally.left) {
     out.note(
@@ -104,7 +126,9 @@ function report({ out, values }: Call, tally: Tally): void {
     );
   }
   if (stoppedAfter !== undefined) {
-    out.note(`stopped: what was done stays done; to go on, give the same command with --after ${stoppedAfter}`);
+    out.note(
+      `stopped: what was done stays done; to go on, give the same command with --after ${stoppedAfter}`,
+    );
   }
 }
 
@@ -115,12 +139,18 @@ async function subjectOf(call: Call): Promise<Subject> {
     throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
   }
   if (id === undefined) {
-    return { person: { ...(email === undefined ? {} : { email }), ...(ein === undefined ? {} : { ein }) } };
+    return {
+      person: { ...(email === undefined ? {} : { email }), ...(ein === undefined ? {} : { ein }) },
+    };
   }
   const record = await submissionById(id, call.desk, call.clock.now());
   // A worker that had the body in hand may have made the account since; otherwise nothing is left.
-  const late = record.erasedAt === undefined ? undefined : await call.desk.accounts.find('requestId', record._id);
-  if (record.erasedAt !== undefined && late === undefined) throw new CommandError(`${record._id} was erased before`);
+  const late =
+    record.erasedAt === undefined
+      ? undefined
+      : await call.desk.accounts.find('requestId', record._id);
+  if (record.erasedAt !== undefined && late === undefined)
+    throw new CommandError(`${record._id} was erased before`);
   // Its EIN may be someone else's, mistyped: only the address stands for the person.
   const own = late?.emailNormalized ?? applicantOf(record).email;
   // What is no address, such as "none", stands in requests of many.
@@ -128,7 +158,10 @@ async function subjectOf(call: Call): Promise<Subject> {
   return { person, requestId: record._id };
 }
 
-/** What the indexes know: the person's requests and accounts, at once, however many others there are. */
+/**
+ * What the indexes know: the person's requests and accounts, at once, however many others there
+ * are.
+ */
 async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk } = call;
@@ -136,7 +169,10 @@ async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<v
     const others = page.filter(({ _id }) => _id !== requestId);
     await eraseOwn(others, subject, call, tally);
   }
-  const accounts = [...(await desk.accounts.ofPerson(person, new Set())), ...(await desk.accounts.released())];
+  const accounts = [
+    ...(await desk.accounts.ofPerson(person, new Set())),
+    ...(await desk.accounts.released()),
+  ];
   await eraseAccounts(
     accounts.filter((account) => isAccountOf(person, account) && account.requestId !== requestId),
     call,
@@ -150,7 +186,12 @@ async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tal
   if (requestId === undefined || tally.stoppedAfter !== undefined) return;
   const record = await desk.submissions.byId(requestId);
   if (values.yes && tally.left) {
-    tally.note({ what: 'request', id: requestId, state: record?.state ?? 'past retention', result: 'comes last' });
+    tally.note({
+      what: 'request',
+      id: requestId,
+      state: record?.state ?? 'past retention',
+      result: 'comes last',
+    });
     return;
   }
   if (record !== undefined) await eraseOwn([record], { person, requestId }, call, tally);
@@ -158,7 +199,9 @@ async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tal
   else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([requestId])), call, tally);
 }
 
-/** Reads every kept body, a page at a time; the person may stand in one of which no field is known. */
+/**
+ * Reads every kept body, a page at a time; the person may stand in one of which no field is known.
+ */
 async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk, values, out, clock, stop } = call;
@@ -179,26 +222,42 @@ async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<v
   }
 }
 
-/** Accounts come after their records: a worker has lost its claim by then, and makes none any more. */
-async function eraseOwn(records: readonly PersonalRecord[], subject: Subject, call: Call, tally: Tally): Promise<void> {
+/**
+ * Accounts come after their records: a worker has lost its claim by then, and makes none any more.
+ */
+async function eraseOwn(
+  records: readonly PersonalRecord[],
+  subject: Subject,
+  call: Call,
+  tally: Tally,
+): Promise<void> {
   if (records.length === 0) return;
   const { desk, values } = call;
   for (const record of records) {
-    if (!tally.settled.has(record._id)) tally.note(await eraseRecord(record, false, desk, values.yes));
+    if (!tally.settled.has(record._id))
+      tally.note(await eraseRecord(record, false, desk, values.yes));
   }
   const ids = new Set(records.map(({ _id }) => _id));
   const accounts = await desk.accounts.ofPerson({}, ids);
   await eraseAccounts(
-    accounts.filter((account) => isAccountOf(subject.person, account) || account.requestId === subject.requestId),
+    accounts.filter(
+      (account) => isAccountOf(subject.person, account) || account.requestId === subject.requestId,
+    ),
     call,
     tally,
   );
 }
 
-async function eraseRecord(record: PersonalRecord, bodyOnly: boolean, desk: Desk, yes: boolean): Promise<Found> {
+async function eraseRecord(
+  record: PersonalRecord,
+  bodyOnly: boolean,
+  desk: Desk,
+  yes: boolean,
+): Promise<Found> {
   const entry = { what: 'request', id: record._id, state: record.state };
   // Another applicant's request still needs its body, also if a dead letter is to be retried.
-  if (bodyOnly && (isOpen(record.state) || record.state === 'dead_lettered')) return { ...entry, result: 'still open' };
+  if (bodyOnly && (isOpen(record.state) || record.state === 'dead_lettered'))
+    return { ...entry, result: 'still open' };
   if (!yes) return { ...entry, result: bodyOnly ? 'body would be erased' : 'would be erased' };
   const done = bodyOnly
     ? await desk.moves.eraseBody(record)
@@ -206,7 +265,11 @@ async function eraseRecord(record: PersonalRecord, bodyOnly: boolean, desk: Desk
   return { ...entry, result: !done ? 'changed' : bodyOnly ? 'body erased' : 'erased' };
 }
 
-async function eraseAccounts(accounts: readonly Account[], { desk, values }: Call, tally: Tally): Promise<void> {
+async function eraseAccounts(
+  accounts: readonly Account[],
+  { desk, values }: Call,
+  tally: Tally,
+): Promise<void> {
   for (const account of accounts) {
     if (tally.settled.has(account._id)) continue;
     if (values.yes) await desk.corrections.erase(account._id);

@@ -15,8 +15,8 @@ export interface FoundSubmission extends SubmissionRecord {
 }
 
 /**
- * The request that `id` names: its own id, its reference number, or its account's id. Throws `CommandError` that says what
- * to try instead.
+ * The request that `id` names: its own id, its reference number, or its account's id. Throws
+ * `CommandError` that says what to try instead.
  */
 export async function submissionById(id: string, desk: Desk, now: Date): Promise<FoundSubmission> {
   if (id.startsWith('acc_')) {
@@ -31,7 +31,10 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
   if (REFERENCE.test(id)) {
     const start = `req_${lettersOf(id)}`;
     const named = [
-      ...new Set([...(await desk.submissions.idsFrom(start, 2)), ...(await desk.accounts.requestIdsFrom(start, 2))]),
+      ...new Set([
+        ...(await desk.submissions.idsFrom(start, 2)),
+        ...(await desk.accounts.requestIdsFrom(start, 2)),
+      ]),
     ];
     if (named.length === 1 && named[0] !== undefined) return submissionById(named[0], desk, now);
   }
@@ -47,14 +50,18 @@ function lettersOf(id: string): string {
       .toLowerCase()
       .replace(/^.*req[_-]/, '')
       .replace(/[^0-9a-z]/g, '')
-      // The alphabet of the ids (Crockford's base32) has no i, l, o and u, because they are misread.
+      // The alphabet of the ids (Crockford's base32) has no i, l, o and u, because they are
+      // misread.
       .replace(/o/g, '0')
       .replace(/[il]/g, '1')
       .slice(0, 26)
   );
 }
 
-/** Stands in for the record that is gone. A record made of it must not mail under a claim that the ledger has already. */
+/**
+ * Stands in for the record that is gone. A record made of it must not mail under a claim that the
+ * ledger has already.
+ */
 function fromAccount(account: Account): FoundSubmission {
   const { email, ein, businessName } = account.released ?? account;
   return {
@@ -81,8 +88,10 @@ async function advice(id: string, desk: Desk, now: Date): Promise<string> {
   const near = await similarIds(id, desk);
   if (near.length > 0) return `did you mean ${near.join(' or ')}?`;
   const counted = await desk.submissions.countedStatus(id);
-  if (counted === 429) return 'it was over the rate limit and answered 429, which is counted but not recorded';
-  if (counted !== undefined) return `it was one of many answered ${counted}, which are counted but not recorded`;
+  if (counted === 429)
+    return 'it was over the rate limit and answered 429, which is counted but not recorded';
+  if (counted !== undefined)
+    return `it was one of many answered ${counted}, which are counted but not recorded`;
   const madeAt = id.startsWith('req_') ? timeOfId(id) : undefined;
   if (madeAt === undefined) {
     return 'a request_id is req_ and 26 letters and digits; try find --email, --ein or --partner';
@@ -92,7 +101,10 @@ async function advice(id: string, desk: Desk, now: Date): Promise<string> {
   return `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago: answered 500, dropped in a flood of invalid keys, or past its retention`;
 }
 
-/** Ids as they are often mistyped: in capitals, without the prefix, o for 0 and l for 1, cut off, with a word around. */
+/**
+ * Ids as they are often mistyped: in capitals, without the prefix, o for 0 and l for 1, cut off,
+ * with a word around.
+ */
 async function similarIds(id: string, { submissions }: Desk): Promise<string[]> {
   const start = `req_${lettersOf(id)}`;
   if (start.length < SUGGEST_FROM_LENGTH) return [];
@@ -100,5 +112,8 @@ async function similarIds(id: string, { submissions }: Desk): Promise<string[]> 
   // A wrong letter near the end leaves the beginning, which holds the time: few others share it.
   return exact.length > 0
     ? exact
-    : submissions.idsFrom(start.slice(0, Math.max(SUGGEST_FROM_LENGTH, start.length - 6)), SUGGESTIONS);
+    : submissions.idsFrom(
+        start.slice(0, Math.max(SUGGEST_FROM_LENGTH, start.length - 6)),
+        SUGGESTIONS,
+      );
 }

@@ -1,4 +1,6 @@
-/** `find` and `export`: requests by applicant, partner, state and time, for people and for programs. */
+/**
+ * `find` and `export`: requests by applicant, partner, state and time, for people and for programs.
+ */
 import { paint, printable, table } from '../platform/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
@@ -8,7 +10,17 @@ import { maskApplicant } from './mask.ts';
 import { utc } from './timeline.ts';
 import { viewOf } from './view.ts';
 
-const filters = ['email', 'ein', 'name', 'partner', 'idempotency-key', 'state', 'reason', 'since', 'until'] as const;
+const filters = [
+  'email',
+  'ein',
+  'name',
+  'partner',
+  'idempotency-key',
+  'state',
+  'reason',
+  'since',
+  'until',
+] as const;
 
 /** Who searches by one of these knows or tries a person. */
 const personalFilters = ['email', 'ein', 'name'] as const;
@@ -47,7 +59,9 @@ export const exportRequests: Command = {
 async function findRequests(call: Call): Promise<ExitCode> {
   const { out, values } = call;
   if (filters.every((name) => values[name] === undefined)) {
-    throw new UsageError(`find: give at least one of ${filters.map((name) => `--${name}`).join(', ')}`);
+    throw new UsageError(
+      `find: give at least one of ${filters.map((name) => `--${name}`).join(', ')}`,
+    );
   }
   const { desk } = call;
   const limit = values.limit ?? FIND_DEFAULT;
@@ -57,17 +71,19 @@ async function findRequests(call: Call): Promise<ExitCode> {
   const action = searchInWords('find', values, reveal);
   if (action !== undefined) await desk.trail.revealed({ action, ...concerning(shown) });
   if (values.json) out.json(shown.map((record) => viewOf(record, values.reveal)));
-  else if (shown.length > 0) out.line(table([header, ...shown.map((record) => row(record, values.reveal))], ''));
+  else if (shown.length > 0)
+    out.line(table([header, ...shown.map((record) => row(record, values.reveal))], ''));
   if (shown.length === 0) {
     out.note('nothing found');
     return EXIT.found;
   }
-  if (found.length > limit) out.note(`there are more: raise --limit, or narrow with --since and --until`);
+  if (found.length > limit)
+    out.note(`there are more: raise --limit, or narrow with --since and --until`);
   return EXIT.ok;
 }
 
-const header = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'].map((name) =>
-  paint('dim', name),
+const header = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'].map(
+  (name) => paint('dim', name),
 );
 
 function row(record: SubmissionRecord, reveal: boolean): string[] {
@@ -96,9 +112,14 @@ async function exportMatching(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/** For the trail, where a search is for a person or shows one. What was searched for is personal, so only its kind is named. */
+/**
+ * For the trail, where a search is for a person or shows one. What was searched for is personal, so
+ * only its kind is named.
+ */
 function searchInWords(command: string, values: Values, reveal: boolean): string | undefined {
-  const asked = personalFilters.filter((name) => values[name] !== undefined).map((name) => `--${name}`);
+  const asked = personalFilters
+    .filter((name) => values[name] !== undefined)
+    .map((name) => `--${name}`);
   const words = [...asked, ...(reveal ? ['--reveal'] : [])];
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
@@ -106,5 +127,7 @@ function searchInWords(command: string, values: Values, reveal: boolean): string
 /** One request is named in the trail; of more only the number. */
 function concerning(records: readonly SubmissionRecord[]): { requestId?: string; count?: number } {
   const [only] = records;
-  return records.length === 1 && only !== undefined ? { requestId: only._id } : { count: records.length };
+  return records.length === 1 && only !== undefined
+    ? { requestId: only._id }
+    : { count: records.length };
 }

@@ -1,4 +1,6 @@
-/** What `--help` prints: all commands, or one with its options and examples. Pure but for colours. */
+/**
+ * What `--help` prints: all commands, or one with its options and examples. Pure but for colours.
+ */
 import { paint, table } from '../platform/terminal.ts';
 import type { Command } from './command.ts';
 import { options, type OptionName } from './options.ts';

@@ -1,4 +1,6 @@
-/** `keys confirm`: ends of most keys, which wait for ten minutes or until an operator confirms them. */
+/**
+ * `keys confirm`: ends of most keys, which wait for ten minutes or until an operator confirms them.
+ */
 import { keyIdOf } from '../partner/api-key.ts';
 import { DEFER_MS } from '../partner/key-store.ts';
 import { later } from '../platform/clock.ts';
@@ -9,7 +11,8 @@ import { utc } from './timeline.ts';
 export const keysConfirm: Command = {
   name: 'keys confirm',
   positionals: [],
-  about: 'deferred removals, where most keys would end within ten minutes: list them, or let them happen now',
+  about:
+    'deferred removals, where most keys would end within ten minutes: list them, or let them happen now',
   details:
     'Once more than three keys, and more than half of all, end within ten minutes, further ends are deferred for ten minutes. Without --yes this lists these keys. With --yes the controller ends just these within seconds.',
   options: ['yes', 'as', 'why'],
@@ -46,7 +49,8 @@ async function confirmRemovals({ desk, values, out }: Call): Promise<ExitCode> {
     return confirmed > 0;
   });
   if (confirmed === 0) throw new CommandError('these removals are not deferred any more');
-  if (confirmed < deferred.length) out.note(`${deferred.length - confirmed} of them are not deferred any more`);
+  if (confirmed < deferred.length)
+    out.note(`${deferred.length - confirmed} of them are not deferred any more`);
   out.note('the controller ends them within seconds, if their Secrets still do');
   return EXIT.ok;
 }

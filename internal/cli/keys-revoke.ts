@@ -11,7 +11,10 @@ export const keysRevoke: Command = {
   details:
     'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest that reaches MongoDB answers the key 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A revoked key never works again. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
   options: ['yes', 'as', 'why'],
-  examples: ['keys revoke 371b03fdc691', 'keys revoke 371b03fdc691 --yes --as jane --why "found in a repository"'],
+  examples: [
+    'keys revoke 371b03fdc691',
+    'keys revoke 371b03fdc691 --yes --as jane --why "found in a repository"',
+  ],
   run: revoke,
 };
 
@@ -24,9 +27,14 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
   }
   const [key, other] = await desk.keys.beginningWith(id);
   if (key === undefined) throw new CommandError(`no key begins with ${id}: see "keys list"`);
-  if (other !== undefined) throw new CommandError(`several keys begin with ${id}: give more of the SHA-256`);
+  if (other !== undefined)
+    throw new CommandError(`several keys begin with ${id}: give more of the SHA-256`);
   const { partnerId, source } = key;
-  const shown = { key: keyIdOf(key._id), partner: partnerId, secret: `${source.namespace}/${source.name}` };
+  const shown = {
+    key: keyIdOf(key._id),
+    partner: partnerId,
+    secret: `${source.namespace}/${source.name}`,
+  };
   const words = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
   if (key.revokedAt !== undefined) {
     // A command that was killed may not have told ingest.
@@ -38,7 +46,9 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
     else out.line(`${words} would be revoked; nothing was changed; add --yes to do it`);
     return EXIT.ok;
   }
-  await desk.trail.record({ action: 'keys revoke', partnerId, keyId: shown.key }, () => desk.keys.revoke(key._id));
+  await desk.trail.record({ action: 'keys revoke', partnerId, keyId: shown.key }, () =>
+    desk.keys.revoke(key._id),
+  );
   if (values.json) out.json({ ...shown, result: 'revoked' });
   else out.line(`${words} is revoked, everywhere within a second; remove it from its Secret`);
   return EXIT.ok;

@@ -14,7 +14,10 @@ export const keysNew: Command = {
   details:
     'Needs no store and changes nothing: the key is active once the Secret is applied. The key is printed to standard error, the manifest to standard output; it holds only the SHA-256 of the key. In the pods of the chart the namespace is the one that the controller watches (WATCH_NAMESPACES). Old keys stay until their Secrets are deleted, so a rotation is: new, apply, hand over, wait for "keys list" to show the old one unused, delete. This is the only time the key is shown.',
   options: ['namespace'],
-  examples: ['keys new acme | kubectl apply -f -', 'keys new acme --namespace partner-ingest-keys > acme-key.yaml'],
+  examples: [
+    'keys new acme | kubectl apply -f -',
+    'keys new acme --namespace partner-ingest-keys > acme-key.yaml',
+  ],
   run: (call) => Promise.resolve(newKey(call)),
 };
 
@@ -31,7 +34,9 @@ export const keysList: Command = {
 function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
   const [partner = ''] = positionals;
   if (!isPartnerId(partner)) {
-    throw new UsageError('keys new: PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label');
+    throw new UsageError(
+      'keys new: PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label',
+    );
   }
   const namespace = values.namespace ?? keysNamespace;
   if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) {
@@ -71,7 +76,15 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     );
   } else if (keys.length > 0) {
     const ends = keys.some(({ terms }) => terms?.notAfter !== undefined);
-    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', '', ...(ends ? ['ENDS (UTC)'] : [])];
+    const header = [
+      'PARTNER',
+      'STATUS',
+      'KEY',
+      'SECRET',
+      'LAST USED (UTC)',
+      '',
+      ...(ends ? ['ENDS (UTC)'] : []),
+    ];
     const rows = keys.map(({ _id, partnerId, status, revokedAt, source, lastUsedAt, terms }) =>
       [
         partnerId,
@@ -86,6 +99,8 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
   }
   if (keys.length > 0) return EXIT.ok;
-  out.note(partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`);
+  out.note(
+    partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`,
+  );
   return EXIT.found;
 }

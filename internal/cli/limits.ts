@@ -6,21 +6,31 @@ export const FIND_DEFAULT = 20;
 export const PAGE_MAX = 1_000;
 /** Ids suggested for one that is not there. */
 export const SUGGESTIONS = 3;
-/** Characters an id must have before what follows is guessed: `req_` and the ten that hold the time. */
+/**
+ * Characters an id must have before what follows is guessed: `req_` and the ten that hold the time.
+ */
 export const SUGGEST_FROM_LENGTH = 14;
 
-/** An open record is late when its time passed this long ago: reconcile looks every 2.5 s and needs 35 s at most. */
+/**
+ * An open record is late when its time passed this long ago: reconcile looks every 2.5 s and needs
+ * 35 s at most.
+ */
 export const OVERDUE_MS = 300_000;
-/** Retries end after three days; what is open for longer than this lives off outages, which someone should know. */
+/**
+ * Retries end after three days; what is open for longer than this lives off outages, which someone
+ * should know.
+ */
 export const OPEN_TOO_LONG_MS = 4 * 86_400_000;
 /** Findings of one kind that `audit` lists; all are counted. */
 export const FINDINGS_LISTED = 20;
-/** What moved while it was looked at is looked at again after this, before it is called a finding. */
+/**
+ * What moved while it was looked at is looked at again after this, before it is called a finding.
+ */
 export const SECOND_LOOK_MS = 1_000;
 
 /**
- * Bytes of a notification: servers return the headers or the whole mail, which has some 10 kB. One made to be slow takes a
- * fifth of a second.
+ * Bytes of a notification: servers return the headers or the whole mail, which has some 10 kB. One
+ * made to be slow takes a fifth of a second.
  */
 export const INPUT_MAX_BYTES = 262_144;
 /** Longest that standard input may take to end. */
@@ -28,7 +38,10 @@ export const INPUT_TIMEOUT_MS = 30_000;
 
 /** Requests or accounts that a command which changes many lists; all are counted. */
 export const CHANGES_LISTED = 200;
-/** Requests a second that `retry` and `resend` set going unless told otherwise: more would only wait for the relay. */
+/**
+ * Requests a second that `retry` and `resend` set going unless told otherwise: more would only wait
+ * for the relay.
+ */
 export const MANY_RATE = 1_000;
 /** Most that `--rate` takes: more than any store does. */
 export const RATE_MAX = 1_000_000;
@@ -36,7 +49,10 @@ export const RATE_MAX = 1_000_000;
 /** How often a long walk says how far it is. */
 export const PROGRESS_EVERY_MS = 2_000;
 
-/** Open requests of a partner that are counted; an exact figure beyond it would read the index for seconds. */
+/**
+ * Open requests of a partner that are counted; an exact figure beyond it would read the index for
+ * seconds.
+ */
 export const OPEN_COUNTED = 100_000;
 
 /** Characters of `--why` and `--as`. */

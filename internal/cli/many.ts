@@ -1,4 +1,7 @@
-/** One order for all requests of a query: a dry run first, then page after page, with a rate and a place to go on from. */
+/**
+ * One order for all requests of a query: a dry run first, then page after page, with a rate and a
+ * place to go on from.
+ */
 import type { Account } from '../account/account.ts';
 import { pause } from '../platform/deadline.ts';
 import { printable, table } from '../platform/terminal.ts';
@@ -10,7 +13,9 @@ import type { OptionName } from './options.ts';
 import { Progress } from './progress.ts';
 import { UsageError } from './options.ts';
 
-export type Plan = { readonly to: State; readonly whyNot?: never } | { readonly to?: never; readonly whyNot: string };
+export type Plan =
+  | { readonly to: State; readonly whyNot?: never }
+  | { readonly to?: never; readonly whyNot: string };
 
 /** A request that the order can be given to. */
 export interface Planned {
@@ -47,7 +52,8 @@ export const queryOptions = [
 /** Throws where a command that names its REQUEST_ID has options of a query, too. */
 export function onlyOne({ values }: Call, command: string): void {
   const surplus = queryOptions.find((name) => values[name] !== undefined);
-  if (surplus !== undefined) throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
+  if (surplus !== undefined)
+    throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
 }
 
 interface Row {
@@ -77,7 +83,10 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
   const tally = new Tally();
   const startedMs = clock.monotonicMs();
   const rate = values.yes ? (values.rate ?? order.rate) : undefined;
-  pages: for await (const page of desk.submissions.pages(values, { bodies: false, after: values.after })) {
+  pages: for await (const page of desk.submissions.pages(values, {
+    bodies: false,
+    after: values.after,
+  })) {
     const size = Math.min(page.length, rate ?? page.length);
     for (let from = 0; from < page.length; from += size) {
       const left = (values.limit ?? Number.POSITIVE_INFINITY) - tally.looked;
@@ -85,7 +94,8 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
       if (part.length === 0 || stop.aborted) break pages;
       await orderPart(part, call, order, tally);
       progress.add(part.length);
-      const aheadMs = rate === undefined ? 0 : (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
+      const aheadMs =
+        rate === undefined ? 0 : (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
       if (aheadMs > 0) await pause(aheadMs, stop);
     }
   }
@@ -94,7 +104,12 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
   return tally.looked === 0 ? EXIT.found : EXIT.ok;
 }
 
-async function orderPart(part: readonly SubmissionRecord[], call: Call, order: Order, tally: Tally): Promise<void> {
+async function orderPart(
+  part: readonly SubmissionRecord[],
+  call: Call,
+  order: Order,
+  tally: Tally,
+): Promise<void> {
   const { desk, values } = call;
   const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
   const accounts = new Map(found.map((account) => [account.requestId, account]));
@@ -105,7 +120,12 @@ async function orderPart(part: readonly SubmissionRecord[], call: Call, order: O
     if (to !== undefined) planned.push({ record, account, to });
     if (tally.rows.length >= CHANGES_LISTED) continue;
     const result = whyNot ?? (values.yes ? order.past : `would be ${order.past}`);
-    tally.rows.push({ request_id: record._id, from: record.state, ...(to === undefined ? {} : { to }), result });
+    tally.rows.push({
+      request_id: record._id,
+      from: record.state,
+      ...(to === undefined ? {} : { to }),
+      result,
+    });
   }
   if (values.yes && planned.length > 0) {
     const act = async (): Promise<boolean> => {
@@ -115,7 +135,9 @@ async function orderPart(part: readonly SubmissionRecord[], call: Call, order: O
     };
     const [only] = planned;
     const which =
-      planned.length === 1 && only !== undefined ? { requestId: only.record._id } : { count: planned.length };
+      planned.length === 1 && only !== undefined
+        ? { requestId: only.record._id }
+        : { count: planned.length };
     await desk.trail.record({ action: order.action, ...which }, act);
   }
   tally.looked += part.length;
@@ -127,7 +149,14 @@ function report({ out, values, stop }: Call, { past }: Order, tally: Tally): voi
   const { rows, looked, possible, done, lastId } = tally;
   if (values.json) {
     const stopped = stop.aborted && lastId !== undefined ? { stopped_after: lastId } : {};
-    out.json({ dry_run: !values.yes, looked_at: looked, possible, [past]: done, requests: rows, ...stopped });
+    out.json({
+      dry_run: !values.yes,
+      looked_at: looked,
+      possible,
+      [past]: done,
+      requests: rows,
+      ...stopped,
+    });
   } else {
     const cells = rows.map(({ request_id, from, to, result }) => {
       return [request_id, to === undefined ? from : `${from} → ${to}`, printable(result)];

@@ -31,8 +31,11 @@ function firstLetter(text: string): string {
 /** An applicant masked, or in clear where `reveal` was asked for and noted. */
 export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
   const { email, ein, businessName } = applicant;
-  const show = (value: string | undefined, mask: (value: string) => string, key: keyof Applicant) =>
-    value === undefined ? {} : { [key]: reveal ? value : mask(value) };
+  const show = (
+    value: string | undefined,
+    mask: (value: string) => string,
+    key: keyof Applicant,
+  ) => (value === undefined ? {} : { [key]: reveal ? value : mask(value) });
   return {
     ...show(email, maskEmail, 'email'),
     ...show(ein, maskEin, 'ein'),

@@ -41,12 +41,18 @@ export const partnerHolds: Command = {
 async function hold(call: Call): Promise<ExitCode> {
   const { desk, out } = call;
   const partnerId = partnerOf(call);
-  if ((await desk.keys.list(partnerId)).length === 0) out.note(`no key of ${partnerId} is known: is that its name?`);
+  if ((await desk.keys.list(partnerId)).length === 0)
+    out.note(`no key of ${partnerId} is known: is that its name?`);
   const done = await desk.trail.record({ action: 'partner hold', partnerId }, () =>
     desk.holds.hold(partnerId, desk.trail.by),
   );
   if (!done) throw new CommandError(`${partnerId} is on hold already`);
-  return answer(call, partnerId, 'held', 'on hold within five seconds; new requests are accepted and wait');
+  return answer(
+    call,
+    partnerId,
+    'held',
+    'on hold within five seconds; new requests are accepted and wait',
+  );
 }
 
 async function release(call: Call): Promise<ExitCode> {
@@ -64,7 +70,8 @@ async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
   const rows = await Promise.all(
     (await desk.holds.list()).map(async (one) => ({ ...one, waiting: await waitingOf(one, desk) })),
   );
-  if (values.json) out.json(rows.map(({ _id, at, by, waiting }) => ({ partner: _id, at, by, waiting })));
+  if (values.json)
+    out.json(rows.map(({ _id, at, by, waiting }) => ({ partner: _id, at, by, waiting })));
   else if (rows.length === 0) out.line('no partner is on hold');
   else {
     const cells = rows.map(({ _id, at, by, waiting }) => [
@@ -84,7 +91,9 @@ function waitingOf({ _id }: Hold, desk: Call['desk']): Promise<number> {
 function partnerOf({ positionals }: Call): string {
   const [partner = ''] = positionals;
   if (isPartnerId(partner)) return partner;
-  throw new UsageError('PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label');
+  throw new UsageError(
+    'PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label',
+  );
 }
 
 function inWords(count: number): string {

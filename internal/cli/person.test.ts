@@ -11,8 +11,14 @@ test('an account is theirs by what it holds, and by what it held before it was r
   const holds = { email: 'Jane+X@Example.com', ein: '999999999' };
   expect(isAccountOf(person, holds as Account)).toBe(true);
   expect(isAccountOf({ ein: '999999999' }, holds as Account)).toBe(true);
-  expect(isAccountOf({ email: 'other@example.com', ein: '111111111' }, holds as Account)).toBe(false);
-  const released = { email: 'released', ein: 'released', released: { ...holds, businessName: 'Any' } };
+  expect(isAccountOf({ email: 'other@example.com', ein: '111111111' }, holds as Account)).toBe(
+    false,
+  );
+  const released = {
+    email: 'released',
+    ein: 'released',
+    released: { ...holds, businessName: 'Any' },
+  };
   expect(isAccountOf(person, released as Account)).toBe(true);
   expect(isAccountOf({ ein: '999999999' }, released as Account)).toBe(true);
 });
@@ -23,21 +29,58 @@ const joe = { email: 'joe@example.com', ein: '000000001', businessName: 'Joe' };
 const bytes = (text: string) => new Binary(Buffer.from(text));
 const naming = bytes(`{"contact":"${jane.email}","number":${janes.ein}}`);
 
-test.each<[string, { email: string } | { ein: string }, Parameters<typeof relationOf>[1], Relation]>([
+test.each<
+  [string, { email: string } | { ein: string }, Parameters<typeof relationOf>[1], Relation]
+>([
   ['of her address', jane, { applicant: { email: jane.email } }, 'applicant'],
   ['of her EIN', janes, { applicant: { ...joe, ein: janes.ein } }, 'applicant'],
   ['without an applicant, whose bytes name her', jane, { body: naming }, 'applicant'],
-  ["of another's address, whose bytes name her", jane, { applicant: joe, body: naming }, 'mentioned'],
+  [
+    "of another's address, whose bytes name her",
+    jane,
+    { applicant: joe, body: naming },
+    'mentioned',
+  ],
   ["of another's EIN, whose bytes hold hers", janes, { applicant: joe, body: naming }, 'mentioned'],
   ['of another, without bytes', jane, { applicant: joe }, 'none'],
   ['of another, whose address ends alike', { email: 'e@example.com' }, { applicant: joe }, 'none'],
   ['that waits', jane, { body: bytes('{"email":" JANE+x@example.com","ein":"9"}') }, 'applicant'],
-  ['that waits, with the EIN as a number', janes, { body: bytes('{"email":"a@b.cc","ein":123456789}') }, 'applicant'],
-  ['whose number lost its zero', { ein: '012345678' }, { body: bytes('{"ein":12345678}') }, 'applicant'],
-  ['with an EIN that was no text', janes, { applicant: { email: joe.email }, body: naming }, 'applicant'],
-  ['with an EIN that is wrong', janes, { applicant: { ...joe, ein: 'none' }, body: naming }, 'applicant'],
-  ['with an address in another field', jane, { applicant: { ein: joe.ein }, body: naming }, 'applicant'],
-  ['with a name around the address', jane, { applicant: { email: `jane <${jane.email}>`, ein: joe.ein } }, 'applicant'],
+  [
+    'that waits, with the EIN as a number',
+    janes,
+    { body: bytes('{"email":"a@b.cc","ein":123456789}') },
+    'applicant',
+  ],
+  [
+    'whose number lost its zero',
+    { ein: '012345678' },
+    { body: bytes('{"ein":12345678}') },
+    'applicant',
+  ],
+  [
+    'with an EIN that was no text',
+    janes,
+    { applicant: { email: joe.email }, body: naming },
+    'applicant',
+  ],
+  [
+    'with an EIN that is wrong',
+    janes,
+    { applicant: { ...joe, ein: 'none' }, body: naming },
+    'applicant',
+  ],
+  [
+    'with an address in another field',
+    jane,
+    { applicant: { ein: joe.ein }, body: naming },
+    'applicant',
+  ],
+  [
+    'with a name around the address',
+    jane,
+    { applicant: { email: `jane <${jane.email}>`, ein: joe.ein } },
+    'applicant',
+  ],
   ['with an EIN in words', janes, { applicant: { ...joe, ein: 'ein 12-3456789' } }, 'applicant'],
 ])('a record %s', (_what, whom, record, relation) => {
   expect(relationOf(whom, record)).toBe(relation);

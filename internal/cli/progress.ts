@@ -30,7 +30,8 @@ export class Progress {
     const rate = Math.round((this.#done * 1_000) / elapsedMs);
     const left = this.#total === undefined ? undefined : Math.max(0, this.#total - this.#done);
     const of = this.#total === undefined ? '' : ` of about ${this.#total}`;
-    const time = left === undefined ? '' : `, about ${duration((left * elapsedMs) / this.#done)} left`;
+    const time =
+      left === undefined ? '' : `, about ${duration((left * elapsedMs) / this.#done)} left`;
     this.#out.note(`${this.#done}${of} requests, ${rate} a second${time}`);
   }
 }

@@ -1,9 +1,19 @@
-/** `retry` and `resend`: work on a request again, mail its applicant again. The processor does the work, never we. */
+/**
+ * `retry` and `resend`: work on a request again, mail its applicant again. The processor does the
+ * work, never we.
+ */
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { CommandError, EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
+import {
+  CommandError,
+  EXIT,
+  type Call,
+  type Command,
+  type Desk,
+  type ExitCode,
+} from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { MANY_RATE } from './limits.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
@@ -35,7 +45,8 @@ export const resend: Command = {
     'resend req_01m7yefdj3fantjpk5mzvj8mwh',
     'resend req_01m7yefdj3fantjpk5mzvj8mwh --yes --why "applicant lost the mail"',
   ],
-  run: (call) => (call.positionals[0] === undefined ? orderMany(call, resendOrder) : resendMail(call)),
+  run: (call) =>
+    call.positionals[0] === undefined ? orderMany(call, resendOrder) : resendMail(call),
 };
 
 async function retryOne(call: Call): Promise<ExitCode> {
@@ -63,7 +74,10 @@ const retryOrder: Order = {
     ),
 };
 
-/** `resend` of all that match: one after another, because each account gets a new version of its e-mail. */
+/**
+ * `resend` of all that match: one after another, because each account gets a new version of its
+ * e-mail.
+ */
 const resendOrder: Order = {
   action: 'resend',
   past: 'resent',
@@ -87,14 +101,18 @@ async function resendMail(call: Call): Promise<ExitCode> {
   const { desk, out, values, clock } = call;
   const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
   const { _id: id, state } = record;
-  if (state === 'dead_lettered') throw new CommandError(`${id} is dead_lettered: use "retry ${id}"`);
+  if (state === 'dead_lettered')
+    throw new CommandError(`${id} is dead_lettered: use "retry ${id}"`);
   if (state !== 'completed' && state !== 'undeliverable') {
-    throw new CommandError(`${id} is ${state}: only a completed or undeliverable request has a mail to send again`);
+    throw new CommandError(
+      `${id} is ${state}: only a completed or undeliverable request has a mail to send again`,
+    );
   }
   const account = await accountToMail(record, desk);
   if (!values.yes) return dryRun(call, record, account, 'the same link is mailed again');
-  const done = await desk.trail.record({ action: 'resend', requestId: id, accountId: account._id }, () =>
-    mailAgain(record, account, desk),
+  const done = await desk.trail.record(
+    { action: 'resend', requestId: id, accountId: account._id },
+    () => mailAgain(record, account, desk),
   );
   if (!done) throw changedMeanwhile(record);
   if (values.json) out.json({ request_id: id, from: state, to: 'account_created' });
@@ -102,17 +120,23 @@ async function resendMail(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/** The account first: cut off in between, the request is as it was and the command can be given again. */
+/**
+ * The account first: cut off in between, the request is as it was and the command can be given
+ * again.
+ */
 async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk): Promise<boolean> {
   if (!(await desk.corrections.mailAgain(account))) return false;
   const again = record.state === 'completed' ? 'resend' : 'retry';
   const reason = `operator resend by ${desk.trail.by}`;
-  return (await reopen(desk, record, again, { accountId: account._id, reason })) === 'account_created';
+  return (
+    (await reopen(desk, record, again, { accountId: account._id, reason })) === 'account_created'
+  );
 }
 
 /** The account of a settled request, if a link to it is still of use. Throws `CommandError`. */
 export async function accountToMail(record: SubmissionRecord, desk: Desk): Promise<Account> {
-  const account = record.erasedAt === undefined ? await desk.accounts.find('requestId', record._id) : undefined;
+  const account =
+    record.erasedAt === undefined ? await desk.accounts.find('requestId', record._id) : undefined;
   const whyNot = whyNoMail(record, account);
   if (account === undefined || whyNot !== undefined) throw new CommandError(whyNot ?? '');
   return account;
@@ -124,7 +148,8 @@ function whyNoMail(record: SubmissionRecord, account: Account | undefined): stri
   if (record.erasedAt !== undefined) return `${id} was erased: there is nobody to mail`;
   if (account === undefined) return `${id} has no account`;
   if (account.releasedAt !== undefined) return `the account of ${id} was released`;
-  // A login application that removes `activation` instead of noting the use has used the link as well.
+  // A login application that removes `activation` instead of noting the use has used the link as
+  // well.
   const removed = account.notifiedAt !== undefined && account.activation === undefined;
   if (removed || account.activation?.usedAt !== undefined) {
     return `the link of ${id} has been used: the applicant can log in and change things there`;
@@ -139,7 +164,9 @@ export function reopen(
   event: ReopeningEvent,
   options: { readonly accountId: string | undefined; readonly reason: string },
 ) {
-  return isPast(record) ? desk.moves.remake(stored(record), options.reason) : desk.moves.reopen(record, event, options);
+  return isPast(record)
+    ? desk.moves.remake(stored(record), options.reason)
+    : desk.moves.reopen(record, event, options);
 }
 
 function isPast(record: Seen | FoundSubmission): record is FoundSubmission {
@@ -154,10 +181,12 @@ function stored({ pastRetention: _past, ...record }: FoundSubmission): Submissio
 function planRetry(record: SubmissionRecord, account: Account | undefined): Plan {
   const { state } = record;
   if (record.erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
-  if (account?.releasedAt !== undefined) return { whyNot: 'has a released account: the partner applies anew' };
+  if (account?.releasedAt !== undefined)
+    return { whyNot: 'has a released account: the partner applies anew' };
   const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
   const to = isOpen(state) ? state : nextState(state, 'retry', facts);
-  if (to === undefined || !isOpen(to)) return { whyNot: `is ${state} (${meanings[state]}): nothing to retry` };
+  if (to === undefined || !isOpen(to))
+    return { whyNot: `is ${state} (${meanings[state]}): nothing to retry` };
   return { to };
 }
 
@@ -166,7 +195,9 @@ async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promis
   const { _id: requestId, state, heldUntil } = record;
   // To end a worker's claim in the middle of a hand-over would mail the applicant twice.
   if (heldUntil !== undefined && heldUntil > clock.now()) {
-    return { whyNot: `is being worked on: it is free at ${heldUntil.toISOString()}, or later if the worker goes on` };
+    return {
+      whyNot: `is being worked on: it is free at ${heldUntil.toISOString()}, or later if the worker goes on`,
+    };
   }
   const account = await desk.accounts.find('requestId', requestId);
   const plan = planRetry(record, account);
@@ -184,13 +215,24 @@ async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promis
 }
 
 /** Says what a command would do to one account; changes nothing. */
-export function dryRun({ out, values }: Call, record: SubmissionRecord, account: Account, what: string): ExitCode {
-  if (values.json) out.json({ dry_run: true, request_id: record._id, account_id: account._id, would: what });
-  else out.line(`${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`);
+export function dryRun(
+  { out, values }: Call,
+  record: SubmissionRecord,
+  account: Account,
+  what: string,
+): ExitCode {
+  if (values.json)
+    out.json({ dry_run: true, request_id: record._id, account_id: account._id, would: what });
+  else
+    out.line(
+      `${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`,
+    );
   return EXIT.ok;
 }
 
 /** A worker or another operator was faster. */
 export function changedMeanwhile(record: SubmissionRecord): CommandError {
-  return new CommandError(`${record._id} changed meanwhile: look at it with "show" and decide again`);
+  return new CommandError(
+    `${record._id} changed meanwhile: look at it with "show" and decide again`,
+  );
 }

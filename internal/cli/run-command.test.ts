@@ -1,4 +1,6 @@
-/** Every mistake at the command line is one clear line and exit code 2, before any store is opened. */
+/**
+ * Every mistake at the command line is one clear line and exit code 2, before any store is opened.
+ */
 import { expect, test } from '@jest/globals';
 import { systemClock as clock } from '../platform/clock.ts';
 import type { Output } from './command.ts';
@@ -37,7 +39,10 @@ const mistakes: [words: string[], line: string][] = [
   [['show', 'a', '--revael'], 'show: unknown option --revael: did you mean --reveal?'],
   [['show', 'a', '-x'], 'show: unknown option -x'],
   [['find'], 'find: give at least one of --email, --ein'],
-  [['find', '--limit', '0', '--state', 'completed'], 'find: --limit must be a whole number from 1 to 1000'],
+  [
+    ['find', '--limit', '0', '--state', 'completed'],
+    'find: --limit must be a whole number from 1 to 1000',
+  ],
   [['find', '--limit', '--json'], 'find: --limit needs a value'],
   [['find', '--state', 'dead-lettered'], 'did you mean dead_lettered?'],
   [['find', '--ein', '12345678'], 'find: --ein must be nine digits'],
@@ -46,16 +51,29 @@ const mistakes: [words: string[], line: string][] = [
   [['find', '--json=yes', '--state', 'completed'], 'find: --json takes no value'],
   [['find', '--partner', 'a', '--partner', 'b'], 'find: --partner is given twice'],
   [['retry'], 'retry: give a REQUEST_ID, or --state dead_lettered or --state undeliverable'],
-  [['retry', '--state', 'completed', '--yes'], 'retry: give a REQUEST_ID, or --state dead_lettered'],
+  [
+    ['retry', '--state', 'completed', '--yes'],
+    'retry: give a REQUEST_ID, or --state dead_lettered',
+  ],
   [['retry', 'req_x', '--since', '1h'], 'retry: --since does not go with a REQUEST_ID'],
-  [['account', 'correct-email', 'req_x', 'not an address'], 'ADDRESS is not a valid e-mail address'],
+  [
+    ['account', 'correct-email', 'req_x', 'not an address'],
+    'ADDRESS is not a valid e-mail address',
+  ],
   [['erase'], 'erase: give one of REQUEST_ID, --email or --ein'],
   [['erase', 'req_x', '--email', 'a@b.example'], 'erase: give one of REQUEST_ID, --email or --ein'],
   [['keys', 'new', '../etc'], 'keys new: PARTNER must be 1 to 63 letters'],
-  [['keys', 'new', 'acme', '--namespace', 'A B'], 'keys new: --namespace must be the name of a Kubernetes namespace'],
+  [
+    ['keys', 'new', 'acme', '--namespace', 'A B'],
+    'keys new: --namespace must be the name of a Kubernetes namespace',
+  ],
 ];
 test.each(mistakes)('%j fails with 2 and one line', async (words, line) => {
   const { code, answer, notes } = await run(words);
-  expect({ code, answer, lines: notes.trimEnd().split('\n').length }).toEqual({ code: 2, answer: '', lines: 1 });
+  expect({ code, answer, lines: notes.trimEnd().split('\n').length }).toEqual({
+    code: 2,
+    answer: '',
+    lines: 1,
+  });
   expect(notes).toContain(line);
 });

@@ -1,4 +1,7 @@
-/** Runs one command line: help, the command, or one clear line about what is wrong; gives the exit code. */
+/**
+ * Runs one command line: help, the command, or one clear line about what is wrong; gives the exit
+ * code.
+ */
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { CommandError, EXIT, type Desk, type ExitCode, type Output } from './command.ts';
@@ -21,7 +24,10 @@ export interface Surroundings {
   readonly where: () => string;
 }
 
-export async function runCommand(words: readonly string[], surroundings: Surroundings): Promise<ExitCode> {
+export async function runCommand(
+  words: readonly string[],
+  surroundings: Surroundings,
+): Promise<ExitCode> {
   const { out, clock, input, keysNamespace, openDesk } = surroundings;
   try {
     if (words.length === 0) {
@@ -71,7 +77,10 @@ function explain(error: unknown, { out, where }: Surroundings): ExitCode {
     return say(`a fault of this program (${name})`, EXIT.fault);
   }
   if (tookTooLong(error) || error.name === 'MongoNetworkTimeoutError') {
-    return say('MongoDB took too long to answer: narrow the search with --since or --partner', EXIT.storeAway);
+    return say(
+      'MongoDB took too long to answer: narrow the search with --since or --partner',
+      EXIT.storeAway,
+    );
   }
   if (typeof error.code === 'number')
     return say(`MongoDB at ${where()} answers with an error (code ${error.code})`, EXIT.storeAway);

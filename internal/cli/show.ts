@@ -15,7 +15,8 @@ export const show: Command = {
   name: 'show',
   positionals: ['REQUEST_ID'],
   about: 'what became of a request: states, reasons, e-mails, what to do next',
-  details: 'Takes an account id as well. Personal data is masked unless --reveal, which is noted in operator_audit.',
+  details:
+    'Takes an account id as well. Personal data is masked unless --reveal, which is noted in operator_audit.',
   options: ['reveal', 'as', 'why'],
   examples: [
     'show req_01m7yefdj3fantjpk5mzvj8mwh',
@@ -57,10 +58,19 @@ async function showRequest(call: Call): Promise<ExitCode> {
 
 function colourOf({ state }: SubmissionRecord) {
   if (state === 'completed') return 'green';
-  return isOpen(state) ? 'cyan' : state === 'dead_lettered' || state === 'undeliverable' ? 'red' : 'yellow';
+  return isOpen(state)
+    ? 'cyan'
+    : state === 'dead_lettered' || state === 'undeliverable'
+      ? 'red'
+      : 'yellow';
 }
 
-function facts(record: FoundSubmission, account: Account | undefined, reveal: boolean, now: Date): string[][] {
+function facts(
+  record: FoundSubmission,
+  account: Account | undefined,
+  reveal: boolean,
+  now: Date,
+): string[][] {
   const partner = record.partnerId === undefined ? 'nobody known' : `partner ${record.partnerId}`;
   const request: [string, string][] = record.pastRetention
     ? [
@@ -77,7 +87,10 @@ function facts(record: FoundSubmission, account: Account | undefined, reveal: bo
     ['reference', referenceOf(record._id)],
     ...request,
     ['idempotency', keyInWords(record)],
-    ['applicant', record.applicant === undefined ? undefined : personInWords(record.applicant, reveal)],
+    [
+      'applicant',
+      record.applicant === undefined ? undefined : personInWords(record.applicant, reveal),
+    ],
     ['account', account === undefined ? undefined : accountInWords(account, reveal, now)],
     ['trace', traceIdOf(record)],
     ['mails', account?.mail === undefined ? undefined : mailsInWords(account.mail)],
@@ -85,7 +98,9 @@ function facts(record: FoundSubmission, account: Account | undefined, reveal: bo
     ['last error', record.lastError],
     ['kept until', record.expiresAt === undefined ? undefined : utc(record.expiresAt).slice(0, 10)],
   ];
-  return rows.flatMap(([name, value]) => (value === undefined ? [] : [[paint('dim', name), printable(value)]]));
+  return rows.flatMap(([name, value]) =>
+    value === undefined ? [] : [[paint('dim', name), printable(value)]],
+  );
 }
 
 function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | undefined {
@@ -93,7 +108,10 @@ function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | 
   return adopted === true ? 'with a key, and sent again with it' : 'with a key';
 }
 
-function personInWords(person: NonNullable<SubmissionRecord['applicant']>, reveal: boolean): string {
+function personInWords(
+  person: NonNullable<SubmissionRecord['applicant']>,
+  reveal: boolean,
+): string {
   const { email, ein, businessName } = maskApplicant(person, reveal);
   return [businessName, email, ein === undefined ? undefined : `EIN ${ein}`]
     .filter((part) => part !== undefined)
@@ -101,7 +119,8 @@ function personInWords(person: NonNullable<SubmissionRecord['applicant']>, revea
 }
 
 function accountInWords(account: Account, reveal: boolean, now: Date): string {
-  if (account.releasedAt !== undefined) return `${account._id}, released ${fromNow(account.releasedAt, now)}`;
+  if (account.releasedAt !== undefined)
+    return `${account._id}, released ${fromNow(account.releasedAt, now)}`;
   const { email } = maskApplicant({ email: account.email }, reveal);
   return `${account._id} for ${email}, ${linkInWords(account, now)}`;
 }
@@ -109,7 +128,8 @@ function accountInWords(account: Account, reveal: boolean, now: Date): string {
 function linkInWords(account: Account, now: Date): string {
   const { usedAt, expiresAt } = account.activation ?? {};
   if (usedAt !== undefined) return `its link has been used ${fromNow(usedAt, now)}`;
-  if (expiresAt === undefined) return account.notifiedAt === undefined ? 'no link sent yet' : 'its link was removed';
+  if (expiresAt === undefined)
+    return account.notifiedAt === undefined ? 'no link sent yet' : 'its link was removed';
   return linkState(account, now) === 'expired'
     ? `its link expired ${fromNow(expiresAt, now)}`
     : `its link is open until ${utc(expiresAt).slice(0, 16)} UTC`;
@@ -138,13 +158,25 @@ function printReasons({ out }: Call, { reasons = [] }: SubmissionRecord): void {
   if (reasons.length === 0) return;
   out.line(`\n${paint('bold', reasons.length === 1 ? 'One reason' : `${reasons.length} reasons`)}`);
   const rows = reasons.map(({ field, code, message, duplicateOf }) => {
-    return [field ?? '', paint('yellow', code), duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`];
+    return [
+      field ?? '',
+      paint('yellow', code),
+      duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
+    ];
   });
   out.line(table(rows));
 }
 
 function printTimeline({ out }: Call, happenings: readonly Happening[]): void {
-  out.line(table(timelineRows(happenings).map(([at = '', after = '', what = '']) => [at, paint('dim', after), what])));
+  out.line(
+    table(
+      timelineRows(happenings).map(([at = '', after = '', what = '']) => [
+        at,
+        paint('dim', after),
+        what,
+      ]),
+    ),
+  );
 }
 
 /** What support can do, in one sentence. */
@@ -157,7 +189,8 @@ function nextStep(
   if (onHold && isOpen(state)) {
     return `${record.partnerId} is on hold: "partner-ingest partner release ${record.partnerId}" lets it go on`;
   }
-  if (record.erasedAt !== undefined) return 'nothing: its personal data is gone, and with it what could be worked on';
+  if (record.erasedAt !== undefined)
+    return 'nothing: its personal data is gone, and with it what could be worked on';
   const used = account?.activation?.usedAt !== undefined;
   if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
     return `the link has been used, so the e-mail arrived: "partner-ingest retry ${id}" completes it and mails nothing`;
@@ -169,7 +202,8 @@ function nextStep(
         ? 'something is wrong: an open request without a time to look at it; run "partner-ingest audit"'
         : `the processor works on it by itself, ${dueAt <= now ? 'any moment' : `next look ${fromNow(dueAt, now)}`}; "partner-ingest retry ${id}" makes it at once`;
     case 'completed':
-      if (account?.releasedAt !== undefined) return 'nothing: the account was released; the partner may apply anew';
+      if (account?.releasedAt !== undefined)
+        return 'nothing: the account was released; the partner may apply anew';
       if (used) return 'nothing: the applicant has activated the account';
       return `nothing; if the e-mail got lost: "partner-ingest resend ${id} --yes"`;
     case 'rejected':

@@ -1,4 +1,7 @@
-/** What became of a request, told in order and in plain words: its states, its e-mails, what operators did. Pure. */
+/**
+ * What became of a request, told in order and in plain words: its states, its e-mails, what
+ * operators did. Pure.
+ */
 import type { Account } from '../account/account.ts';
 import type { TrailEntry } from '../audit/entry.ts';
 import type { MailHandOver } from '../account/mail-ledger.ts';
@@ -18,13 +21,23 @@ export function timeline(
   deeds: readonly TrailEntry[],
 ): Happening[] {
   const happenings = [
-    // By its end: the first hand-over is noted together with the account, before the record says that there is one.
-    ...handOversOf(account?.mail).map((mail) => ({ at: mail.endedAt ?? mail.startedAt, what: mailInWords(mail) })),
-    ...record.history.map((entry, index) => ({ at: entry.at, what: inWords(entry, record, index) })),
+    // By its end: the first hand-over is noted together with the account, before the record says
+    // that there is one.
+    ...handOversOf(account?.mail).map((mail) => ({
+      at: mail.endedAt ?? mail.startedAt,
+      what: mailInWords(mail),
+    })),
+    ...record.history.map((entry, index) => ({
+      at: entry.at,
+      what: inWords(entry, record, index),
+    })),
     ...deeds.map((deed) => ({ at: deed.at, what: deedInWords(deed) })),
-    ...(record.erasedAt === undefined ? [] : [{ at: record.erasedAt, what: 'personal data erased' }]),
+    ...(record.erasedAt === undefined
+      ? []
+      : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
-  // Of the same instant, an e-mail comes before the state it led to: the sort keeps the order above.
+  // Of the same instant, an e-mail comes before the state it led to: the sort keeps the order
+  // above.
   return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
 
@@ -32,7 +45,11 @@ export function timeline(
 export function timelineRows(happenings: readonly Happening[]): string[][] {
   return happenings.map(({ at, what }, index) => {
     const before = happenings[index - 1];
-    return [utc(at), before === undefined ? '' : `+${duration(at.getTime() - before.at.getTime())}`, what];
+    return [
+      utc(at),
+      before === undefined ? '' : `+${duration(at.getTime() - before.at.getTime())}`,
+      what,
+    ];
   });
 }
 
@@ -52,9 +69,13 @@ function inWords(entry: HistoryEntry, record: SubmissionRecord, index: number): 
   const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
   switch (entry.state) {
     case 'recorded':
-      return index === 0 ? `recorded, answered ${record.httpStatus}` : `waits to be processed again${reason}`;
+      return index === 0
+        ? `recorded, answered ${record.httpStatus}`
+        : `waits to be processed again${reason}`;
     case 'account_created':
-      return entry.reason === undefined ? `account created${attempt}` : `waits to be mailed again${reason}`;
+      return entry.reason === undefined
+        ? `account created${attempt}`
+        : `waits to be mailed again${reason}`;
     case 'completed':
       return `completed${attempt}: login instructions handed to the mail server`;
     case 'rejected':
@@ -97,6 +118,10 @@ function mailInWords(mail: MailHandOver): string {
 
 function deedInWords(deed: TrailEntry): string {
   const why = deed.why === undefined ? '' : ` (${printable(deed.why)})`;
-  const ended = { begun: ', cut off before its end', done: '', not_done: ', which changed nothing' }[deed.result];
+  const ended = {
+    begun: ', cut off before its end',
+    done: '',
+    not_done: ', which changed nothing',
+  }[deed.result];
   return `operator ${printable(deed.by)}: ${deed.action}${why}${ended}`;
 }

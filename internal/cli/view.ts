@@ -1,4 +1,7 @@
-/** A record as programs get it from `--json` and `export`: the partner's names, and personal data only when revealed. */
+/**
+ * A record as programs get it from `--json` and `export`: the partner's names, and personal data
+ * only when revealed.
+ */
 import { parseJsonObject } from '../application/parse-application.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { maskApplicant } from './mask.ts';
@@ -35,7 +38,9 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     // Whoever knows all but an EIN of nine digits guesses it from the digest.
     ...(reveal ? defined('body_sha256', record.bodySha256) : {}),
     ...(reveal && body !== undefined ? { body: Buffer.from(body.buffer).toString('utf8') } : {}),
-    ...(record.idempotencyDigest === undefined ? {} : { idempotency_key: true, sent_again: record.adopted === true }),
+    ...(record.idempotencyDigest === undefined
+      ? {}
+      : { idempotency_key: true, sent_again: record.adopted === true }),
     ...defined('trace_id', traceIdOf(record)),
     ...defined('erased_at', record.erasedAt),
     ...defined('expires_at', record.expiresAt),
@@ -45,7 +50,11 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
 /** The names of the partner's own request. */
 export function applicantView(applicant: Applicant, reveal: boolean): Record<string, unknown> {
   const { email, ein, businessName } = maskApplicant(applicant, reveal);
-  return { ...defined('email', email), ...defined('business_name', businessName), ...defined('ein', ein) };
+  return {
+    ...defined('email', email),
+    ...defined('business_name', businessName),
+    ...defined('ein', ein),
+  };
 }
 
 /** The trace that began with the request, for the tracing system's search. */

@@ -1,4 +1,7 @@
-/** A folder of manifests as a source of partner Secrets, under the suite that the Kubernetes API passes, too. */
+/**
+ * A folder of manifests as a source of partner Secrets, under the suite that the Kubernetes API
+ * passes, too.
+ */
 import { appendFile, mkdir, mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +14,8 @@ import type { SecretView } from './secret-source.ts';
 
 secretSourceConformance(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'source-'));
-  const write = (file: string, manifest: object) => writeFile(join(folder, file), stringify(manifest));
+  const write = (file: string, manifest: object) =>
+    writeFile(join(folder, file), stringify(manifest));
   return {
     source: directorySource(folder),
     namespace: 'keys',
@@ -66,23 +70,30 @@ describe('a folder as it really is', () => {
     await utimes(join(folder, name), minuteAgo, minuteAgo);
   };
   const names = async (): Promise<string[]> => (await view.list()).secrets.map(({ name }) => name);
-  const sourceOf = (file: string, name: string) => ({ namespace: NAMESPACE, name, uid: `${file}#${name}` });
+  const sourceOf = (file: string, name: string) => ({
+    namespace: NAMESPACE,
+    name,
+    uid: `${file}#${name}`,
+  });
 
   test.each([
     ['empty', ''],
     ['blank', '\n  \n'],
     ['broken', 'kind: Secret\n  metadata: [broken'],
-  ])('a file that becomes %s keeps what it held, and proves nothing gone of its own', async (_what, text) => {
-    await settled('a.yaml', manifestOf('acme'));
-    await settled('b.yaml', manifestOf('bolt'));
-    expect(await names()).toEqual(['acme', 'bolt']);
-    await writeFile(join(folder, 'a.yaml'), text);
-    await rm(join(folder, 'b.yaml'));
-    const list = await view.list();
-    expect(list.secrets.map(({ name }) => name)).toEqual(['acme']);
-    expect(list.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
-    expect(list.provesGone(sourceOf('b.yaml', 'bolt'))).toBe(true);
-  });
+  ])(
+    'a file that becomes %s keeps what it held, and proves nothing gone of its own',
+    async (_what, text) => {
+      await settled('a.yaml', manifestOf('acme'));
+      await settled('b.yaml', manifestOf('bolt'));
+      expect(await names()).toEqual(['acme', 'bolt']);
+      await writeFile(join(folder, 'a.yaml'), text);
+      await rm(join(folder, 'b.yaml'));
+      const list = await view.list();
+      expect(list.secrets.map(({ name }) => name)).toEqual(['acme']);
+      expect(list.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
+      expect(list.provesGone(sourceOf('b.yaml', 'bolt'))).toBe(true);
+    },
+  );
 
   test('a file that was never read proves nothing gone of its own, and all else is removed as asked', async () => {
     await settled('a.yaml', '');
@@ -92,7 +103,9 @@ describe('a folder as it really is', () => {
     expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
     expect(list.provesGone(sourceOf('c.yaml', 'cold'))).toBe(true);
     // A key stored by a version that did not note the file can be of any.
-    expect(list.provesGone({ namespace: NAMESPACE, name: 'old', uid: 'a-uid-of-kubernetes' })).toBe(false);
+    expect(list.provesGone({ namespace: NAMESPACE, name: 'old', uid: 'a-uid-of-kubernetes' })).toBe(
+      false,
+    );
   });
 
   test('a file that still grows is unreadable until it rests', async () => {

@@ -1,4 +1,7 @@
-/** Partner Secrets from a folder of Kubernetes manifests: for `make run` and for places without a cluster. */
+/**
+ * Partner Secrets from a folder of Kubernetes manifests: for `make run` and for places without a
+ * cluster.
+ */
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -52,7 +55,9 @@ interface SeenFile {
   readonly fault?: string;
 }
 
-/** One folder as last seen: what a file held when it was last whole stays while it cannot be read. */
+/**
+ * One folder as last seen: what a file held when it was last whole stays while it cannot be read.
+ */
 class FollowedFolder {
   readonly #path: string;
   #files: ReadonlyMap<string, SeenFile> = new Map();
@@ -64,16 +69,22 @@ class FollowedFolder {
 
   async list(): Promise<SecretList> {
     const asOf = new Date();
-    const names = (await readdir(this.#path)).filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
+    const names = (await readdir(this.#path))
+      .filter((name) => /\.(ya?ml|json)$/.test(name))
+      .toSorted();
     const problems: Problem[] = [];
     // An empty folder is more often one that is not mounted: it ends no key.
     if (names.length > 0) this.#files = await this.#read(names);
-    else if (this.#files.size > 0) problems.push(this.#problem(basename(this.#path), 'the folder is empty'));
-    for (const [name, { fault }] of this.#files) if (fault !== undefined) problems.push(this.#problem(name, fault));
+    else if (this.#files.size > 0)
+      problems.push(this.#problem(basename(this.#path), 'the folder is empty'));
+    for (const [name, { fault }] of this.#files)
+      if (fault !== undefined) problems.push(this.#problem(name, fault));
     if (problems.length === 0) this.#asOf = asOf;
 
     const seen = [...this.#files.values()];
-    const unread = [...this.#files].flatMap(([name, { fault }]) => (fault === undefined ? [] : [`${name}#`]));
+    const unread = [...this.#files].flatMap(([name, { fault }]) =>
+      fault === undefined ? [] : [`${name}#`],
+    );
     return {
       secrets: seen.flatMap(({ secrets }) => secrets ?? []),
       problems,
@@ -81,7 +92,8 @@ class FollowedFolder {
       // A key of another source can be of any file.
       provesGone: ({ uid }) =>
         names.length > 0 &&
-        (unread.length === 0 || (/\.(ya?ml|json)#/.test(uid) && !unread.some((of) => uid.startsWith(of)))),
+        (unread.length === 0 ||
+          (/\.(ya?ml|json)#/.test(uid) && !unread.some((of) => uid.startsWith(of)))),
       asOf: this.#asOf,
     };
   }
@@ -101,7 +113,11 @@ class FollowedFolder {
     return files;
   }
 
-  async #readFile(name: string, before: string | undefined, last: SeenFile | undefined): Promise<SeenFile> {
+  async #readFile(
+    name: string,
+    before: string | undefined,
+    last: SeenFile | undefined,
+  ): Promise<SeenFile> {
     const file = join(this.#path, name);
     try {
       if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
@@ -156,5 +172,8 @@ async function signatureOf(file: string): Promise<string> {
 /** Our own messages hold nothing of the file; those of a parser quote it. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown error';
-  return (error as NodeJS.ErrnoException).code ?? (error instanceof RangeError ? error.message : error.name);
+  return (
+    (error as NodeJS.ErrnoException).code ??
+    (error instanceof RangeError ? error.message : error.name)
+  );
 }

@@ -1,4 +1,7 @@
-/** Reconciles the keys while this process leads: whenever a Secret may have changed, now and then anyway, and again soon after a failure. */
+/**
+ * Reconciles the keys while this process leads: whenever a Secret may have changed, now and then
+ * anyway, and again soon after a failure.
+ */
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
@@ -10,7 +13,10 @@ import type { SecretSource, SecretView } from './secret-source.ts';
 
 export interface KeyKeeper {
   readonly leads: () => boolean;
-  /** Why the stored keys may not be what the Secrets ask for, as far as this process is to see to it. */
+  /**
+   * Why the stored keys may not be what the Secrets ask for, as far as this process is to see to
+   * it.
+   */
   readonly faults: () => readonly string[];
   /** Resolves once nothing more is written and no other process needs to wait for us. */
   close(): Promise<void>;
@@ -34,7 +40,8 @@ export function keepKeysReconciled(
   };
 
   const lead = async (term: number, signal: AbortSignal): Promise<void> => {
-    // Followed anew for each term: what an earlier term of ours had seen may be older than what is stored now.
+    // Followed anew for each term: what an earlier term of ours had seen may be older than what is
+    // stored now.
     const over = new AbortController();
     const change = changeFlag(signal);
     const view = tools.source.follow(change.raise, AbortSignal.any([signal, over.signal]));
@@ -85,7 +92,10 @@ async function roundsUntilOver(
     } catch (error) {
       if (error instanceof SupersededError) return;
       failures += 1;
-      log[failures === 1 ? 'warn' : 'debug']({ err: error }, 'partner keys could not be reconciled; trying again');
+      log[failures === 1 ? 'warn' : 'debug'](
+        { err: error },
+        'partner keys could not be reconciled; trying again',
+      );
       await pause(backoffMs(failures, FAILURE_BACKOFF), signal);
     }
   }

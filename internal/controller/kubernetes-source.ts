@@ -1,9 +1,17 @@
-/** The partner Secrets of one namespace as last seen: a list, then watches from there, then a list again. */
+/**
+ * The partner Secrets of one namespace as last seen: a list, then watches from there, then a list
+ * again.
+ */
 import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
-import { kubernetesReason, kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
+import {
+  kubernetesReason,
+  kubernetesStatus,
+  type Kubernetes,
+  type WatchEvent,
+} from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -32,7 +40,9 @@ export interface FollowTools {
 }
 
 export function kubernetesSource(namespace: string, tools: FollowTools): SecretSource {
-  return { follow: (onChange, signal) => new FollowedNamespace(namespace, tools, onChange, signal) };
+  return {
+    follow: (onChange, signal) => new FollowedNamespace(namespace, tools, onChange, signal),
+  };
 }
 
 class FollowedNamespace implements SecretView {
@@ -47,7 +57,10 @@ class FollowedNamespace implements SecretView {
   #seenAt = new Date(0);
   /** Why they cannot be read now. */
   #fault: string | undefined;
-  /** Since a watch last worked: a server that lists but does not let us watch is not asked in a tight loop. */
+  /**
+   * Since a watch last worked: a server that lists but does not let us watch is not asked in a
+   * tight loop.
+   */
   #failures = 0;
 
   constructor(name: string, tools: FollowTools, onChange: () => void, signal: AbortSignal) {
@@ -74,7 +87,9 @@ class FollowedNamespace implements SecretView {
   faults(): readonly string[] {
     if (this.#tools.clock.now().getTime() - this.#seenAt.getTime() < STALE_MS) return [];
     const seconds = STALE_MS / 1_000;
-    return [`partner Secrets in ${this.#name} have not been seen for over ${seconds} s: ${this.#fault ?? 'no answer'}`];
+    return [
+      `partner Secrets in ${this.#name} have not been seen for over ${seconds} s: ${this.#fault ?? 'no answer'}`,
+    ];
   }
 
   #unreadable(fault: string): Problem {
@@ -100,7 +115,10 @@ class FollowedNamespace implements SecretView {
     }
   }
 
-  /** Replaces all Secrets by what is there now; gives the version to watch from. A list that fails changes nothing. */
+  /**
+   * Replaces all Secrets by what is there now; gives the version to watch from. A list that fails
+   * changes nothing.
+   */
   async #list(signal: AbortSignal): Promise<string> {
     const { core, clock, metrics } = this.#tools;
     const listedAt = clock.now();
@@ -109,7 +127,8 @@ class FollowedNamespace implements SecretView {
     let next: string | undefined;
     try {
       for (let page = 1; page === 1 || next !== undefined; page += 1) {
-        if (page > LIST_MAX_PAGES) throw new Error(`more than ${LIST_MAX_PAGES * LIST_PAGE} partner Secrets`);
+        if (page > LIST_MAX_PAGES)
+          throw new Error(`more than ${LIST_MAX_PAGES * LIST_PAGE} partner Secrets`);
         signal.throwIfAborted();
         const list = await core.listNamespacedSecret({
           namespace: this.#name,
@@ -135,7 +154,10 @@ class FollowedNamespace implements SecretView {
     return version;
   }
 
-  /** Watches until it is time to list again: now and then, or because the server no longer knows `version`. */
+  /**
+   * Watches until it is time to list again: now and then, or because the server no longer knows
+   * `version`.
+   */
   async #watchFrom(version: string, signal: AbortSignal): Promise<void> {
     const { kubernetes, clock, metrics } = this.#tools;
     const relistAtMs = clock.monotonicMs() + RELIST_MS;
@@ -173,7 +195,8 @@ class FollowedNamespace implements SecretView {
 
   /** Gives the version to watch from next. Throws when the event is not understood. */
   #apply(event: WatchEvent): string {
-    if (event.type === 'BOOKMARK') return bookmarkSchema.parse(event.object).metadata.resourceVersion;
+    if (event.type === 'BOOKMARK')
+      return bookmarkSchema.parse(event.object).metadata.resourceVersion;
     const { secret, version } = readSecret(event.object);
     if (event.type === 'DELETED') this.#secrets?.delete(secret.name);
     else this.#secrets?.set(secret.name, secret);

@@ -1,4 +1,7 @@
-/** Leadership by the lease in MongoDB: one holder at a time, and a term that outranks every earlier one. */
+/**
+ * Leadership by the lease in MongoDB: one holder at a time, and a term that outranks every earlier
+ * one.
+ */
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
@@ -14,7 +17,10 @@ import {
   RENEW_EVERY_MS,
 } from './limits.ts';
 
-/** Work for one term; must end soon after `signal` aborts, and may end by itself when a later term has begun. */
+/**
+ * Work for one term; must end soon after `signal` aborts, and may end by itself when a later term
+ * has begun.
+ */
 export type TermWork = (term: number, signal: AbortSignal) => Promise<void>;
 
 export interface LeadershipTools {
@@ -60,7 +66,10 @@ export class Leadership {
     }
   }
 
-  /** Renews the lease while `work` runs, and gives it back then, so that another need not wait for it to expire. */
+  /**
+   * Renews the lease while `work` runs, and gives it back then, so that another need not wait for
+   * it to expire.
+   */
   async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, log, metrics } = this.#tools;
     const [over, lost] = [new AbortController(), new AbortController()];

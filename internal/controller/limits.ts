@@ -2,12 +2,18 @@
 
 /** Even when nothing says so, stored keys are compared with the Secrets this often. */
 export const RESYNC_MS = 60_000;
-/** Rounds start at least this far apart, so that a Secret changed a hundred times a second costs five rounds, not a hundred. */
+/**
+ * Rounds start at least this far apart, so that a Secret changed a hundred times a second costs
+ * five rounds, not a hundred.
+ */
 export const ROUND_GAP_MS = 200;
 /** After a round that failed: MongoDB or the folder is away. */
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
-/** Once more keys than this, and more than half of all, end within ten minutes, most often by mistake, further ends wait. */
+/**
+ * Once more keys than this, and more than half of all, end within ten minutes, most often by
+ * mistake, further ends wait.
+ */
 export const ENDED_FREELY = 3;
 /** While removals are deferred, an operator's confirmation is seen this late. */
 export const DEFERRED_LOOK_MS = 2_000;
@@ -20,7 +26,10 @@ export const LIST_PAGE = 500;
 export const LIST_MAX_PAGES = 200;
 /** One call for Secrets or Events. */
 export const CALL_TIMEOUT_MS = 10_000;
-/** A watch is renewed this often, so a connection that died silently hides a change for 13 s at most. */
+/**
+ * A watch is renewed this often, so a connection that died silently hides a change for 13 s at
+ * most.
+ */
 export const WATCH_SECONDS = 10;
 export const WATCH_GRACE_MS = 3_000;
 /** Even when every watch goes well, all Secrets are listed again this often. */
@@ -33,8 +42,9 @@ export const WATCH_MAX_FAILURES = 3;
 export const STALE_MS = 60_000;
 
 /**
- * The lease of 15 s (`LEASE_MS`). A leader that cannot renew it stops 12 s after the last renewal it sent; another takes
- * over 15 s after that renewal, plus 1 s (its look) and 3 s (its call): below the 20 s promised.
+ * The lease of 15 s (`LEASE_MS`). A leader that cannot renew it stops 12 s after the last renewal
+ * it sent; another takes over 15 s after that renewal, plus 1 s (its look) and 3 s (its call):
+ * below the 20 s promised.
  */
 export const RENEW_DEADLINE_MS = 12_000;
 export const RENEW_EVERY_MS = 5_000;

@@ -33,7 +33,8 @@ export function planRound(
     if (current !== undefined && current.deferredAt === undefined && isSame(current, key)) continue;
     if (!list.complete && !isSafeUnseen(current, key, unsure)) continue;
     if (current === undefined || current.status === 'removed') fresh.push(key);
-    else if (lasts(current, now) && !lasts(key, now)) endings.push({ stored: current, change: ended(key, now) });
+    else if (lasts(current, now) && !lasts(key, now))
+      endings.push({ stored: current, change: ended(key, now) });
     else changes.push(put(key, current, now));
   }
   // What could not be read proves nothing about what is missing from it.
@@ -41,7 +42,8 @@ export function planRound(
     return status !== 'removed' && !wanted.has(_id) && list.provesGone(source);
   });
   for (const key of gone) {
-    if (lasts(key, now)) endings.push({ stored: key, change: { kind: 'remove', hash: key._id, endedAt: now } });
+    if (lasts(key, now))
+      endings.push({ stored: key, change: { kind: 'remove', hash: key._id, endedAt: now } });
     else changes.push({ kind: 'remove', hash: key._id, endedAt: key.endedAt });
   }
 
@@ -70,7 +72,10 @@ function put(key: WantedKey, current: PartnerKey | undefined, now: Date): KeyCha
   return { kind: 'put', key, activeAt: isNew ? now : undefined, endedAt: undefined };
 }
 
-/** Lets single ends pass. Once most keys end within the time of a deferral, the ends that come then wait that long. */
+/**
+ * Lets single ends pass. Once most keys end within the time of a deferral, the ends that come then
+ * wait that long.
+ */
 function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date) {
   const isDeferred = ({ stored }: Ending): boolean => stored.deferredAt !== undefined;
   const deferred = endings.filter(isDeferred);
@@ -91,10 +96,15 @@ function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date
   };
 }
 
-/** Whether requests with the key are accepted for as long as a deferral lasts. What its terms end sooner ends now. */
+/**
+ * Whether requests with the key are accepted for as long as a deferral lasts. What its terms end
+ * sooner ends now.
+ */
 function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Date): boolean {
   const endsAt = key.terms?.notAfter?.getTime() ?? Infinity;
-  return key.status === 'active' && key.revokedAt === undefined && endsAt > now.getTime() + DEFER_MS;
+  return (
+    key.status === 'active' && key.revokedAt === undefined && endsAt > now.getTime() + DEFER_MS
+  );
 }
 
 /** How many keys have ended lately that no later one has replaced: a rotation loses none. */
@@ -122,10 +132,15 @@ function crowdedProblem(source: KeySource): Problem {
 }
 
 /**
- * What may be written though some Secret could not be read: new keys of partners whose state is known, and switching off.
- * The unread Secret may make the partner inactive, or be the older one of a key that two partners claim.
+ * What may be written though some Secret could not be read: new keys of partners whose state is
+ * known, and switching off. The unread Secret may make the partner inactive, or be the older one of
+ * a key that two partners claim.
  */
-function isSafeUnseen(stored: PartnerKey | undefined, wanted: WantedKey, unsure: ReadonlySet<string>): boolean {
+function isSafeUnseen(
+  stored: PartnerKey | undefined,
+  wanted: WantedKey,
+  unsure: ReadonlySet<string>,
+): boolean {
   if (stored === undefined || stored.status === 'removed') {
     return wanted.status === 'inactive' || !unsure.has(wanted.partnerId);
   }
@@ -133,9 +148,13 @@ function isSafeUnseen(stored: PartnerKey | undefined, wanted: WantedKey, unsure:
 }
 
 /** Partners that are off by something unread, perhaps, or have keys of something unread. */
-function unsurePartners(stored: readonly PartnerKey[], list: Pick<SecretList, 'provesGone'>): ReadonlySet<string> {
+function unsurePartners(
+  stored: readonly PartnerKey[],
+  list: Pick<SecretList, 'provesGone'>,
+): ReadonlySet<string> {
   const unsure = stored.filter(
-    ({ status, source }) => status === 'inactive' || (status === 'active' && !list.provesGone(source)),
+    ({ status, source }) =>
+      status === 'inactive' || (status === 'active' && !list.provesGone(source)),
   );
   return new Set(unsure.map(({ partnerId }) => partnerId));
 }

@@ -1,4 +1,7 @@
-/** One partner Secret, as the API or a manifest gives it: the few fields we need; the rest is dropped before it takes memory. */
+/**
+ * One partner Secret, as the API or a manifest gives it: the few fields we need; the rest is
+ * dropped before it takes memory.
+ */
 import { z } from 'zod';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
 import { termAnnotations } from '../partner/key-terms.ts';
@@ -20,10 +23,15 @@ const secretSchema = z.object({
 });
 
 /** Throws when it is not well-formed. `uid` stands in for the one that a manifest lacks. */
-export function readSecret(object: unknown, uid = ''): { readonly secret: PartnerSecret; readonly version: string } {
+export function readSecret(
+  object: unknown,
+  uid = '',
+): { readonly secret: PartnerSecret; readonly version: string } {
   const { metadata, data, stringData } = secretSchema.parse(object);
   const clear = Object.entries(stringData ?? {});
-  const encoded = clear.map(([entry, value]) => [entry, Buffer.from(value).toString('base64')] as const);
+  const encoded = clear.map(
+    ([entry, value]) => [entry, Buffer.from(value).toString('base64')] as const,
+  );
   return {
     secret: {
       namespace: metadata.namespace,

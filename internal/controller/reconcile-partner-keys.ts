@@ -1,4 +1,7 @@
-/** Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs nothing. */
+/**
+ * Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs
+ * nothing.
+ */
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
 import type { KeyChange, KeyStore } from '../partner/key-store.ts';
@@ -16,7 +19,12 @@ export interface ReconcileKeysTools {
   readonly allowPublished: boolean;
   readonly metrics: Pick<
     ControllerMetrics,
-    'keysWanted' | 'partnersEnding' | 'deferredRemovals' | 'secretProblems' | 'keyChanges' | 'syncedAt'
+    | 'keysWanted'
+    | 'partnersEnding'
+    | 'deferredRemovals'
+    | 'secretProblems'
+    | 'keyChanges'
+    | 'syncedAt'
   >;
   /** Gets all problems in every round; repeats are the receiver's to hold back. */
   report(problems: readonly Problem[]): void;
@@ -26,7 +34,10 @@ export interface ReconcileKeysTools {
 export class KeyRounds {
   readonly #term: number;
   readonly #tools: ReconcileKeysTools;
-  /** A change may not have been counted: an earlier leader was killed, or a call failed, between the two. */
+  /**
+   * A change may not have been counted: an earlier leader was killed, or a call failed, between the
+   * two.
+   */
   #uncounted = true;
   #synced = false;
   #revoked = 0;
@@ -41,7 +52,10 @@ export class KeyRounds {
     return this.#synced;
   }
 
-  /** One round; gives how many removals wait. Rejects when the store fails, or a later term has begun. */
+  /**
+   * One round; gives how many removals wait. Rejects when the store fails, or a later term has
+   * begun.
+   */
   async round(list: SecretList): Promise<{ readonly deferred: number }> {
     const { store, clock, metrics } = this.#tools;
     const { keys: wanted, problems } = wantedKeys(list.secrets, this.#tools);
@@ -80,8 +94,10 @@ export class KeyRounds {
     );
     metrics.keyChanges.inc({ change: 'put' }, put);
     metrics.keyChanges.inc({ change: 'remove' }, remove);
-    if (changes.length > 0) log.info({ put, remove, complete: list.complete }, 'partner keys changed');
-    if (deferred !== 0) log.error({ deferred }, 'most partner keys would end: removals deferred for 10 minutes');
+    if (changes.length > 0)
+      log.info({ put, remove, complete: list.complete }, 'partner keys changed');
+    if (deferred !== 0)
+      log.error({ deferred }, 'most partner keys would end: removals deferred for 10 minutes');
     if (!list.complete) return;
     this.#synced = true;
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
@@ -89,6 +105,7 @@ export class KeyRounds {
 }
 
 function revokedProblem(source: KeySource): Problem {
-  const message = 'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
+  const message =
+    'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
   return { source, code: 'key_revoked', message };
 }

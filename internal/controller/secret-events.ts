@@ -1,12 +1,26 @@
-/** Tells operators of bad partner Secrets by Warning Events: one for each Secret and problem, seldom repeated, never a key. */
+/**
+ * Tells operators of bad partner Secrets by Warning Events: one for each Secret and problem, seldom
+ * repeated, never a key.
+ */
 import { randomBytes } from 'node:crypto';
-import { PatchStrategy, setHeaderOptions, type CoreV1Api, type CoreV1Event } from '@kubernetes/client-node';
+import {
+  PatchStrategy,
+  setHeaderOptions,
+  type CoreV1Api,
+  type CoreV1Event,
+} from '@kubernetes/client-node';
 import type { Clock } from '../platform/clock.ts';
 import { kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { EVENTS_PER_MINUTE, EVENT_BURST, EVENT_MESSAGE_MAX, EVENT_MIN_GAP_MS, EVENT_REPEAT_MS } from './limits.ts';
+import {
+  EVENTS_PER_MINUTE,
+  EVENT_BURST,
+  EVENT_MESSAGE_MAX,
+  EVENT_MIN_GAP_MS,
+  EVENT_REPEAT_MS,
+} from './limits.ts';
 
 const COMPONENT = 'partner-ingest-controller';
 const NOT_FOUND = 404;
@@ -17,7 +31,10 @@ interface Trouble {
   readonly entries: number;
 }
 
-/** What has been told of a trouble; kept a while after it has gone, so that one that comes and goes is not told each time. */
+/**
+ * What has been told of a trouble; kept a while after it has gone, so that one that comes and goes
+ * is not told each time.
+ */
 interface Told {
   readonly eventName: string;
   count: number;
@@ -54,7 +71,10 @@ export class SecretEvents {
     this.#allowanceAtMs = options.clock.monotonicMs();
   }
 
-  /** Takes all problems there are now and writes what is due in the background. A failure is counted and harmless. */
+  /**
+   * Takes all problems there are now and writes what is due in the background. A failure is counted
+   * and harmless.
+   */
   tell(problems: readonly Problem[]): void {
     this.#waiting = problems;
     this.#writing ??= this.#writeWaiting().finally(() => {
@@ -96,7 +116,10 @@ export class SecretEvents {
 
   #isDue(told: Told | undefined): boolean {
     if (told === undefined) return true;
-    return this.#clock.monotonicMs() - told.toldAtMs > (told.present ? EVENT_REPEAT_MS : EVENT_MIN_GAP_MS);
+    return (
+      this.#clock.monotonicMs() - told.toldAtMs >
+      (told.present ? EVENT_REPEAT_MS : EVENT_MIN_GAP_MS)
+    );
   }
 
   /** Takes one from the allowance, which grows back with time. */
@@ -122,8 +145,16 @@ export class SecretEvents {
         return;
       }
       const event = this.#event(trouble, now);
-      await this.#core.createNamespacedEvent({ namespace: trouble.problem.source.namespace, body: event });
-      this.#told.set(key, { eventName: event.metadata.name ?? '', count: 1, toldAtMs, present: true });
+      await this.#core.createNamespacedEvent({
+        namespace: trouble.problem.source.namespace,
+        body: event,
+      });
+      this.#told.set(key, {
+        eventName: event.metadata.name ?? '',
+        count: 1,
+        toldAtMs,
+        present: true,
+      });
       this.#results.inc({ result: 'created' });
     } catch (error) {
       this.#log.debug({ err: error }, 'Event not written');
@@ -138,7 +169,11 @@ export class SecretEvents {
         {
           name: told.eventName,
           namespace: trouble.problem.source.namespace,
-          body: { count: told.count + 1, lastTimestamp: now.toISOString(), message: messageOf(trouble) },
+          body: {
+            count: told.count + 1,
+            lastTimestamp: now.toISOString(),
+            message: messageOf(trouble),
+          },
         },
         setHeaderOptions('Content-Type', PatchStrategy.MergePatch),
       );
@@ -152,10 +187,15 @@ export class SecretEvents {
   #event(trouble: Trouble, now: Date): CoreV1Event & { metadata: { name: string } } {
     const { source, code } = trouble.problem;
     return {
-      metadata: { name: `${source.name.slice(0, 200)}.${randomBytes(8).toString('hex')}`, namespace: source.namespace },
+      metadata: {
+        name: `${source.name.slice(0, 200)}.${randomBytes(8).toString('hex')}`,
+        namespace: source.namespace,
+      },
       involvedObject: { apiVersion: 'v1', kind: 'Secret', ...source },
       type: 'Warning',
-      reason: code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) => letter.toUpperCase()),
+      reason: code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) =>
+        letter.toUpperCase(),
+      ),
       message: messageOf(trouble),
       source: { component: COMPONENT },
       reportingComponent: COMPONENT,

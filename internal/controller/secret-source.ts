@@ -1,4 +1,6 @@
-/** Where partner Secrets come from: the seam between the Kubernetes API and a folder of manifests. */
+/**
+ * Where partner Secrets come from: the seam between the Kubernetes API and a folder of manifests.
+ */
 import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
 
 export interface SecretList {
@@ -7,7 +9,10 @@ export interface SecretList {
   readonly problems: readonly Problem[];
   /** Whether everything has been read. */
   readonly complete: boolean;
-  /** Whether a key that came from `source` and is not in this list is gone: only then may it be removed. */
+  /**
+   * Whether a key that came from `source` and is not in this list is gone: only then may it be
+   * removed.
+   */
   provesGone(source: KeySource): boolean;
   /** When all of it was last known to be what the source holds. */
   readonly asOf: Date;
@@ -22,8 +27,8 @@ export interface SecretView {
 
 export interface SecretSource {
   /**
-   * Reads everything anew and keeps up with it until `signal` aborts. Calls `onChange` after something may have
-   * changed: perhaps too often, never too rarely.
+   * Reads everything anew and keeps up with it until `signal` aborts. Calls `onChange` after
+   * something may have changed: perhaps too often, never too rarely.
    */
   follow(onChange: () => void, signal: AbortSignal): SecretView;
 }

@@ -1,4 +1,7 @@
-/** Shows how much work waits. Only the leader asks the stores, at once and every ten seconds, however many scrape. */
+/**
+ * Shows how much work waits. Only the leader asks the stores, at once and every ten seconds,
+ * however many scrape.
+ */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -25,7 +28,12 @@ export interface BacklogTools {
   jobs(): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,
-    'records' | 'partnerRecords' | 'bouncedMails' | 'oldestWaitingSeconds' | 'queueJobs' | 'backlogReadAt'
+    | 'records'
+    | 'partnerRecords'
+    | 'bouncedMails'
+    | 'oldestWaitingSeconds'
+    | 'queueJobs'
+    | 'backlogReadAt'
   >;
   readonly partnerLabels: PartnerLabels;
 }
@@ -61,8 +69,14 @@ export function loggingRead(options: {
   };
 }
 
-/** One round; `last` is what was read before, and what the result is while the database is away. Never rejects. */
-export async function showBacklog(last: Backlog | undefined, tools: BacklogTools): Promise<Backlog | undefined> {
+/**
+ * One round; `last` is what was read before, and what the result is while the database is away.
+ * Never rejects.
+ */
+export async function showBacklog(
+  last: Backlog | undefined,
+  tools: BacklogTools,
+): Promise<Backlog | undefined> {
   const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
   await Promise.all([showPartners(tools), showJobs(tools)]);
   showAges(backlog, tools);

@@ -8,17 +8,27 @@ import { RETRY_AFTER_SECONDS } from './limits.ts';
 export type AnswerStatus = ErrorAnswer['status'] | 200 | 202 | 429;
 
 /** Answers with an error before the body is read. */
-export function answerEarly(request: FastifyRequest, reply: FastifyReply, answer: ErrorAnswer): void {
+export function answerEarly(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: ErrorAnswer,
+): void {
   if (answer.status === 401) reply.header('www-authenticate', 'Bearer');
   addRetryAfter(reply, answer);
   sendEarly(request, reply, answer.status, { error: answer.error });
 }
 
 /**
- * Answers a request whose body nobody wants. A body that has come, or is just coming, leaves the connection open for the
- * next request; else the answer does not wait for it, and the connection is closed after it.
+ * Answers a request whose body nobody wants. A body that has come, or is just coming, leaves the
+ * connection open for the next request; else the answer does not wait for it, and the connection is
+ * closed after it.
  */
-export function sendEarly(request: FastifyRequest, reply: FastifyReply, status: AnswerStatus, body: object): void {
+export function sendEarly(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: AnswerStatus,
+  body: object,
+): void {
   const { incomingBody } = request;
   incomingBody.drop();
   incomingBody.whenNearlyCome((come) => {

@@ -63,7 +63,11 @@ describe('authenticate', () => {
     'Bearer\tgood',
     '  Bearer good  ',
   ])('%j is the partner', (header) => {
-    expect(authenticate(header)).toEqual({ ok: true, partnerId: 'demo', terms: { maxPerMinute: 5 } });
+    expect(authenticate(header)).toEqual({
+      ok: true,
+      partnerId: 'demo',
+      terms: { maxPerMinute: 5 },
+    });
   });
 
   test('an inactive partner is refused by name', () => {
@@ -76,7 +80,12 @@ describe('authenticate', () => {
 
   const withTerms = (terms: KeyTerms, address?: string, active = true) =>
     authenticate('Bearer any', () => known('demo', active, terms), address);
-  const refused = (because: string) => ({ ok: false, answer: errors.keyInvalid, partnerId: 'demo', because });
+  const refused = (because: string) => ({
+    ok: false,
+    answer: errors.keyInvalid,
+    partnerId: 'demo',
+    because,
+  });
 
   test('a key counts until its end, and from its own addresses only; else it is as good as unknown', () => {
     expect(withTerms({ notAfter: later(now, 1) })).toMatchObject({ ok: true });
@@ -88,7 +97,9 @@ describe('authenticate', () => {
       expect(withTerms({ cidrs }, address)).toEqual(refused('address'));
     // What an inactive partner is told, too, is for its own addresses only.
     expect(withTerms({ cidrs }, '192.0.2.8', false)).toEqual(refused('address'));
-    expect(withTerms({ cidrs }, '192.0.2.7', false)).toMatchObject({ answer: errors.partnerInactive });
+    expect(withTerms({ cidrs }, '192.0.2.7', false)).toMatchObject({
+      answer: errors.partnerInactive,
+    });
   });
 
   test('the look-up sees the key and nothing else, and is not asked without one', () => {
@@ -97,7 +108,8 @@ describe('authenticate', () => {
       asked.push(key);
       return { known: false };
     };
-    for (const header of ['Bearer', undefined, 'Bearer \t good \t ']) authenticate(header, remember);
+    for (const header of ['Bearer', undefined, 'Bearer \t good \t '])
+      authenticate(header, remember);
     expect(asked).toEqual(['good']);
   });
 

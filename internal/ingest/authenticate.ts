@@ -22,10 +22,15 @@ export interface AuthenticateTools {
 }
 
 /**
- * `Bearer` in any case, then the key. No header, another scheme or an empty key all count as "missing". A key that has ended
- * or comes from an address that is not its own is answered as one that does not exist: whoever found it learns nothing.
+ * `Bearer` in any case, then the key. No header, another scheme or an empty key all count as
+ * "missing". A key that has ended or comes from an address that is not its own is answered as one
+ * that does not exist: whoever found it learns nothing.
  */
-export function authenticate(header: string | undefined, address: string, tools: AuthenticateTools): Authentication {
+export function authenticate(
+  header: string | undefined,
+  address: string,
+  tools: AuthenticateTools,
+): Authentication {
   const key = /^bearer(?:[ \t]+(.*))?$/is.exec(header?.trim() ?? '')?.[1]?.trim() ?? '';
   if (key === '') return { ok: false, answer: errors.keyMissing };
   const found = tools.lookup(key);
@@ -34,7 +39,8 @@ export function authenticate(header: string | undefined, address: string, tools:
   if (terms.notAfter !== undefined && tools.now() >= terms.notAfter) {
     return { ok: false, answer: errors.keyInvalid, partnerId, because: 'ended' };
   }
-  if (!found.admits(address)) return { ok: false, answer: errors.keyInvalid, partnerId, because: 'address' };
+  if (!found.admits(address))
+    return { ok: false, answer: errors.keyInvalid, partnerId, because: 'address' };
   if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId };
   return { ok: true, partnerId, terms };
 }

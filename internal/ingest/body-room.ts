@@ -1,8 +1,10 @@
 /**
- * The memory that bodies on their way may take together, so that many slow partners cannot take all there is.
+ * The memory that bodies on their way may take together, so that many slow partners cannot take all
+ * there is.
  *
- * Where there is none left, the body that has been on its way longest gives way: one that came at the speed of a network
- * is gone before anybody can ask for its room, and one that is held back on purpose cannot keep others out.
+ * Where there is none left, the body that has been on its way longest gives way: one that came at
+ * the speed of a network is gone before anybody can ask for its room, and one that is held back on
+ * purpose cannot keep others out.
  */
 
 /** Something that holds room, and can be told to give it up. */
@@ -21,7 +23,10 @@ export class BodyRoom {
     this.#maxBytes = maxBytes;
   }
 
-  /** Gives `holder` this much room instead of what it had; the oldest give way until it is there, perhaps `holder` itself. */
+  /**
+   * Gives `holder` this much room instead of what it had; the oldest give way until it is there,
+   * perhaps `holder` itself.
+   */
   resize(holder: RoomHolder, bytes: number): void {
     this.#taken += bytes - (this.#held.get(holder) ?? 0);
     this.#held.set(holder, bytes);

@@ -1,4 +1,7 @@
-/** What never became a request of Fastify's: counted, and answered by hand where an answer can be read. */
+/**
+ * What never became a request of Fastify's: counted, and answered by hand where an answer can be
+ * read.
+ */
 import type { Socket } from 'node:net';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -12,12 +15,20 @@ export interface BrokenTools {
 
 type Kind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no route and no record. */
-export function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: BrokenTools): void {
+/**
+ * Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no
+ * route and no record.
+ */
+export function answerBroken(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  tools: BrokenTools,
+): void {
   const code = error.code ?? '';
   const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
   if (!isClosing(socket)) tools.metrics.brokenHttp.inc({ kind });
-  // Where the framing breaks inside a body, the request has a route: its handler records what came and answers.
+  // Where the framing breaks inside a body, the request has a route: its handler records what came
+  // and answers.
   const answering = breakOff(socket);
   if (kind === 'connection' || (!answering && isClosing(socket)) || !socket.writable) {
     socket.destroy();
@@ -50,7 +61,8 @@ function answerByHand(
     'Connection: close',
     ...headers,
   ];
-  // Without a listener an error of the socket would end the process: Node has taken its own away from a CONNECT.
+  // Without a listener an error of the socket would end the process: Node has taken its own away
+  // from a CONNECT.
   socket.on('error', () => {});
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
   tools.metrics.requests.inc({ status: `${status}` });

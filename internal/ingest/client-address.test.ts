@@ -36,7 +36,9 @@ test.each([
 });
 
 test('addresses of one link with a zone share a limit', () => {
-  expect(clientAddress('fe80::1%eth0', SOCKET).limitKey).toBe(clientAddress('fe80::2%eth0', SOCKET).limitKey);
+  expect(clientAddress('fe80::1%eth0', SOCKET).limitKey).toBe(
+    clientAddress('fe80::2%eth0', SOCKET).limitKey,
+  );
 });
 
 test('a socket that is already gone still has some address', () => {

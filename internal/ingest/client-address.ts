@@ -37,7 +37,10 @@ const WHOLE_ADDRESS_BITS = 128;
 /** Of an IPv6 address that holds an IPv4 address at its end. */
 const IPV4_AT_BYTE = 12;
 
-/** `claimed` is the socket's address, or what trusted proxies say; what is no address falls back to the socket's. */
+/**
+ * `claimed` is the socket's address, or what trusted proxies say; what is no address falls back to
+ * the socket's.
+ */
 export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): ClientAddress {
   const bare = withoutPort(claimed);
   const address = isIP(bare) === 0 ? socketAddress : bare;
@@ -46,8 +49,9 @@ export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): Clien
 }
 
 /**
- * What an address is limited by: IPv4 by itself, IPv6 by its /64, of which a client owns at least one. Translators (NAT64,
- * RFC 6052) put all of IPv4 into one /64, `64:ff9b::/96`, so there the IPv4 address within counts.
+ * What an address is limited by: IPv4 by itself, IPv6 by its /64, of which a client owns at least
+ * one. Translators (NAT64, RFC 6052) put all of IPv4 into one /64, `64:ff9b::/96`, so there the
+ * IPv4 address within counts.
  */
 export function limitKeyOf(address: string): string {
   if (isIP(address) !== 6) return address;
@@ -60,5 +64,9 @@ export function limitKeyOf(address: string): string {
 
 /** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 function withoutPort(address: string): string {
-  return /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(address)?.[1] ?? /^\[(.+)\](?::\d+)?$/.exec(address)?.[1] ?? address;
+  return (
+    /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(address)?.[1] ??
+    /^\[(.+)\](?::\d+)?$/.exec(address)?.[1] ??
+    address
+  );
 }

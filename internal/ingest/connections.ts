@@ -7,15 +7,19 @@ import { isAnswering } from './connection.ts';
 import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
 
 /** Bounds connections, closes idle ones at the end, and takes over what Node answers without us. */
-export function watchConnections(app: FastifyInstance, isProxy: AddressTest, tools: BrokenTools): void {
+export function watchConnections(
+  app: FastifyInstance,
+  isProxy: AddressTest,
+  tools: BrokenTools,
+): void {
   const { server } = app;
   server.maxConnections = MAX_CONNECTIONS;
   server.maxHeadersCount = MAX_HEADERS;
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // Node takes a connection without a whole request head for busy, and stops timing it once it closes: it would hold up
-  // a drain to its deadline.
+  // Node takes a connection without a whole request head for busy, and stops timing it once it
+  // closes: it would hold up a drain to its deadline.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     const { remoteAddress } = socket;
@@ -42,7 +46,8 @@ export function watchConnections(app: FastifyInstance, isProxy: AddressTest, too
 
   // Node would answer an unknown Expect with a bare 417; RFC 9110 §10.1.1 lets us ignore it.
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
-  // Node would say 100 before anybody has looked at the key: the handler says it when it wants the body.
+  // Node would say 100 before anybody has looked at the key: the handler says it when it wants the
+  // body.
   server.on('checkContinue', (request, response) => server.emit('request', request, response));
   // Node would close without a word.
   server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));

@@ -1,4 +1,7 @@
-/** The partners' contract: paths, the shapes of what comes and goes, and which errors each operation can answer. */
+/**
+ * The partners' contract: paths, the shapes of what comes and goes, and which errors each operation
+ * can answer.
+ */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
 import { ACCEPTED_MESSAGE, errors } from './errors.ts';
@@ -15,7 +18,8 @@ export const requestId = z
   .string()
   .regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
   .meta({
-    description: 'Id of a request, for tracking and for support; every answer has one in `X-Request-Id`.',
+    description:
+      'Id of a request, for tracking and for support; every answer has one in `X-Request-Id`.',
     examples: [EXAMPLE_ID],
   });
 
@@ -34,7 +38,11 @@ const statuses = Object.entries(statusMessages);
 /** The names, types and bounds of the header are those of idempotency-key.ts. */
 export const idempotencyKey = z
   .string()
-  .regex(new RegExp(`^("[ !#-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}}"|[!#-+\\--:<-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}})$`))
+  .regex(
+    new RegExp(
+      `^("[ !#-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}}"|[!#-+\\--:<-\\[\\]-~]{1,${MAX_IDEMPOTENCY_KEY}})$`,
+    ),
+  )
   .meta({
     description:
       'Extension. A string of your own choice for this submission, 1 to 255 characters of ASCII in double quotes, such as ' +
@@ -51,14 +59,19 @@ export const acceptedBody = z.object({
 
 /** Every error but those that name a recorded request. */
 export const errorBody = z.object({
-  error: z.string().meta({ description: 'What went wrong, in a sentence for people: programs go by the status code.' }),
+  error: z.string().meta({
+    description: 'What went wrong, in a sentence for people: programs go by the status code.',
+  }),
 });
 
 /** 400 and 422. */
 export const malformedBody = errorBody.extend({ data: z.object({ request_id: requestId }) });
 
 const reason = z.object({
-  field: z.enum(fields).optional().meta({ description: 'Absent where the reason is not about one field.' }),
+  field: z
+    .enum(fields)
+    .optional()
+    .meta({ description: 'Absent where the reason is not about one field.' }),
   code: z.enum(partnerReasonCodes),
   message: z.string().meta({ description: 'The same in a sentence. Never quotes the value.' }),
 });
@@ -85,7 +98,8 @@ export type ErrorName = keyof typeof errors | 'tooManyRequests';
 export const errorConditions: Readonly<Record<ErrorName, string>> = {
   notAnObject: 'The body is not one JSON object. The request is recorded all the same.',
   tooLarge: 'The body is too large. The request is recorded with its beginning.',
-  idempotencyKeyInvalid: 'The `Idempotency-Key` is malformed. The request is recorded all the same.',
+  idempotencyKeyInvalid:
+    'The `Idempotency-Key` is malformed. The request is recorded all the same.',
   idempotencyMismatch:
     'An earlier request of this partner had the same `Idempotency-Key` and another body. `request_id` is that of the earlier one.',
   idempotencyErased:
@@ -95,8 +109,10 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
   keyMissing: 'No `Authorization: Bearer` header was sent.',
   keyInvalid: 'The key is not recognized.',
   partnerInactive: 'The partner account has been deactivated.',
-  notFound: 'There is nothing at this path: the address is wrong, or the operation is switched off.',
-  requestUnknown: 'No request of this partner has this id. Requests of other partners are not told apart from none.',
+  notFound:
+    'There is nothing at this path: the address is wrong, or the operation is switched off.',
+  requestUnknown:
+    'No request of this partner has this id. Requests of other partners are not told apart from none.',
   methodNotAllowed: 'Any other method.',
   statusMethodNotAllowed: 'Any other method.',
   tooManyRequests:

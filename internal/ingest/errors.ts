@@ -1,4 +1,7 @@
-/** Every error answer of the partner port: status and sentence. Documentation and tests compare themselves with this. */
+/**
+ * Every error answer of the partner port: status and sentence. Documentation and tests compare
+ * themselves with this.
+ */
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const errors = {
@@ -17,12 +20,19 @@ export const errors = {
   methodNotAllowed: { status: 405, error: 'Method not allowed: use POST' },
   statusMethodNotAllowed: { status: 405, error: 'Method not allowed: use GET' },
   idempotencyMismatch: { status: 422, error: 'Idempotency-Key was used with another body' },
-  idempotencyErased: { status: 422, error: 'Idempotency-Key was used with a submission that is erased' },
-  internal: { status: 500, error: 'Internal error: the submission was not accepted and may be retried' },
+  idempotencyErased: {
+    status: 422,
+    error: 'Idempotency-Key was used with a submission that is erased',
+  },
+  internal: {
+    status: 500,
+    error: 'Internal error: the submission was not accepted and may be retried',
+  },
   // Not a 500, which would tell the partner to submit again.
   statusUnavailable: {
     status: 503,
-    error: 'Status unavailable: the submission itself is not affected; ask again later, do not submit it again',
+    error:
+      'Status unavailable: the submission itself is not affected; ask again later, do not submit it again',
   },
 } as const;
 
@@ -37,7 +47,10 @@ export interface Limit {
 }
 
 /** The 429's sentence; `retrySeconds` is the Retry-After. */
-export function tooManyRequests({ amount, windowSeconds, whose }: Limit, retrySeconds: number): string {
+export function tooManyRequests(
+  { amount, windowSeconds, whose }: Limit,
+  retrySeconds: number,
+): string {
   return `Too many requests: at most ${amount} in ${windowSeconds} seconds from ${whose}; retry after ${retrySeconds} seconds`;
 }
 

@@ -22,8 +22,12 @@ export function headFault({
   if (host === undefined) {
     if (httpVersion === '1.1') return 'no_host';
   } else if (!HOST.test(host) || hostLines(rawHeaders) > 1) return 'bad_host';
-  // Its length would be open to guesses: two readers of one connection could see two requests where we see one.
-  if (coding !== undefined && (httpVersion === '1.0' || coding.trim().toLowerCase() !== 'chunked')) {
+  // Its length would be open to guesses: two readers of one connection could see two requests where
+  // we see one.
+  if (
+    coding !== undefined &&
+    (httpVersion === '1.0' || coding.trim().toLowerCase() !== 'chunked')
+  ) {
     return 'bad_transfer_encoding';
   }
   return undefined;

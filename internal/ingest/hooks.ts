@@ -1,4 +1,7 @@
-/** What happens to every request, whatever its path: before it is routed, and when its answer leaves. */
+/**
+ * What happens to every request, whatever its path: before it is routed, and when its answer
+ * leaves.
+ */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PartnerBounds } from '../partner/key-terms.ts';
@@ -35,7 +38,8 @@ export interface HookTools extends BrokenTools {
   readonly log: Logger;
   /** Whether the process is draining: answers then say `Connection: close`. */
   draining(): boolean;
-  readonly metrics: BrokenTools['metrics'] & Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
+  readonly metrics: BrokenTools['metrics'] &
+    Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
   readonly partnerLabels: PartnerLabels;
 }
 
@@ -71,7 +75,10 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     const status = `${reply.statusCode as AnswerStatus}` as const;
     tools.metrics.requests.inc({ status });
     if (request.partnerId !== '') {
-      tools.metrics.partnerRequests.inc({ partner: tools.partnerLabels.of(request.partnerId), status });
+      tools.metrics.partnerRequests.inc({
+        partner: tools.partnerLabels.of(request.partnerId),
+        status,
+      });
     }
     if (request.span !== undefined) endRequestSpan(request.span, reply);
     if (telling) {
@@ -98,7 +105,12 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
 }
 
 /** Notes what all later stages need of the request. */
-function begin(request: FastifyRequest, reply: FastifyReply, room: BodyRoom, tools: HookTools): void {
+function begin(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  room: BodyRoom,
+  tools: HookTools,
+): void {
   request.incomingBody = new IncomingBody(request.raw, room);
   request.startedAt = tools.clock.monotonicMs();
   if (tracing()) request.span = startRequestSpan(request);

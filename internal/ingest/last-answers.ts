@@ -6,8 +6,9 @@ import { pause } from '../platform/deadline.ts';
 const LOOK_EVERY_MS = 20;
 
 /**
- * Resolves when no connection is left, or after `maxMs`. While answers say `Connection: close`, a client that is busy leaves
- * by itself; closing its connection between two requests would meet the next one on its way and reset it.
+ * Resolves when no connection is left, or after `maxMs`. While answers say `Connection: close`, a
+ * client that is busy leaves by itself; closing its connection between two requests would meet the
+ * next one on its way and reset it.
  */
 export async function lastAnswers(server: Server, maxMs: number): Promise<void> {
   for (const until = performance.now() + maxMs; performance.now() < until;) {

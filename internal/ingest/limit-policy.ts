@@ -1,6 +1,7 @@
 /**
- * The limits of requests: what is counted together, up to which bound, and at which stage of a request. A further limit is
- * one more entry here; where the counts are kept is the store's business (rate-limit.ts).
+ * The limits of requests: what is counted together, up to which bound, and at which stage of a
+ * request. A further limit is one more entry here; where the counts are kept is the store's
+ * business (rate-limit.ts).
  */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -24,7 +25,10 @@ export interface LimitTools {
 /** Who shares a count: a client's address. Before authentication nothing else is known. */
 const keyOf = (request: FastifyRequest): string => request.client.limitKey;
 
-/** The limits of each operation, for a route's `config`; each is asked at the end of `onRequest`, before the key. */
+/**
+ * The limits of each operation, for a route's `config`; each is asked at the end of `onRequest`,
+ * before the key.
+ */
 export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
   const limit = {
@@ -44,7 +48,10 @@ export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   };
 }
 
-/** The bounds that a partner's Secrets may set on what it submits; each is asked once the partner is known. */
+/**
+ * The bounds that a partner's Secrets may set on what it submits; each is asked once the partner is
+ * known.
+ */
 export function partnerLimits(tools: LimitTools) {
   const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
     const { key, by, max, amount, windowSeconds } = count;
@@ -54,14 +61,26 @@ export function partnerLimits(tools: LimitTools) {
     throw new OverLimit({ amount, windowSeconds, whose: 'this partner' }, ttl);
   };
   return {
-    /** Counts a request before its body is read. Rejects with `OverLimit`; undefined without a bound. */
+    /**
+     * Counts a request before its body is read. Rejects with `OverLimit`; undefined without a
+     * bound.
+     */
     admitRequest: (request: FastifyRequest): Promise<void> | undefined => {
       const { maxPerMinute: max } = request.bounds;
       if (max === undefined) return undefined;
       const key = `partner:${request.partnerId}`;
-      return admit(request, { key, by: 1, max, amount: `${max}`, windowSeconds: PARTNER_MINUTE_SECONDS });
+      return admit(request, {
+        key,
+        by: 1,
+        max,
+        amount: `${max}`,
+        windowSeconds: PARTNER_MINUTE_SECONDS,
+      });
     },
-    /** Counts the bytes of a body that has come, as they would be stored. Rejects with `OverLimit`; undefined without a bound. */
+    /**
+     * Counts the bytes of a body that has come, as they would be stored. Rejects with `OverLimit`;
+     * undefined without a bound.
+     */
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
       const { maxMegabytesPerDay: megabytes } = request.bounds;
       if (megabytes === undefined || bytes === 0) return undefined;

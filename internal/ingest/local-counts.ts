@@ -1,4 +1,7 @@
-/** Counts in this process's memory: of a bounded number of keys, the least recently counted go first. */
+/**
+ * Counts in this process's memory: of a bounded number of keys, the least recently counted go
+ * first.
+ */
 import { LIMITER_LOCAL_KEYS } from './limits.ts';
 
 /** A count, and the milliseconds until it begins anew. */
@@ -20,7 +23,10 @@ export class LocalCounts {
   add(key: string, by: number, windowMs: number): Counted {
     const nowMs = this.#nowMs();
     const known = this.#counts.get(key);
-    const count = known !== undefined && known.endsAtMs > nowMs ? known : { current: 0, endsAtMs: nowMs + windowMs };
+    const count =
+      known !== undefined && known.endsAtMs > nowMs
+        ? known
+        : { current: 0, endsAtMs: nowMs + windowMs };
     count.current += by;
     this.#counts.delete(key);
     this.#counts.set(key, count);

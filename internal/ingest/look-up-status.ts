@@ -1,4 +1,7 @@
-/** What happens to a look-up: authenticate, read, answer with what a partner may know. It leaves no record. */
+/**
+ * What happens to a look-up: authenticate, read, answer with what a partner may know. It leaves no
+ * record.
+ */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
@@ -35,8 +38,14 @@ const statusOf: Readonly<Record<State, Status>> = {
   withdrawn: 'not_accepted',
 };
 
-/** The stage after the rate limit: notes the partner, or answers 401, 403 or 503 and gives false. */
-export function authenticateLookUp(request: FastifyRequest, reply: FastifyReply, tools: LookUpTools): boolean {
+/**
+ * The stage after the rate limit: notes the partner, or answers 401, 403 or 503 and gives false.
+ */
+export function authenticateLookUp(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: LookUpTools,
+): boolean {
   if (!tools.keys.loaded) {
     answerEarly(request, reply, errors.statusUnavailable);
     return false;

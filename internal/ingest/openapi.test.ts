@@ -1,4 +1,7 @@
-/** The OpenAPI document: sound by an independent linter, and of one mind with the code and the README about errors. */
+/**
+ * The OpenAPI document: sound by an independent linter, and of one mind with the code and the
+ * README about errors.
+ */
 import { expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -13,7 +16,10 @@ const settings = { rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint
 const document = openApiDocument(settings);
 
 interface Operation {
-  readonly responses: Record<string, { content: { 'application/json': { examples?: Record<string, Example> } } }>;
+  readonly responses: Record<
+    string,
+    { content: { 'application/json': { examples?: Record<string, Example> } } }
+  >;
 }
 interface Example {
   readonly value: { readonly error: string };
@@ -22,9 +28,13 @@ interface Example {
 /** Every error of the code: status code and sentence. */
 const known = [
   ...Object.values(errors),
-  { status: 429, error: tooManyRequests({ amount: '300', windowSeconds: 60, whose: 'one address' }, 60) },
+  {
+    status: 429,
+    error: tooManyRequests({ amount: '300', windowSeconds: 60, whose: 'one address' }, 60),
+  },
 ];
-const told = (error: { readonly status: number; readonly error: string }): string => `${error.status} ${error.error}`;
+const told = (error: { readonly status: number; readonly error: string }): string =>
+  `${error.status} ${error.error}`;
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
 
 function documentedErrors(): string[] {
@@ -33,19 +43,26 @@ function documentedErrors(): string[] {
     .flatMap((path) => Object.values(path))
     .flatMap(({ responses }) =>
       Object.entries(responses).flatMap(([status, { content }]) =>
-        Object.values(content['application/json'].examples ?? {}).map(({ value }) => `${status} ${value.error}`),
+        Object.values(content['application/json'].examples ?? {}).map(
+          ({ value }) => `${status} ${value.error}`,
+        ),
       ),
     );
 }
 
-test.each([true, false])('the document has no fault a linter finds (look-ups: %s)', async (statusEndpoint) => {
-  const faults = await lintFromString({
-    source: JSON.stringify(openApiDocument({ ...settings, statusEndpoint })),
-    absoluteRef: 'openapi.json',
-    config: await createConfig({ extends: ['recommended-strict'] }),
-  });
-  expect(faults.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual([]);
-});
+test.each([true, false])(
+  'the document has no fault a linter finds (look-ups: %s)',
+  async (statusEndpoint) => {
+    const faults = await lintFromString({
+      source: JSON.stringify(openApiDocument({ ...settings, statusEndpoint })),
+      absoluteRef: 'openapi.json',
+      config: await createConfig({ extends: ['recommended-strict'] }),
+    });
+    expect(
+      faults.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer]),
+    ).toEqual([]);
+  },
+);
 
 test('the document has the errors of the code, all of them and no others', () => {
   expect(set(documentedErrors())).toEqual(set(known.map(told)));
@@ -54,12 +71,18 @@ test('the document has the errors of the code, all of them and no others', () =>
 
 test('the contract page has the errors of the code, all of them and no others', () => {
   const page = readFileSync(join(ROOT, 'docs/contract.md'), 'utf8');
-  const rows = [...page.matchAll(/\| (\d{3}) `\{"error":"([^"]+)"/g)].map(([, status, error]) => `${status} ${error}`);
-  expect(set(rows)).toEqual(set(known.map(told)).map((error) => error.replace(/^(429 [^:]+: ).*/, '$1…')));
+  const rows = [...page.matchAll(/\| (\d{3}) `\{"error":"([^"]+)"/g)].map(
+    ([, status, error]) => `${status} ${error}`,
+  );
+  expect(set(rows)).toEqual(
+    set(known.map(told)).map((error) => error.replace(/^(429 [^:]+: ).*/, '$1…')),
+  );
 });
 
 test('the sentences stand in one file, and each is answered somewhere', () => {
-  const files = readdirSync(join(ROOT, 'internal/ingest')).filter((file) => !file.endsWith('.test.ts'));
+  const files = readdirSync(join(ROOT, 'internal/ingest')).filter(
+    (file) => !file.endsWith('.test.ts'),
+  );
   const answering = files
     .filter((file) => !['errors.ts', 'contract.ts', 'openapi.ts'].includes(file))
     .map((file) => readFileSync(join(ROOT, 'internal/ingest', file), 'utf8'))

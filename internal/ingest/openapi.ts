@@ -1,4 +1,7 @@
-/** The contract as an OpenAPI 3.1 document, put together from the schemas, errors and limits that the code answers by. */
+/**
+ * The contract as an OpenAPI 3.1 document, put together from the schemas, errors and limits that
+ * the code answers by.
+ */
 import { z } from 'zod';
 import { applicationSchema } from '../application/parse-application.ts';
 import {
@@ -40,7 +43,10 @@ const schemas: Readonly<Record<string, z.ZodType>> = {
   Status: statusBody,
 };
 
-/** The document of a service with these settings. Throws when a schema cannot be expressed, which a test would show. */
+/**
+ * The document of a service with these settings. Throws when a schema cannot be expressed, which a
+ * test would show.
+ */
 export function openApiDocument(settings: OpenApiSettings): Json {
   const limit = `${settings.rateLimitMax} requests in ${settings.rateLimitWindowSeconds} seconds from one address`;
   return {
@@ -56,16 +62,22 @@ export function openApiDocument(settings: OpenApiSettings): Json {
     servers: [
       {
         url: `https://{host}${BASE_PATH}`,
-        variables: { host: { default: 'ingest.example', description: "The operator's host name." } },
+        variables: {
+          host: { default: 'ingest.example', description: "The operator's host name." },
+        },
       },
     ],
     security: [{ apiKey: [] }],
     paths: {
       [pathOf(INGEST_PATH)]: { post: submitApplication(settings) },
-      ...(settings.statusEndpoint ? { [pathOf(STATUS_PATH)]: { get: lookUpStatus(settings) } } : {}),
+      ...(settings.statusEndpoint
+        ? { [pathOf(STATUS_PATH)]: { get: lookUpStatus(settings) } }
+        : {}),
     },
     components: {
-      securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: "The partner's API key." } },
+      securitySchemes: {
+        apiKey: { type: 'http', scheme: 'bearer', description: "The partner's API key." },
+      },
       headers: {
         RequestId: {
           description: 'Id of this request, or of the first one with its `Idempotency-Key`.',
@@ -88,7 +100,11 @@ export function openApiDocument(settings: OpenApiSettings): Json {
           schema: { type: 'integer', const: RETRY_AFTER_SECONDS },
         },
         ...rateLimitHeaders,
-        Allow: { description: 'The methods there are.', required: true, schema: { type: 'string' } },
+        Allow: {
+          description: 'The methods there are.',
+          required: true,
+          schema: { type: 'string' },
+        },
         WwwAuthenticate: { required: true, schema: { type: 'string', const: 'Bearer' } },
       },
       schemas: jsonSchemas(settings.statusEndpoint),
@@ -105,8 +121,13 @@ function submitApplication(settings: OpenApiSettings): Json {
       'at submission but in the background, so clients should validate them before sending. After a 202 the client does ' +
       'not send the same submission again. Of a body that is too large at most 16 MiB are read, for at most 5 seconds; ' +
       'then it is answered and the connection closed.',
-    parameters: [{ name: 'Idempotency-Key', in: 'header', schema: ref('schemas', 'IdempotencyKey') }],
-    requestBody: { required: true, content: { 'application/json': { schema: ref('schemas', 'Application') } } },
+    parameters: [
+      { name: 'Idempotency-Key', in: 'header', schema: ref('schemas', 'IdempotencyKey') },
+    ],
+    requestBody: {
+      required: true,
+      content: { 'application/json': { schema: ref('schemas', 'Application') } },
+    },
     responses: {
       202: {
         description: 'The submission is recorded and queued.',
@@ -132,7 +153,9 @@ function lookUpStatus(settings: OpenApiSettings): Json {
       'An extension of the contract that operators switch on. Tells the state of a request of this partner; HEAD is ' +
       'answered the same without the body. Look-ups are not recorded as requests. A submission answered 500 is not ' +
       'accepted, whatever is shown here for the moment: submit it again.',
-    parameters: [{ name: 'request_id', in: 'path', required: true, schema: ref('schemas', 'RequestId') }],
+    parameters: [
+      { name: 'request_id', in: 'path', required: true, schema: ref('schemas', 'RequestId') },
+    ],
     responses: {
       200: {
         description: 'The state of the request.',
@@ -169,9 +192,18 @@ const UNCOUNTED_STATUS = 405;
 
 /** Absent where an answer is certain before the request is counted. */
 const rateLimitHeaders: Json = {
-  RateLimit: { description: 'Requests one address may make in a window.', schema: { type: 'integer' } },
-  RateLimitRemaining: { description: 'How many of them are left.', schema: { type: 'integer', minimum: 0 } },
-  RateLimitReset: { description: 'Seconds until the window ends.', schema: { type: 'integer', minimum: 0 } },
+  RateLimit: {
+    description: 'Requests one address may make in a window.',
+    schema: { type: 'integer' },
+  },
+  RateLimitRemaining: {
+    description: 'How many of them are left.',
+    schema: { type: 'integer', minimum: 0 },
+  },
+  RateLimitReset: {
+    description: 'Seconds until the window ends.',
+    schema: { type: 'integer', minimum: 0 },
+  },
 };
 const rateLimitRefs: Json = {
   'X-RateLimit-Limit': ref('headers', 'RateLimit'),
@@ -188,12 +220,15 @@ const headersOf: Readonly<Record<number, Json>> = {
 };
 
 function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json {
-  const bodies = [...new Set(names.map((name) => (isRecorded(name) ? 'Malformed' : 'Error')))].map((name) =>
-    ref('schemas', name),
+  const bodies = [...new Set(names.map((name) => (isRecorded(name) ? 'Malformed' : 'Error')))].map(
+    (name) => ref('schemas', name),
   );
   const examples = names.map((name) => {
     const data = isRecorded(name) ? { data: { request_id: EXAMPLE_ID } } : {};
-    return [name, { summary: errorConditions[name], value: { error: sentenceOf(name, settings), ...data } }] as const;
+    return [
+      name,
+      { summary: errorConditions[name], value: { error: sentenceOf(name, settings), ...data } },
+    ] as const;
   });
   return {
     'application/json': {
@@ -203,36 +238,60 @@ function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json
   };
 }
 
-/** Whether the request, or the first one with its key, is recorded, so that the answer holds an id. */
+/**
+ * Whether the request, or the first one with its key, is recorded, so that the answer holds an id.
+ */
 function isRecorded(name: ErrorName): boolean {
-  return ['notAnObject', 'tooLarge', 'idempotencyKeyInvalid', 'idempotencyMismatch', 'idempotencyErased'].includes(
-    name,
-  );
+  return [
+    'notAnObject',
+    'tooLarge',
+    'idempotencyKeyInvalid',
+    'idempotencyMismatch',
+    'idempotencyErased',
+  ].includes(name);
 }
 
 function statusCodeOf(name: ErrorName): number {
   return name === 'tooManyRequests' ? 429 : errors[name].status;
 }
 
-function sentenceOf(name: ErrorName, { rateLimitMax, rateLimitWindowSeconds }: OpenApiSettings): string {
+function sentenceOf(
+  name: ErrorName,
+  { rateLimitMax, rateLimitWindowSeconds }: OpenApiSettings,
+): string {
   if (name !== 'tooManyRequests') return errors[name].error;
-  const limit = { amount: `${rateLimitMax}`, windowSeconds: rateLimitWindowSeconds, whose: 'one address' } as const;
+  const limit = {
+    amount: `${rateLimitMax}`,
+    windowSeconds: rateLimitWindowSeconds,
+    whose: 'one address',
+  } as const;
   return tooManyRequests(limit, rateLimitWindowSeconds);
 }
 
 function linkToStatus(settings: OpenApiSettings): Json {
   const parameters = { request_id: '$response.body#/data/request_id' };
-  return settings.statusEndpoint ? { links: { status: { operationId: 'lookUpStatus', parameters } } } : {};
+  return settings.statusEndpoint
+    ? { links: { status: { operationId: 'lookUpStatus', parameters } } }
+    : {};
 }
 
-/** The named schemas as JSON Schema. As input they forbid no further fields, so that the contract can grow. */
+/**
+ * The named schemas as JSON Schema. As input they forbid no further fields, so that the contract
+ * can grow.
+ */
 function jsonSchemas(statusEndpoint: boolean): Json {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(schemas))
     if (statusEndpoint || id !== 'Status') registry.add(schema, { id });
-  const generated = z.toJSONSchema(registry, { io: 'input', uri: (id) => `#/components/schemas/${id}` });
+  const generated = z.toJSONSchema(registry, {
+    io: 'input',
+    uri: (id) => `#/components/schemas/${id}`,
+  });
   return Object.fromEntries(
-    Object.entries(generated.schemas).map(([id, { $schema: _dialect, $id: _id, ...schema }]) => [id, schema]),
+    Object.entries(generated.schemas).map(([id, { $schema: _dialect, $id: _id, ...schema }]) => [
+      id,
+      schema,
+    ]),
   );
 }
 

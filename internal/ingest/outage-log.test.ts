@@ -16,7 +16,8 @@ test('it begins and ends with one line each, at most every ten seconds', () => {
   const see = (...results: CommitResult[]): void => results.forEach((result) => log.note(result));
   const away = (result: string): string =>
     `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}"}`;
-  const back = (seconds: number): string => `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
+  const back = (seconds: number): string =>
+    `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
 
   see('stored', 'not_stored', 'in_doubt', 'unknown');
   now += OUTAGE_LINES_EVERY_MS;

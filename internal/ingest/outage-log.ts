@@ -17,7 +17,8 @@ export class OutageLog {
   }
 
   note(result: CommitResult): void {
-    // A record that was there before says nothing of commits: a primary without its majority finds it, too.
+    // A record that was there before says nothing of commits: a primary without its majority finds
+    // it, too.
     if (typeof result !== 'string') return;
     const now = this.#clock.monotonicMs();
     if (result === 'stored') this.#back(now);

@@ -1,8 +1,10 @@
 /**
- * The limiter's store: counts in Redis for all pods together, or in this pod's memory while Redis is away or slow.
+ * The limiter's store: counts in Redis for all pods together, or in this pod's memory while Redis
+ * is away or slow.
  *
- * The request that finds Redis slow waits 50 ms at most; from then on no request asks Redis until a probe has found that it
- * takes writes again, on the server that failed: a demoted primary answers, but takes none.
+ * The request that finds Redis slow waits 50 ms at most; from then on no request asks Redis until a
+ * probe has found that it takes writes again, on the server that failed: a demoted primary answers,
+ * but takes none.
  */
 import { Cluster } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
@@ -17,8 +19,8 @@ const KEY_PREFIX = 'partner-ingest:limit:';
 /** Requests counted in one script, which keeps the server from all others: some 0.2 ms. */
 const COUNTS_TOGETHER = 256;
 /**
- * Adds to each of the KEYS what its pair in ARGV says, to a count that ends so many milliseconds after its beginning; gives
- * each count and the milliseconds left.
+ * Adds to each of the KEYS what its pair in ARGV says, to a count that ends so many milliseconds
+ * after its beginning; gives each count and the milliseconds left.
  */
 const COUNT = `
   local counted = {}
@@ -32,7 +34,10 @@ const COUNT = `
   return counted
 `;
 type CountingRedis = RedisClient & {
-  partnerIngestCount(keys: number, ...keysAndPairs: readonly (string | number)[]): Promise<number[]>;
+  partnerIngestCount(
+    keys: number,
+    ...keysAndPairs: readonly (string | number)[]
+  ): Promise<number[]>;
 };
 
 /** A request to be counted. */
@@ -73,16 +78,26 @@ export class SharedLimiterStore {
   }
 
   /** Counts a request of `key`; the store's part of @fastify/rate-limit's contract. */
-  incr(key: string, answer: (error: null, counted: Counted) => void, windowMs: number, max: number): void {
+  incr(
+    key: string,
+    answer: (error: null, counted: Counted) => void,
+    windowMs: number,
+    max: number,
+  ): void {
     this.#count({ key, by: 1, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
-  /** Adds `by` to the count of `key`, which must not stay above `max` in a window. Never rejects. */
+  /**
+   * Adds `by` to the count of `key`, which must not stay above `max` in a window. Never rejects.
+   */
   count(key: string, by: number, windowMs: number, max: number): Promise<Counted> {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
-  /** The plugin asks for a child for each route. Ours share this store: the routes' counts differ by `groupId` in the key. */
+  /**
+   * The plugin asks for a child for each route. Ours share this store: the routes' counts differ by
+   * `groupId` in the key.
+   */
   child(): this {
     return this;
   }
@@ -119,25 +134,34 @@ export class SharedLimiterStore {
         if (reply === undefined) this.#countLocally(counts);
         else {
           for (const [index, count] of counts.entries()) {
-            this.#answer('redis', count, { current: reply[2 * index]!, ttl: reply[2 * index + 1]! });
+            this.#answer('redis', count, {
+              current: reply[2 * index]!,
+              ttl: reply[2 * index + 1]!,
+            });
           }
         }
         resolve();
       };
       // An answer that came while this process was busy is read first.
       const timer = setTimeout(() => setImmediate(end, undefined), LIMITER_TIMEOUT_MS);
-      this.#redis.partnerIngestCount(keys.length, ...keys, ...pairs).then(end, () => end(undefined));
+      this.#redis
+        .partnerIngestCount(keys.length, ...keys, ...pairs)
+        .then(end, () => end(undefined));
     });
   }
 
   /** `counts` are what Redis did not count. */
   #countLocally(counts: readonly Count[]): void {
     this.#fallBack(counts[0]!.key);
-    for (const count of counts) this.#answer('local', count, this.#local.add(count.key, count.by, count.windowMs));
+    for (const count of counts)
+      this.#answer('local', count, this.#local.add(count.key, count.by, count.windowMs));
   }
 
   #answer(store: 'redis' | 'local', { max, answer }: Count, counted: Counted): void {
-    this.#tools.metrics.limiterDecisions.inc({ store, decision: counted.current > max ? 'refused' : 'served' });
+    this.#tools.metrics.limiterDecisions.inc({
+      store,
+      decision: counted.current > max ? 'refused' : 'served',
+    });
     answer(counted);
   }
 

@@ -2,14 +2,22 @@
 import type { IncomingMessage } from 'node:http';
 import type { BodyRoom, RoomHolder } from './body-room.ts';
 import { onBreak, type Dropped } from './connection.ts';
-import { BODY_TIMEOUT_MS, DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './limits.ts';
+import {
+  BODY_TIMEOUT_MS,
+  DRAIN_MAX_BYTES,
+  DRAIN_MAX_MS,
+  EARLY_GRACE_MS,
+  MAX_BODY_BYTES,
+} from './limits.ts';
 
 /**
  * How the body ended:
  * - `whole`: all of it is in `bytes`;
  * - `too_large`: `bytes` holds the first 65,000; the rest was drained within bounds;
- * - `cut_off`: the partner went away, took too long, or broke the framing; `bytes` holds what came;
- * - `no_room`: it had to give way to others; nothing is kept of it, and the rest was drained within bounds.
+ * - `cut_off`: the partner went away, took too long, or broke the framing; `bytes` holds what
+ *   came;
+ * - `no_room`: it had to give way to others; nothing is kept of it, and the rest was drained
+ *   within bounds.
  */
 export interface ReadBody {
   readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
@@ -20,14 +28,19 @@ export interface ReadBody {
 }
 
 const NOTHING = Buffer.alloc(0);
-/** A body that comes in many pieces is gathered in a buffer of at least this size, which then grows by doubling. */
+/**
+ * A body that comes in many pieces is gathered in a buffer of at least this size, which then grows
+ * by doubling.
+ */
 const GATHER_BYTES = 1_024;
 
 /**
- * A body on its way. It is taken in from the head of its request on, before anybody knows whether it is wanted: Node would
- * keep each piece as an object of its own until then, and pieces of one byte make 20 MB of objects out of 65 kB.
+ * A body on its way. It is taken in from the head of its request on, before anybody knows whether
+ * it is wanted: Node would keep each piece as an object of its own until then, and pieces of one
+ * byte make 20 MB of objects out of 65 kB.
  *
- * It holds its room until `release()` or `drop()`, also when it is whole: until then nobody else counts its bytes.
+ * It holds its room until `release()` or `drop()`, also when it is whole: until then nobody else
+ * counts its bytes.
  */
 export class IncomingBody implements RoomHolder, Dropped {
   readonly #request: IncomingMessage;
@@ -54,10 +67,17 @@ export class IncomingBody implements RoomHolder, Dropped {
       this.#endIn(0);
       this.#broken = true;
     });
-    request.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onBroken).on('error', this.#onBroken);
+    request
+      .on('data', this.#onData)
+      .on('end', this.#onEnd)
+      .on('close', this.#onBroken)
+      .on('error', this.#onBroken);
   }
 
-  /** Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
+  /**
+   * Reads up to 65,000 bytes and drains the rest. Never rejects; ends within `BODY_TIMEOUT_MS` plus
+   * `DRAIN_MAX_MS`.
+   */
   read(): Promise<ReadBody> {
     this.#ask(this.#gaveWay || this.#received > MAX_BODY_BYTES ? DRAIN_MAX_MS : BODY_TIMEOUT_MS);
     return new Promise((resolve) => this.whenEnded((how) => resolve(this.#result(how))));
@@ -139,7 +159,12 @@ export class IncomingBody implements RoomHolder, Dropped {
     this.#keepOf(chunk);
     if (this.#received > this.#keep + DRAIN_MAX_BYTES) this.#finish('cut_off');
     // From here on the body is only drained, within its own time.
-    else if (this.#asked && this.#keep > 0 && this.#received > MAX_BODY_BYTES && before <= MAX_BODY_BYTES)
+    else if (
+      this.#asked &&
+      this.#keep > 0 &&
+      this.#received > MAX_BODY_BYTES &&
+      before <= MAX_BODY_BYTES
+    )
       this.#endIn(DRAIN_MAX_MS);
   };
   readonly #onEnd = (): void => this.#finish('whole');
@@ -179,7 +204,11 @@ export class IncomingBody implements RoomHolder, Dropped {
     clearTimeout(this.#timer);
     this.#stopListening();
     const request = this.#request;
-    request.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onBroken).off('error', this.#onBroken);
+    request
+      .off('data', this.#onData)
+      .off('end', this.#onEnd)
+      .off('close', this.#onBroken)
+      .off('error', this.#onBroken);
     if (how !== 'whole') {
       request.pause();
       // A broken request still emits an error when its socket goes.

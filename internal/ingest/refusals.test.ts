@@ -18,7 +18,8 @@ function newRefusals(hasRoom = true) {
   return {
     refuse: (times: number) => {
       const request = { address: '192.0.2.1', status: 401, requestId: 'req_1' } as const;
-      for (let count = 0; count < times; count += 1) refusals.keep(request, () => ({}) as SubmissionRecord);
+      for (let count = 0; count < times; count += 1)
+        refusals.keep(request, () => ({}) as SubmissionRecord);
     },
     pass: (milliseconds: number) => (nowMs += milliseconds),
     counts: () => [recorded, counted.length],

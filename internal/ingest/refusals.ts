@@ -1,6 +1,6 @@
 /**
- * What is kept of refused requests (401, 403): a record of each as long as they are few, and counts by address, status and
- * minute beyond that, so that a flood of them cannot fill the database.
+ * What is kept of refused requests (401, 403): a record of each as long as they are few, and counts
+ * by address, status and minute beyond that, so that a flood of them cannot fill the database.
  */
 import type { Clock } from '../platform/clock.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -24,7 +24,10 @@ export class Refusals {
     this.#allowanceAtMs = tools.clock.monotonicMs();
   }
 
-  /** Keeps a request of `address`, which is what clients are limited by. `recordOf` is asked only for a record that is kept. */
+  /**
+   * Keeps a request of `address`, which is what clients are limited by. `recordOf` is asked only
+   * for a record that is kept.
+   */
   keep(
     request: { readonly address: string; readonly status: 401 | 403; readonly requestId: string },
     recordOf: () => SubmissionRecord,

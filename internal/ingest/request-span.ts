@@ -1,8 +1,14 @@
-/** The span of one POST to the operation, from its headers to the end of its answer. Other paths are only counted. */
+/**
+ * The span of one POST to the operation, from its headers to the end of its answer. Other paths are
+ * only counted.
+ */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
 
-/** Goes on from the partner's traceparent, or begins a trace. Address, user agent and query are personal and stay out. */
+/**
+ * Goes on from the partner's traceparent, or begins a trace. Address, user agent and query are
+ * personal and stay out.
+ */
 export function startRequestSpan(request: FastifyRequest): Span | undefined {
   const route = request.routeOptions.url;
   if (request.is404 || route === undefined) return undefined;

@@ -23,12 +23,17 @@ export interface RouteTools extends Omit<SubmitTools, 'admitBody'>, LimitTools {
   readonly readStatus: LookUpTools['readStatus'] | undefined;
 }
 
-export async function addRoutes(app: FastifyInstance, settings: LimitSettings, tools: RouteTools): Promise<void> {
+export async function addRoutes(
+  app: FastifyInstance,
+  settings: LimitSettings,
+  tools: RouteTools,
+): Promise<void> {
   await registerLimiter(app, tools);
   const limits = operationLimits(settings, tools);
   const { admitRequest, admitBody } = partnerLimits(tools);
   const submitTools: SubmitTools = { ...tools, admitBody };
-  // The key is judged one stage after the limiter, which the plugin appends to onRequest: guessing keys is limited, too.
+  // The key is judged one stage after the limiter, which the plugin appends to onRequest: guessing
+  // keys is limited, too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,
@@ -44,7 +49,12 @@ export async function addRoutes(app: FastifyInstance, settings: LimitSettings, t
 
   const { readStatus } = tools;
   if (readStatus !== undefined) {
-    const lookUpTools: LookUpTools = { clock: tools.clock, log: tools.log, keys: tools.keys, readStatus };
+    const lookUpTools: LookUpTools = {
+      clock: tools.clock,
+      log: tools.log,
+      keys: tools.keys,
+      readStatus,
+    };
     app.route({
       method: ['GET', 'HEAD'],
       url: STATUS_PATH,
@@ -69,8 +79,8 @@ export async function addRoutes(app: FastifyInstance, settings: LimitSettings, t
 }
 
 /**
- * What the router is to look for: the absolute form (RFC 9112 §3.2.2) without its origin. A path that cannot be decoded
- * names nothing that exists; Fastify would answer it past all hooks.
+ * What the router is to look for: the absolute form (RFC 9112 §3.2.2) without its origin. A path
+ * that cannot be decoded names nothing that exists; Fastify would answer it past all hooks.
  */
 export function routedUrl(request: IncomingMessage): string {
   // Nearly all of them, so the rest is not looked for.

@@ -5,7 +5,12 @@ import { answerBroken } from './broken-http.ts';
 import { addressTest } from './client-address.ts';
 import { watchConnections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
-import { CONNECTIONS_CHECK_MS, HEADERS_TIMEOUT_MS, MAX_HEADER_BYTES, REQUEST_TIMEOUT_MS } from './limits.ts';
+import {
+  CONNECTIONS_CHECK_MS,
+  HEADERS_TIMEOUT_MS,
+  MAX_HEADER_BYTES,
+  REQUEST_TIMEOUT_MS,
+} from './limits.ts';
 import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
 
@@ -16,8 +21,13 @@ export interface ServerSettings extends LimitSettings {
   readonly trustedProxies: readonly string[];
 }
 
-/** Builds the server without listening. Everything it answers is JSON and carries `X-Request-Id`. */
-export async function createIngestServer(settings: ServerSettings, tools: ServerTools): Promise<FastifyInstance> {
+/**
+ * Builds the server without listening. Everything it answers is JSON and carries `X-Request-Id`.
+ */
+export async function createIngestServer(
+  settings: ServerSettings,
+  tools: ServerTools,
+): Promise<FastifyInstance> {
   const isProxy = addressTest(settings.trustedProxies);
   const app = fastify({
     logger: false,
@@ -41,7 +51,8 @@ export async function createIngestServer(settings: ServerSettings, tools: Server
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
   });
-  // The body decides, whatever its type is called: the bytes are read by the handler, past Fastify's parsers.
+  // The body decides, whatever its type is called: the bytes are read by the handler, past
+  // Fastify's parsers.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   watchConnections(app, isProxy, tools);

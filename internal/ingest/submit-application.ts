@@ -1,4 +1,7 @@
-/** What happens to a POST: authenticate, read, parse, record, answer. The order is part of the contract. */
+/**
+ * What happens to a POST: authenticate, read, parse, record, answer. The order is part of the
+ * contract.
+ */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
 import type { KeyCache } from '../partner/key-cache.ts';
@@ -8,7 +11,12 @@ import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
 import type { Bound } from '../submission/idempotency.ts';
-import { acceptedRecord, malformedRecord, refusedRecord, type Received } from '../submission/new-record.ts';
+import {
+  acceptedRecord,
+  malformedRecord,
+  refusedRecord,
+  type Received,
+} from '../submission/new-record.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { addRetryAfter, answerEarly } from './answer.ts';
@@ -36,12 +44,23 @@ export interface SubmitTools {
   /** Gets a line for each recorded request, where an operator wants them. */
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
-  readonly metrics: Pick<IngestMetrics, 'acceptSeconds' | 'idempotencyKeys' | 'keysOutOfTerms' | 'notAccepted'>;
+  readonly metrics: Pick<
+    IngestMetrics,
+    'acceptSeconds' | 'idempotencyKeys' | 'keysOutOfTerms' | 'notAccepted'
+  >;
 }
 
-/** The stage between rate limit and body: notes the partner, or answers 401, 403 or 500 and gives false. */
-export function authenticateRequest(request: FastifyRequest, reply: FastifyReply, tools: SubmitTools): boolean {
-  // Nothing can be said of any key, so nothing is: a 401 would make a partner believe that its key was taken away.
+/**
+ * The stage between rate limit and body: notes the partner, or answers 401, 403 or 500 and gives
+ * false.
+ */
+export function authenticateRequest(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: SubmitTools,
+): boolean {
+  // Nothing can be said of any key, so nothing is: a 401 would make a partner believe that its key
+  // was taken away.
   if (!tools.keys.loaded) {
     tools.metrics.notAccepted.inc({ reason: 'keys_not_loaded' });
     answerEarly(request, reply, errors.internal);
@@ -59,10 +78,13 @@ export function authenticateRequest(request: FastifyRequest, reply: FastifyReply
   const { answer, partnerId, because } = authentication;
   request.partnerId = partnerId ?? '';
   if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
-  tools.refusals.keep({ address: request.client.limitKey, status: answer.status, requestId: request.id }, () => {
-    const received = { ...receivedOf(request, tools.clock.now()), partnerId };
-    return refusedRecord(received, answer.status, tools.retention.refusedDays);
-  });
+  tools.refusals.keep(
+    { address: request.client.limitKey, status: answer.status, requestId: request.id },
+    () => {
+      const received = { ...receivedOf(request, tools.clock.now()), partnerId };
+      return refusedRecord(received, answer.status, tools.retention.refusedDays);
+    },
+  );
   answerEarly(request, reply, answer);
   return false;
 }
@@ -77,7 +99,8 @@ export async function submitApplication(
   const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
   const admission = tools.admitBody(request, body.bytes.length);
   if (admission !== undefined) await admission;
-  // A partner that sends too much may be sending it for ever, so its connection ends here in any case.
+  // A partner that sends too much may be sending it for ever, so its connection ends here in any
+  // case.
   if (!body.reusable || body.end === 'too_large') {
     reply.header('connection', 'close');
     closeAfterAnswer(request.raw.socket, incomingBody);
@@ -106,8 +129,8 @@ export async function submitApplication(
   }
   if (result !== 'stored') {
     if (result === 'in_doubt') tools.withdraw(record);
-    // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has the record by now.
-    // A 500 could be untrue, and no answer is not.
+    // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile
+    // has the record by now. A 500 could be untrue, and no answer is not.
     const late = tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS;
     if (result === 'unknown' || (result === 'in_doubt' && late)) {
       reply.hijack();
@@ -124,7 +147,10 @@ export async function submitApplication(
   if (fault === undefined) tools.hint(hintFor(record));
 }
 
-/** `known` has the id that the partner was told; a replayed request has a record of its own, which is not stored. */
+/**
+ * `known` has the id that the partner was told; a replayed request has a record of its own, which
+ * is not stored.
+ */
 function logAccepted(
   known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
   { partnerId, httpStatus, bodySha256 }: SubmissionRecord,
@@ -143,8 +169,8 @@ function logAccepted(
 }
 
 /**
- * Says `100 Continue` where the partner waits for it. A body whose length already says that it is too large is not asked
- * for: what is given then is its end.
+ * Says `100 Continue` where the partner waits for it. A body whose length already says that it is
+ * too large is not asked for: what is given then is its end.
  */
 function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
   const { incomingBody } = request;
@@ -170,7 +196,11 @@ function faultOf(body: ReadBody, key: string | undefined | false): ErrorAnswer |
   return key === false ? errors.idempotencyKeyInvalid : undefined;
 }
 
-function answerStored({ id }: Pick<FastifyRequest, 'id'>, reply: FastifyReply, fault?: ErrorAnswer): void {
+function answerStored(
+  { id }: Pick<FastifyRequest, 'id'>,
+  reply: FastifyReply,
+  fault?: ErrorAnswer,
+): void {
   const data = { request_id: id };
   if (fault === undefined) reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
   else reply.code(fault.status).send({ error: fault.error, data });
@@ -182,7 +212,10 @@ const boundFaults = {
   erased: errors.idempotencyErased,
 } as const satisfies Record<Bound['result'], ErrorAnswer | undefined>;
 
-/** Answers a request whose key is bound. Only the first one has a record, so `X-Request-Id` names that, too. */
+/**
+ * Answers a request whose key is bound. Only the first one has a record, so `X-Request-Id` names
+ * that, too.
+ */
 function answerBound(reply: FastifyReply, { first, result }: Bound, tools: SubmitTools): void {
   tools.metrics.idempotencyKeys.inc({ result });
   reply.header('x-request-id', first._id);

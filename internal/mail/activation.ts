@@ -1,4 +1,7 @@
-/** The one-time activation link: a token that anyone with LINK_SECRET can derive again, stored only as a hash. */
+/**
+ * The one-time activation link: a token that anyone with LINK_SECRET can derive again, stored only
+ * as a hash.
+ */
 import { createHash, createHmac } from 'node:crypto';
 import { isGuessable } from '../platform/guessable.ts';
 
@@ -22,7 +25,8 @@ const NAMED = /^(key-[^:]*):(.*)$/s;
 
 /**
  * The secrets of `LINK_SECRET`: one as it is, or with a key id as `key-…:secret`, or two with a
- * comma between them. The first makes new links; the second makes those again that were made with it.
+ * comma between them. The first makes new links; the second makes those again that were made with
+ * it.
  */
 function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
   // A secret without a key id may hold commas and colons, so only a key id makes the value a list.
@@ -48,14 +52,16 @@ export function linkSecretFault(linkSecret: string): string | undefined {
   if (keys.some(({ secret }) => isGuessable(secret))) {
     return 'can be guessed: make one with "openssl rand -hex 32"';
   }
-  return second !== undefined && second.id === first.id ? 'both secrets have the same key id' : undefined;
+  return second !== undefined && second.id === first.id
+    ? 'both secrets have the same key id'
+    : undefined;
 }
 
 /**
- * The same link for the same account every time, so that a repeated mail does not void the first; another one for each
- * `version`, so that a corrected address voids what went to the wrong one. `madeWith` is what the account holds of the
- * link before: its key is used again while `linkSecret` has it.
- * `loginUrl` keeps its own query; `account` and `token` are added to it.
+ * The same link for the same account every time, so that a repeated mail does not void the first;
+ * another one for each `version`, so that a corrected address voids what went to the wrong one.
+ * `madeWith` is what the account holds of the link before: its key is used again while `linkSecret`
+ * has it. `loginUrl` keeps its own query; `account` and `token` are added to it.
  */
 export function activationLink(
   accountId: string,
@@ -68,7 +74,8 @@ export function activationLink(
 ): ActivationLink {
   const { version = 0, madeWith } = options;
   const keys = linkKeys(options.linkSecret);
-  const { id, secret } = keys.find((key) => madeWith !== undefined && key.id === madeWith.keyId) ?? keys[0];
+  const { id, secret } =
+    keys.find((key) => madeWith !== undefined && key.id === madeWith.keyId) ?? keys[0];
   const subject = version === 0 ? `activation:${accountId}` : `activation:${accountId}:${version}`;
   const token = createHmac('sha256', secret).update(subject).digest('base64url');
   const url = new URL(options.loginUrl);

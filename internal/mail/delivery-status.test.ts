@@ -28,7 +28,10 @@ test.each(Object.entries(failures))('a failure: %s', async (_name, write) => {
 });
 
 test('a failure whose parts cannot be told from each other', async () => {
-  expect(await readNotification(malformed(mail))).toMatchObject({ kind: 'failed', messageId: OURS });
+  expect(await readNotification(malformed(mail))).toMatchObject({
+    kind: 'failed',
+    messageId: OURS,
+  });
 });
 
 test.each([
@@ -37,9 +40,14 @@ test.each([
   ['Exim', queueIdOnly, `250 OK id=${mail.relaysId}`],
 ])("the relay's own id: %s", async (_name, write, answer) => {
   const notification = await readNotification(write(mail));
-  expect(notification).toMatchObject({ kind: 'failed', status: '5.1.1', recipients: [mail.recipient] });
+  expect(notification).toMatchObject({
+    kind: 'failed',
+    status: '5.1.1',
+    recipients: [mail.recipient],
+  });
   expect(notification).not.toHaveProperty('messageId');
-  const holds = (words: string): boolean => notification.kind === 'failed' && notification.holdsIdOf(words);
+  const holds = (words: string): boolean =>
+    notification.kind === 'failed' && notification.holdsIdOf(words);
   expect(holds(answer)).toBe(true);
   // Others, a part of it, and words that stand in many notifications.
   expect(holds(answer.replace('0102', '0103'))).toBe(false);
@@ -91,10 +99,16 @@ describe('what is made to cost much', () => {
     ['headers', `X: ${'x'.repeat(70_000)}\n\n`, 'Maximum header size'],
     [
       'multiparts in multiparts',
-      Array.from({ length: 200 }, (_, at) => `Content-Type: multipart/mixed; boundary=b${at}\n\n--b${at}\n`).join(''),
+      Array.from(
+        { length: 200 },
+        (_, at) => `Content-Type: multipart/mixed; boundary=b${at}\n\n--b${at}\n`,
+      ).join(''),
       'nesting depth',
     ],
   ])('%s', async (_name, source, why) => {
-    expect(await readNotification(source)).toEqual({ kind: 'none', why: expect.stringContaining(why) });
+    expect(await readNotification(source)).toEqual({
+      kind: 'none',
+      why: expect.stringContaining(why),
+    });
   });
 });

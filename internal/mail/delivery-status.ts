@@ -1,6 +1,6 @@
 /**
- * Reads what a mail system sends when it cannot deliver a mail that was taken: a delivery status notification (RFC 3464),
- * wherever it stands, or text for people.
+ * Reads what a mail system sends when it cannot deliver a mail that was taken: a delivery status
+ * notification (RFC 3464), wherever it stands, or text for people.
  */
 import PostalMime from 'postal-mime';
 import { isEmailAddress, isHostName } from '../application/email-address.ts';
@@ -50,7 +50,8 @@ export async function readNotification(source: string): Promise<Notification> {
     return { kind: 'none', why: `cannot be read as an e-mail (${why})` };
   }
   const reporting = all(mail).find(({ reports }) => reports.length > 0);
-  const verdict = reporting === undefined ? undefined : verdictOfReport(reporting.reports.join('\n\n'));
+  const verdict =
+    reporting === undefined ? undefined : verdictOfReport(reporting.reports.join('\n\n'));
   if (reporting !== undefined && verdict !== undefined) return told(mail, reporting, verdict, text);
   for (const one of all(mail)) {
     const inWords = verdictInWords(one);
@@ -80,13 +81,22 @@ async function parse(source: string, depth: number, counted: { parts: number }):
   });
   counted.parts += email.attachments.length;
   if (counted.parts > PARTS_MAX) throw new TooMuch(`more than ${PARTS_MAX} parts`);
-  const parts = email.attachments.map(({ mimeType, content }) => ({ type: mimeType, text: asText(content) }));
-  const textsOf = (type: RegExp): string[] => parts.filter((part) => type.test(part.type)).map(({ text }) => text);
+  const parts = email.attachments.map(({ mimeType, content }) => ({
+    type: mimeType,
+    text: asText(content),
+  }));
+  const textsOf = (type: RegExp): string[] =>
+    parts.filter((part) => type.test(part.type)).map(({ text }) => text);
   const inside: Mail[] = [];
-  for (const text of textsOf(/^message\/(?:rfc822|global)$/)) inside.push(await parse(text, depth + 1, counted));
+  for (const text of textsOf(/^message\/(?:rfc822|global)$/))
+    inside.push(await parse(text, depth + 1, counted));
   return {
     headers: email.headers,
-    text: [email.text ?? '', withoutTags(email.html ?? ''), ...textsOf(/^text\/(?!rfc822-headers)/)].join('\n'),
+    text: [
+      email.text ?? '',
+      withoutTags(email.html ?? ''),
+      ...textsOf(/^text\/(?!rfc822-headers)/),
+    ].join('\n'),
     reports: textsOf(/^message\/(?:global-)?delivery-status$/),
     returnedHeaders: textsOf(/^(?:text|message)\/(?:rfc822|global)-headers$/),
     inside,
@@ -94,11 +104,19 @@ async function parse(source: string, depth: number, counted: { parts: number }):
 }
 
 function asText(content: ArrayBuffer | Uint8Array | string): string {
-  return (typeof content === 'string' ? content : new TextDecoder().decode(content)).replaceAll('\r\n', '\n');
+  return (typeof content === 'string' ? content : new TextDecoder().decode(content)).replaceAll(
+    '\r\n',
+    '\n',
+  );
 }
 
 function withoutTags(html: string): string {
-  const entities: Record<string, string> = { '&lt;': '<', '&gt;': '>', '&amp;': '&', '&nbsp;': ' ' };
+  const entities: Record<string, string> = {
+    '&lt;': '<',
+    '&gt;': '>',
+    '&amp;': '&',
+    '&nbsp;': ' ',
+  };
   return html
     .replaceAll(/<br\b[^<>]*>|<\/(?:p|div|tr|li)>/gi, '\n')
     .replaceAll(/<[^<>]*>/g, ' ')
@@ -123,7 +141,10 @@ interface Verdict {
 
 const FAILED = 'failed';
 
-/** Of the first failed recipient, else of the first. There is one group of fields for the mail and one for each recipient. */
+/**
+ * Of the first failed recipient, else of the first. There is one group of fields for the mail and
+ * one for each recipient.
+ */
 function verdictOfReport(report: string): Verdict | undefined {
   const groups = report
     .split(/\n[ \t]*\n/)
@@ -134,7 +155,8 @@ function verdictOfReport(report: string): Verdict | undefined {
     const inWords = statusIn(fields.get('diagnostic-code') ?? '');
     const action = /^[\w-]+/.exec(fields.get('action') ?? '')?.[0].toLowerCase();
     return {
-      action: action === undefined ? (status?.startsWith('5') === true ? FAILED : '') : named(action),
+      action:
+        action === undefined ? (status?.startsWith('5') === true ? FAILED : '') : named(action),
       // Many say no more than 5.0.0 here, and the reason there.
       status: status === undefined || status.endsWith('.0.0') ? (inWords ?? status) : status,
       recipients: `${fields.get('original-recipient') ?? ''} ${fields.get('final-recipient') ?? ''}`,
@@ -167,7 +189,8 @@ function named(action: string): string {
   return /^(?:fail|expired)/.test(action) ? FAILED : action;
 }
 
-const DAEMON = /mailer[- ]?daemon|postmaster|mail(?:er)?[ -]?(?:delivery|administrator)|mail ?(?:sub)?system/i;
+const DAEMON =
+  /mailer[- ]?daemon|postmaster|mail(?:er)?[ -]?(?:delivery|administrator)|mail ?(?:sub)?system/i;
 /** Where a copy of the returned mail begins, whose words say nothing of what became of it. */
 const COPY =
   /^(?:[-=_*]{2,40}[^\n]{0,100}\b(?:copy|original|returned|below|message)\b|(?:received|return-path|message-id):)/im;
@@ -177,14 +200,17 @@ const GIVEN_UP = /giv(?:en|ing) up|permanent(?:ly)? (?:error|fail)/i;
 const FAILURE =
   /undeliver|\b(?:not|unable to) (?:be )?deliver|n.t (?:be )?deliver|deliver\w* (?:has )?fail|\bfail(?:ed|ure)\b|given up|did not reach|could not be (?:reached|sent)|\breturned\b|\breject|error (?:has )?occurred|unknown (?:user|recipient|address)|\b5[0-5]\d[ -]/i;
 
-/** Of a notification without a report. One from a person, such as an answer while on leave, is none. */
+/**
+ * Of a notification without a report. One from a person, such as an answer while on leave, is none.
+ */
 function verdictInWords(mail: Mail): Verdict | undefined {
   const [subject, failed] = [header(mail, 'subject'), header(mail, 'x-failed-recipients')];
   const toNobody = header(mail, 'return-path') === '<>' && FAILURE.test(subject);
   if (failed === '' && !toNobody && !DAEMON.test(header(mail, 'from'))) return undefined;
   const words = `${subject}\n${mail.text.slice(0, COPY.exec(mail.text)?.index)}`;
   const status = statusIn(words);
-  if (DELAY.test(words) && !GIVEN_UP.test(words)) return { action: 'delayed', status, recipients: '' };
+  if (DELAY.test(words) && !GIVEN_UP.test(words))
+    return { action: 'delayed', status, recipients: '' };
   if (!FAILURE.test(words) && status?.startsWith('5') !== true) return undefined;
   return { action: FAILED, status, recipients: `${failed} ${words}` };
 }
@@ -198,7 +224,12 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
     ...notification.inside.flatMap(all).map((mail) => header(mail, 'to')),
   ];
   const everything = all(outermost)
-    .flatMap((mail) => [mail.headers.map(({ value }) => value), mail.text, mail.reports, mail.returnedHeaders])
+    .flatMap((mail) => [
+      mail.headers.map(({ value }) => value),
+      mail.text,
+      mail.reports,
+      mail.returnedHeaders,
+    ])
     .flat()
     .join('\n');
   return {
@@ -212,15 +243,28 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
 
 const OUR_MESSAGE_ID = /acc_[0-9a-z]{26}\.login-instructions(?:\.\d{1,9})?@[^\s<>"]+/;
 
-/** The returned mail's own, where there is one: a mail of someone else may have ours among its references. */
-function messageIdIn({ headers, text, reports, returnedHeaders, inside }: Mail, source: string): string | undefined {
+/**
+ * The returned mail's own, where there is one: a mail of someone else may have ours among its
+ * references.
+ */
+function messageIdIn(
+  { headers, text, reports, returnedHeaders, inside }: Mail,
+  source: string,
+): string | undefined {
   const written = [text, ...reports, ...returnedHeaders].join('\n');
-  const returned = [...inside.flatMap(all).map((mail) => header(mail, 'message-id')), ...messageIdLines(written)];
+  const returned = [
+    ...inside.flatMap(all).map((mail) => header(mail, 'message-id')),
+    ...messageIdLines(written),
+  ];
   const given = returned.filter((id) => id.trim() !== '');
   if (given.length > 0) return ourMessageId(given);
   const references = headers.filter(({ key }) => key === 'references' || key === 'in-reply-to');
   // The last are those of a notification that is no well-formed mail.
-  return ourMessageId([...references.map(({ value }) => value), written, ...messageIdLines(source)]);
+  return ourMessageId([
+    ...references.map(({ value }) => value),
+    written,
+    ...messageIdLines(source),
+  ]);
 }
 
 function ourMessageId(texts: readonly string[]): string | undefined {
@@ -245,11 +289,15 @@ function idsIn(answer: string): string[] {
   return answer
     .split(/[\s<>()[\]{}"',;=]+/)
     .map((word) => word.replace(/\.$/, ''))
-    .filter((word) => word.length >= ID_MIN_LENGTH && /\d/.test(word) && /[a-z]/i.test(word) && !isHostName(word));
+    .filter(
+      (word) =>
+        word.length >= ID_MIN_LENGTH && /\d/.test(word) && /[a-z]/i.test(word) && !isHostName(word),
+    );
 }
 
 function holdsWord(text: string, word: string): boolean {
-  const isPart = (character: string | undefined): boolean => character !== undefined && /[a-z0-9]/i.test(character);
+  const isPart = (character: string | undefined): boolean =>
+    character !== undefined && /[a-z0-9]/i.test(character);
   for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
     if (!isPart(text[at - 1]) && !isPart(text[at + word.length])) return true;
   }

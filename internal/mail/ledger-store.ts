@@ -1,6 +1,11 @@
 /** Writes the mail ledger of an account: each hand-over before it begins, and its result. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { accountCollection, LINK_NOT_USED, type Account, type Activation } from '../account/account.ts';
+import {
+  accountCollection,
+  LINK_NOT_USED,
+  type Account,
+  type Activation,
+} from '../account/account.ts';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import {
@@ -18,7 +23,9 @@ export class LedgerStore {
   readonly #accounts: Collection<Account>;
   readonly #clock: Clock;
   readonly #begun = new Batcher<BegunHandOver, boolean>((begun) => this.#noteBegun(begun));
-  readonly #accepted = new Batcher<AcceptedMail, MailLedger | undefined>((mails) => this.#noteAccepted(mails));
+  readonly #accepted = new Batcher<AcceptedMail, MailLedger | undefined>((mails) =>
+    this.#noteAccepted(mails),
+  );
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.#accounts = accountCollection(options.db);
@@ -26,11 +33,16 @@ export class LedgerStore {
   }
 
   /**
-   * Comes before each hand-over, in one update: stores what the login application checks the link against, and notes that
-   * a mail may be out from now on. `account` is as it was read under the claim. A repeat changes nothing. False if the
-   * account has changed since or its link was used: then nothing may be mailed.
+   * Comes before each hand-over, in one update: stores what the login application checks the link
+   * against, and notes that a mail may be out from now on. `account` is as it was read under the
+   * claim. A repeat changes nothing. False if the account has changed since or its link was used:
+   * then nothing may be mailed.
    */
-  async beginHandOver(account: Account, intent: Intent, activation: Omit<Activation, 'usedAt'>): Promise<boolean> {
+  async beginHandOver(
+    account: Account,
+    intent: Intent,
+    activation: Omit<Activation, 'usedAt'>,
+  ): Promise<boolean> {
     const path = pathOf(intent.claim);
     const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
     return this.#begun.call({
@@ -48,7 +60,8 @@ export class LedgerStore {
   /** Whether each hand-over stands in its account's ledger. */
   async #noteBegun(begun: readonly BegunHandOver[]): Promise<Outcome<boolean>[]> {
     const { outcomes, matched } = await this.#updateTogether(begun.map(({ q, u }) => ({ q, u })));
-    if (matched === begun.length) return outcomes.map((outcome) => ('error' in outcome ? outcome : { result: true }));
+    if (matched === begun.length)
+      return outcomes.map((outcome) => ('error' in outcome ? outcome : { result: true }));
     // An update that met no document may be a repeat, whose hand-over is in the ledger already.
     const ledgers = await this.#ledgersOf(begun.map(({ accountId }) => accountId));
     return begun.map(({ accountId, intent }, index) => {
@@ -74,18 +87,26 @@ export class LedgerStore {
   }
 
   async #ledgersOf(ids: readonly string[]): Promise<ReadonlyMap<string, MailLedger | undefined>> {
-    const found = await this.#accounts.find({ _id: { $in: [...ids] } }, { projection: { mail: 1 } }).toArray();
+    const found = await this.#accounts
+      .find({ _id: { $in: [...ids] } }, { projection: { mail: 1 } })
+      .toArray();
     return new Map(found.map(({ _id, mail }) => [_id, mail]));
   }
 
   /**
-   * Notes the result, also after the claim is lost: a mail that is out stays out. A repeat changes nothing. `account` is as
-   * it was mailed: if an operator has corrected its address or asked for another mail since, that mail is still due.
-   * Returns the ledger after the update, or undefined if there was nothing to note.
+   * Notes the result, also after the claim is lost: a mail that is out stays out. A repeat changes
+   * nothing. `account` is as it was mailed: if an operator has corrected its address or asked for
+   * another mail since, that mail is still due. Returns the ledger after the update, or undefined
+   * if there was nothing to note.
    */
-  async endHandOver(account: MailedAccount, intent: Intent, handOver: HandOver): Promise<MailLedger | undefined> {
+  async endHandOver(
+    account: MailedAccount,
+    intent: Intent,
+    handOver: HandOver,
+  ): Promise<MailLedger | undefined> {
     const entry = ended(intent, handOver, this.#clock.now());
-    const noted = handOver.result === 'accepted' ? await this.#accepted.call({ account, entry }) : undefined;
+    const noted =
+      handOver.result === 'accepted' ? await this.#accepted.call({ account, entry }) : undefined;
     if (noted !== undefined) return noted;
     const path = pathOf(intent.claim);
     const arrived = mayHaveArrived(entry);
@@ -101,26 +122,35 @@ export class LedgerStore {
   }
 
   /**
-   * Whether a majority holds that this mail is out, as `account` says: a read may show what a failover takes back. Writes
-   * what is there already, since a write is acknowledged only when all before it is durable.
+   * Whether a majority holds that this mail is out, as `account` says: a read may show what a
+   * failover takes back. Writes what is there already, since a write is acknowledged only when all
+   * before it is durable.
    */
   async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
-    const out = notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
-    const { matchedCount } = await pastLockConflicts(() => this.#accounts.updateOne({ _id, ...out }, { $set: out }));
+    const out =
+      notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
+    const { matchedCount } = await pastLockConflicts(() =>
+      this.#accounts.updateOne({ _id, ...out }, { $set: out }),
+    );
     return matchedCount === 1;
   }
 
-  /** The ledger of each account whose mail is out; undefined if the account wants another mail by now. */
+  /**
+   * The ledger of each account whose mail is out; undefined if the account wants another mail by
+   * now.
+   */
   async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
     const updates = mails.map(({ account, entry }) => ({
       q: asMailed(account),
       u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
     }));
-    // Most mails are the only one of their account: where no other hand-over has begun, the ledgers are known unread.
+    // Most mails are the only one of their account: where no other hand-over has begun, the ledgers
+    // are known unread.
     if (mails.every(({ account }) => account.mail === undefined)) {
       const alone = updates.map(({ q, u }) => ({ q: { ...q, 'mail.begun': 1 }, u }));
       const { matched } = await this.#updateTogether(alone);
-      if (matched === mails.length) return mails.map(({ entry }) => ({ result: firstLedger(entry) }));
+      if (matched === mails.length)
+        return mails.map(({ entry }) => ({ result: firstLedger(entry) }));
     }
     const { outcomes } = await this.#updateTogether(updates);
     const ledgers = await this.#ledgersOf(mails.map(({ account }) => account._id));
@@ -128,7 +158,8 @@ export class LedgerStore {
       const outcome = outcomes[index]!;
       if ('error' in outcome) return outcome;
       const ledger = ledgers.get(account._id);
-      const noted = ledger?.handOvers[String(entry.claim)]?.endedAt?.getTime() === entry.endedAt.getTime();
+      const noted =
+        ledger?.handOvers[String(entry.claim)]?.endedAt?.getTime() === entry.endedAt.getTime();
       return { result: noted ? ledger : undefined };
     });
   }
@@ -150,7 +181,11 @@ interface AcceptedMail {
 }
 
 /** The account, if it still wants the same mail as when it was read. */
-function asMailed({ _id, email, mailVersion }: Pick<Account, '_id' | 'email' | 'mailVersion'>): Filter<Account> {
+function asMailed({
+  _id,
+  email,
+  mailVersion,
+}: Pick<Account, '_id' | 'email' | 'mailVersion'>): Filter<Account> {
   return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
 }
 

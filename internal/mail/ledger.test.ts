@@ -1,4 +1,7 @@
-/** What the ledger says of hand-overs: what may have arrived, which are second mails and why, and what is forgotten first. */
+/**
+ * What the ledger says of hand-overs: what may have arrived, which are second mails and why, and
+ * what is forgotten first.
+ */
 import { describe, expect, test } from '@jest/globals';
 import type { HandOver } from './mailer.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
@@ -13,7 +16,11 @@ const intent = (claim: number, startedAt = 10 * claim) => ({
 });
 
 /** Hand-over `claim` starts at second 10 × claim and ends a second later, unless told otherwise. */
-const handOver = (claim: number, result: MailHandOver['result'], endedAt = 10 * claim + 1): MailHandOver =>
+const handOver = (
+  claim: number,
+  result: MailHandOver['result'],
+  endedAt = 10 * claim + 1,
+): MailHandOver =>
   result === undefined ? intent(claim) : { ...intent(claim), result, endedAt: at(endedAt) };
 
 const ledger = (...handOvers: MailHandOver[]): MailLedger => ({
@@ -35,10 +42,26 @@ describe('second mails', () => {
       [handOver(1, 'ambiguous'), handOver(2, 'refused'), handOver(3, 'aborted')],
       [],
     ],
-    ['after an ambiguous end', [handOver(1, 'ambiguous'), handOver(2, 'accepted')], [[2, 'ambiguous_data']]],
-    ['after one without a result', [handOver(1, undefined), handOver(2, 'accepted')], [[2, 'crash']]],
-    ['after a mail that was accepted: wanted', [handOver(1, 'accepted'), handOver(2, 'accepted')], [[2, 'resent']]],
-    ['whose own end is unknown', [handOver(1, 'ambiguous'), handOver(2, undefined)], [[2, 'ambiguous_data']]],
+    [
+      'after an ambiguous end',
+      [handOver(1, 'ambiguous'), handOver(2, 'accepted')],
+      [[2, 'ambiguous_data']],
+    ],
+    [
+      'after one without a result',
+      [handOver(1, undefined), handOver(2, 'accepted')],
+      [[2, 'crash']],
+    ],
+    [
+      'after a mail that was accepted: wanted',
+      [handOver(1, 'accepted'), handOver(2, 'accepted')],
+      [[2, 'resent']],
+    ],
+    [
+      'whose own end is unknown',
+      [handOver(1, 'ambiguous'), handOver(2, undefined)],
+      [[2, 'ambiguous_data']],
+    ],
     [
       'past harmless ones',
       [handOver(1, 'ambiguous'), handOver(2, 'refused'), handOver(3, 'accepted')],
@@ -51,7 +74,12 @@ describe('second mails', () => {
     ],
     [
       'three times',
-      [handOver(1, 'ambiguous'), handOver(2, undefined), handOver(3, 'accepted'), handOver(4, 'accepted')],
+      [
+        handOver(1, 'ambiguous'),
+        handOver(2, undefined),
+        handOver(3, 'accepted'),
+        handOver(4, 'accepted'),
+      ],
       [
         [2, 'ambiguous_data'],
         [3, 'crash'],
@@ -59,7 +87,9 @@ describe('second mails', () => {
       ],
     ],
   ])('%s', (_name, handOvers, expected) => {
-    expect(secondMails(handOvers).map(({ handOver: { claim }, cause }) => [claim, cause])).toEqual(expected);
+    expect(secondMails(handOvers).map(({ handOver: { claim }, cause }) => [claim, cause])).toEqual(
+      expected,
+    );
   });
 
   test('are each counted once, by whoever ends next', () => {
@@ -70,7 +100,10 @@ describe('second mails', () => {
       handOver(4, 'accepted'),
     ];
     const counted = (claim: number, ...handOvers: MailHandOver[]) =>
-      newSecondMails(ledger(...handOvers), claim).map((second) => [second.handOver.claim, second.cause]);
+      newSecondMails(ledger(...handOvers), claim).map((second) => [
+        second.handOver.claim,
+        second.cause,
+      ]);
     expect(counted(1, cut)).toEqual([]);
     // The second never ends, so the third counts it, though it reached nobody itself.
     expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
@@ -85,7 +118,12 @@ describe('second mails', () => {
 test.each<[HandOver, object]>([
   [
     { result: 'accepted', answer: '250 2.0.0 Ok: queued as 4ABC for <ann@example.com>' },
-    { phase: 'answered', code: 250, enhancedCode: '2.0.0', answer: '250 2.0.0 Ok: queued as 4ABC for …' },
+    {
+      phase: 'answered',
+      code: 250,
+      enhancedCode: '2.0.0',
+      answer: '250 2.0.0 Ok: queued as 4ABC for …',
+    },
   ],
   [
     { result: 'accepted', answer: '250 OK' },
@@ -135,7 +173,9 @@ describe('room for one more', () => {
   });
 
   test('is made by forgetting the oldest that reached nobody, never the mails that may have arrived', () => {
-    expect(toForget(many(['ambiguous', undefined, ...Array<'refused'>(38).fill('refused')]))).toEqual([2]);
+    expect(
+      toForget(many(['ambiguous', undefined, ...Array<'refused'>(38).fill('refused')])),
+    ).toEqual([2]);
     expect(toForget(many(['refused', ...Array<'refused'>(41).fill('refused')]))).toEqual([0, 1, 2]);
   });
 
@@ -145,8 +185,8 @@ describe('room for one more', () => {
 });
 
 test('hand-overs come in the order of their claims', () => {
-  expect(handOversOf(ledger(handOver(10, 'refused'), handOver(2, 'refused'))).map(({ claim }) => claim)).toEqual([
-    2, 10,
-  ]);
+  expect(
+    handOversOf(ledger(handOver(10, 'refused'), handOver(2, 'refused'))).map(({ claim }) => claim),
+  ).toEqual([2, 10]);
   expect(handOversOf(undefined)).toEqual([]);
 });

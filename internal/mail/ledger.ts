@@ -1,11 +1,15 @@
-/** The mail ledger of an account: every hand-over to the mail server, so that second mails are counted. Pure. */
+/**
+ * The mail ledger of an account: every hand-over to the mail server, so that second mails are
+ * counted. Pure.
+ */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import type { HandOver } from './mailer.ts';
 import { CODES } from './relay-answers.ts';
 
 /**
- * Why a mail may be a second one, by the hand-over before it: cut off after the content, without a result when this one
- * began, or accepted, so that an operator asked for another mail (`partner-ingest resend`).
+ * Why a mail may be a second one, by the hand-over before it: cut off after the content, without a
+ * result when this one began, or accepted, so that an operator asked for another mail
+ * (`partner-ingest resend`).
  */
 export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
@@ -36,7 +40,9 @@ export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolea
 
 /** Mails that the applicant may have got from claims after `since`. */
 export function possibleMails(ledger: MailLedger | undefined, since: number): number {
-  return handOversOf(ledger).filter((handOver) => handOver.claim > since && mayHaveArrived(handOver)).length;
+  return handOversOf(ledger).filter(
+    (handOver) => handOver.claim > since && mayHaveArrived(handOver),
+  ).length;
 }
 
 /** Every hand-over that may have been a second mail, oldest first. */
@@ -54,17 +60,24 @@ function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {
 }
 
 /**
- * The second mails to count now that hand-over `claim` has ended, so that each is counted once: its own, and those before
- * it whose process died before it could count them. `ledger` is as of just after its end.
+ * The second mails to count now that hand-over `claim` has ended, so that each is counted once: its
+ * own, and those before it whose process died before it could count them. `ledger` is as of just
+ * after its end.
  */
 export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] {
   const handOvers = handOversOf(ledger);
   const counted =
-    handOvers.findLast((other) => other.claim !== claim && other.result !== undefined)?.claim ?? -Infinity;
-  return secondMails(handOvers).filter(({ handOver }) => handOver.claim > counted && handOver.claim <= claim);
+    handOvers.findLast((other) => other.claim !== claim && other.result !== undefined)?.claim ??
+    -Infinity;
+  return secondMails(handOvers).filter(
+    ({ handOver }) => handOver.claim > counted && handOver.claim <= claim,
+  );
 }
 
-/** Claims to forget before one more hand-over is noted: the oldest that reached nobody, then the oldest. */
+/**
+ * Claims to forget before one more hand-over is noted: the oldest that reached nobody, then the
+ * oldest.
+ */
 export function toForget(ledger: MailLedger | undefined): number[] {
   const handOvers = handOversOf(ledger);
   const tooMany = Math.max(0, handOvers.length - HAND_OVERS_KEPT + 1);
@@ -76,7 +89,11 @@ export function toForget(ledger: MailLedger | undefined): number[] {
 }
 
 /** The ledger's entry of a hand-over that has ended. */
-export function ended(intent: Intent, handOver: HandOver, endedAt: Date): MailHandOver & MailEnding {
+export function ended(
+  intent: Intent,
+  handOver: HandOver,
+  endedAt: Date,
+): MailHandOver & MailEnding {
   return { ...intent, endedAt, result: handOver.result, ...details(handOver) };
 }
 

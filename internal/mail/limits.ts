@@ -9,7 +9,9 @@ export const QUICK_MS = 2_000;
 export const DOMAIN_PART = 1 / 8;
 /** Of the places, the part that the mails of one partner to such domains may hold: 4 of 16. */
 export const PARTNER_PART = 1 / 4;
-/** Of the places, the part that mails to slow domains leave free even if nobody else waits: 3 of 16. */
+/**
+ * Of the places, the part that mails to slow domains leave free even if nobody else waits: 3 of 16.
+ */
 export const KEPT_FREE = 3 / 16;
 /** Of these, the part that is left for another partner: 1 of 16. */
 export const KEPT_FOR_PARTNERS = 1 / 16;
@@ -20,12 +22,17 @@ export const DOMAINS_KNOWN = 1_000;
 export const EVIDENCE_MS = 5_000;
 /** Answers remembered in that time. */
 export const EVIDENCE_ANSWERS = 2_000;
-/** Mails of another domain that the relay took: below it, a quota over all mail explains the answers as well. */
+/**
+ * Mails of another domain that the relay took: below it, a quota over all mail explains the answers
+ * as well.
+ */
 export const CLEAN_DOMAIN_MAILS = 3;
 /** With so many other partners or domains turned away, the relay turns away everyone. */
 export const TURNED_AWAY_MANY = 2;
 
-/** The pause after a failure is this share of the time since the relay failed first, within bounds. */
+/**
+ * The pause after a failure is this share of the time since the relay failed first, within bounds.
+ */
 export const TRIAL = { share: 0.1, firstMs: 250, capMs: 15_000 } as const;
 
 /** Mails a second after a pause for capacity; doubled each second that goes well. */

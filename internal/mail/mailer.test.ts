@@ -1,8 +1,12 @@
-/** How nodemailer's errors are read; against a real server they are in test/integration/mail-faults.test.ts. */
+/**
+ * How nodemailer's errors are read; against a real server they are in
+ * test/integration/mail-faults.test.ts.
+ */
 import { expect, test } from '@jest/globals';
 import { describeFailure } from './mailer.ts';
 
-const smtpError = (fields: object): Error => Object.assign(new Error('550 someone@example.com is unknown'), fields);
+const smtpError = (fields: object): Error =>
+  Object.assign(new Error('550 someone@example.com is unknown'), fields);
 
 test.each([
   ['EENVELOPE', 'MAIL FROM', 451, 'mail'],
@@ -48,7 +52,9 @@ test.each([
 });
 
 test('an answer after the content is a refusal, no answer is ambiguous', () => {
-  expect(describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content')).toMatchObject({
+  expect(
+    describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content'),
+  ).toMatchObject({
     result: 'refused',
     phase: 'content',
     code: 451,
@@ -57,7 +63,9 @@ test('an answer after the content is a refusal, no answer is ambiguous', () => {
     result: 'ambiguous',
     cause: 'ECONNECTION',
   });
-  expect(describeFailure(smtpError({ code: 'ETIMEDOUT' }), 'content')).toMatchObject({ result: 'ambiguous' });
+  expect(describeFailure(smtpError({ code: 'ETIMEDOUT' }), 'content')).toMatchObject({
+    result: 'ambiguous',
+  });
 });
 
 test.each([
@@ -80,18 +88,34 @@ test.each([
   [450, true],
   [554, undefined],
 ])('a greeting of %i asks us to slow down: %s', (responseCode, busy) => {
-  const error = smtpError({ code: 'EPROTOCOL', command: 'CONN', responseCode, response: `${responseCode} 4.7.0 no` });
+  const error = smtpError({
+    code: 'EPROTOCOL',
+    command: 'CONN',
+    responseCode,
+    response: `${responseCode} 4.7.0 no`,
+  });
   const cause = `EPROTOCOL CONN ${responseCode}`;
-  const expected = { result: 'unreachable', connected: false, cause, ...(busy ? { busy } : { refusesUs: true }) };
+  const expected = {
+    result: 'unreachable',
+    connected: false,
+    cause,
+    ...(busy ? { busy } : { refusesUs: true }),
+  };
   expect(describeFailure(error, 'connecting')).toEqual(expected);
 });
 
 test('no description quotes the server, which may quote the address', () => {
   for (const progress of ['connecting', 'connected', 'content'] as const) {
-    for (const fields of [{ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 }, { code: 'EAUTH' }, {}]) {
+    for (const fields of [
+      { code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 },
+      { code: 'EAUTH' },
+      {},
+    ]) {
       const error = smtpError({ ...fields, response: '550 someone@example.com is unknown' });
       expect(JSON.stringify(describeFailure(error, progress))).not.toContain('someone');
     }
   }
-  expect(JSON.stringify(describeFailure('someone@example.com', 'connected'))).not.toContain('someone');
+  expect(JSON.stringify(describeFailure('someone@example.com', 'connected'))).not.toContain(
+    'someone',
+  );
 });

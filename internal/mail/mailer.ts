@@ -10,11 +10,15 @@ import type { Relay } from './relay.ts';
 /** Bounds of one hand-over, in milliseconds. */
 export interface MailerLimits {
   readonly connectMs: number;
-  /** From the start until the relay asks for the content; it covers greeting, AUTH, MAIL and RCPT. */
+  /**
+   * From the start until the relay asks for the content; it covers greeting, AUTH, MAIL and RCPT.
+   */
   readonly beforeContentMs: number;
   /** RFC 5321 §4.5.3.2.6: after the final dot the relay may take ten minutes to answer. */
   readonly afterContentMs: number;
-  /** Idle connections are closed by us, before relays commonly do it in the middle of a hand-over. */
+  /**
+   * Idle connections are closed by us, before relays commonly do it in the middle of a hand-over.
+   */
   readonly idleMs: number;
 }
 
@@ -29,10 +33,12 @@ export const mailerLimits: MailerLimits = {
  * Result of a hand-over:
  * - `accepted`: the relay answered 2xx after the content;
  * - `refused`: it answered 4xx or 5xx at `phase`;
- * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing was mailed; `connected`
- *   when the relay had taken us in before, so that this mail may have a part in it;
+ * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing
+ *   was mailed; `connected` when the relay had taken us in before, so that this mail may have a
+ *   part in it;
  * - `ambiguous`: the connection ended after content was sent: it may or may not have been mailed;
- * - `aborted`: we gave up before the content, because the claim was lost or the process is closing.
+ * - `aborted`: we gave up before the content, because the claim was lost or the process is
+ *   closing.
  */
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
@@ -51,16 +57,25 @@ export type HandOver =
 
 export interface Mailer {
   /**
-   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked right before the
-   * content goes out: a process that was frozen until then continues before it learns that its claim is lost.
+   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked right
+   * before the content goes out: a process that was frozen until then continues before it learns
+   * that its claim is lost.
    */
-  handOver(message: Message, recipient: string, signal: AbortSignal, mayGoOn?: () => boolean): Promise<HandOver>;
+  handOver(
+    message: Message,
+    recipient: string,
+    signal: AbortSignal,
+    mayGoOn?: () => boolean,
+  ): Promise<HandOver>;
   /** Whether the relay greets, and takes our TLS and AUTH settings. */
   probe(): Promise<boolean>;
   close(): void;
 }
 
-/** How far a hand-over came: in a session ready for mail, or asked for the content. nodemailer's errors do not tell. */
+/**
+ * How far a hand-over came: in a session ready for mail, or asked for the content. nodemailer's
+ * errors do not tell.
+ */
 type Progress = 'connecting' | 'connected' | 'content';
 
 interface ProgressMark {
@@ -121,7 +136,10 @@ export function createMailer(options: MailerOptions): Mailer {
   };
 }
 
-/** An address of the relay that has not answered by then is left for the next one, which matters where it has several. */
+/**
+ * An address of the relay that has not answered by then is left for the next one, which matters
+ * where it has several.
+ */
 const NEXT_ADDRESS_MS = 1_000;
 
 function openTransport(options: MailerOptions, limits: MailerLimits) {
@@ -131,7 +149,8 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
     name: clientNameOf(clientName, from),
     pool: true,
     maxConnections,
-    // The pool would send again by itself after a cut, also one after the content. Repeating is our decision.
+    // The pool would send again by itself after a cut, also one after the content. Repeating is our
+    // decision.
     maxRequeues: 0,
     connectionTimeout: limits.connectMs,
     greetingTimeout: limits.connectMs,
@@ -141,20 +160,26 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
     socketCloseTimeout: 0,
     disableFileAccess: true,
     disableUrlAccess: true,
-    // nodemailer's own way to an address asks DNS first and keeps the answer. It owns this socket from the first moment,
-    // so its time-outs and a given up hand-over end the connecting too.
+    // nodemailer's own way to an address asks DNS first and keeps the answer. It owns this socket
+    // from the first moment, so its time-outs and a given up hand-over end the connecting too.
     getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) => {
       const { host, port } = relay;
       const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
-      const connection = connect({ host, port, ...addresses, ...(lookup === undefined ? {} : { lookup }) });
+      const connection = connect({
+        host,
+        port,
+        ...addresses,
+        ...(lookup === undefined ? {} : { lookup }),
+      });
       done(null, { connection });
     },
   });
   transport.use('stream', (mail, done) => {
     const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
     mail.message.build((error, content) => {
-      // nodemailer asks for the stream once the session is ready, just before MAIL FROM, and pipes it to the socket only
-      // after the relay's 354. A stream of its own would be taken for unsent after a 421, whose answer it then drops.
+      // nodemailer asks for the stream once the session is ready, just before MAIL FROM, and pipes
+      // it to the socket only after the relay's 354. A stream of its own would be taken for unsent
+      // after a 421, whose answer it then drops.
       mail.message.createReadStream = () => {
         mark.onProgress('connected');
         return {
@@ -171,7 +196,10 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
   return transport;
 }
 
-/** Watches one hand-over: its own signal aborts on `signal`, after `deadlineMs`, and if `mayGoOn` says no at the content. */
+/**
+ * Watches one hand-over: its own signal aborts on `signal`, after `deadlineMs`, and if `mayGoOn`
+ * says no at the content.
+ */
 function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) {
   const beforeContent = new AbortController();
   const giveUp = (): void => beforeContent.abort();
@@ -186,7 +214,8 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) 
   const mark: ProgressMark = {
     onProgress: (reached) => {
       progress = reached;
-      // From the content on only an answer tells the truth, so nothing of ours interrupts the wait for it.
+      // From the content on only an answer tells the truth, so nothing of ours interrupts the wait
+      // for it.
       if (reached === 'content') end();
     },
     mayGoOn: () => {
@@ -209,9 +238,11 @@ interface SmtpError extends Error {
 export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
   const { code, command, responseCode } = error;
-  const cause = [code, command, responseCode].filter((part) => part !== undefined).join(' ') || error.name;
+  const cause =
+    [code, command, responseCode].filter((part) => part !== undefined).join(' ') || error.name;
   const answered = responseCode !== undefined && responseCode >= 400;
-  const phase = progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
+  const phase =
+    progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
   if (answered && phase !== undefined) {
     return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
   }
@@ -223,12 +254,18 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   if (early && refusalOf('mail', responseCode).fault === 'capacity') {
     return { result: 'unreachable', connected, cause, busy: true };
   }
-  return { result: 'unreachable', connected, cause, ...(responseCode >= 500 ? { refusesUs: true } : {}) };
+  return {
+    result: 'unreachable',
+    connected,
+    cause,
+    ...(responseCode >= 500 ? { refusesUs: true } : {}),
+  };
 }
 
 function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
   if (code === 'EENVELOPE') return phases[command ?? ''];
-  // Of commands sent together nodemailer names those that failed before the relay hung up, but not RCPT.
+  // Of commands sent together nodemailer names those that failed before the relay hung up, but not
+  // RCPT.
   return responseCode === 421 ? 'rcpt' : undefined;
 }
 

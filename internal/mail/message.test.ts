@@ -1,5 +1,10 @@
 import { expect, test } from '@jest/globals';
-import { accountOfMessageId, loginInstructions as fillIn, type LoginInstructions, type Message } from './message.ts';
+import {
+  accountOfMessageId,
+  loginInstructions as fillIn,
+  type LoginInstructions,
+  type Message,
+} from './message.ts';
 import { loadTemplates } from './templates.ts';
 
 const templates = await loadTemplates();
@@ -37,7 +42,8 @@ test('text and HTML hold what the applicant needs', () => {
 });
 
 test('the Message-ID is the same each time, and differs between accounts', () => {
-  const of = (accountId: string): string => loginInstructions({ ...facts, accountId }, 'partner.example').messageId;
+  const of = (accountId: string): string =>
+    loginInstructions({ ...facts, accountId }, 'partner.example').messageId;
   expect(of('acc_1')).toBe('<acc_1.login-instructions@partner.example>');
   expect(of('acc_1')).toBe(of('acc_1'));
   expect(of('acc_2')).not.toBe(of('acc_1'));
@@ -46,7 +52,10 @@ test('the Message-ID is the same each time, and differs between accounts', () =>
 test('a Message-ID names its account and which of its mails it is', () => {
   const accountId = 'acc_01m7yppxy4e01v3gzvkymsa33d';
   for (const mailVersion of [{}, { mailVersion: 3 }]) {
-    const { messageId } = loginInstructions({ ...facts, accountId, ...mailVersion }, 'partner.example');
+    const { messageId } = loginInstructions(
+      { ...facts, accountId, ...mailVersion },
+      'partner.example',
+    );
     expect(accountOfMessageId(messageId)).toEqual({ accountId, ...mailVersion });
     expect(accountOfMessageId(messageId.slice(1, -1))).toEqual({ accountId, ...mailVersion });
   }
@@ -54,9 +63,14 @@ test('a Message-ID names its account and which of its mails it is', () => {
 });
 
 test('what looks like HTML in a name is shown, not run', () => {
-  const { html } = loginInstructions({ ...facts, businessName: `<script>x</script><img src="a" onerror='b'>&` }, 'p');
+  const { html } = loginInstructions(
+    { ...facts, businessName: `<script>x</script><img src="a" onerror='b'>&` },
+    'p',
+  );
   expect(html).not.toMatch(/<script|<img/);
-  expect(html).toContain('&lt;script&gt;x&lt;/script&gt;&lt;img src=&quot;a&quot; onerror=&#39;b&#39;&gt;&amp;');
+  expect(html).toContain(
+    '&lt;script&gt;x&lt;/script&gt;&lt;img src=&quot;a&quot; onerror=&#39;b&#39;&gt;&amp;',
+  );
 });
 
 test.each([
@@ -101,14 +115,18 @@ test.each([
   ['St. Mary’s Home Care Services', 'St. Mary’s Home Care Services'],
   ['Version 2.0 “Labs”', 'Version 2.0 "Labs"'],
 ])('the name %j is shown as %j, which no mail program makes a link', (businessName, shown) => {
-  expect(loginInstructions({ ...facts, businessName }, 'p').text).toContain(`The account of “${shown}” is ready.`);
+  expect(loginInstructions({ ...facts, businessName }, 'p').text).toContain(
+    `The account of “${shown}” is ready.`,
+  );
 });
 
 test('the reference number stands in both parts, and the contact where there is one', () => {
   const without = loginInstructions(facts, 'p');
   const { text, html } = loginInstructions({ ...facts, supportContact: 'help@x.example' }, 'p');
-  for (const part of [text, html, without.text, without.html]) expect(part).toContain('01M7-YEFD-J3FA-NTPJ');
-  for (const part of [text, html]) expect(part).toContain('Questions? Contact help@x.example and give this number.');
+  for (const part of [text, html, without.text, without.html])
+    expect(part).toContain('01M7-YEFD-J3FA-NTPJ');
+  for (const part of [text, html])
+    expect(part).toContain('Questions? Contact help@x.example and give this number.');
   expect(without.text).not.toContain('Contact');
 });
 

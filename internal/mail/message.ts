@@ -30,7 +30,11 @@ export interface Message {
 const GREETING_NAME_MAX = 120;
 
 /** `senderDomain` ends the Message-ID, e.g. `partner.example`. */
-export function loginInstructions(facts: LoginInstructions, senderDomain: string, templates: Templates): Message {
+export function loginInstructions(
+  facts: LoginInstructions,
+  senderDomain: string,
+  templates: Templates,
+): Message {
   const again = facts.mailVersion === undefined ? '' : `.${facts.mailVersion}`;
   const values = {
     businessName: harmless(facts.businessName),
@@ -50,16 +54,24 @@ export function loginInstructions(facts: LoginInstructions, senderDomain: string
   };
 }
 
-/** The account that a Message-ID of `loginInstructions` names, and which of its mails; undefined if it is none of ours. */
+/**
+ * The account that a Message-ID of `loginInstructions` names, and which of its mails; undefined if
+ * it is none of ours.
+ */
 export function accountOfMessageId(
   messageId: string,
 ): { readonly accountId: string; readonly mailVersion?: number } | undefined {
-  const [, accountId, version] = /^<?(acc_[0-9a-z]{26})\.login-instructions(?:\.(\d{1,9}))?@/.exec(messageId) ?? [];
+  const [, accountId, version] =
+    /^<?(acc_[0-9a-z]{26})\.login-instructions(?:\.(\d{1,9}))?@/.exec(messageId) ?? [];
   if (accountId === undefined) return undefined;
   return { accountId, ...(version === undefined ? {} : { mailVersion: Number(version) }) };
 }
 
-const dateAndTime = new Intl.DateTimeFormat('en-GB', { dateStyle: 'full', timeStyle: 'short', timeZone: 'UTC' });
+const dateAndTime = new Intl.DateTimeFormat('en-GB', {
+  dateStyle: 'full',
+  timeStyle: 'short',
+  timeZone: 'UTC',
+});
 
 function inDays(milliseconds: number): string {
   const days = Math.round(milliseconds / 86_400_000);
@@ -72,30 +84,40 @@ function supportSentence(contact: string | undefined): string {
     : `Questions? Contact ${contact} and give this number.`;
 }
 
-/** What mail programs turn into a link, or what tells the reader where to go: a scheme, `www.`, an address, a host with a path. */
-const LINK = /:\/\/|\bwww\.|\S@\S|(?:\d{1,3}\.){3}\d|\b(?:mailto|tel|javascript|data):|\p{L}\.\p{L}{2,}[/:?#]/iu;
+/**
+ * What mail programs turn into a link, or what tells the reader where to go: a scheme, `www.`, an
+ * address, a host with a path.
+ */
+const LINK =
+  /:\/\/|\bwww\.|\S@\S|(?:\d{1,3}\.){3}\d|\b(?:mailto|tel|javascript|data):|\p{L}\.\p{L}{2,}[/:?#]/iu;
 /** A call such as `URGENT: confirm your account`. */
 const INSTRUCTION = /[:!?]\s+\S+\s+\S/u;
 /** The dot of a host name: mail programs link `evil.example`, but not `evil example`. */
 const HOST_DOT = /(?<=[\p{L}\p{N}-]\p{Cf}*)[.\u3002\uff0e\uff61](?=\p{Cf}*\p{L}{2})/gu;
 
 /**
- * The name in quotation marks, because the mail's reader trusts us and not who chose the name. One that holds a link or an
- * instruction is not shown at all.
+ * The name in quotation marks, because the mail's reader trusts us and not who chose the name. One
+ * that holds a link or an instruction is not shown at all.
  */
 function harmless(name: string): string {
   const flat = oneLine(name);
-  // As a reader sees it: without invisible characters, and with the usual letters for look-alikes such as `．`.
+  // As a reader sees it: without invisible characters, and with the usual letters for look-alikes
+  // such as `．`.
   const seen = oneLine(name.normalize('NFKC').replaceAll(/\p{Cf}/gu, ''));
   if (seen === '' || LINK.test(seen) || INSTRUCTION.test(seen)) return 'your business';
   return `“${flat.replaceAll(HOST_DOT, ' ').replaceAll(/[“”]/g, '"')}”`;
 }
 
-/** Control characters, line and paragraph separators become spaces: a name must not shape the mail around it. */
+/**
+ * Control characters, line and paragraph separators become spaces: a name must not shape the mail
+ * around it.
+ */
 function oneLine(name: string): string {
   const flat = name
     .toWellFormed()
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, ' ')
     .trim();
-  return flat.length > GREETING_NAME_MAX ? `${flat.slice(0, GREETING_NAME_MAX).toWellFormed()}…` : flat;
+  return flat.length > GREETING_NAME_MAX
+    ? `${flat.slice(0, GREETING_NAME_MAX).toWellFormed()}…`
+    : flat;
 }

@@ -7,7 +7,14 @@
  * other domains, and a third for other partners.
  */
 import type { Clock } from '../platform/clock.ts';
-import { DOMAIN_PART, DOMAINS_KNOWN, KEPT_FOR_PARTNERS, KEPT_FREE, PARTNER_PART, QUICK_MS } from './limits.ts';
+import {
+  DOMAIN_PART,
+  DOMAINS_KNOWN,
+  KEPT_FOR_PARTNERS,
+  KEPT_FREE,
+  PARTNER_PART,
+  QUICK_MS,
+} from './limits.ts';
 
 /** What is asked for a place. */
 export interface Addressed {
@@ -46,15 +53,21 @@ export class Places {
     return this.#total - this.#held.size;
   }
 
-  /** Whether the mail may take a place by this rule; a later rule counts while no mail waits that an earlier one lets in. */
+  /**
+   * Whether the mail may take a place by this rule; a later rule counts while no mail waits that an
+   * earlier one lets in.
+   */
   mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
     if (this.free === 0) return false;
     if (this.#isQuick(domain)) return true;
     const held = [...this.#held];
-    const withinDomain = held.filter((one) => one.domain === domain).length < this.#part(DOMAIN_PART);
+    const withinDomain =
+      held.filter((one) => one.domain === domain).length < this.#part(DOMAIN_PART);
     switch (rule) {
       case 'in_turn': {
-        const ofPartner = held.filter((one) => one.partnerId === partnerId && !this.#isQuick(one.domain));
+        const ofPartner = held.filter(
+          (one) => one.partnerId === partnerId && !this.#isQuick(one.domain),
+        );
         return withinDomain && ofPartner.length < this.#part(PARTNER_PART);
       }
       case 'other_domain':

@@ -4,12 +4,11 @@ import { CODES, knownAnswers, refusalOf, type Refusal } from './relay-answers.ts
 const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
   refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;
 
-test.each(knownAnswers.map(({ relay, phase, answer, fault }) => [relay, phase, answer, fault] as const))(
-  '%s at %s, %s: %s',
-  (_relay, phase, answer, fault) => {
-    expect(faultOfAnswer(phase, answer)).toBe(fault);
-  },
-);
+test.each(
+  knownAnswers.map(({ relay, phase, answer, fault }) => [relay, phase, answer, fault] as const),
+)('%s at %s, %s: %s', (_relay, phase, answer, fault) => {
+  expect(faultOfAnswer(phase, answer)).toBe(fault);
+});
 
 test.each([
   ['a status of the network', '550 5.4.1 no answer from host', 'rcpt'],
@@ -24,9 +23,19 @@ test.each([
 
 test.each([
   ['an address before RCPT', '550 5.1.1 unknown', 'mail', 'sender'],
-  ['a table of relay domains', '550 5.1.1 User unknown in relay recipient table', 'rcpt', 'recipient'],
+  [
+    'a table of relay domains',
+    '550 5.1.1 User unknown in relay recipient table',
+    'rcpt',
+    'recipient',
+  ],
   ['an address that holds a word', '550 <policy@spam.example>: no such user', 'rcpt', 'recipient'],
-  ['an unknown user after the content', '554 This user has no mailbox: unknown user', 'content', 'recipient'],
+  [
+    'an unknown user after the content',
+    '554 This user has no mailbox: unknown user',
+    'content',
+    'recipient',
+  ],
   ['no route', '550 5.4.4 Unable to route', 'rcpt', 'recipient'],
   ['greylisting with a status of policy', '450 4.7.1 Greylisted for 300 seconds', 'rcpt', 'busy'],
   ['a mailbox over its limit', '452 4.2.2 quota exceeded', 'rcpt', 'busy'],
@@ -45,5 +54,7 @@ test("a sender that Exim cannot route to is not the recipient's fault", () => {
 });
 
 test('the answer of several lines counts as one', () => {
-  expect(faultOfAnswer('rcpt', '550-5.1.1 The account\n550 5.1.1 does not exist')).toBe('recipient');
+  expect(faultOfAnswer('rcpt', '550-5.1.1 The account\n550 5.1.1 does not exist')).toBe(
+    'recipient',
+  );
 });

@@ -1,6 +1,9 @@
 /** What relays answer when they do not take a mail, and what each answer is about. Pure. */
 
-/** What an answer is about, in words for people. The first two concern all mail, the others one mail alone. */
+/**
+ * What an answer is about, in words for people. The first two concern all mail, the others one mail
+ * alone.
+ */
 export const faults = {
   sender: 'the relay refuses our sender or login, before it knows the recipient: all mail waits',
   capacity: 'the relay takes less mail than it is offered, or none now: all mail slows down',
@@ -37,12 +40,18 @@ const at =
     fault,
   });
 const [ses, sendGrid, mailgun] = [at('Amazon SES'), at('SendGrid'), at('Mailgun')];
-const [exchange, gmail, postfix, exim] = [at('Exchange Online'), at('Gmail'), at('Postfix'), at('Exim')];
+const [exchange, gmail, postfix, exim] = [
+  at('Exchange Online'),
+  at('Gmail'),
+  at('Postfix'),
+  at('Exim'),
+];
 const rfc = at('RFC 5321');
 
 /**
  * A test holds each row against `refusalOf`. Postmark has no row: its documents give answers of its
- * HTTP API alone, and report what it refuses by SMTP as the bounce type SMTPApiError (docs/login.md).
+ * HTTP API alone, and report what it refuses by SMTP as the bounce type SMTPApiError
+ * (docs/login.md).
  */
 export const knownAnswers: readonly KnownAnswer[] = [
   ses('content', '454 Throttling failure: Maximum sending rate exceeded', 'capacity'),
@@ -76,12 +85,20 @@ export const knownAnswers: readonly KnownAnswer[] = [
   gmail('rcpt', '552 5.2.2 The email account that you tried to reach is over quota', 'recipient'),
   gmail('rcpt', "553 5.1.2 We weren't able to find the recipient domain", 'recipient'),
   gmail('rcpt', '452 4.2.2 The email account that you tried to reach is over quota', 'busy'),
-  gmail('rcpt', '450 4.2.1 The user you are trying to contact is receiving mail too quickly', 'busy'),
+  gmail(
+    'rcpt',
+    '450 4.2.1 The user you are trying to contact is receiving mail too quickly',
+    'busy',
+  ),
   gmail('rcpt', '421 4.7.0 Try again later, closing connection', 'capacity'),
   gmail('content', '550 5.4.5 Daily user sending limit exceeded', 'capacity'),
   gmail('content', '550 5.7.26 This mail is unauthenticated', 'ours'),
   gmail('rcpt', '530 5.7.0 Must issue a STARTTLS command first', 'ours'),
-  postfix('rcpt', '550 5.1.1 Recipient address rejected: User unknown in local recipient table', 'recipient'),
+  postfix(
+    'rcpt',
+    '550 5.1.1 Recipient address rejected: User unknown in local recipient table',
+    'recipient',
+  ),
   postfix('rcpt', '450 4.1.2 Recipient address rejected: Domain not found', 'busy'),
   postfix('rcpt', '450 4.2.0 Recipient address rejected: Greylisted', 'busy'),
   postfix('rcpt', '554 5.7.1 Relay access denied', 'ours'),
@@ -114,7 +131,9 @@ const NO_SUCH_MAILBOX =
 const THROTTLED =
   /throttl|too many (?:messages|e-?mails|recipients|connections|requests)|(?:limit|quota|rate|credits) exceeded|server busy|too busy/i;
 const GREYLISTED = /gr[ae]y-?list/i;
-/** Codes that at RCPT say by themselves that there is no such mailbox (RFC 5321 §4.2.3, RFC 7504). */
+/**
+ * Codes that at RCPT say by themselves that there is no such mailbox (RFC 5321 §4.2.3, RFC 7504).
+ */
 const NO_MAILBOX_CODES = new Set([550, 551, 553, 556]);
 
 /** A relay's answer as a refusal at `phase`. */
@@ -132,9 +151,11 @@ export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): R
 function faultOf(phase: Refusal['phase'], code: number, status = '', words: string): Fault {
   const mailbox = /^[45]\.[12]\./.test(status);
   const aboutUs = ABOUT_US.test(words);
-  const throttled = code === 421 || /^4\.[37]\./.test(status) || (THROTTLED.test(words) && !mailbox);
+  const throttled =
+    code === 421 || /^4\.[37]\./.test(status) || (THROTTLED.test(words) && !mailbox);
   if (phase === 'mail') return throttled || code < 500 ? 'capacity' : 'sender';
-  if (throttled && !GREYLISTED.test(words) && !(aboutUs && !THROTTLED.test(words))) return 'capacity';
+  if (throttled && !GREYLISTED.test(words) && !(aboutUs && !THROTTLED.test(words)))
+    return 'capacity';
   if (code < 500) return aboutUs ? 'ours' : 'busy';
   if (aboutUs) return 'ours';
   const byCode = phase === 'rcpt' && status === '' && NO_MAILBOX_CODES.has(code);

@@ -59,7 +59,10 @@ export class RelayState {
   #grownAtMs = 0;
   #answers: Answer[] = [];
 
-  /** `perSecond` 0: no bound but the relay's. `onPause` is told when a pause begins, changes or ends. */
+  /**
+   * `perSecond` 0: no bound but the relay's. `onPause` is told when a pause begins, changes or
+   * ends.
+   */
   constructor(perSecond: number, onPause: (reason: PauseReason | undefined) => void = () => {}) {
     this.#most = perSecond === 0 ? Infinity : perSecond;
     this.#pace = this.#most;
@@ -104,7 +107,10 @@ export class RelayState {
     this.#onPause(undefined);
   }
 
-  /** Notes how a mail ended that began at `startedAtMs`; `dropped`: the relay cut it off and greets us again. */
+  /**
+   * Notes how a mail ended that began at `startedAtMs`; `dropped`: the relay cut it off and greets
+   * us again.
+   */
   note(
     mail: Addressed & { readonly startedAtMs: number },
     handOver: HandOver,
@@ -129,7 +135,8 @@ export class RelayState {
         this.#begin(handOver.refusesUs === true ? 'refused' : 'unreachable', nowMs);
         return 'relay';
       case 'refused':
-        if (handOver.fault === 'capacity') return this.#noteTurnedAway(mail, nowMs, handOver.phase === 'mail');
+        if (handOver.fault === 'capacity')
+          return this.#noteTurnedAway(mail, nowMs, handOver.phase === 'mail');
         if (handOver.fault === 'sender') {
           this.#begin('refused', nowMs);
           return 'relay';
@@ -150,7 +157,10 @@ export class RelayState {
     this.endTrial(nowMs);
   }
 
-  #noteTaken({ partnerId, domain, startedAtMs }: Addressed & { readonly startedAtMs: number }, nowMs: number): void {
+  #noteTaken(
+    { partnerId, domain, startedAtMs }: Addressed & { readonly startedAtMs: number },
+    nowMs: number,
+  ): void {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: true });
     // A mail that began before the pause says nothing of the relay as it is now.
     if (this.#pause !== undefined && startedAtMs >= this.#pause.sinceMs) this.resume();
@@ -162,7 +172,8 @@ export class RelayState {
     nowMs: number,
     beforeRecipient: boolean,
   ): Blame {
-    const blame = beforeRecipient || this.#isForAll({ partnerId, domain }, nowMs) ? 'relay' : 'mail';
+    const blame =
+      beforeRecipient || this.#isForAll({ partnerId, domain }, nowMs) ? 'relay' : 'mail';
     this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
     if (blame === 'mail') this.endTrial(nowMs);
     else if (this.#pause !== undefined) this.#begin('no_capacity', nowMs);
@@ -175,9 +186,13 @@ export class RelayState {
   #isForAll(mail: Addressed, nowMs: number): boolean {
     const recent = this.#answers.filter(({ atMs }) => atMs > nowMs - EVIDENCE_MS);
     const isOwn = (key: keyof Addressed, least: number): boolean => {
-      const others = [...Map.groupBy(recent, (answer) => answer[key])].filter(([name]) => name !== mail[key]);
+      const others = [...Map.groupBy(recent, (answer) => answer[key])].filter(
+        ([name]) => name !== mail[key],
+      );
       const turnedAway = others.filter(([, answers]) => answers.some(({ taken }) => !taken)).length;
-      const clean = others.some(([, answers]) => answers.length >= least && answers.every(({ taken }) => taken));
+      const clean = others.some(
+        ([, answers]) => answers.length >= least && answers.every(({ taken }) => taken),
+      );
       return clean && turnedAway < TURNED_AWAY_MANY;
     };
     return !isOwn('partnerId', 1) && !isOwn('domain', CLEAN_DOMAIN_MAILS);
@@ -185,7 +200,9 @@ export class RelayState {
 
   #slowDown(nowMs: number): void {
     const windowMs = Math.max(SECOND_MS, (2 * SECOND_MS) / this.#pace);
-    const taken = this.#answers.filter((answer) => answer.taken && answer.atMs > nowMs - windowMs).length;
+    const taken = this.#answers.filter(
+      (answer) => answer.taken && answer.atMs > nowMs - windowMs,
+    ).length;
     if (taken === 0) return this.#begin('no_capacity', nowMs);
     // The relay's second may be used up: it begins again within one second.
     if (this.#pace === Infinity) this.#nextAtMs = nowMs + SECOND_MS;
@@ -200,8 +217,12 @@ export class RelayState {
     const elapsedMs = nowMs - this.#grownAtMs;
     if (this.#pace >= this.#most || elapsedMs < SECOND_MS) return;
     this.#grownAtMs = nowMs;
-    const share = Math.min(PACE_GROWTH_MOST, (PACE_GROWTH * (nowMs - this.#slowedAtMs)) / SECOND_MS);
-    this.#pace = this.#pace < this.#known ? Math.min(this.#known, this.#pace * 2) : this.#pace * (1 + share);
+    const share = Math.min(
+      PACE_GROWTH_MOST,
+      (PACE_GROWTH * (nowMs - this.#slowedAtMs)) / SECOND_MS,
+    );
+    this.#pace =
+      this.#pace < this.#known ? Math.min(this.#known, this.#pace * 2) : this.#pace * (1 + share);
     if (this.#pace < PACE_UNBOUNDED && this.#pace < this.#most) return;
     this.#pace = this.#most;
     this.#known = Infinity;
@@ -209,7 +230,8 @@ export class RelayState {
 
   #keep(answer: Answer): void {
     this.#answers.push(answer);
-    if (this.#answers.length > 2 * EVIDENCE_ANSWERS) this.#answers = this.#answers.slice(-EVIDENCE_ANSWERS);
+    if (this.#answers.length > 2 * EVIDENCE_ANSWERS)
+      this.#answers = this.#answers.slice(-EVIDENCE_ANSWERS);
   }
 }
 

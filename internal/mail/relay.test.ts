@@ -6,7 +6,10 @@ test.each<[string, object]>([
   ['smtps://relay.example/', { host: 'relay.example', port: 465, secure: true }],
   ['smtp://127.0.0.1:1025', { host: '127.0.0.1', port: 1025 }],
   ['smtp://[::1]:2525', { host: '::1', port: 2525 }],
-  ['smtp://us%40er:p%25s%3As@relay.example', { host: 'relay.example', auth: { user: 'us@er', pass: 'p%s:s' } }],
+  [
+    'smtp://us%40er:p%25s%3As@relay.example',
+    { host: 'relay.example', auth: { user: 'us@er', pass: 'p%s:s' } },
+  ],
 ])('%s is %j', (url, expected) => {
   expect(relayOf(url, 'auto')).toMatchObject(expected);
 });
@@ -33,7 +36,10 @@ test.each<[string, TlsMode, 'required' | 'opportunistic' | 'none']>([
 
 test('smtps is TLS in every mode but the one that contradicts it', () => {
   for (const mode of ['auto', 'required', 'opportunistic'] as const) {
-    expect(relayOf('smtps://user:pass@relay.example', mode)).toMatchObject({ secure: true, requireTLS: false });
+    expect(relayOf('smtps://user:pass@relay.example', mode)).toMatchObject({
+      secure: true,
+      requireTLS: false,
+    });
   }
   expect(() => relayOf('smtps://relay.example', 'none')).toThrow(/^SMTP_TLS: .*contradicts/);
 });

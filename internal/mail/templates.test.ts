@@ -1,12 +1,26 @@
-/** Folders of templates as operators might mount them: what is a fault, and that filling in is safe. */
+/**
+ * Folders of templates as operators might mount them: what is a fault, and that filling in is safe.
+ */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { TemplateError, loadTemplates, placeholders, templateFiles, type Values } from './templates.ts';
+import {
+  TemplateError,
+  loadTemplates,
+  placeholders,
+  templateFiles,
+  type Values,
+} from './templates.ts';
 
-const GOOD = { subject: 'Welcome\n', text: 'Go to {{activationUrl}}\n', html: '<a href="{{activationUrl}}">go</a>' };
-const values = Object.fromEntries(Object.keys(placeholders).map((name) => [name, `<${name}>`])) as Values;
+const GOOD = {
+  subject: 'Welcome\n',
+  text: 'Go to {{activationUrl}}\n',
+  html: '<a href="{{activationUrl}}">go</a>',
+};
+const values = Object.fromEntries(
+  Object.keys(placeholders).map((name) => [name, `<${name}>`]),
+) as Values;
 
 const folders: string[] = [];
 afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));
@@ -57,15 +71,25 @@ test('a folder of its own replaces all three', async () => {
 
 test('what looks like a placeholder or a replacement pattern in a value stays as it is', async () => {
   const { text } = await loadTemplates(await folderWith({}));
-  expect(text({ ...values, activationUrl: "{{loginUrl}}$&$1$'" })).toBe("Go to {{loginUrl}}$&$1$'\n");
+  expect(text({ ...values, activationUrl: "{{loginUrl}}$&$1$'" })).toBe(
+    "Go to {{loginUrl}}$&$1$'\n",
+  );
 });
 
 describe('faults', () => {
   test.each<[string, Parameters<typeof folderWith>[0], string[]]>([
     ['a missing file', { html: undefined }, ['login-instructions.html: cannot be read (ENOENT)']],
     ['an empty file', { text: ' \n' }, ['login-instructions.txt: is empty']],
-    ['bytes that are no UTF-8', { html: Uint8Array.of(0xff, 0xfe) }, ['login-instructions.html: is not UTF-8']],
-    ['a file too large', { html: 'x'.repeat(100_001) }, ['login-instructions.html: is larger than 100000 bytes']],
+    [
+      'bytes that are no UTF-8',
+      { html: Uint8Array.of(0xff, 0xfe) },
+      ['login-instructions.html: is not UTF-8'],
+    ],
+    [
+      'a file too large',
+      { html: 'x'.repeat(100_001) },
+      ['login-instructions.html: is larger than 100000 bytes'],
+    ],
     [
       'an unknown placeholder',
       { text: '{{activationUrl}}\n\nHello {{nmae}}' },
@@ -126,7 +150,9 @@ describe('faults', () => {
 
   test('are told all at once, with the folder', async () => {
     const folder = await folderWith({ subject: '', text: undefined, html: '{{' });
-    await expect(loadTemplates(folder)).rejects.toThrow(new RegExp(`^MAIL_TEMPLATES: 4 fault\\(s\\) in ${folder}:\n`));
+    await expect(loadTemplates(folder)).rejects.toThrow(
+      new RegExp(`^MAIL_TEMPLATES: 4 fault\\(s\\) in ${folder}:\n`),
+    );
   });
 
   test('a folder that is none', async () => {

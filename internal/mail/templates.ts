@@ -1,11 +1,15 @@
-/** The templates of the e-mail to the applicant: read and checked whole at start, so that filling them in cannot fail. */
+/**
+ * The templates of the e-mail to the applicant: read and checked whole at start, so that filling
+ * them in cannot fail.
+ */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** What a template may name as `{{name}}`, and what stands there in the mail. */
 export const placeholders = {
-  businessName: 'name of the business in quotation marks, on one line, cut after 120 characters, without links',
+  businessName:
+    'name of the business in quotation marks, on one line, cut after 120 characters, without links',
   userName: "the applicant's e-mail address, which is the user name",
   activationUrl: 'the one-time activation link; the text and the HTML must have it',
   linkDays: 'how long the link works, such as `7 days`',
@@ -31,12 +35,18 @@ export const templateFiles = {
   html: 'login-instructions.html',
 } as const;
 
-/** Those that come with the service, beside this file; `npm run build` copies them to the same place in `dist/`. */
+/**
+ * Those that come with the service, beside this file; `npm run build` copies them to the same place
+ * in `dist/`.
+ */
 const BUILT_IN = fileURLToPath(new URL('./templates/', import.meta.url));
 
 /** Mail programs cut off a mail that is larger than about 100 kB. */
 const FILE_MAX_BYTES = 100_000;
-/** RFC 5322 §2.1.1 asks for lines of at most 78 characters; more is not shown by mail programs either. */
+/**
+ * RFC 5322 §2.1.1 asks for lines of at most 78 characters; more is not shown by mail programs
+ * either.
+ */
 const SUBJECT_MAX = 78;
 
 /** All faults of a folder in one message, one line each. */
@@ -44,12 +54,17 @@ export class TemplateError extends Error {
   override readonly name = 'TemplateError';
   readonly faults: readonly string[];
   constructor(folder: string, faults: readonly string[]) {
-    super(`MAIL_TEMPLATES: ${faults.length} fault(s) in ${folder}:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+    super(
+      `MAIL_TEMPLATES: ${faults.length} fault(s) in ${folder}:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
+    );
     this.faults = faults;
   }
 }
 
-/** Reads the templates in `folder`, or the built-in ones where it is empty. Throws `TemplateError` with every fault. */
+/**
+ * Reads the templates in `folder`, or the built-in ones where it is empty. Throws `TemplateError`
+ * with every fault.
+ */
 export async function loadTemplates(folder = ''): Promise<Templates> {
   const from = folder === '' ? BUILT_IN : folder;
   const faults: string[] = [];
@@ -77,11 +92,17 @@ async function readText(path: string): Promise<{ readonly text: string; readonly
   try {
     bytes = await readFile(path);
   } catch (error) {
-    return { text: '', fault: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})` };
+    return {
+      text: '',
+      fault: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})`,
+    };
   }
-  if (bytes.length > FILE_MAX_BYTES) return { text: '', fault: `is larger than ${FILE_MAX_BYTES} bytes` };
+  if (bytes.length > FILE_MAX_BYTES)
+    return { text: '', fault: `is larger than ${FILE_MAX_BYTES} bytes` };
   try {
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll(LINE_END, '\n') };
+    return {
+      text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll(LINE_END, '\n'),
+    };
   } catch {
     return { text: '', fault: 'is not UTF-8' };
   }
@@ -94,21 +115,30 @@ const PLACEHOLDER = /\{\{\s*(\w+)\s*\}\}|\{\{|\}\}/g;
 
 function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
   if (text.trim() === '') return ['is empty'];
-  const found = [...text.matchAll(PLACEHOLDER)].map((match) => ({ name: match[1], line: lineOf(text, match.index) }));
+  const found = [...text.matchAll(PLACEHOLDER)].map((match) => ({
+    name: match[1],
+    line: lineOf(text, match.index),
+  }));
   const faults = found.flatMap(({ name, line }) => {
-    if (name === undefined) return [`line ${line}: braces without a partner; a placeholder looks like {{loginUrl}}`];
+    if (name === undefined)
+      return [`line ${line}: braces without a partner; a placeholder looks like {{loginUrl}}`];
     if (Object.hasOwn(placeholders, name)) return [];
-    return [`line ${line}: {{${name}}} is unknown; there are ${Object.keys(placeholders).join(', ')}`];
+    return [
+      `line ${line}: {{${name}}} is unknown; there are ${Object.keys(placeholders).join(', ')}`,
+    ];
   });
   if (kind === 'subject') {
     const subject = text.trim();
-    // A name chosen by somebody else has no place in the line that decides whether the mail is opened.
+    // A name chosen by somebody else has no place in the line that decides whether the mail is
+    // opened.
     if (found.length > 0) faults.push('must have no placeholders');
-    if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject)) faults.push('must be one line without control characters');
+    if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject))
+      faults.push('must be one line without control characters');
     if (subject.length > SUBJECT_MAX) faults.push(`must have at most ${SUBJECT_MAX} characters`);
     return faults;
   }
-  if (!found.some(({ name }) => name === 'activationUrl')) faults.push('has no {{activationUrl}}: nobody could log in');
+  if (!found.some(({ name }) => name === 'activationUrl'))
+    faults.push('has no {{activationUrl}}: nobody could log in');
   if (kind === 'html') faults.push(...unsafeHtml(text));
   return faults;
 }
@@ -116,7 +146,10 @@ function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
 /** Escaping makes a value harmless in text and in a quoted attribute, and nowhere else. */
 function unsafeHtml(text: string): string[] {
   const unsafe = [
-    [/<(?:script|style)\b[^>]*>(?:(?!<\/(?:script|style))[^])*?\{\{/gi, 'a placeholder inside <script> or <style>'],
+    [
+      /<(?:script|style)\b[^>]*>(?:(?!<\/(?:script|style))[^])*?\{\{/gi,
+      'a placeholder inside <script> or <style>',
+    ],
     [/=\s*\{\{/g, 'an attribute without quotes; write ="{{…}}"'],
     [
       /\b(?:href|src)\s*=\s*["']?\{\{\s*(?!(?:loginUrl|activationUrl)\b)/gi,
@@ -132,14 +165,25 @@ function lineOf(text: string, index: number): number {
   return text.slice(0, index).split('\n').length;
 }
 
-function compile(template: string, escape = (value: string): string => value): (values: Values) => string {
+function compile(
+  template: string,
+  escape = (value: string): string => value,
+): (values: Values) => string {
   // Every second piece is the name of a placeholder.
   const pieces = template.replace(PLACEHOLDER, '{{$1}}').split(/\{\{(\w+)\}\}/);
   return (values) =>
-    pieces.map((piece, index) => (index % 2 === 0 ? piece : escape(values[piece as keyof Values]))).join('');
+    pieces
+      .map((piece, index) => (index % 2 === 0 ? piece : escape(values[piece as keyof Values])))
+      .join('');
 }
 
 function escapeHtml(text: string): string {
-  const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+  const entities: Record<string, string> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  };
   return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
 }

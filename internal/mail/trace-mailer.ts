@@ -2,7 +2,10 @@
 import { inSpan, type SpanOptions } from '../platform/tracing.ts';
 import type { Mailer } from './mailer.ts';
 
-export function traceMailer(mailer: Mailer, relay: { readonly host: string; readonly port: number }): Mailer {
+export function traceMailer(
+  mailer: Mailer,
+  relay: { readonly host: string; readonly port: number },
+): Mailer {
   const span: SpanOptions = {
     name: 'send mail',
     kind: 'CLIENT',

@@ -9,7 +9,9 @@ test('a new key has prefix, 40 random characters and a checksum that a scanner c
   const key = newApiKey();
   expect(key).toMatch(/^pik_[0-9A-Za-z]{46}$/);
   const [random, checksum] = [key.slice(4, 44), key.slice(44)];
-  const value = checksum.split('').reduce((sum, digit) => sum * ALPHABET.length + ALPHABET.indexOf(digit), 0);
+  const value = checksum
+    .split('')
+    .reduce((sum, digit) => sum * ALPHABET.length + ALPHABET.indexOf(digit), 0);
   expect(value).toBe(crc32(random));
   expect(apiKeyProblem(key)).toBeUndefined();
 });

@@ -1,4 +1,7 @@
-/** API keys: how new ones look, what is accepted as one, and the hash that stands for it everywhere else. */
+/**
+ * API keys: how new ones look, what is accepted as one, and the hash that stands for it everywhere
+ * else.
+ */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { isGuessable } from '../platform/guessable.ts';
@@ -16,7 +19,8 @@ export const KEY_MAX_LENGTH = 1_024;
 /** A fresh key such as `pik_…`; the checksum at its end lets scanners recognise a leaked one. */
 export function newApiKey(): string {
   let random = '';
-  for (let index = 0; index < RANDOM_CHARACTERS; index += 1) random += ALPHABET.charAt(randomInt(ALPHABET.length));
+  for (let index = 0; index < RANDOM_CHARACTERS; index += 1)
+    random += ALPHABET.charAt(randomInt(ALPHABET.length));
   return PREFIX + random + checksum(random);
 }
 
@@ -49,12 +53,20 @@ export function hashOfDigest(entry: string): string | undefined {
 
 const EMPTY = hashApiKey('');
 
-/** The digest of nothing: what a command printed that was given no key. Of all others nothing can be told. */
-export const digestProblem = (digest: string): KeyProblem | undefined => (digest === EMPTY ? 'empty_key' : undefined);
+/**
+ * The digest of nothing: what a command printed that was given no key. Of all others nothing can be
+ * told.
+ */
+export const digestProblem = (digest: string): KeyProblem | undefined =>
+  digest === EMPTY ? 'empty_key' : undefined;
 
-type KeyProblem = 'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | 'key_guessable';
+type KeyProblem =
+  'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | 'key_guessable';
 
-/** Why `key` cannot be used, or undefined. A digest that is not well-formed is no key, or it would become one by itself. */
+/**
+ * Why `key` cannot be used, or undefined. A digest that is not well-formed is no key, or it would
+ * become one by itself.
+ */
 export function apiKeyProblem(key: string): KeyProblem | undefined {
   if (key === '') return 'empty_key';
   if (!/^[\x21-\x7e]+$/.test(key)) return 'key_not_printable';

@@ -9,7 +9,10 @@ export const PARTNER_HOLDS = 'partner_holds';
 /** Partners in one list: more on hold at once is a mistake, and the rest shows after a release. */
 const LISTED_MAX = 10_000;
 
-/** One document of `partner_holds`. It stays after a release, so that a late write of an older command does nothing. */
+/**
+ * One document of `partner_holds`. It stays after a release, so that a late write of an older
+ * command does nothing.
+ */
 export interface Hold {
   /** The partner's id. */
   readonly _id: string;
@@ -58,7 +61,10 @@ export class HoldStore {
     const change = { onHold, version: (before?.version ?? 0) + 1, at: this.#clock.now(), by };
     if (before !== null) {
       const { version } = before;
-      return (await this.#holds.updateOne({ _id: partnerId, version }, { $set: change })).matchedCount === 1;
+      return (
+        (await this.#holds.updateOne({ _id: partnerId, version }, { $set: change }))
+          .matchedCount === 1
+      );
     }
     try {
       await this.#holds.insertOne({ _id: partnerId, ...change });

@@ -1,4 +1,7 @@
-/** All keys in memory, for ingest: a look-up is one hash and one map access, and never waits for anything. */
+/**
+ * All keys in memory, for ingest: a look-up is one hash and one map access, and never waits for
+ * anything.
+ */
 import type { Clock } from '../platform/clock.ts';
 import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -6,7 +9,10 @@ import { hashApiKey, keyIdOf } from './api-key.ts';
 import type { KeyStore, LoadedKeys } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
-/** How often ingest asks whether the keys have changed: a change counts within a second, without any other store. */
+/**
+ * How often ingest asks whether the keys have changed: a change counts within a second, without any
+ * other store.
+ */
 const LOOK_EVERY_MS = 500;
 /** Reading all keys. */
 const LOAD_TIMEOUT_MS = 10_000;
@@ -95,7 +101,10 @@ export class KeyCache {
     await this.#touch().catch(() => {});
   }
 
-  /** Reads the keys again if they have changed. They stay as they are while they cannot be read, or their marker is gone. */
+  /**
+   * Reads the keys again if they have changed. They stay as they are while they cannot be read, or
+   * their marker is gone.
+   */
   async refresh(): Promise<void> {
     const askedAt = this.#clock.now();
     try {
@@ -109,7 +118,10 @@ export class KeyCache {
       }
       this.#onCurrent(askedAt);
     } catch (error) {
-      this.#log.debug({ err: error }, 'partner keys could not be read; the ones in memory stay active');
+      this.#log.debug(
+        { err: error },
+        'partner keys could not be read; the ones in memory stay active',
+      );
     }
   }
 
@@ -138,7 +150,9 @@ export class KeyCache {
   async #touchForever(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       await pause(TOUCH_EVERY_MS, this.#stop.signal);
-      await this.#touch().catch((error: unknown) => this.#log.debug({ err: error }, 'last use of keys not written'));
+      await this.#touch().catch((error: unknown) =>
+        this.#log.debug({ err: error }, 'last use of keys not written'),
+      );
     }
   }
 

@@ -1,4 +1,7 @@
-/** The digests of a partner's keys as the Secret manifest that asks for them: the other way round from key-secret.ts. Pure. */
+/**
+ * The digests of a partner's keys as the Secret manifest that asks for them: the other way round
+ * from key-secret.ts. Pure.
+ */
 import { stringify } from 'yaml';
 import { keyDigest } from './api-key.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
@@ -14,9 +17,15 @@ export interface KeyManifest {
 }
 
 /** The Secret as YAML and as an object; `kubectl apply` takes both. */
-export function partnerSecretManifest(wanted: KeyManifest): { readonly yaml: string; readonly object: object } {
+export function partnerSecretManifest(wanted: KeyManifest): {
+  readonly yaml: string;
+  readonly object: object;
+} {
   const { name, namespace, partner, keys, status } = wanted;
-  const annotations = { ...wanted.annotations, ...(status === undefined ? {} : { [STATUS_ANNOTATION]: status }) };
+  const annotations = {
+    ...wanted.annotations,
+    ...(status === undefined ? {} : { [STATUS_ANNOTATION]: status }),
+  };
   const object = {
     apiVersion: 'v1',
     kind: 'Secret',

@@ -9,7 +9,11 @@ const now = new Date('2026-11-22T12:00:00Z');
 let made = 0;
 
 /** A Secret of one partner; `keys` are clear texts. */
-function secret(partnerId: string, keys: readonly string[], more: Partial<PartnerSecret> = {}): PartnerSecret {
+function secret(
+  partnerId: string,
+  keys: readonly string[],
+  more: Partial<PartnerSecret> = {},
+): PartnerSecret {
   made += 1;
   return {
     namespace: 'partner-keys',
@@ -23,7 +27,8 @@ function secret(partnerId: string, keys: readonly string[], more: Partial<Partne
   };
 }
 
-const problemsOf = (...secrets: PartnerSecret[]): string[] => wantedKeys(secrets).problems.map(({ code }) => code);
+const problemsOf = (...secrets: PartnerSecret[]): string[] =>
+  wantedKeys(secrets).problems.map(({ code }) => code);
 const statusOf = (key: string, ...secrets: PartnerSecret[]): string | undefined =>
   wantedKeys(secrets).keys.get(hashApiKey(key))?.status;
 
@@ -34,7 +39,13 @@ test('each entry is one key, so that old and new hold together during a rotation
   expect(problems).toEqual([]);
   const source = { namespace: acme.namespace, name: acme.name, uid: acme.uid };
   expect([...keys.values()]).toEqual(
-    [one, two].map((key) => ({ hash: hashApiKey(key), partnerId: 'acme', status: 'active', terms: {}, source })),
+    [one, two].map((key) => ({
+      hash: hashApiKey(key),
+      partnerId: 'acme',
+      status: 'active',
+      terms: {},
+      source,
+    })),
   );
 });
 
@@ -71,10 +82,15 @@ describe('problems cost only what they are about', () => {
     ['key_too_short', { bad: base64('short') }],
     ['key_too_long', { bad: base64('x'.repeat(1_025)) }],
     ['key_not_printable', { bad: base64(`${good}ä`) }],
-    ['key_not_printable', { bad: Buffer.from([0xff, 0xfe, ...Buffer.from(good)]).toString('base64') }],
+    [
+      'key_not_printable',
+      { bad: Buffer.from([0xff, 0xfe, ...Buffer.from(good)]).toString('base64') },
+    ],
     ['key_not_base64', { bad: 'not*base64' }],
   ])('%s: %j', (code, data) => {
-    const { keys, problems } = wantedKeys([secret('acme', [], { data: { ...data, good: base64(good) } })]);
+    const { keys, problems } = wantedKeys([
+      secret('acme', [], { data: { ...data, good: base64(good) } }),
+    ]);
     expect([...keys.keys()]).toEqual([hashApiKey(good)]);
     expect(problems.map((problem) => problem.code)).toEqual([code]);
     expect(problems[0]?.message).toContain('"bad"');
@@ -91,7 +107,10 @@ describe('problems cost only what they are about', () => {
   ])('an entry whose name is the key is not named where its value is %s', (_name, value) => {
     // The shortest that is taken for a key, one of ours, and the longest name Kubernetes allows.
     for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {
-      const { problems } = wantedKeys([secret('owner', [good]), secret('thief', [], { data: { [key]: value } })]);
+      const { problems } = wantedKeys([
+        secret('owner', [good]),
+        secret('thief', [], { data: { [key]: value } }),
+      ]);
       expect(problems).toHaveLength(1);
       expect(problems[0]?.message).toContain('an entry with a long name');
       expect(JSON.stringify(problems)).not.toContain(key);
@@ -102,11 +121,17 @@ describe('problems cost only what they are about', () => {
     expect(problemsOf(secret('acme', []), secret('other', [good]))).toEqual(['no_keys']);
   });
 
-  test.each(['', '-a', 'a-', 'a b', 'a'.repeat(64), 'ä', 'a/b'])('invalid_partner_id: %j', (partnerId) => {
-    const { keys, problems } = wantedKeys([secret(partnerId, [newApiKey()]), secret('other', [good])]);
-    expect(problems.map(({ code }) => code)).toEqual(['invalid_partner_id']);
-    expect([...keys.keys()]).toEqual([hashApiKey(good)]);
-  });
+  test.each(['', '-a', 'a-', 'a b', 'a'.repeat(64), 'ä', 'a/b'])(
+    'invalid_partner_id: %j',
+    (partnerId) => {
+      const { keys, problems } = wantedKeys([
+        secret(partnerId, [newApiKey()]),
+        secret('other', [good]),
+      ]);
+      expect(problems.map(({ code }) => code)).toEqual(['invalid_partner_id']);
+      expect([...keys.keys()]).toEqual([hashApiKey(good)]);
+    },
+  );
 });
 
 describe('status', () => {
@@ -135,7 +160,9 @@ describe('status', () => {
   });
 
   test('a Secret without keys can switch a partner off as well', () => {
-    expect(statusOf(key, secret('acme', [key]), secret('acme', [], { status: 'inactive' }))).toBe('inactive');
+    expect(statusOf(key, secret('acme', [key]), secret('acme', [], { status: 'inactive' }))).toBe(
+      'inactive',
+    );
   });
 
   test('an unknown one is a problem besides', () => {
@@ -148,12 +175,16 @@ describe('bounds', () => {
   const key = newApiKey();
   const perMinute = (value: string) => ({ 'partner-ingest.io/max-per-minute': value });
   const perDay = (value: string) => ({ 'partner-ingest.io/max-megabytes-per-day': value });
-  const termsOf = (...secrets: PartnerSecret[]) => wantedKeys(secrets).keys.get(hashApiKey(key))?.terms;
+  const termsOf = (...secrets: PartnerSecret[]) =>
+    wantedKeys(secrets).keys.get(hashApiKey(key))?.terms;
 
   test('there are none by default; of several Secrets of a partner the smaller counts, for all of its keys', () => {
     expect(termsOf(secret('acme', [key]))).toEqual({});
     const annotations = { ...perMinute('60'), ...perDay('1000000') };
-    expect(termsOf(secret('acme', [key], { annotations }))).toEqual({ maxPerMinute: 60, maxMegabytesPerDay: 1e6 });
+    expect(termsOf(secret('acme', [key], { annotations }))).toEqual({
+      maxPerMinute: 60,
+      maxMegabytesPerDay: 1e6,
+    });
     const others = [
       secret('acme', [], { annotations: perMinute('7') }),
       secret('acme', [newApiKey()], { annotations: { ...perMinute('100'), ...perDay('5') } }),
@@ -191,8 +222,14 @@ describe('when and from where a key counts', () => {
   const cidrs = (value: string) => ({ 'partner-ingest.io/cidrs': value });
 
   test('is said by the key’s own Secret, and not by its partner’s others', () => {
-    const annotations = { ...notAfter('2027-01-31T12:00:00+02:00'), ...cidrs(' 192.0.2.0/24, 2001:db8::1 ,10.0.0.1') };
-    const { keys, problems } = wantedKeys([secret('acme', [key], { annotations }), secret('acme', [other])]);
+    const annotations = {
+      ...notAfter('2027-01-31T12:00:00+02:00'),
+      ...cidrs(' 192.0.2.0/24, 2001:db8::1 ,10.0.0.1'),
+    };
+    const { keys, problems } = wantedKeys([
+      secret('acme', [key], { annotations }),
+      secret('acme', [other]),
+    ]);
     expect(problems).toEqual([]);
     expect(keys.get(hashApiKey(key))?.terms).toEqual({
       notAfter: new Date('2027-01-31T10:00:00Z'),
@@ -202,11 +239,30 @@ describe('when and from where a key counts', () => {
   });
 
   test.each([
-    ...['', 'tomorrow', '2027-01-31', '2027-01-31T12:00:00', '2027-02-30T12:00:00Z', '1799999999'].map(notAfter),
-    ...['', ',', '192.0.2.0/33', '2001:db8::/129', '192.0.2', '10.0.0.1,', 'example.org', '::/0/0'].map(cidrs),
+    ...[
+      '',
+      'tomorrow',
+      '2027-01-31',
+      '2027-01-31T12:00:00',
+      '2027-02-30T12:00:00Z',
+      '1799999999',
+    ].map(notAfter),
+    ...[
+      '',
+      ',',
+      '192.0.2.0/33',
+      '2001:db8::/129',
+      '192.0.2',
+      '10.0.0.1,',
+      'example.org',
+      '::/0/0',
+    ].map(cidrs),
     cidrs(Array.from({ length: 101 }, () => '10.0.0.1').join()),
   ])('%j costs only its Secret', (annotations) => {
-    const { keys, problems } = wantedKeys([secret('acme', [key], { annotations }), secret('acme', [other])]);
+    const { keys, problems } = wantedKeys([
+      secret('acme', [key], { annotations }),
+      secret('acme', [other]),
+    ]);
     expect([...keys.keys()]).toEqual([hashApiKey(other)]);
     expect(problems.map(({ code }) => code)).toEqual(['invalid_annotation']);
   });
@@ -218,7 +274,11 @@ describe('when and from where a key counts', () => {
     ['long after its end', { notAfter: later(now, -DAY_MS - 1) }, false],
     ['without an end', {}, false],
   ])('a partner is counted as ending by its last key, %s: %j %s', (_when, terms, ending) => {
-    const soon = { partnerId: 'acme', status: 'active', terms: { notAfter: later(now, -30 * DAY_MS) } };
+    const soon = {
+      partnerId: 'acme',
+      status: 'active',
+      terms: { notAfter: later(now, -30 * DAY_MS) },
+    };
     const last = { ...soon, terms };
     const off = { ...soon, status: 'inactive', terms: {} };
     expect(partnersEnding([last, soon, off], now)).toEqual(ending ? ['acme'] : []);
@@ -267,8 +327,13 @@ describe('the same key twice', () => {
         secret('acme', [key, `${key}\n`], { annotations: one, createdAt: older, name: 'older' }),
       ]);
     const { keys, problems } = both({ [end]: late }, { [end]: soon });
-    expect(keys.get(hashApiKey(key))).toMatchObject({ terms: { notAfter: new Date(soon) }, source: { name: 'older' } });
-    expect(problems).toMatchObject([{ code: 'same_key_two_secrets', message: expect.stringContaining('older') }]);
+    expect(keys.get(hashApiKey(key))).toMatchObject({
+      terms: { notAfter: new Date(soon) },
+      source: { name: 'older' },
+    });
+    expect(problems).toMatchObject([
+      { code: 'same_key_two_secrets', message: expect.stringContaining('older') },
+    ]);
     const networks = (one: string, other: string) =>
       both({ [cidrs]: one }, { [cidrs]: other }).keys.get(hashApiKey(key))?.terms.cidrs;
     expect(networks('10.0.0.0/8', '10.1.0.0/16, 192.0.2.1')).toEqual(['10.1.0.0/16']);
@@ -277,7 +342,9 @@ describe('the same key twice', () => {
       '2001:db8:1::/48',
     ]);
     expect(networks('192.0.2.0/25', '192.0.2.128/25')).toEqual([]);
-    expect(both({}, { [cidrs]: '192.0.2.1' }).keys.get(hashApiKey(key))?.terms.cidrs).toEqual(['192.0.2.1']);
+    expect(both({}, { [cidrs]: '192.0.2.1' }).keys.get(hashApiKey(key))?.terms.cidrs).toEqual([
+      '192.0.2.1',
+    ]);
     expect(problemsOf(secret('acme', [key, `${key}\n`]))).toEqual([]);
   });
 });

@@ -1,12 +1,29 @@
-/** From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure. */
-import { KEY_MIN_LENGTH, apiKeyProblem, digestProblem, hashApiKey, hashOfDigest } from './api-key.ts';
-import { readTerms, smallerBounds, stricterTerms, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+/**
+ * From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure.
+ */
+import {
+  KEY_MIN_LENGTH,
+  apiKeyProblem,
+  digestProblem,
+  hashApiKey,
+  hashOfDigest,
+} from './api-key.ts';
+import {
+  readTerms,
+  smallerBounds,
+  stricterTerms,
+  type KeyTerms,
+  type PartnerBounds,
+} from './key-terms.ts';
 import { isPublishedKey } from './published.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
 
-/** A Kubernetes Secret with the partner label, from the API or from a manifest. `data` values are base64. */
+/**
+ * A Kubernetes Secret with the partner label, from the API or from a manifest. `data` values are
+ * base64.
+ */
 export interface PartnerSecret {
   readonly namespace: string;
   readonly name: string;
@@ -70,9 +87,10 @@ export function isPartnerId(text: string): boolean {
 }
 
 /**
- * All Secrets together, because one inactive Secret switches its whole partner off, the smallest bound counts for its
- * whole partner, a key in two Secrets has the stricter terms of both, and a key under two partners goes to the older
- * Secret. A bad entry costs that entry only, a bad annotation its Secret only.
+ * All Secrets together, because one inactive Secret switches its whole partner off, the smallest
+ * bound counts for its whole partner, a key in two Secrets has the stricter terms of both, and a
+ * key under two partners goes to the older Secret. A bad entry costs that entry only, a bad
+ * annotation its Secret only.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
@@ -83,57 +101,91 @@ export function wantedKeys(
 } {
   const problems: Problem[] = [];
   const keys = new Map<string, WantedKey>();
-  const inactive = new Set(secrets.filter((secret) => !isActive(secret.status)).map((secret) => secret.partnerId));
+  const inactive = new Set(
+    secrets.filter((secret) => !isActive(secret.status)).map((secret) => secret.partnerId),
+  );
   const bounds = boundsByPartner(secrets);
 
   for (const secret of secrets.toSorted(byAge)) {
+    const { partnerId } = secret;
     const source: KeySource = { namespace: secret.namespace, name: secret.name, uid: secret.uid };
-    const report = (code: ProblemCode, message: string): void => void problems.push({ source, code, message });
-    if (!isPartnerId(secret.partnerId)) {
-      report('invalid_partner_id', `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`);
-      continue;
-    }
-    if (secret.status !== undefined && !['active', 'inactive'].includes(secret.status)) {
-      report('unknown_status', `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; it counts as inactive`);
-    }
-    const { terms, faults } = readTerms(secret.annotations ?? {});
-    for (const fault of faults) report('invalid_annotation', fault);
-    if (faults.length > 0) continue;
-    if (Object.keys(secret.data).length === 0) report('no_keys', 'the Secret has no data entries');
+    const report = (code: ProblemCode, message: string): void =>
+      void problems.push({ source, code, message });
+    const terms = termsOf(secret, report);
+    if (terms === undefined) continue;
+    const status = inactive.has(partnerId) ? 'inactive' : 'active';
+    const wanted = {
+      partnerId,
+      status,
+      source,
+      terms: { ...terms, ...bounds.get(partnerId) },
+    } as const;
 
     for (const [name, value] of Object.entries(secret.data)) {
       const entry = printable(name);
-      const key = decode(value);
-      const digest = key === undefined ? undefined : hashOfDigest(key);
-      const problem =
-        key === undefined ? 'key_not_base64' : digest === undefined ? apiKeyProblem(key) : digestProblem(digest);
-      if (key === undefined || problem !== undefined) {
-        report(problem ?? 'key_not_base64', `${entry} is not usable as an API key`);
+      const read = readEntry(value, allowPublished);
+      if (read.kind === 'problem') {
+        report(read.code, `${entry} ${read.why}`);
         continue;
       }
-      const hash = digest ?? hashApiKey(key);
-      if (!allowPublished && isPublishedKey(hash)) {
-        report('key_published', `${entry} is the published key of the evaluation, which everybody has`);
-        continue;
-      }
+      const { hash } = read;
       const other = keys.get(hash);
-      if (other !== undefined && other.partnerId !== secret.partnerId) {
-        report('same_key_two_partners', `${entry} is already a key of another partner and was ignored here`);
-        continue;
-      }
-      if (other !== undefined) {
-        if (other.source.uid === source.uid) continue;
+      if (other === undefined) {
+        keys.set(hash, { hash, ...wanted });
+      } else if (other.partnerId !== partnerId) {
+        const message = `${entry} is already a key of another partner and was ignored here`;
+        report('same_key_two_partners', message);
+      } else if (other.source.uid !== source.uid) {
         keys.set(hash, { ...other, terms: stricterTerms(other.terms, terms) });
         const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
         report('same_key_two_secrets', message);
-        continue;
       }
-      const status = inactive.has(secret.partnerId) ? 'inactive' : 'active';
-      const { partnerId } = secret;
-      keys.set(hash, { hash, partnerId, status, terms: { ...terms, ...bounds.get(partnerId) }, source });
     }
   }
   return { keys, problems };
+}
+
+/** What the annotations of a Secret say; undefined where its keys are not used. */
+function termsOf(
+  { partnerId, status, annotations = {}, data }: PartnerSecret,
+  report: (code: ProblemCode, message: string) => void,
+): KeyTerms | undefined {
+  if (!isPartnerId(partnerId)) {
+    const message = `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`;
+    report('invalid_partner_id', message);
+    return undefined;
+  }
+  if (status !== undefined && !['active', 'inactive'].includes(status)) {
+    const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; it counts as inactive`;
+    report('unknown_status', message);
+  }
+  const { terms, faults } = readTerms(annotations);
+  for (const fault of faults) report('invalid_annotation', fault);
+  if (faults.length > 0) return undefined;
+  if (Object.keys(data).length === 0) report('no_keys', 'the Secret has no data entries');
+  return terms;
+}
+
+type Entry =
+  | { readonly kind: 'key'; readonly hash: string }
+  | { readonly kind: 'problem'; readonly code: ProblemCode; readonly why: string };
+
+/** One entry of a Secret: an API key, or the digest of one. */
+function readEntry(value: string, allowPublished: boolean): Entry {
+  const text = decode(value);
+  const unusable = (code: ProblemCode): Entry => ({
+    kind: 'problem',
+    code,
+    why: 'is not usable as an API key',
+  });
+  if (text === undefined) return unusable('key_not_base64');
+  const digest = hashOfDigest(text);
+  const problem = digest === undefined ? apiKeyProblem(text) : digestProblem(digest);
+  if (problem !== undefined) return unusable(problem);
+  const hash = digest ?? hashApiKey(text);
+  if (allowPublished || !isPublishedKey(hash)) return { kind: 'key', hash };
+  const why = 'is the published key of the evaluation, which everybody has';
+  return { kind: 'problem', code: 'key_published', why };
 }
 
 function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {
@@ -151,10 +203,15 @@ function isActive(status: string | undefined): boolean {
 
 function byAge(one: PartnerSecret, other: PartnerSecret): number {
   const age = (one.createdAt?.getTime() ?? 0) - (other.createdAt?.getTime() ?? 0);
-  return age !== 0 ? age : `${one.namespace}/${one.name}`.localeCompare(`${other.namespace}/${other.name}`, 'en');
+  return age !== 0
+    ? age
+    : `${one.namespace}/${one.name}`.localeCompare(`${other.namespace}/${other.name}`, 'en');
 }
 
-/** One trailing newline is what `kubectl create secret --from-file` leaves of a text file; it is not part of the key. */
+/**
+ * One trailing newline is what `kubectl create secret --from-file` leaves of a text file; it is not
+ * part of the key.
+ */
 function decode(value: string): string | undefined {
   if (!/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(value)) return undefined;
   return Buffer.from(value, 'base64')
@@ -162,7 +219,10 @@ function decode(value: string): string | undefined {
     .replace(/\r?\n$/, '');
 }
 
-/** How a message names an entry. Whoever swapped name and value has made the key the name, so a long one is not quoted. */
+/**
+ * How a message names an entry. Whoever swapped name and value has made the key the name, so a long
+ * one is not quoted.
+ */
 function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
 }

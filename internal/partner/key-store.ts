@@ -1,4 +1,6 @@
-/** The partners' keys, as MongoDB holds them: hashes only, each with its partner, status and origin. */
+/**
+ * The partners' keys, as MongoDB holds them: hashes only, each with its partner, status and origin.
+ */
 import type { Db, Document } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { bounded } from '../platform/mongo-read.ts';
@@ -9,7 +11,10 @@ import type { KeyTerms } from './key-terms.ts';
 
 export const PARTNER_KEYS = 'partner_keys';
 
-/** Removals are deferred so long: an operator can see the alert and act, and a wanted removal is not forgotten. */
+/**
+ * Removals are deferred so long: an operator can see the alert and act, and a wanted removal is not
+ * forgotten.
+ */
 export const DEFER_MS = 600_000;
 /** How long a removed key is remembered: its use is told, and its document still compares terms. */
 const TOMBSTONE_MS = DAY_MS;
@@ -34,13 +39,18 @@ export interface PartnerKey {
   readonly lastUsedAt?: Date;
   /** When it last began to count. */
   readonly activeAt?: Date;
-  /** When a change of its Secret ended it. Absent while it counts, and where the end had been deferred. */
+  /**
+   * When a change of its Secret ended it. Absent while it counts, and where the end had been
+   * deferred.
+   */
   readonly endedAt?: Date;
   /** Since when its Secret asks for its end, which waits because most keys would end. */
   readonly deferredAt?: Date;
   /** An operator confirmed that end. */
   readonly confirmedAt?: Date;
-  /** An operator ended the key: it does not count, whatever `status` says. Such a document is kept. */
+  /**
+   * An operator ended the key: it does not count, whatever `status` says. Such a document is kept.
+   */
   readonly revokedAt?: Date;
   readonly updatedAt: Date;
 }
@@ -66,7 +76,8 @@ export type KeyChange =
   | { readonly kind: 'remove'; readonly hash: string; readonly endedAt: Date | undefined }
   | { readonly kind: 'defer'; readonly hash: string };
 
-const hashOf = (change: KeyChange): string => (change.kind === 'put' ? change.key.hash : change.hash);
+const hashOf = (change: KeyChange): string =>
+  change.kind === 'put' ? change.key.hash : change.hash;
 
 export class KeyStore {
   readonly sync: KeySync;
@@ -84,17 +95,25 @@ export class KeyStore {
   }
 
   /**
-   * All keys; undefined before a controller has compared them all. The version is read first and counted last, and the
-   * session is causally consistent: the keys are never older than the version, on whatever server they are read.
+   * All keys; undefined before a controller has compared them all. The version is read first and
+   * counted last, and the session is causally consistent: the keys are never older than the
+   * version, on whatever server they are read.
    */
   load(): Promise<LoadedKeys | undefined> {
     return this.#db.client.withSession({ causalConsistency: true }, async (session) => {
       const version = await this.sync.version(session);
       if (version === undefined) return undefined;
       const projection = { partnerId: 1, status: 1, terms: 1, revokedAt: 1 };
-      const all = await this.#keys.find(isKey, { projection, session, batchSize: LOAD_BATCH, ...bounded }).toArray();
-      const isRemoved = ({ status, revokedAt }: PartnerKey): boolean => status === 'removed' || revokedAt !== undefined;
-      return { keys: all.filter((key) => !isRemoved(key)), removed: all.filter(isRemoved), version };
+      const all = await this.#keys
+        .find(isKey, { projection, session, batchSize: LOAD_BATCH, ...bounded })
+        .toArray();
+      const isRemoved = ({ status, revokedAt }: PartnerKey): boolean =>
+        status === 'removed' || revokedAt !== undefined;
+      return {
+        keys: all.filter((key) => !isRemoved(key)),
+        removed: all.filter(isRemoved),
+        version,
+      };
     });
   }
 
@@ -106,7 +125,11 @@ export class KeyStore {
   /** For an operator: all keys, or those of one partner, tombstones included. */
   async list(partnerId: string | undefined): Promise<readonly PartnerKey[]> {
     const filter = partnerId === undefined ? {} : { partnerId };
-    return this.#keys.find(filter, bounded).sort({ partnerId: 1, _id: 1 }).limit(LISTED_MAX).toArray();
+    return this.#keys
+      .find(filter, bounded)
+      .sort({ partnerId: 1, _id: 1 })
+      .limit(LISTED_MAX)
+      .toArray();
   }
 
   /** Keys whose hash begins with `prefix`, which is hexadecimal; two at most. */
@@ -129,7 +152,9 @@ export class KeyStore {
 
   /** Keys whose end waits for an operator or for time to pass. */
   async deferred(): Promise<readonly PartnerKey[]> {
-    return this.#keys.find({ deferredAt: { $exists: true }, confirmedAt: { $exists: false } }, bounded).toArray();
+    return this.#keys
+      .find({ deferredAt: { $exists: true }, confirmedAt: { $exists: false } }, bounded)
+      .toArray();
   }
 
   /** Lets these end now; gives how many still wait. */
@@ -149,29 +174,39 @@ export class KeyStore {
   /** Takes the lease for `holder`; see `KeySync.take`. */
   takeLease(holder: string): Promise<number | undefined> {
     return this.sync.take(holder, async () => {
-      const newest = await this.#keys.findOne({}, { sort: { term: -1 }, projection: { term: 1 }, ...bounded });
+      const newest = await this.#keys.findOne(
+        {},
+        { sort: { term: -1 }, projection: { term: 1 }, ...bounded },
+      );
       return newest?.term ?? 0;
     });
   }
 
-  /** Begins a term: no earlier writer changes any key from here on, also those that need no change now. */
+  /**
+   * Begins a term: no earlier writer changes any key from here on, also those that need no change
+   * now.
+   */
   async raise(term: number): Promise<void> {
     await this.#keys.updateMany({ term: { $lt: term } }, { $set: { term } });
   }
 
   /**
-   * Makes the changes. Rejects with `SupersededError` when a later term has begun; what has been written by then, that
-   * term sees in its first round, and nothing is written after it has begun.
+   * Makes the changes. Rejects with `SupersededError` when a later term has begun; what has been
+   * written by then, that term sees in its first round, and nothing is written after it has begun.
    */
   async write(changes: readonly KeyChange[], term: number): Promise<void> {
     if (changes.length === 0) return;
     await this.#reserve(changes, term);
-    // Asked after reserving: a later leader has then either raised the term of what we reserved, or is seen here.
+    // Asked after reserving: a later leader has then either raised the term of what we reserved, or
+    // is seen here.
     await this.sync.mustBeCurrent(term);
     const now = this.#clock.now();
     const { matchedCount } = await this.#keys.bulkWrite(
       changes.map((change) => ({
-        updateOne: { filter: { _id: hashOf(change), ...upTo(term) }, update: updateFor(change, term, now) },
+        updateOne: {
+          filter: { _id: hashOf(change), ...upTo(term) },
+          update: updateFor(change, term, now),
+        },
       })),
       { ordered: false },
     );
@@ -181,14 +216,16 @@ export class KeyStore {
   }
 
   /**
-   * Gives every key without a document a tombstone. A key comes into force only by an update of a document that carries
-   * our term: an insert has nothing stored to compare terms with, and one that was on its way while this process stood
-   * still would bring back a key that has ended since.
+   * Gives every key without a document a tombstone. A key comes into force only by an update of a
+   * document that carries our term: an insert has nothing stored to compare terms with, and one
+   * that was on its way while this process stood still would bring back a key that has ended since.
    */
   async #reserve(changes: readonly KeyChange[], term: number): Promise<void> {
     const wanted = changes.flatMap((change) => (change.kind === 'put' ? [change.key] : []));
     const ids = wanted.map(({ hash }) => hash);
-    const present = await this.#keys.find({ _id: { $in: ids } }, { projection: { _id: 1 } }).toArray();
+    const present = await this.#keys
+      .find({ _id: { $in: ids } }, { projection: { _id: 1 } })
+      .toArray();
     const known = new Set(present.map(({ _id }) => _id));
     const missing = wanted.filter(({ hash }) => !known.has(hash));
     if (missing.length === 0) return;
@@ -226,8 +263,13 @@ function fieldsOf({ partnerId, terms, source }: WantedKey, term: number) {
 function updateFor(change: KeyChange, term: number, now: Date): Document {
   if (change.kind === 'defer') return { $set: { deferredAt: now, term } };
   const ended = change.endedAt === undefined ? {} : { endedAt: change.endedAt };
-  const $unset = { deferredAt: '', confirmedAt: '', ...(change.endedAt === undefined ? { endedAt: '' } : {}) };
-  if (change.kind === 'remove') return { $set: { status: 'removed', term, updatedAt: now, ...ended }, $unset };
+  const $unset = {
+    deferredAt: '',
+    confirmedAt: '',
+    ...(change.endedAt === undefined ? { endedAt: '' } : {}),
+  };
+  if (change.kind === 'remove')
+    return { $set: { status: 'removed', term, updatedAt: now, ...ended }, $unset };
   const began = change.activeAt === undefined ? {} : { activeAt: change.activeAt };
   const fields = { ...fieldsOf(change.key, term), status: change.key.status, updatedAt: now };
   return { $set: { ...fields, ...began, ...ended }, $unset };

@@ -1,4 +1,7 @@
-/** One document beside the keys: the lease of the controller that writes them, and a counter of their changes. */
+/**
+ * One document beside the keys: the lease of the controller that writes them, and a counter of
+ * their changes.
+ */
 import type { ClientSession, Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
 import { bounded } from '../platform/mongo-read.ts';
@@ -7,7 +10,9 @@ import { isDuplicateKey } from '../platform/mongo.ts';
 export const PARTNER_KEY_SYNC = 'partner_key_sync';
 const KEYS = 'keys';
 
-/** A lease that is not renewed for this long is free. It is measured by the database's clock alone. */
+/**
+ * A lease that is not renewed for this long is free. It is measured by the database's clock alone.
+ */
 export const LEASE_MS = 15_000;
 /** One call about the lease, or for the counter. */
 const CALL_TIMEOUT_MS = 3_000;
@@ -20,9 +25,13 @@ interface SyncDocument {
   readonly term: number;
   readonly expiresAt: Date;
   readonly changes: number;
-  /** Tells two changes with the same number apart: a restored database counts some of them again. */
+  /**
+   * Tells two changes with the same number apart: a restored database counts some of them again.
+   */
   readonly changedAt?: Date;
-  /** When a leader first had compared all keys in its term; absent before the first complete round. */
+  /**
+   * When a leader first had compared all keys in its term; absent before the first complete round.
+   */
   readonly syncedAt?: Date;
 }
 
@@ -47,12 +56,19 @@ export class KeySync {
   }
 
   /**
-   * The term of a lease that was free, or that this holder took already and was not answered; undefined while another
-   * holds it. `lastTerm` is asked only where the document is gone: no term may come twice.
+   * The term of a lease that was free, or that this holder took already and was not answered;
+   * undefined while another holds it. `lastTerm` is asked only where the document is gone: no term
+   * may come twice.
    */
   async take(holder: string, lastTerm: () => Promise<number>): Promise<number | undefined> {
     if ((await call(this.#documents.findOne({ _id: KEYS }))) === null) {
-      const made = { _id: KEYS, holder: '', term: await lastTerm(), expiresAt: FREE, changes: 0 } as const;
+      const made = {
+        _id: KEYS,
+        holder: '',
+        term: await lastTerm(),
+        expiresAt: FREE,
+        changes: 0,
+      } as const;
       await call(this.#documents.insertOne(made)).catch((error: unknown) => {
         if (!isDuplicateKey(error)) throw error;
       });
@@ -67,13 +83,17 @@ export class KeySync {
 
   /** False when another has the lease. */
   async renew(holder: string, term: number): Promise<boolean> {
-    const renewal = this.#documents.updateOne({ _id: KEYS, holder, term }, [{ $set: { expiresAt: expiry } }]);
+    const renewal = this.#documents.updateOne({ _id: KEYS, holder, term }, [
+      { $set: { expiresAt: expiry } },
+    ]);
     return (await call(renewal)).matchedCount === 1;
   }
 
   /** Lets another controller take the lease at once. */
   async giveBack(holder: string, term: number): Promise<void> {
-    await call(this.#documents.updateOne({ _id: KEYS, holder, term }, { $set: { expiresAt: FREE } }));
+    await call(
+      this.#documents.updateOne({ _id: KEYS, holder, term }, { $set: { expiresAt: FREE } }),
+    );
   }
 
   /** Rejects with `SupersededError` when a later term has begun, or the document is gone. */
@@ -86,7 +106,10 @@ export class KeySync {
   async count(term: number | undefined, { synced }: { readonly synced: boolean }): Promise<void> {
     const { matchedCount } = await this.#documents.updateOne(
       { _id: KEYS, ...(term === undefined ? {} : { term }) },
-      { $inc: { changes: 1 }, $currentDate: { changedAt: true, ...(synced ? { syncedAt: true } : {}) } },
+      {
+        $inc: { changes: 1 },
+        $currentDate: { changedAt: true, ...(synced ? { syncedAt: true } : {}) },
+      },
     );
     if (matchedCount === 0 && term !== undefined) throw new SupersededError();
   }
@@ -94,10 +117,17 @@ export class KeySync {
   /** What differs after every change; undefined before a controller has compared all keys. */
   async version(session?: ClientSession): Promise<string | undefined> {
     const projection = { changes: 1, changedAt: 1, syncedAt: 1 };
-    const options = { projection, maxTimeMS: CALL_TIMEOUT_MS, ...(session === undefined ? {} : { session }) };
+    const options = {
+      projection,
+      maxTimeMS: CALL_TIMEOUT_MS,
+      ...(session === undefined ? {} : { session }),
+    };
     const found = await call(this.#documents.findOne({ _id: KEYS }, options));
-    return found?.syncedAt === undefined ? undefined : `${found.changes} ${found.changedAt?.getTime()}`;
+    return found?.syncedAt === undefined
+      ? undefined
+      : `${found.changes} ${found.changedAt?.getTime()}`;
   }
 }
 
-const call = <T>(promise: Promise<T>): Promise<T> => withDeadline(promise, CALL_TIMEOUT_MS, 'a call about the keys');
+const call = <T>(promise: Promise<T>): Promise<T> =>
+  withDeadline(promise, CALL_TIMEOUT_MS, 'a call about the keys');

@@ -1,4 +1,7 @@
-/** What annotations of a partner's Secret say beside its status: bounds of the partner, and when and from where its keys count. Pure. */
+/**
+ * What annotations of a partner's Secret say beside its status: bounds of the partner, and when and
+ * from where its keys count. Pure.
+ */
 import { BlockList, isIP } from 'node:net';
 import { z } from 'zod';
 import { DAY_MS, later } from '../platform/clock.ts';
@@ -15,7 +18,9 @@ export interface PartnerBounds {
 export interface KeyTerms extends PartnerBounds {
   /** From then on the key does not count. */
   readonly notAfter?: Date;
-  /** The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses. */
+  /**
+   * The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses.
+   */
   readonly cidrs?: readonly string[];
 }
 
@@ -42,7 +47,8 @@ const rules: Readonly<Record<string, Rule>> = {
   'partner-ingest.io/max-megabytes-per-day': bound('maxMegabytesPerDay'),
   'partner-ingest.io/not-after': {
     text: 'must be a time of RFC 3339 such as 2027-01-31T12:00:00Z',
-    read: (value) => (dateTime.safeParse(value).success ? { notAfter: new Date(value) } : undefined),
+    read: (value) =>
+      dateTime.safeParse(value).success ? { notAfter: new Date(value) } : undefined,
   },
   'partner-ingest.io/cidrs': {
     text: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
@@ -54,8 +60,12 @@ const rules: Readonly<Record<string, Rule>> = {
 };
 
 /** Of a Secret's annotations those that are read here; the others can be large. */
-export function termAnnotations(annotations: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(annotations).filter(([name]) => Object.hasOwn(rules, name)));
+export function termAnnotations(
+  annotations: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(annotations).filter(([name]) => Object.hasOwn(rules, name)),
+  );
 }
 
 /** The terms that annotations ask for, and a sentence for each annotation that breaks its rule. */
@@ -69,7 +79,8 @@ export function readTerms(annotations: Readonly<Record<string, string>>): {
     const value = annotations[name];
     if (value === undefined) continue;
     const asked = read(value.trim());
-    if (asked === undefined) faults.push(`annotation ${name} ${text}; the keys of this Secret are not used`);
+    if (asked === undefined)
+      faults.push(`annotation ${name} ${text}; the keys of this Secret are not used`);
     else terms = { ...terms, ...asked };
   }
   return { terms, faults };
@@ -84,15 +95,22 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
-/** The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that both allow. */
+/**
+ * The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that
+ * both allow.
+ */
 export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
-  const ends = [one, other].flatMap(({ notAfter }) => notAfter ?? []).toSorted((a, b) => a.getTime() - b.getTime());
+  const ends = [one, other]
+    .flatMap(({ notAfter }) => notAfter ?? [])
+    .toSorted((a, b) => a.getTime() - b.getTime());
   const lists = [one, other].flatMap(({ cidrs }) => (cidrs === undefined ? [] : [cidrs]));
   const [first, second = first] = lists;
   return {
     ...one,
     ...(ends[0] === undefined ? {} : { notAfter: ends[0] }),
-    ...(first === undefined || second === undefined ? {} : { cidrs: commonNetworks(first, second) }),
+    ...(first === undefined || second === undefined
+      ? {}
+      : { cidrs: commonNetworks(first, second) }),
   };
 }
 
@@ -105,7 +123,12 @@ function commonNetworks(some: readonly string[], others: readonly string[]): rea
 
 function holds(outer: string, inner: string): boolean {
   const [one, other] = [networkOf(outer), networkOf(inner)];
-  if (one === undefined || other === undefined || one.family !== other.family || one.prefix > other.prefix)
+  if (
+    one === undefined ||
+    other === undefined ||
+    one.family !== other.family ||
+    one.prefix > other.prefix
+  )
     return false;
   return addressCheck({ cidrs: [outer] })(other.address);
 }
@@ -118,7 +141,9 @@ function networkOf(cidr: string) {
   const version = isIP(address) as 0 | 4 | 6;
   if (version === 0) return undefined;
   const prefix = bits === undefined ? WHOLE_ADDRESS[version] : Number(bits);
-  return prefix <= WHOLE_ADDRESS[version] ? { address, prefix, family: `ipv${version}` as const } : undefined;
+  return prefix <= WHOLE_ADDRESS[version]
+    ? { address, prefix, family: `ipv${version}` as const }
+    : undefined;
 }
 
 const isCidr = (cidr: string): boolean => networkOf(cidr) !== undefined;
@@ -138,7 +163,10 @@ export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean 
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/** Partners whose active keys have all ended or end soon; without those that ended more than a day ago. */
+/**
+ * Partners whose active keys have all ended or end soon; without those that ended more than a day
+ * ago.
+ */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
@@ -150,5 +178,7 @@ export function partnersEnding(
     lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
   }
   const [from, to] = [later(now, -WARNED_AFTER_MS).getTime(), later(now, WARNED_MS).getTime()];
-  return [...lastEnds].filter(([, endsAt]) => endsAt >= from && endsAt <= to).map(([partnerId]) => partnerId);
+  return [...lastEnds]
+    .filter(([, endsAt]) => endsAt >= from && endsAt <= to)
+    .map(([partnerId]) => partnerId);
 }

@@ -1,4 +1,7 @@
-/** Secrets that stand in this repository for the evaluation: everybody has them, so they count nowhere else. Pure. */
+/**
+ * Secrets that stand in this repository for the evaluation: everybody has them, so they count
+ * nowhere else. Pure.
+ */
 import { hashApiKey } from './api-key.ts';
 
 const PUBLISHED_KEYS = ['pik_evaluation_only_not_for_production'];

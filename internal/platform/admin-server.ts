@@ -1,4 +1,7 @@
-/** The operators' port: `/livez`, `/readyz`, `/metrics` and what else a process shows there, apart from the partners' one. */
+/**
+ * The operators' port: `/livez`, `/readyz`, `/metrics` and what else a process shows there, apart
+ * from the partners' one.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
@@ -28,7 +31,11 @@ export async function startAdminServer(options: {
 }): Promise<AdminServer> {
   const probe = async (checks: readonly Probe[]): Promise<[number, string, string]> => {
     const faults = (await Promise.all(checks.map(async (check) => check()))).flat();
-    return [faults.length === 0 ? 200 : 503, 'application/json', JSON.stringify({ ok: faults.length === 0, faults })];
+    return [
+      faults.length === 0 ? 200 : 503,
+      'application/json',
+      JSON.stringify({ ok: faults.length === 0, faults }),
+    ];
   };
   const routes: Record<string, () => Promise<[number, string, string]>> = {
     '/livez': () => probe(options.live),
@@ -43,15 +50,26 @@ export async function startAdminServer(options: {
     const path = (request.url ?? '').split('?')[0] ?? '';
     const route = request.method === 'GET' || request.method === 'HEAD' ? routes[path] : undefined;
     const answer = (status: number, type: string, text: string): void => {
-      response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : text);
+      response
+        .writeHead(status, { 'content-type': type })
+        .end(request.method === 'HEAD' ? undefined : text);
     };
     if (route === undefined) {
-      answer(404, 'application/json', JSON.stringify({ error: `not found; try ${Object.keys(routes).join(', ')}` }));
+      answer(
+        404,
+        'application/json',
+        JSON.stringify({ error: `not found; try ${Object.keys(routes).join(', ')}` }),
+      );
       return;
     }
     withDeadline(route(), ANSWER_DEADLINE_MS, path).then(
       (result) => answer(...result),
-      () => answer(500, 'application/json', JSON.stringify({ error: `${path} could not be answered in time` })),
+      () =>
+        answer(
+          500,
+          'application/json',
+          JSON.stringify({ error: `${path} could not be answered in time` }),
+        ),
     );
   });
   await new Promise<void>((resolve, reject) => {
@@ -71,8 +89,11 @@ export async function startAdminServer(options: {
   };
 }
 
-/** `127.0.0.1:8080` for an address that listens everywhere, so that a printed URL can be clicked. */
+/**
+ * `127.0.0.1:8080` for an address that listens everywhere, so that a printed URL can be clicked.
+ */
 export function displayAddress(address: AddressInfo): string {
-  const host = address.address === '0.0.0.0' || address.address === '::' ? '127.0.0.1' : address.address;
+  const host =
+    address.address === '0.0.0.0' || address.address === '::' ? '127.0.0.1' : address.address;
   return `${host.includes(':') ? `[${host}]` : host}:${address.port}`;
 }

@@ -3,14 +3,19 @@ import { Batcher, type Outcome } from './batcher.ts';
 
 /** Batches that stay under way until they are told how to end. */
 function controlled(limits: { maxItems: number; maxInFlight: number }) {
-  const batches: { items: readonly number[]; end(outcomes: Outcome<string>[]): void; fail(error: Error): void }[] = [];
+  const batches: {
+    items: readonly number[];
+    end(outcomes: Outcome<string>[]): void;
+    fail(error: Error): void;
+  }[] = [];
   const batcher = new Batcher<number, string>(
     (items) => new Promise((end, fail) => batches.push({ items, end, fail })),
     limits,
   );
   return { batcher, batches, turn: () => new Promise(setImmediate) };
 }
-const said = (items: readonly number[]): Outcome<string>[] => items.map((item) => ({ result: `did ${item}` }));
+const said = (items: readonly number[]): Outcome<string>[] =>
+  items.map((item) => ({ result: `did ${item}` }));
 
 test('calls of one turn share a batch, and what comes while the slots are busy forms the next ones', async () => {
   const { batcher, batches, turn } = controlled({ maxItems: 3, maxInFlight: 1 });
@@ -31,7 +36,9 @@ test('calls of one turn share a batch, and what comes while the slots are busy f
 
 test('each call has its own outcome; a batch that fails fails its calls only, and frees its slot', async () => {
   const { batcher, batches, turn } = controlled({ maxItems: 2, maxInFlight: 2 });
-  const calls = [1, 2, 3, 4].map((item) => batcher.call(item).catch((error: Error) => error.message));
+  const calls = [1, 2, 3, 4].map((item) =>
+    batcher.call(item).catch((error: Error) => error.message),
+  );
   await turn();
   expect(batches).toHaveLength(2);
   batches[0]!.end([{ error: new Error('not 1') }, { result: 'did 2' }]);

@@ -9,7 +9,10 @@ export class Batcher<Item, Result> {
   readonly #waiting: Call<Item, Result>[] = [];
   readonly #dispatcher: Dispatcher<Call<Item, Result>>;
 
-  /** `run` gives one outcome for each item, in order; when it rejects, every call of the batch does. It must end in time. */
+  /**
+   * `run` gives one outcome for each item, in order; when it rejects, every call of the batch does.
+   * It must end in time.
+   */
   constructor(
     run: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>,
     { maxItems, maxInFlight }: { readonly maxItems: number; readonly maxInFlight: number } = LIMITS,

@@ -17,7 +17,10 @@ export interface ClockOffset {
   stop(): void;
 }
 
-/** Measures until stopped, and calls `onMeasured` each time. The last offset stays while the database is away. */
+/**
+ * Measures until stopped, and calls `onMeasured` each time. The last offset stays while the
+ * database is away.
+ */
 export function watchClockOffset(options: {
   readonly db: Db;
   readonly clock: Clock;

@@ -1,12 +1,21 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { once } from 'node:events';
-import { createConnection, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import {
+  createConnection,
+  createServer,
+  type AddressInfo,
+  type Server,
+  type Socket,
+} from 'node:net';
 import './closed-sockets.ts';
 
 let deaf: Server;
 const unheard: Socket[] = [];
 beforeAll(async () => {
-  deaf = createServer((socket) => void unheard.push(socket.pause().on('error', () => {}))).listen(0, '127.0.0.1');
+  deaf = createServer((socket) => void unheard.push(socket.pause().on('error', () => {}))).listen(
+    0,
+    '127.0.0.1',
+  );
   await once(deaf, 'listening');
 });
 afterAll(() => {

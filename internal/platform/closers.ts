@@ -1,4 +1,7 @@
-/** What was opened, closed in reverse: each step has a deadline, and one that fails does not keep the rest open. */
+/**
+ * What was opened, closed in reverse: each step has a deadline, and one that fails does not keep
+ * the rest open.
+ */
 import type { Logger } from './log.ts';
 import { withDeadline } from './deadline.ts';
 
@@ -25,7 +28,10 @@ export class Closers {
     this.#steps.push({ name, close, deadlineMs });
   }
 
-  /** Closes everything, last opened first. Repeated calls wait for the first. Never rejects: what failed is logged. */
+  /**
+   * Closes everything, last opened first. Repeated calls wait for the first. Never rejects: what
+   * failed is logged.
+   */
   closeAll(): Promise<void> {
     this.#closing ??= this.#closeInReverse();
     return this.#closing;

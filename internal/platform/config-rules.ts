@@ -10,7 +10,10 @@ export const wholeNumber = (min: number, max: number) =>
     .string()
     .regex(/^\d+$/, `must be a whole number from ${min} to ${max}`)
     .transform(Number)
-    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
+    .refine(
+      (value) => value >= min && value <= max,
+      `must be a whole number from ${min} to ${max}`,
+    );
 
 export const url = (schemes: readonly string[]) =>
   z
@@ -83,4 +86,6 @@ export const port = wholeNumber(0, 65_535);
 export const days = wholeNumber(1, 36_500);
 export const nonEmpty = z.string().min(1, 'must not be empty');
 
-export const flag = z.enum(['true', 'false'], 'must be true or false').transform((value) => value === 'true');
+export const flag = z
+  .enum(['true', 'false'], 'must be true or false')
+  .transform((value) => value === 'true');

@@ -1,4 +1,7 @@
-/** Where a setting's value comes from: its variable or, for a secret, the mounted file that `NAME_FILE` names. */
+/**
+ * Where a setting's value comes from: its variable or, for a secret, the mounted file that
+ * `NAME_FILE` names.
+ */
 import { readFileSync } from 'node:fs';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -6,7 +9,10 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** Stands for a value that a fault has been told of already. */
 export const UNREADABLE = Symbol('unreadable');
 
-/** The text of setting `name`; undefined when it is not set. Adds to `faults` what is wrong, without any value. */
+/**
+ * The text of setting `name`; undefined when it is not set. Adds to `faults` what is wrong, without
+ * any value.
+ */
 export function rawValue(
   name: string,
   mayBeFile: boolean,
@@ -23,7 +29,9 @@ export function rawValue(
   try {
     return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
-    faults.push(`${name}_FILE: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'}): ${file}`);
+    faults.push(
+      `${name}_FILE: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'}): ${file}`,
+    );
     return UNREADABLE;
   }
 }

@@ -1,4 +1,7 @@
-/** Reads a table of settings from the environment. The one place that reads the environment; it knows no setting by name. */
+/**
+ * Reads a table of settings from the environment. The one place that reads the environment; it
+ * knows no setting by name.
+ */
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
@@ -15,8 +18,8 @@ export interface Setting<Process extends string = string> {
 type Settings = Readonly<Record<string, Setting>>;
 
 /**
- * Reads, checks and freezes the part of the environment that `process` uses.
- * An empty variable counts as unset. Throws `ConfigError` with every fault; no message holds a secret's value.
+ * Reads, checks and freezes the part of the environment that `process` uses. An empty variable
+ * counts as unset. Throws `ConfigError` with every fault; no message holds a secret's value.
  */
 export function load(
   settings: Settings,
@@ -47,7 +50,10 @@ export function load(
 /** The configuration for the start-up line: secrets only as `true`. */
 export function printable(settings: Settings, config: object): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(config).map(([name, value]) => [name, settings[name]?.secret === true ? true : value]),
+    Object.entries(config).map(([name, value]) => [
+      name,
+      settings[name]?.secret === true ? true : value,
+    ]),
   );
 }
 
@@ -74,7 +80,10 @@ export function describe(settings: Settings, processes: number): Described[] {
   });
 }
 
-/** What a program at a terminal may ask of its surroundings: https://no-color.org, who is logged in, and where keys belong. */
+/**
+ * What a program at a terminal may ask of its surroundings: https://no-color.org, who is logged in,
+ * and where keys belong.
+ */
 export function readTerminalEnvironment(environment: Environment = process.env): {
   readonly noColor: boolean;
   readonly user: string | undefined;

@@ -7,7 +7,9 @@ test('a deadline rejects what never ends, and passes on what does', async () => 
     new DeadlineError('this took longer than 5 ms'),
   );
   await expect(withDeadline(Promise.resolve(7), 5_000, 'this')).resolves.toBe(7);
-  await expect(withDeadline(Promise.reject(new RangeError('own')), 5_000, 'this')).rejects.toThrow(RangeError);
+  await expect(withDeadline(Promise.reject(new RangeError('own')), 5_000, 'this')).rejects.toThrow(
+    RangeError,
+  );
 });
 
 test('a pause ends at once when it is aborted', async () => {
@@ -30,11 +32,19 @@ test('back-off doubles up to its cap, within its jitter', () => {
 
 test('retrying goes on until it succeeds, or until it is told to stop', async () => {
   const failures: number[] = [];
-  const options = { firstMs: 1, capMs: 2, onFailure: (_: unknown, attempt: number) => void failures.push(attempt) };
+  const options = {
+    firstMs: 1,
+    capMs: 2,
+    onFailure: (_: unknown, attempt: number) => void failures.push(attempt),
+  };
   let calls = 0;
   const task = (): Promise<string> =>
     (calls += 1) < 3 ? Promise.reject(new Error('not yet')) : Promise.resolve('done');
-  await expect(retryUntilDone(task, { ...options, signal: new AbortController().signal })).resolves.toBe('done');
+  await expect(
+    retryUntilDone(task, { ...options, signal: new AbortController().signal }),
+  ).resolves.toBe('done');
   expect(failures).toEqual([1, 2]);
-  await expect(retryUntilDone(task, { ...options, signal: AbortSignal.abort() })).resolves.toBeUndefined();
+  await expect(
+    retryUntilDone(task, { ...options, signal: AbortSignal.abort() }),
+  ).resolves.toBeUndefined();
 });

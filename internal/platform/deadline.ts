@@ -4,11 +4,21 @@ export class DeadlineError extends Error {
   override readonly name = 'DeadlineError';
 }
 
-/** `promise`, or a rejection with `DeadlineError` after `milliseconds`. The promise itself goes on unobserved. */
-export async function withDeadline<T>(promise: Promise<T>, milliseconds: number, what: string): Promise<T> {
+/**
+ * `promise`, or a rejection with `DeadlineError` after `milliseconds`. The promise itself goes on
+ * unobserved.
+ */
+export async function withDeadline<T>(
+  promise: Promise<T>,
+  milliseconds: number,
+  what: string,
+): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new DeadlineError(`${what} took longer than ${milliseconds} ms`)), milliseconds);
+    timer = setTimeout(
+      () => reject(new DeadlineError(`${what} took longer than ${milliseconds} ms`)),
+      milliseconds,
+    );
   });
   try {
     return await Promise.race([promise, deadline]);
@@ -31,7 +41,10 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   });
 }
 
-/** The pause after so many failures: doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods do not retry in step. */
+/**
+ * The pause after so many failures: doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods
+ * do not retry in step.
+ */
 export function backoffMs(
   failures: number,
   shape: { readonly firstMs: number; readonly capMs: number; readonly jitter: number },
@@ -42,11 +55,18 @@ export function backoffMs(
 }
 
 /** `milliseconds` ± its share `jitter` (0-1). */
-export function jittered(milliseconds: number, jitter: number, random: () => number = Math.random): number {
+export function jittered(
+  milliseconds: number,
+  jitter: number,
+  random: () => number = Math.random,
+): number {
   return Math.round(milliseconds * (1 + jitter * (2 * random() - 1)));
 }
 
-/** Runs `task` until it succeeds, pausing in between; resolves `undefined` when `signal` aborts first. */
+/**
+ * Runs `task` until it succeeds, pausing in between; resolves `undefined` when `signal` aborts
+ * first.
+ */
 export async function retryUntilDone<T>(
   task: () => Promise<T>,
   options: {
@@ -61,7 +81,10 @@ export async function retryUntilDone<T>(
       return await task();
     } catch (error) {
       options.onFailure(error, failures);
-      await pause(backoffMs(failures, { firstMs: options.firstMs, capMs: options.capMs, jitter: 0.2 }), options.signal);
+      await pause(
+        backoffMs(failures, { firstMs: options.firstMs, capMs: options.capMs, jitter: 0.2 }),
+        options.signal,
+      );
     }
   }
   return undefined;

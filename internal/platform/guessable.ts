@@ -1,6 +1,12 @@
-/** Secrets that somebody could guess: placeholders of our documents, and texts with little in them. Pure. */
+/**
+ * Secrets that somebody could guess: placeholders of our documents, and texts with little in them.
+ * Pure.
+ */
 
-/** A random key of the shortest allowed length has well above this; `aaaa…`, `abcd…` and `abab…` are below. */
+/**
+ * A random key of the shortest allowed length has well above this; `aaaa…`, `abcd…` and `abab…` are
+ * below.
+ */
 const MIN_BITS = 40;
 /** What stands in the documents and examples of this repository where a secret belongs. */
 const PLACEHOLDER =
@@ -27,5 +33,8 @@ function periodOf(codes: readonly number[]): number {
 function bitsOf(values: readonly number[]): number {
   const counts = new Map<number, number>();
   for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
-  return [...counts.values()].reduce((bits, count) => bits + count * Math.log2(values.length / count), 0);
+  return [...counts.values()].reduce(
+    (bits, count) => bits + count * Math.log2(values.length / count),
+    0,
+  );
 }

@@ -18,9 +18,12 @@ test('ids made before a time come before its first id, later ones after it', () 
   expect(firstIdAt('req', new Date(made.getTime() + 1)) > id).toBe(true);
 });
 
-test.each(['', 'req_', 'req_short', 'nonsense', 'req_!!!!!!!!!!!!!!!!!!!!!!!!!!'])('%j has no time', (id) => {
-  expect(timeOfId(id)).toBeUndefined();
-});
+test.each(['', 'req_', 'req_short', 'nonsense', 'req_!!!!!!!!!!!!!!!!!!!!!!!!!!'])(
+  '%j has no time',
+  (id) => {
+    expect(timeOfId(id)).toBeUndefined();
+  },
+);
 
 test('ids come in the order in which they were made, also many within a millisecond, and are different', () => {
   const ids = Array.from({ length: 20_000 }, () => newId('req'));

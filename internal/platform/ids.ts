@@ -1,4 +1,7 @@
-/** Time-ordered unique ids with a telling prefix: UUIDv7 in base32 (typeid), legal in URLs and as BullMQ job ids. */
+/**
+ * Time-ordered unique ids with a telling prefix: UUIDv7 in base32 (typeid), legal in URLs and as
+ * BullMQ job ids.
+ */
 import { randomFillSync } from 'node:crypto';
 import { fromString, fromUUIDBytes, toUUIDBytes } from 'typeid-js';
 
@@ -11,12 +14,18 @@ const view = new DataView(made.buffer);
 let lastMs = 0;
 let sequence = 0;
 
-/** e.g. `newId('req')` → `req_01kaj6…` (26 characters after the prefix), greater than all that this process made before. */
+/**
+ * e.g. `newId('req')` → `req_01kaj6…` (26 characters after the prefix), greater than all that this
+ * process made before.
+ */
 export function newId(prefix: string): string {
   return fromUUIDBytes(prefix, uuidV7());
 }
 
-/** RFC 9562 §5.7: milliseconds, then 12 bits that count within one (§6.2, method 1), then 62 random bits. */
+/**
+ * RFC 9562 §5.7: milliseconds, then 12 bits that count within one (§6.2, method 1), then 62 random
+ * bits.
+ */
 function uuidV7(): Uint8Array {
   for (let index = 6; index < made.length; index += 1) made[index] = randomByte();
   const nowMs = Date.now();
@@ -42,7 +51,10 @@ function randomByte(): number {
   return random[used - 1]!;
 }
 
-/** The smallest id of `prefix` that can have been made at `date`: where a range of ids by time begins. */
+/**
+ * The smallest id of `prefix` that can have been made at `date`: where a range of ids by time
+ * begins.
+ */
 export function firstIdAt(prefix: string, date: Date): string {
   const bytes = new Uint8Array(16);
   const milliseconds = Math.max(0, date.getTime());
@@ -51,13 +63,21 @@ export function firstIdAt(prefix: string, date: Date): string {
   return fromUUIDBytes(prefix, bytes);
 }
 
-/** The smallest id of the same prefix that can be made `ms` after `id`; undefined in the future, and for an id that is none of ours. */
+/**
+ * The smallest id of the same prefix that can be made `ms` after `id`; undefined in the future, and
+ * for an id that is none of ours.
+ */
 export function idLater(id: string, ms: number): string | undefined {
   const atMs = (timeOfId(id)?.getTime() ?? NaN) + ms;
-  return atMs < Date.now() ? firstIdAt(id.slice(0, id.lastIndexOf('_')), new Date(atMs)) : undefined;
+  return atMs < Date.now()
+    ? firstIdAt(id.slice(0, id.lastIndexOf('_')), new Date(atMs))
+    : undefined;
 }
 
-/** What a person can read out of an id: its first 16 letters in groups of four. They hold its time and 26 random bits. */
+/**
+ * What a person can read out of an id: its first 16 letters in groups of four. They hold its time
+ * and 26 random bits.
+ */
 export function referenceOf(id: string): string {
   const letters = id.slice(id.indexOf('_') + 1, id.indexOf('_') + 17).toUpperCase();
   return letters.replace(/.{4}(?=.)/g, '$&-');

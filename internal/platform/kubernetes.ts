@@ -1,6 +1,15 @@
-/** The Kubernetes API: which one we talk to, clients whose every call ends, and watches that end and say why. */
+/**
+ * The Kubernetes API: which one we talk to, clients whose every call ends, and watches that end and
+ * say why.
+ */
 import { existsSync } from 'node:fs';
-import { KubeConfig, ServerConfiguration, Watch, createConfiguration, type ApiType } from '@kubernetes/client-node';
+import {
+  KubeConfig,
+  ServerConfiguration,
+  Watch,
+  createConfiguration,
+  type ApiType,
+} from '@kubernetes/client-node';
 import { pause } from './deadline.ts';
 
 /** Where a pod finds its own account. */
@@ -20,7 +29,9 @@ export class KubernetesError extends Error {
 /** HTTP status of a failed call, or undefined when no answer came. */
 export function kubernetesStatus(error: unknown): number | undefined {
   const { code, statusCode } = (error ?? {}) as { code?: unknown; statusCode?: unknown };
-  return [code, statusCode].find((status): status is number => typeof status === 'number' && status >= 400);
+  return [code, statusCode].find(
+    (status): status is number => typeof status === 'number' && status >= 400,
+  );
 }
 
 /** Why a call failed, for an operator: no address, no body. */
@@ -28,7 +39,9 @@ export function kubernetesReason(error: unknown): string {
   const status = kubernetesStatus(error);
   if (status === 401) return 'the API server does not accept our token (401)';
   if (status === 403) return 'our service account may not (403): check its Role and RoleBinding';
-  return status === undefined ? 'the API server does not answer' : `the API server answered ${status}`;
+  return status === undefined
+    ? 'the API server does not answer'
+    : `the API server answered ${status}`;
 }
 
 export interface WatchEvent {
@@ -51,13 +64,16 @@ export class Kubernetes {
     } else if (existsSync(SERVICE_ACCOUNT_TOKEN)) {
       this.#config.loadFromCluster();
     } else {
-      throw new Error('no Kubernetes API: KUBECONFIG is not set, and this is no pod with a service account');
+      throw new Error(
+        'no Kubernetes API: KUBECONFIG is not set, and this is no pod with a service account',
+      );
     }
   }
 
   /**
-   * A client whose every call ends within `timeoutMs`, whatever the server does (the library has no time-out).
-   * The library opens a connection for each call, so none is left over from a server that has gone.
+   * A client whose every call ends within `timeoutMs`, whatever the server does (the library has no
+   * time-out). The library opens a connection for each call, so none is left over from a server
+   * that has gone.
    */
   client<Api extends ApiType>(
     api: new (configuration: ReturnType<typeof createConfiguration>) => Api,
@@ -81,9 +97,10 @@ export class Kubernetes {
   }
 
   /**
-   * One watch of `path`, which the server is asked to end after `seconds`. Resolves when it does; rejects with a
-   * `KubernetesError` (also for an ERROR event), when the connection breaks, when `onEvent` throws, and `graceMs`
-   * after the server should have ended it: then it hangs. Resolves, too, when `signal` aborts.
+   * One watch of `path`, which the server is asked to end after `seconds`. Resolves when it does;
+   * rejects with a `KubernetesError` (also for an ERROR event), when the connection breaks, when
+   * `onEvent` throws, and `graceMs` after the server should have ended it: then it hangs. Resolves,
+   * too, when `signal` aborts.
    */
   async watch(
     path: string,
@@ -107,7 +124,11 @@ export class Kubernetes {
           reject(error);
         }
       };
-      const query = { ...options.query, timeoutSeconds: options.seconds, allowWatchBookmarks: true };
+      const query = {
+        ...options.query,
+        timeoutSeconds: options.seconds,
+        allowWatchBookmarks: true,
+      };
       const opening = new Watch(this.#config).watch(path, query, onEvent, (error: unknown) => {
         if (error === null || error === undefined) resolve();
         else reject(error);

@@ -1,4 +1,7 @@
-/** Structured logs: one JSON object a line on standard output. Personal data and keys are never handed to it. */
+/**
+ * Structured logs: one JSON object a line on standard output. Personal data and keys are never
+ * handed to it.
+ */
 import { pino } from 'pino';
 
 export type Logger = pino.Logger;
@@ -10,7 +13,8 @@ export function createLogger(service: string, level: string): Logger {
     base: { service },
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label) => ({ level: label }) },
-    // An error of a driver can quote the document or command it failed on, so only its class and code are logged.
+    // An error of a driver can quote the document or command it failed on, so only its class and
+    // code are logged.
     serializers: { err: describeError },
   });
 }

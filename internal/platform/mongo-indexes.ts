@@ -1,4 +1,7 @@
-/** First contact with MongoDB: indexes that every process ensures and verifies for itself, until they are as defined. */
+/**
+ * First contact with MongoDB: indexes that every process ensures and verifies for itself, until
+ * they are as defined.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import {
   MongoServerError,
@@ -12,7 +15,10 @@ import {
 import { retryUntilDone } from './deadline.ts';
 import type { Logger } from './log.ts';
 
-/** An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is unique. */
+/**
+ * An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is
+ * unique.
+ */
 export interface IndexDefinition {
   readonly collection: string;
   readonly name: string;
@@ -29,8 +35,9 @@ export class IndexError extends Error {
 }
 
 /**
- * Building an index takes minutes in a large collection, and its command is answered at the end. One command waits for the
- * whole build: to give up and ask again would only keep the server busy. A server that dies ends the wait at once.
+ * Building an index takes minutes in a large collection, and its command is answered at the end.
+ * One command waits for the whole build: to give up and ask again would only keep the server busy.
+ * A server that dies ends the wait at once.
  */
 const BUILD_TIMEOUT_MS = 3_600_000;
 /** A build that takes longer than this is told as one. */
@@ -42,17 +49,27 @@ const DUPLICATE_KEY = 11_000;
 /** Another definition under this name, or this definition under another name. */
 const CONFLICTS = [67, 85, 86];
 
-/** Creates the indexes that are missing and checks that all are there as defined. Safe to run from many processes at once. */
+/**
+ * Creates the indexes that are missing and checks that all are there as defined. Safe to run from
+ * many processes at once.
+ */
 export async function ensureIndexes(
   db: Db,
   definitions: readonly IndexDefinition[],
   building: (words: string) => void = () => {},
 ): Promise<void> {
-  for (const [collection, wanted] of Map.groupBy(definitions, (definition) => definition.collection)) {
+  for (const [collection, wanted] of Map.groupBy(
+    definitions,
+    (definition) => definition.collection,
+  )) {
     // Compared first, because a server words its refusal of another definition as it likes.
-    for (const index of wanted) verify(index, await listIndexes(db, collection), { missing: 'allowed' });
+    for (const index of wanted)
+      verify(index, await listIndexes(db, collection), { missing: 'allowed' });
     const names = wanted.map(({ name }) => name).join(', ');
-    const told = setTimeout(() => building(`indexes of ${collection} are being built: ${names}`), BUILD_TOLD_MS);
+    const told = setTimeout(
+      () => building(`indexes of ${collection} are being built: ${names}`),
+      BUILD_TOLD_MS,
+    );
     try {
       await createIndexes(db, collection, wanted);
     } catch (error) {
@@ -65,13 +82,19 @@ export async function ensureIndexes(
   }
 }
 
-async function createIndexes(db: Db, collection: string, wanted: readonly IndexDefinition[]): Promise<void> {
+async function createIndexes(
+  db: Db,
+  collection: string,
+  wanted: readonly IndexDefinition[],
+): Promise<void> {
   const indexes = wanted.map(({ collection: _collection, key, ...options }) => ({
     key: key as Exclude<IndexSpecification, string>,
     ...options,
   }));
   // The driver hands this on to the connection, though its types do not name it.
-  const patient: CreateIndexesOptions & { readonly socketTimeoutMS: number } = { socketTimeoutMS: BUILD_TIMEOUT_MS };
+  const patient: CreateIndexesOptions & { readonly socketTimeoutMS: number } = {
+    socketTimeoutMS: BUILD_TIMEOUT_MS,
+  };
   await db.collection(collection).createIndexes(indexes as IndexDescription[], patient);
 }
 
@@ -88,10 +111,14 @@ async function listIndexes(db: Db, collection: string): Promise<Document[]> {
 function inWords(error: unknown, what: string): unknown {
   if (!(error instanceof MongoServerError)) return error;
   if (error.code === UNAUTHORIZED) {
-    return new IndexError(`${what}: the user of MONGODB_URI has no right to list or create them; give it readWrite`);
+    return new IndexError(
+      `${what}: the user of MONGODB_URI has no right to list or create them; give it readWrite`,
+    );
   }
   if (CONFLICTS.includes(Number(error.code))) {
-    return new IndexError(`${what}: one of them exists under another name or definition; drop that one`);
+    return new IndexError(
+      `${what}: one of them exists under another name or definition; drop that one`,
+    );
   }
   if (error.code === DUPLICATE_KEY) {
     return new IndexError(`${what}: documents that are there already have the same unique key`);
@@ -132,12 +159,24 @@ export interface UntilDone {
   readonly stop: () => void;
 }
 
-/** Ensures the indexes in the background, again and again until MongoDB is there and they are as defined. */
-export function ensureIndexesUntilDone(db: Db, definitions: readonly IndexDefinition[], log: Logger): UntilDone {
-  return untilDone('indexes could not be verified', db.client, log, (tell) => ensureIndexes(db, definitions, tell));
+/**
+ * Ensures the indexes in the background, again and again until MongoDB is there and they are as
+ * defined.
+ */
+export function ensureIndexesUntilDone(
+  db: Db,
+  definitions: readonly IndexDefinition[],
+  log: Logger,
+): UntilDone {
+  return untilDone('indexes could not be verified', db.client, log, (tell) =>
+    ensureIndexes(db, definitions, tell),
+  );
 }
 
-/** Connects in the background, again and again until it has worked once; from then on the driver reconnects by itself. */
+/**
+ * Connects in the background, again and again until it has worked once; from then on the driver
+ * reconnects by itself.
+ */
 export function connectUntilDone(client: MongoClient, log: Logger): UntilDone {
   return untilDone('not connected to MongoDB', client, log, () => Promise.resolve());
 }

@@ -1,8 +1,13 @@
-/** Bounded reads for people: each read has a deadline, and a walk over a whole collection holds one page at a time. */
+/**
+ * Bounded reads for people: each read has a deadline, and a walk over a whole collection holds one
+ * page at a time.
+ */
 import { MongoServerError, type Collection, type Document, type Filter } from 'mongodb';
 import { idLater, timeOfId } from './ids.ts';
 
-/** Longest one read may take on the server; below the client's 10 s, so that the answer says why. */
+/**
+ * Longest one read may take on the server; below the client's 10 s, so that the answer says why.
+ */
 export const READ_DEADLINE_MS = 8_000;
 
 /** Documents in one page of a walk: some 100 KB. */
@@ -21,12 +26,14 @@ const NARROWEST_MS = 1_000;
 const PAGES_AHEAD = 4;
 
 /**
- * All documents that match, in the order of ids, which begin with their time. Each read starts where the last one ended,
- * so a walk of hours keeps nothing open on the server. It begins behind the id `after` and ends before `until`; as parts of
- * `filter` these two would be further bounds of the same field, which mislead FerretDB's planner.
+ * All documents that match, in the order of ids, which begin with their time. Each read starts
+ * where the last one ended, so a walk of hours keeps nothing open on the server. It begins behind
+ * the id `after` and ends before `until`; as parts of `filter` these two would be further bounds of
+ * the same field, which mislead FerretDB's planner.
  *
- * Not every store takes the order of a sort from an index: FerretDB reads all that match to give the next page. So a read
- * also ends at an id, as far ahead as the last pages were dense. A page may hold less than `size`.
+ * Not every store takes the order of a sort from an index: FerretDB reads all that match to give
+ * the next page. So a read also ends at an id, as far ahead as the last pages were dense. A page
+ * may hold less than `size`.
  */
 export async function* pagesOf<T extends { readonly _id: string }>(
   collection: Collection<T>,
@@ -74,7 +81,11 @@ export async function* pagesOf<T extends { readonly _id: string }>(
   }
 }
 
-function idRange(after: string | undefined, upTo: string | undefined, until: string | undefined): Document {
+function idRange(
+  after: string | undefined,
+  upTo: string | undefined,
+  until: string | undefined,
+): Document {
   const from = after === undefined ? {} : { $gt: after };
   const to = upTo === undefined ? (until === undefined ? {} : { $lt: until }) : { $lte: upTo };
   const range = { ...from, ...to };
@@ -82,12 +93,18 @@ function idRange(after: string | undefined, upTo: string | undefined, until: str
 }
 
 /** An id before all that the collection holds. */
-async function beforeFirst<T extends { readonly _id: string }>(collection: Collection<T>): Promise<string | undefined> {
-  const first = await collection.findOne({}, { sort: { _id: 1 }, projection: { _id: 1 }, ...bounded });
+async function beforeFirst<T extends { readonly _id: string }>(
+  collection: Collection<T>,
+): Promise<string | undefined> {
+  const first = await collection.findOne(
+    {},
+    { sort: { _id: 1 }, projection: { _id: 1 }, ...bounded },
+  );
   return first === null ? undefined : idLater(first._id, -1);
 }
 
-const timeMs = (id: string | undefined): number => (id === undefined ? 0 : (timeOfId(id)?.getTime() ?? 0));
+const timeMs = (id: string | undefined): number =>
+  id === undefined ? 0 : (timeOfId(id)?.getTime() ?? 0);
 
 const MAX_TIME_EXPIRED = 50;
 

@@ -1,9 +1,15 @@
-/** What a client promises, and what counts as meeting a unique index: the code alone, because MongoDB and FerretDB word their messages differently. */
+/**
+ * What a client promises, and what counts as meeting a unique index: the code alone, because
+ * MongoDB and FerretDB word their messages differently.
+ */
 import { expect, test } from '@jest/globals';
 import { createMongo, isDuplicateKey } from './mongo.ts';
 
 test.each([
-  ['MongoDB', 'E11000 duplicate key error collection: db.accounts index: accounts_ein dup key: { ein: "x" }'],
+  [
+    'MongoDB',
+    'E11000 duplicate key error collection: db.accounts index: accounts_ein dup key: { ein: "x" }',
+  ],
   ['FerretDB', "Duplicate key violation on the requested collection: Index 'accounts_request'"],
 ])('%s: a duplicate key is recognised', (_server, message) => {
   expect(isDuplicateKey(Object.assign(new Error(message), { code: 11_000 }))).toBe(true);
@@ -23,7 +29,18 @@ test.each([
   '%77=1',
   'w=1&appName=kept%2Bas+it%20is&j=false',
 ])('a URI with %j takes nothing from the write concern, and keeps the rest', (options) => {
-  const client = createMongo(`mongodb://user:p%3Fw%3D1@127.0.0.1/?${options}&maxIdleTimeMS=77`, 'test');
-  expect(client.options.writeConcern).toMatchObject({ w: 'majority', journal: true, wtimeoutMS: 9_000 });
-  expect(client.options).toMatchObject({ maxIdleTimeMS: 77, appName: 'test', credentials: { password: 'p?w=1' } });
+  const client = createMongo(
+    `mongodb://user:p%3Fw%3D1@127.0.0.1/?${options}&maxIdleTimeMS=77`,
+    'test',
+  );
+  expect(client.options.writeConcern).toMatchObject({
+    w: 'majority',
+    journal: true,
+    wtimeoutMS: 9_000,
+  });
+  expect(client.options).toMatchObject({
+    maxIdleTimeMS: 77,
+    appName: 'test',
+    credentials: { password: 'p?w=1' },
+  });
 });

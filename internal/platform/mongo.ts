@@ -21,8 +21,9 @@ const MAX_POOL_SIZE = 32;
 /** A write without an answer after this time counts as lost, and its caller tries again. */
 const WRITE_DEADLINE_MS = 10_000;
 /**
- * A write waits for its majority this share of its deadline. A stall then ends with an answer on a connection that stays
- * open, and not with a new connection for each write and an abandoned one at the server.
+ * A write waits for its majority this share of its deadline. A stall then ends with an answer on a
+ * connection that stays open, and not with a new connection for each write and an abandoned one at
+ * the server.
  */
 const MAJORITY_SHARE = 0.9;
 
@@ -33,7 +34,11 @@ const WRITE_CONCERN_OPTIONS = ['w', 'j', 'journal', 'fsync', 'wtimeout', 'wtimeo
  * A client whose every write is majority-committed and journaled, whatever the URI says, and whose
  * reads go to the primary. Connects on first use and again by itself.
  */
-export function createMongo(uri: string, appName: string, options: MongoClientOptions = {}): MongoClient {
+export function createMongo(
+  uri: string,
+  appName: string,
+  options: MongoClientOptions = {},
+): MongoClient {
   const socketTimeoutMS = options.socketTimeoutMS ?? SOCKET_TIMEOUT_MS;
   return new MongoClient(withoutWriteConcern(uri), {
     appName,
@@ -41,7 +46,11 @@ export function createMongo(uri: string, appName: string, options: MongoClientOp
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
     socketTimeoutMS,
     maxPoolSize: MAX_POOL_SIZE,
-    writeConcern: { w: 'majority', journal: true, wtimeoutMS: Math.round(socketTimeoutMS * MAJORITY_SHARE) },
+    writeConcern: {
+      w: 'majority',
+      journal: true,
+      wtimeoutMS: Math.round(socketTimeoutMS * MAJORITY_SHARE),
+    },
     readPreference: 'primary',
     ignoreUndefined: true,
     ...options,
@@ -57,9 +66,15 @@ function withoutWriteConcern(uri: string): string {
   return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
 }
 
-/** Why a write's connection is destroyed; made once, because an error of its own for each write costs. */
+/**
+ * Why a write's connection is destroyed; made once, because an error of its own for each write
+ * costs.
+ */
 const WRITE_OVER = new Error('the write took too long');
-/** One item of an `update` command: the query, the update, whether it may insert, and whether it is for all that match. */
+/**
+ * One item of an `update` command: the query, the update, whether it may insert, and whether it is
+ * for all that match.
+ */
 export interface UpdateItem {
   readonly q: Document;
   readonly u: Document;
@@ -71,7 +86,11 @@ export interface UpdateItem {
 export interface WriteReply {
   /** Documents inserted, or matched and upserted. */
   readonly n: number;
-  readonly writeErrors: readonly { readonly index: number; readonly code: number; readonly errmsg?: string }[];
+  readonly writeErrors: readonly {
+    readonly index: number;
+    readonly code: number;
+    readonly errmsg?: string;
+  }[];
   /** False when the items without an error were applied, but not acknowledged as durable. */
   readonly durable: boolean;
 }
@@ -82,10 +101,17 @@ export function insertTogether<T extends Document>(
   documents: readonly T[],
   deadlineMs = WRITE_DEADLINE_MS,
 ): Promise<WriteReply> {
-  return writeTogether(collection.db, { insert: collection.collectionName, documents, ordered: false }, deadlineMs);
+  return writeTogether(
+    collection.db,
+    { insert: collection.collectionName, documents, ordered: false },
+    deadlineMs,
+  );
 }
 
-/** Applies all updates in one unordered, durable command; `majorityMs` bounds its wait for the majority. See `writeTogether`. */
+/**
+ * Applies all updates in one unordered, durable command; `majorityMs` bounds its wait for the
+ * majority. See `writeTogether`.
+ */
 export function updateTogether<T extends Document>(
   collection: Collection<T>,
   updates: readonly UpdateItem[],
@@ -104,8 +130,9 @@ export interface UpdateOfMany {
 }
 
 /**
- * Applies the updates in one command, with one statement for all records of an update, which is cheaper for the server.
- * Every write of several documents is in the order of ids, which prevents deadlocks.
+ * Applies the updates in one command, with one statement for all records of an update, which is
+ * cheaper for the server. Every write of several documents is in the order of ids, which prevents
+ * deadlocks.
  */
 export function updateInOrder<T extends Document>(
   collection: Collection<T>,
@@ -115,18 +142,22 @@ export function updateInOrder<T extends Document>(
     .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
     .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
     .map(({ ids, q, u }): UpdateItem =>
-      ids.length === 1 ? { q: { _id: ids[0], ...q }, u } : { q: { _id: { $in: ids }, ...q }, u, multi: true },
+      ids.length === 1
+        ? { q: { _id: ids[0], ...q }, u }
+        : { q: { _id: { $in: ids }, ...q }, u, multi: true },
     );
   return writePastLockConflicts(items, (some) => updateTogether(collection, some));
 }
 
 /**
- * Resolves only with what the server itself answered; rejects when no answer came within `deadlineMs`, and then destroys
- * the connection, so that it neither leaves the pool for good nor brings the late answer to somebody else. At most 16 MB.
+ * Resolves only with what the server itself answered; rejects when no answer came within
+ * `deadlineMs`, and then destroys the connection, so that it neither leaves the pool for good nor
+ * brings the late answer to somebody else. At most 16 MB.
  *
- * The driver's `insertMany` and `bulkWrite` keep neither promise (7.8): a message larger than a socket's buffer that
- * meets a hung server ends with its connection only (closed-sockets.ts), not in time, and a lost connection comes as a
- * bulk write error that looks like success. `command` takes a signal that ends the wait, and tells errors plainly.
+ * The driver's `insertMany` and `bulkWrite` keep neither promise (7.8): a message larger than a
+ * socket's buffer that meets a hung server ends with its connection only (closed-sockets.ts), not
+ * in time, and a lost connection comes as a bulk write error that looks like success. `command`
+ * takes a signal that ends the wait, and tells errors plainly.
  */
 async function writeTogether(
   db: Db,
@@ -153,25 +184,34 @@ async function writeTogether(
   }
 }
 
-/** The writes were applied, or some of them, but no majority acknowledged them in time: nobody may build on them yet. */
+/**
+ * The writes were applied, or some of them, but no majority acknowledged them in time: nobody may
+ * build on them yet.
+ */
 export class NotDurableError extends Error {
   override readonly name = 'NotDurableError';
 }
 
-/** `reply` where every item was written durably; otherwise throws why not, so that its code tells whose fault it is. */
+/**
+ * `reply` where every item was written durably; otherwise throws why not, so that its code tells
+ * whose fault it is.
+ */
 export function requireDurable(reply: WriteReply): WriteReply {
   const [failed] = reply.writeErrors;
-  if (failed !== undefined) throw new MongoServerError({ message: 'a write failed', code: failed.code });
+  if (failed !== undefined)
+    throw new MongoServerError({ message: 'a write failed', code: failed.code });
   if (!reply.durable) throw new NotDurableError('no majority acknowledged the write in time');
   return reply;
 }
 
 /**
- * Whether writes become durable now. One that changes nothing waits, like any other, until a majority has all that was written
- * before it. Rejects when no answer came.
+ * Whether writes become durable now. One that changes nothing waits, like any other, until a
+ * majority has all that was written before it. Rejects when no answer came.
  */
 export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<boolean> {
-  const reply = await updateTogether(collection, [{ q: { _id: '' }, u: { $set: { probed: true } } }]);
+  const reply = await updateTogether(collection, [
+    { q: { _id: '' }, u: { $set: { probed: true } } },
+  ]);
   return reply.durable && reply.writeErrors.length === 0;
 }
 
@@ -179,8 +219,9 @@ const WRITE_CONFLICT = 112;
 const CONFLICT_TRIES = 5;
 
 /**
- * Writes that race for several keys can wait for each other until the server ends one of them: "deadlock detected" in
- * FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying again settles it.
+ * Writes that race for several keys can wait for each other until the server ends one of them:
+ * "deadlock detected" in FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying
+ * again settles it.
  */
 export function isLockConflict(error: unknown): boolean {
   return error instanceof MongoServerError && namesLockConflict(error.code, error.message);
@@ -191,7 +232,10 @@ function namesLockConflict(code: unknown, text = ''): boolean {
   return code === WRITE_CONFLICT || text.includes('deadlock');
 }
 
-/** `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice must change nothing. */
+/**
+ * `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice
+ * must change nothing.
+ */
 export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -202,7 +246,10 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
   }
 }
 
-/** `write` of all items, and again, five times at most, of those that met a lock conflict; the result is that of all tries. */
+/**
+ * `write` of all items, and again, five times at most, of those that met a lock conflict; the
+ * result is that of all tries.
+ */
 export async function writePastLockConflicts<Item>(
   items: readonly Item[],
   write: (items: readonly Item[]) => Promise<WriteReply>,
@@ -232,7 +279,10 @@ export function isDuplicateKey(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
 }
 
-/** A span around one operation on a collection, named by OpenTelemetry's conventions. What is written or sought stays out. */
+/**
+ * A span around one operation on a collection, named by OpenTelemetry's conventions. What is
+ * written or sought stays out.
+ */
 export function databaseSpan(
   operation: string,
   collection: { readonly dbName: string; readonly collectionName: string },

@@ -8,9 +8,19 @@ test.each([
   ['redis://cache:1/', { kind: 'single', tls: false, hosts: [host('cache', 1)], db: 0 }],
   [
     'rediss://me:p%40ss%3A@cache.example:6380/3',
-    { kind: 'single', tls: true, hosts: [host('cache.example', 6380)], db: 3, username: 'me', password: 'p@ss:' },
+    {
+      kind: 'single',
+      tls: true,
+      hosts: [host('cache.example', 6380)],
+      db: 3,
+      username: 'me',
+      password: 'p@ss:',
+    },
   ],
-  ['redis://:secret@[::1]:7', { kind: 'single', tls: false, hosts: [host('::1', 7)], db: 0, password: 'secret' }],
+  [
+    'redis://:secret@[::1]:7',
+    { kind: 'single', tls: false, hosts: [host('::1', 7)], db: 0, password: 'secret' },
+  ],
   [
     'redis+sentinel://a,b:2/1?name=mymaster',
     {
@@ -35,7 +45,10 @@ test.each([
       sentinelLogin: { username: 's', password: 't&u' },
     },
   ],
-  ['rediss+cluster://a:1,[::2]:2', { kind: 'cluster', tls: true, hosts: [host('a', 1), host('::2', 2)] }],
+  [
+    'rediss+cluster://a:1,[::2]:2',
+    { kind: 'cluster', tls: true, hosts: [host('a', 1), host('::2', 2)] },
+  ],
 ])('%s', (url, address) => {
   expect(parseRedisUrl(url)).toEqual(address);
 });

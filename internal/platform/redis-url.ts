@@ -1,4 +1,7 @@
-/** What REDIS_URL may look like: one server, Sentinel, or Cluster. No message holds any part of a URL. */
+/**
+ * What REDIS_URL may look like: one server, Sentinel, or Cluster. No message holds any part of a
+ * URL.
+ */
 
 export interface HostAndPort {
   readonly host: string;
@@ -30,7 +33,8 @@ export type RedisAddress =
 const FORMS =
   'redis://[user:password@]host[:port][/db], redis+sentinel://[user:password@]host:port,host:port[/db]?name=PRIMARY or ' +
   'redis+cluster://[user:password@]host:port,host:port, with rediss for TLS';
-const SHAPE = /^rediss?(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
+const SHAPE =
+  /^rediss?(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
 const HOST = /^(\[[0-9a-f:.]+\]|[^\s:[\]]+)(?::(\d{1,5}))?$/i;
 const PORTS = { single: 6379, sentinel: 26_379, cluster: 6379 } as const;
 const PARAMETERS = {
@@ -47,15 +51,19 @@ export function parseRedisUrl(url: string): RedisAddress {
   const kind = scheme as RedisAddress['kind'];
   const hosts = hostList.split(',').map((host) => hostAndPort(host, PORTS[kind]));
   if (kind === 'single' && hosts.length > 1) {
-    throw new RedisUrlError('names several hosts: say which they are by redis+sentinel:// or redis+cluster://');
+    throw new RedisUrlError(
+      'names several hosts: say which they are by redis+sentinel:// or redis+cluster://',
+    );
   }
   const parameters = new URLSearchParams(query);
   const known: readonly string[] = PARAMETERS[kind];
   for (const name of parameters.keys()) {
-    if (!known.includes(name)) throw new RedisUrlError(`has a parameter that ${kind} does not know`);
+    if (!known.includes(name))
+      throw new RedisUrlError(`has a parameter that ${kind} does not know`);
   }
   const shared = { tls: url.startsWith('rediss'), hosts, ...loginOf(login) };
-  if (!/^\d{0,5}$/.test(path)) throw new RedisUrlError('must end in the number of a database, if in anything');
+  if (!/^\d{0,5}$/.test(path))
+    throw new RedisUrlError('must end in the number of a database, if in anything');
   const db = Number(path);
   if (kind === 'cluster') {
     if (db !== 0) throw new RedisUrlError('names a database: a Redis Cluster has only 0');
@@ -64,8 +72,14 @@ export function parseRedisUrl(url: string): RedisAddress {
   if (kind === 'single') return { ...shared, kind, db };
   const name = parameters.get('name') ?? '';
   if (name === '') throw new RedisUrlError('needs ?name=, what the Sentinels call their primary');
-  const [username, password] = [parameters.get('sentinel_username'), parameters.get('sentinel_password')];
-  const sentinelLogin = { ...(username === null ? {} : { username }), ...(password === null ? {} : { password }) };
+  const [username, password] = [
+    parameters.get('sentinel_username'),
+    parameters.get('sentinel_password'),
+  ];
+  const sentinelLogin = {
+    ...(username === null ? {} : { username }),
+    ...(password === null ? {} : { password }),
+  };
   return { ...shared, kind, db, name, sentinelLogin };
 }
 
@@ -82,7 +96,10 @@ function loginOf(text: string | undefined): Login {
   if (text === undefined || text === '') return {};
   const [user, ...rest] = text.split(':');
   try {
-    const [username, password] = [decodeURIComponent(user ?? ''), decodeURIComponent(rest.join(':'))];
+    const [username, password] = [
+      decodeURIComponent(user ?? ''),
+      decodeURIComponent(rest.join(':')),
+    ];
     return { ...(username === '' ? {} : { username }), ...(password === '' ? {} : { password }) };
   } catch {
     throw new RedisUrlError('has a user or password that is not percent-encoded');

@@ -3,20 +3,33 @@ import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis'
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
-/** Reconnects quickly and without end: 50 ms, 100 ms, … 500 ms, jittered so that pods do not come back in step. */
+/**
+ * Reconnects quickly and without end: 50 ms, 100 ms, … 500 ms, jittered so that pods do not come
+ * back in step.
+ */
 const RETRY_STEP_MS = 50;
 const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** A connection that owes an answer for this long is closed: the kernel would take a quarter of an hour. */
+/**
+ * A connection that owes an answer for this long is closed: the kernel would take a quarter of an
+ * hour.
+ */
 const SILENT_MS = 2_000;
-/** A Cluster's slots are read anew this often, each time on a new connection; errors and redirections lead to it at once. */
+/**
+ * A Cluster's slots are read anew this often, each time on a new connection; errors and
+ * redirections lead to it at once.
+ */
 const SLOTS_REFRESH_MS = 5_000;
-/** A command follows at most this many redirections, as while a slot moves; beyond it the command fails. */
+/**
+ * A command follows at most this many redirections, as while a slot moves; beyond it the command
+ * fails.
+ */
 const MAX_REDIRECTIONS = 4;
 
 /**
- * A command fails at once while Redis is away, and gives up on an answer after `commandTimeoutMs`, in a Cluster after a
- * second; there, with `autoPipeline`, the commands of one turn of the event loop share a round trip for each server.
+ * A command fails at once while Redis is away, and gives up on an answer after `commandTimeoutMs`,
+ * in a Cluster after a second; there, with `autoPipeline`, the commands of one turn of the event
+ * loop share a round trip for each server.
  */
 export interface RedisUse {
   readonly commandTimeoutMs: number;
@@ -34,7 +47,8 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
   const reason = `Redis does not answer at ${where}: check that it runs there, and REDIS_URL`;
   let away = false;
-  // Without a listener an outage would be an uncaught exception; it is told once, not for every attempt.
+  // Without a listener an outage would be an uncaught exception; it is told once, not for every
+  // attempt.
   redis.on('error', (error) => {
     if (!away) log.warn({ err: error, reason }, 'redis is away');
     away = true;
@@ -47,8 +61,8 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
 }
 
 /**
- * After a reconnect the client selects by itself, and handles no rejection of these commands: each would end
- * the process. What we send is handled where we send it.
+ * After a reconnect the client selects by itself, and handles no rejection of these commands: each
+ * would end the process. What we send is handled where we send it.
  */
 function handleOwnCommands(redis: Redis): void {
   const sendCommand = redis.sendCommand.bind(redis);
@@ -77,8 +91,12 @@ function connect(address: RedisAddress, use: RedisUse): RedisClient {
         sentinels: [...address.hosts],
         name: address.name,
         db: address.db,
-        ...(address.sentinelLogin.username === undefined ? {} : { sentinelUsername: address.sentinelLogin.username }),
-        ...(address.sentinelLogin.password === undefined ? {} : { sentinelPassword: address.sentinelLogin.password }),
+        ...(address.sentinelLogin.username === undefined
+          ? {}
+          : { sentinelUsername: address.sentinelLogin.username }),
+        ...(address.sentinelLogin.password === undefined
+          ? {}
+          : { sentinelPassword: address.sentinelLogin.password }),
         sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
       });
     case 'cluster':
@@ -87,7 +105,8 @@ function connect(address: RedisAddress, use: RedisUse): RedisClient {
 }
 
 function connectionOptions({ tls, username, password }: RedisAddress) {
-  // A primary that became a replica may keep its connections: it refuses writes until the client looks for the new one.
+  // A primary that became a replica may keep its connections: it refuses writes until the client
+  // looks for the new one.
   let demoted = false;
   return {
     ...(tls ? { tls: {} } : {}),
@@ -115,7 +134,8 @@ function useOptions(use: RedisUse) {
 function clusterOptions(options: Options, use: RedisUse) {
   const { retryStrategy, enableOfflineQueue, ...redisOptions } = options;
   return {
-    // The pool connects to a node anew when a slot needs it, and a command's time includes that: the caller bounds it.
+    // The pool connects to a node anew when a slot needs it, and a command's time includes that:
+    // the caller bounds it.
     redisOptions: { ...redisOptions, commandTimeout: CONNECT_TIMEOUT_MS },
     clusterRetryStrategy: retryStrategy,
     enableOfflineQueue,
@@ -126,6 +146,7 @@ function clusterOptions(options: Options, use: RedisUse) {
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     // Certificates are for names: a name is not looked up before the connection is made.
-    dnsLookup: (address: string, found: (error: null, address: string) => void) => found(null, address),
+    dnsLookup: (address: string, found: (error: null, address: string) => void) =>
+      found(null, address),
   } satisfies ClusterOptions;
 }

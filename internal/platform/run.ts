@@ -3,31 +3,45 @@ import { ConfigError } from './config-error.ts';
 import { Closers } from './closers.ts';
 import { createLogger, describeError, type Logger } from './log.ts';
 
-/** Exit codes: 0 after a drain, 1 for a failed start or a crash, 130 when a second signal cut the drain short. */
+/**
+ * Exit codes: 0 after a drain, 1 for a failed start or a crash, 130 when a second signal cut the
+ * drain short.
+ */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
 
-/** A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL, unless a process says otherwise. */
+/**
+ * A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL, unless a
+ * process says otherwise.
+ */
 export const DRAIN_DEADLINE_MS = 60_000;
 
 /** What `run` needs to know of a process. */
 export interface Program<Config extends { readonly LOG_LEVEL: string }> {
   readonly name: string;
-  /** A drain that takes longer is cut off; without it, `DRAIN_DEADLINE_MS`. After a crash that one holds in any case. */
+  /**
+   * A drain that takes longer is cut off; without it, `DRAIN_DEADLINE_MS`. After a crash that one
+   * holds in any case.
+   */
   readonly drainDeadlineMs?: number;
   load(): Config;
   /** Opens everything, registering each closing step; resolves once the process serves. */
   start(config: Config, tools: { log: Logger; closers: Closers }): Promise<unknown>;
 }
 
-/** Runs `program` until SIGTERM or SIGINT and ends the process; never returns control to the caller. */
-export async function run<Config extends { readonly LOG_LEVEL: string }>(program: Program<Config>): Promise<void> {
+/**
+ * Runs `program` until SIGTERM or SIGINT and ends the process; never returns control to the caller.
+ */
+export async function run<Config extends { readonly LOG_LEVEL: string }>(
+  program: Program<Config>,
+): Promise<void> {
   const config = loadOrExit(program);
   const log = createLogger(program.name, config.LOG_LEVEL);
   const closers = new Closers(log);
 
   let signalled = false;
   const finish = async (exitCode: number): Promise<never> => {
-    const deadlineMs = exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
+    const deadlineMs =
+      exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
     const timer = setTimeout(() => {
       log.error('drain deadline passed; leaving');
       process.exit(EXIT.failed);
@@ -58,17 +72,24 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(program
   try {
     await program.start(config, { log, closers });
   } catch (error) {
-    // A failed start is about our set-up (a port in use, a missing folder), so its message holds no personal data.
-    log.fatal({ err: error, reason: error instanceof Error ? error.message : String(error) }, 'could not start');
+    // A failed start is about our set-up (a port in use, a missing folder), so its message holds no
+    // personal data.
+    log.fatal(
+      { err: error, reason: error instanceof Error ? error.message : String(error) },
+      'could not start',
+    );
     if (!signalled) await finish(EXIT.failed);
   }
 }
 
-function loadOrExit<Config extends { readonly LOG_LEVEL: string }>(program: Program<Config>): Config {
+function loadOrExit<Config extends { readonly LOG_LEVEL: string }>(
+  program: Program<Config>,
+): Config {
   try {
     return program.load();
   } catch (error) {
-    const text = error instanceof ConfigError ? error.message : JSON.stringify(describeError(error));
+    const text =
+      error instanceof ConfigError ? error.message : JSON.stringify(describeError(error));
     process.stderr.write(`${text}\n`);
     process.exit(EXIT.failed);
   }

@@ -1,4 +1,7 @@
-/** Words for durations, tables that stay aligned, and text from outside that cannot steer a terminal. */
+/**
+ * Words for durations, tables that stay aligned, and text from outside that cannot steer a
+ * terminal.
+ */
 import { expect, test } from '@jest/globals';
 import { duration, printableJson, printable, table } from './terminal.ts';
 

@@ -1,4 +1,7 @@
-/** Output for people: coloured on a terminal, plain elsewhere, aligned in both, and safe for any quoted text. */
+/**
+ * Output for people: coloured on a terminal, plain elsewhere, aligned in both, and safe for any
+ * quoted text.
+ */
 import { stripVTControlCharacters } from 'node:util';
 import { readTerminalEnvironment } from './config.ts';
 
@@ -15,7 +18,9 @@ export function paint(colour: Colour, text: string): string {
 /** Rows with their columns padded to the same width. */
 export function table(rows: readonly (readonly string[])[], indent = '  '): string {
   const width = (cell = ''): number => stripVTControlCharacters(cell).length;
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => width(row[column]))));
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => width(row[column]))),
+  );
   return rows
     .map(
       (row) =>
@@ -28,12 +33,18 @@ export function table(rows: readonly (readonly string[])[], indent = '  '): stri
     .join('\n');
 }
 
-/** Text from outside on one line: what would move the cursor, change colours or turn the writing round becomes "�". */
+/**
+ * Text from outside on one line: what would move the cursor, change colours or turn the writing
+ * round becomes "�".
+ */
 export function printable(text: string): string {
   return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
 }
 
-/** JSON that a terminal can show: C1 and bidirectional controls, which JSON leaves as they are, become escapes. */
+/**
+ * JSON that a terminal can show: C1 and bidirectional controls, which JSON leaves as they are,
+ * become escapes.
+ */
 export function printableJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, undefined, indent).replace(
     /[\u007f-\u009f\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
@@ -48,7 +59,9 @@ const DURATION_UNITS = [
   ['s', 1_000],
 ] as const;
 
-/** Milliseconds as people say them, in at most two units: "240 ms", "1.2 s", "3 min 5 s", "2 d 4 h". */
+/**
+ * Milliseconds as people say them, in at most two units: "240 ms", "1.2 s", "3 min 5 s", "2 d 4 h".
+ */
 export function duration(milliseconds: number): string {
   const total = Math.max(0, Math.round(milliseconds));
   if (total < 1_000) return `${total} ms`;

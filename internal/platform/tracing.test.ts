@@ -1,6 +1,17 @@
-/** What holds while tracing is off, and what counts as a traceparent. On, the real thing is tested in test/integration. */
+/**
+ * What holds while tracing is off, and what counts as a traceparent. On, the real thing is tested
+ * in test/integration.
+ */
 import { describe, expect, test } from '@jest/globals';
-import { errorTypeOf, inSpan, isTraceparent, startSpan, startSpans, traceFields, tracing } from './tracing.ts';
+import {
+  errorTypeOf,
+  inSpan,
+  isTraceparent,
+  startSpan,
+  startSpans,
+  traceFields,
+  tracing,
+} from './tracing.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const valid = `00-${traceId}-b7ad6b7169203331-01`;
@@ -57,7 +68,9 @@ test.each([
 
 test('an error is told by its code, else by its class, never by its words', () => {
   expect(errorTypeOf(Object.assign(new Error('canary'), { code: 11_000 }))).toBe('11000');
-  expect(errorTypeOf(Object.assign(new Error('canary'), { code: 'ECONNREFUSED' }))).toBe('ECONNREFUSED');
+  expect(errorTypeOf(Object.assign(new Error('canary'), { code: 'ECONNREFUSED' }))).toBe(
+    'ECONNREFUSED',
+  );
   expect(errorTypeOf(new TypeError('canary'))).toBe('TypeError');
   expect(errorTypeOf('canary')).toBe('string');
 });

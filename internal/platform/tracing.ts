@@ -1,8 +1,10 @@
 /**
- * Spans around what the service does. Off, each function here is one branch, and OpenTelemetry's SDK is not even loaded.
+ * Spans around what the service does. Off, each function here is one branch, and OpenTelemetry's
+ * SDK is not even loaded.
  *
- * The tracer belongs to the process, as OpenTelemetry's own does, so that no function has to pass it on. A span holds only
- * what is given here: no library is patched, so no library can put its arguments into one.
+ * The tracer belongs to the process, as OpenTelemetry's own does, so that no function has to pass
+ * it on. A span holds only what is given here: no library is patched, so no library can put its
+ * arguments into one.
  */
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
@@ -12,9 +14,14 @@ import type { Logger } from './log.ts';
 export interface SpanOptions {
   readonly name: string;
   readonly kind: keyof typeof Api.SpanKind;
-  /** Named by OpenTelemetry's conventions where those have a name. Never personal data, never a key. */
+  /**
+   * Named by OpenTelemetry's conventions where those have a name. Never personal data, never a key.
+   */
   readonly attributes?: Attributes;
-  /** The traceparent to go on from; `undefined` begins a new trace. Left out, the span around this one is the parent. */
+  /**
+   * The traceparent to go on from; `undefined` begins a new trace. Left out, the span around this
+   * one is the parent.
+   */
   readonly parent?: string | undefined;
   /** Traceparents of other spans that led to this one. */
   readonly links?: readonly (string | undefined)[];
@@ -45,7 +52,9 @@ interface OpenTelemetry {
 }
 let otel: OpenTelemetry | undefined;
 
-/** Whether spans are made. Asked first wherever making one would cost a healthy request something. */
+/**
+ * Whether spans are made. Asked first wherever making one would cost a healthy request something.
+ */
 export function tracing(): boolean {
   return otel !== undefined;
 }
@@ -56,7 +65,10 @@ export function startSpan(options: SpanOptions): Span | undefined {
 }
 
 /** Starts a span for each sampled one of `parents`; undefined while tracing is off. */
-export function startSpans(options: SpanOptions, parents: readonly (string | undefined)[]): Spans | undefined {
+export function startSpans(
+  options: SpanOptions,
+  parents: readonly (string | undefined)[],
+): Spans | undefined {
   if (otel === undefined) return undefined;
   const started = otel;
   const spans = parents.map((parent) =>
@@ -73,7 +85,10 @@ export function startSpans(options: SpanOptions, parents: readonly (string | und
   };
 }
 
-/** Runs `work` in a span, so that the spans made meanwhile are its children; an error marks it and is thrown on. */
+/**
+ * Runs `work` in a span, so that the spans made meanwhile are its children; an error marks it and
+ * is thrown on.
+ */
 export function inSpan<T>(options: SpanOptions, work: (span?: Span) => Promise<T>): Promise<T> {
   return otel === undefined ? work() : workInSpan(otel, options, work);
 }
@@ -112,7 +127,9 @@ function open({ api, tracer }: OpenTelemetry, options: SpanOptions): Api.Span {
 
 function remoteContext(api: typeof Api, traceparent: string | undefined): Api.Context {
   const parent = spanContextOf(traceparent);
-  return parent === undefined ? api.ROOT_CONTEXT : api.trace.setSpanContext(api.ROOT_CONTEXT, parent);
+  return parent === undefined
+    ? api.ROOT_CONTEXT
+    : api.trace.setSpanContext(api.ROOT_CONTEXT, parent);
 }
 
 function wrap({ api }: OpenTelemetry, span: Api.Span): Span {
@@ -120,7 +137,8 @@ function wrap({ api }: OpenTelemetry, span: Api.Span): Span {
   return {
     traceparent: `00-${traceId}-${spanId}-0${traceFlags & SAMPLED}`,
     set: (attributes) => void span.setAttributes(attributes),
-    fail: (errorType) => void span.setAttribute('error.type', errorType).setStatus({ code: api.SpanStatusCode.ERROR }),
+    fail: (errorType) =>
+      void span.setAttribute('error.type', errorType).setStatus({ code: api.SpanStatusCode.ERROR }),
     end: () => span.end(),
   };
 }
@@ -141,9 +159,14 @@ export function isTraceparent(value: unknown): value is string {
   return typeof value === 'string' && TRACEPARENT.test(value);
 }
 
-/** The decision made at ingest, of which most requests under load are not: so this comes before everything else. */
+/**
+ * The decision made at ingest, of which most requests under load are not: so this comes before
+ * everything else.
+ */
 function isSampled(traceparent: string | undefined): boolean {
-  return traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED;
+  return (
+    traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED
+  );
 }
 
 function spanContextOf(traceparent: string | undefined): Api.SpanContext | undefined {
@@ -152,27 +175,37 @@ function spanContextOf(traceparent: string | undefined): Api.SpanContext | undef
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED, isRemote: true };
 }
 
-/** The `trace_id` of a log line about something with this traceparent; also while tracing is off. */
+/**
+ * The `trace_id` of a log line about something with this traceparent; also while tracing is off.
+ */
 export function traceFields(traceparent: string | undefined): { readonly trace_id?: string } {
   const traceId = spanContextOf(traceparent)?.traceId;
   return traceId === undefined ? {} : { trace_id: traceId };
 }
 
-/** The last spans get this long to leave; a collector that is away must not hold up a drain (alone it takes 8 s). */
+/**
+ * The last spans get this long to leave; a collector that is away must not hold up a drain (alone
+ * it takes 8 s).
+ */
 const CLOSE_MS = 2_000;
 
 /**
- * Loads and starts the SDK, which reads the standard `OTEL_*` variables itself: endpoint, headers, sampler, resource.
- * Spans wait in a bounded buffer and are dropped beyond it. Called once in a process.
+ * Loads and starts the SDK, which reads the standard `OTEL_*` variables itself: endpoint, headers,
+ * sampler, resource. Spans wait in a bounded buffer and are dropped beyond it. Called once in a
+ * process.
  */
 export async function startTracing(options: {
   readonly serviceName: string;
   readonly log: Logger;
 }): Promise<{ close(): Promise<void> }> {
-  const [api, { NodeSDK }] = await Promise.all([import('@opentelemetry/api'), import('@opentelemetry/sdk-node')]);
+  const [api, { NodeSDK }] = await Promise.all([
+    import('@opentelemetry/api'),
+    import('@opentelemetry/sdk-node'),
+  ]);
   const sdk = new NodeSDK({
     serviceName: options.serviceName,
-    // Metrics are Prometheus's and logs go to standard output; without these lines the SDK would send both as well.
+    // Metrics are Prometheus's and logs go to standard output; without these lines the SDK would
+    // send both as well.
     metricReaders: [],
     logRecordProcessors: [],
   });
@@ -199,7 +232,8 @@ function complaints(log: Logger): (message: string) => void {
       untold += 1;
       return;
     }
-    // A failed export comes as the JSON of its error, which may quote the collector's answer: only the code is logged.
+    // A failed export comes as the JSON of its error, which may quote the collector's answer: only
+    // the code is logged.
     const reason = message.startsWith('{')
       ? `spans could not be sent (${/"code":"?(\w+)/.exec(message)?.[1] ?? 'no answer'})`
       : message;

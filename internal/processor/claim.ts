@@ -1,4 +1,7 @@
-/** A worker's hold on a record: renewed while it works, checked before each effect, given up when it is lost. */
+/**
+ * A worker's hold on a record: renewed while it works, checked before each effect, given up when it
+ * is lost.
+ */
 import type { Clock } from '../platform/clock.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { OpenState } from '../submission/states.ts';
@@ -39,7 +42,10 @@ export class Claim {
     return this.#position;
   }
 
-  /** The record was moved to `state` under this claim, asked for at `askedAtMs` (monotonic), which confirms it. */
+  /**
+   * The record was moved to `state` under this claim, asked for at `askedAtMs` (monotonic), which
+   * confirms it.
+   */
   moved(state: OpenState, askedAtMs: number): void {
     this.#position = { ...this.#position, state };
     this.#confirmedAt = askedAtMs;
@@ -50,7 +56,10 @@ export class Claim {
     return this.#lost.signal;
   }
 
-  /** Passes only if the store confirmed, just now, that the claim is still ours. Comes before every effect outside it. */
+  /**
+   * Passes only if the store confirmed, just now, that the claim is still ours. Comes before every
+   * effect outside it.
+   */
   async confirm(): Promise<void> {
     if (this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
     this.assertHeld();

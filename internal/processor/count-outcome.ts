@@ -13,5 +13,6 @@ export function countOutcome(
   tools: OutcomeTools,
 ): void {
   tools.outcomes.inc(outcome);
-  if (partnerId !== undefined) tools.partnerOutcomes.inc({ partner: tools.partnerLabels.of(partnerId), ...outcome });
+  if (partnerId !== undefined)
+    tools.partnerOutcomes.inc({ partner: tools.partnerLabels.of(partnerId), ...outcome });
 }

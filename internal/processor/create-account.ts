@@ -25,7 +25,10 @@ export interface Created {
   readonly account: Account | undefined;
 }
 
-/** Creates the record's account; undefined if the application was rejected. Throws on database errors. */
+/**
+ * Creates the record's account; undefined if the application was rejected. Throws on database
+ * errors.
+ */
 export async function createAccount(
   record: SubmissionRecord,
   claim: Claim,
@@ -44,7 +47,8 @@ export async function createAccount(
 
   const applicant = applicantOf(application);
   const outcome = decideOnCreation(creation);
-  if (outcome.verdict === 'go_on') return { applicant, accountId: outcome.accountId, account: creation.account };
+  if (outcome.verdict === 'go_on')
+    return { applicant, accountId: outcome.accountId, account: creation.account };
   await reject(record, claim, outcome.reasons, tools, applicant);
   return undefined;
 }
@@ -69,7 +73,10 @@ export async function noteAccount(
   if (state === undefined) return false;
   claim.moved('account_created', askedAtMs);
   countOutcome(record, { state: 'account_created', reason: 'none' }, tools);
-  tools.log.debug({ request_id: record._id, ...traceFields(record.traceparent) }, 'account created');
+  tools.log.debug(
+    { request_id: record._id, ...traceFields(record.traceparent) },
+    'account created',
+  );
   return true;
 }
 
@@ -88,7 +95,10 @@ async function reject(
   });
   if (state === undefined) return;
   countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
-  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), reason }, 'application rejected');
+  tools.log.info(
+    { request_id: record._id, ...traceFields(record.traceparent), reason },
+    'application rejected',
+  );
 }
 
 /** Who the record is about, as it is looked for. */

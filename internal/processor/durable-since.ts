@@ -1,6 +1,7 @@
 /**
- * For how long this process has seen writes become durable. While they do not, or take too long, the withdrawals of what was
- * answered 500 come late as well, so that no time is enough to wait for them.
+ * For how long this process has seen writes become durable. While they do not, or take too long,
+ * the withdrawals of what was answered 500 come late as well, so that no time is enough to wait for
+ * them.
  */
 import type { Clock } from '../platform/clock.ts';
 
@@ -20,7 +21,10 @@ export class DurableSince {
     this.#since = durable ? (this.#since ?? this.#clock.monotonicMs()) : undefined;
   }
 
-  /** Milliseconds between the first look since they were not and now; 0 where the last look found that they are not. */
+  /**
+   * Milliseconds between the first look since they were not and now; 0 where the last look found
+   * that they are not.
+   */
   get lastsMs(): number {
     return this.#since === undefined ? 0 : this.#clock.monotonicMs() - this.#since;
   }

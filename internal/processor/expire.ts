@@ -1,4 +1,7 @@
-/** Removes personal data whose time is over and that no TTL index can remove: raw bodies, and what released accounts held. */
+/**
+ * Removes personal data whose time is over and that no TTL index can remove: raw bodies, and what
+ * released accounts held.
+ */
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -27,7 +30,9 @@ export async function expireOnce(tools: ExpireTools, signal?: AbortSignal): Prom
 /** Runs rounds until `signal` aborts. While the database is away, what is due waits. */
 export async function expireForever(tools: ExpireTools, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await expireOnce(tools, signal).catch((error: unknown) => tools.log.debug({ err: error }, 'expiry failed'));
+    await expireOnce(tools, signal).catch((error: unknown) =>
+      tools.log.debug({ err: error }, 'expiry failed'),
+    );
     await pause(EXPIRE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
   }
 }

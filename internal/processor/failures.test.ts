@@ -1,5 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
-import { MongoError, MongoNetworkError, MongoServerError, MongoServerSelectionError } from 'mongodb';
+import {
+  MongoError,
+  MongoNetworkError,
+  MongoServerError,
+  MongoServerSelectionError,
+} from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
@@ -18,11 +23,14 @@ describe('verdict', () => {
     expect(verdict('crashed', none)).toEqual({ kind: 'finish', event: 'give_up' });
   });
 
-  test.each(['infrastructure', 'relay'] as const)('%s puts the record back, however long it lasts', (failure) => {
-    const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
-    expect(verdict(failure, none)).toEqual({ kind: 'put_back' });
-    expect(verdict(failure, long)).toEqual({ kind: 'put_back' });
-  });
+  test.each(['infrastructure', 'relay'] as const)(
+    '%s puts the record back, however long it lasts',
+    (failure) => {
+      const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
+      expect(verdict(failure, none)).toEqual({ kind: 'put_back' });
+      expect(verdict(failure, long)).toEqual({ kind: 'put_back' });
+    },
+  );
 
   test('an ambiguous mail is sent again at most twice, then dead-lettered', () => {
     for (let ambiguous = 1; ambiguous <= MAX_AMBIGUOUS + 1; ambiguous += 1) {
@@ -104,7 +112,9 @@ describe('class of an error', () => {
     [retryable, 'infrastructure'],
     [new PoolClearedError('x'), 'infrastructure'],
     [new NotDurableError('x'), 'infrastructure'],
-    ...[1, 64, 89, 91, 189, 10_107, 11_602, 13_435].map((code) => [answered(code), 'infrastructure'] as const),
+    ...[1, 64, 89, 91, 189, 10_107, 11_602, 13_435].map(
+      (code) => [answered(code), 'infrastructure'] as const,
+    ),
     // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
     ...[11, 13, 18, 79, 100, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
     [{ code: 13 }, 'ours'],

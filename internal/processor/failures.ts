@@ -1,4 +1,7 @@
-/** Every failure of the background work gets a class, and this one table maps it to what is done. Pure. */
+/**
+ * Every failure of the background work gets a class, and this one table maps it to what is done.
+ * Pure.
+ */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
 import type { Blame } from '../mail/relay-state.ts';
@@ -42,7 +45,11 @@ export interface SoFar {
 }
 
 /** What to do about the failure of an attempt. */
-export function verdict(failure: FailureClass, soFar: SoFar, random: () => number = Math.random): Verdict {
+export function verdict(
+  failure: FailureClass,
+  soFar: SoFar,
+  random: () => number = Math.random,
+): Verdict {
   switch (failure) {
     case 'permanent':
       return { kind: 'finish', event: 'bounce' };
@@ -63,7 +70,11 @@ export function verdict(failure: FailureClass, soFar: SoFar, random: () => numbe
 
 const GIVE_UP: Verdict = { kind: 'finish', event: 'give_up' };
 
-function backOff(failure: keyof typeof BACK_OFFS, { backedOffMs }: SoFar, random: () => number): Verdict {
+function backOff(
+  failure: keyof typeof BACK_OFFS,
+  { backedOffMs }: SoFar,
+  random: () => number,
+): Verdict {
   if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return GIVE_UP;
   const { share, firstMs, capMs } = BACK_OFFS[failure];
   const delayMs = Math.min(capMs, Math.max(firstMs, backedOffMs * share));
@@ -71,22 +82,34 @@ function backOff(failure: keyof typeof BACK_OFFS, { backedOffMs }: SoFar, random
 }
 
 /**
- * What a server answers while its set elects, has no majority, shuts down or is overloaded; or, as a mere InternalError (1),
- * while the database behind it is away, as PostgreSQL behind FerretDB.
+ * What a server answers while its set elects, has no majority, shuts down or is overloaded; or, as
+ * a mere InternalError (1), while the database behind it is away, as PostgreSQL behind FerretDB.
  */
-const AWAY_CODES = new Set([1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436]);
-/** What an operator has to mend: no right, a wrong password, a full disk or quota, a write concern the set cannot meet. */
+const AWAY_CODES = new Set([
+  1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
+]);
+/**
+ * What an operator has to mend: no right, a wrong password, a full disk or quota, a write concern
+ * the set cannot meet.
+ */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
-/** The class of an error thrown while working with the database; anything unknown is worth another try. */
+/**
+ * The class of an error thrown while working with the database; anything unknown is worth another
+ * try.
+ */
 export function classOfError(error: unknown): FailureClass {
   if (error instanceof DeadlineError || error instanceof NotDurableError) return 'infrastructure';
-  if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError) return 'infrastructure';
+  if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError)
+    return 'infrastructure';
   // An item of a group write that failed alone comes as its code, not as an error of the driver.
   const code = Number((error as { readonly code?: unknown } | undefined)?.code);
   if (OPERATOR_CODES.has(code)) return 'ours';
   if (AWAY_CODES.has(code)) return 'infrastructure';
-  if (error instanceof MongoError && (error.hasErrorLabel('RetryableWriteError') || /Pool|Topology/.test(error.name))) {
+  if (
+    error instanceof MongoError &&
+    (error.hasErrorLabel('RetryableWriteError') || /Pool|Topology/.test(error.name))
+  ) {
     return 'infrastructure';
   }
   return 'transient';

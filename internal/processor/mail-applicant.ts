@@ -26,7 +26,10 @@ import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 export interface MailTools
   extends
     FailureTools,
-    Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails' | 'completionSeconds'> {
+    Pick<
+      ProcessorMetrics,
+      'mails' | 'handOverSeconds' | 'possibleSecondMails' | 'completionSeconds'
+    > {
   readonly accounts: AccountStore;
   readonly ledger: LedgerStore;
   readonly mailer: Mailer;
@@ -48,8 +51,15 @@ interface Mailing {
   readonly place: MailPlace;
 }
 
-/** Mails the applicant, unless a mail is out already, and completes the record. `made`: the account as made just now. */
-export async function mailApplicant(mailing: Mailing, made: Account | undefined, tools: MailTools): Promise<void> {
+/**
+ * Mails the applicant, unless a mail is out already, and completes the record. `made`: the account
+ * as made just now.
+ */
+export async function mailApplicant(
+  mailing: Mailing,
+  made: Account | undefined,
+  tools: MailTools,
+): Promise<void> {
   const account = made ?? (await readAccount(mailing.record, tools));
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
@@ -58,9 +68,13 @@ export async function mailApplicant(mailing: Mailing, made: Account | undefined,
   await complete(mailing, tools);
 }
 
-async function readAccount({ accountId }: SubmissionRecord, { accounts }: MailTools): Promise<Account> {
+async function readAccount(
+  { accountId }: SubmissionRecord,
+  { accounts }: MailTools,
+): Promise<Account> {
   const account = accountId === undefined ? undefined : await accounts.read(accountId);
-  if (account === undefined) throw new AttemptFailure('transient', 'the account of this request was not found');
+  if (account === undefined)
+    throw new AttemptFailure('transient', 'the account of this request was not found');
   if (account.releasedAt !== undefined) {
     throw new AttemptFailure('permanent', 'the account was released by an operator');
   }
@@ -74,21 +88,44 @@ async function complete({ record, claim }: Mailing, tools: MailTools): Promise<v
   countOutcome(record, { state: 'completed', reason: 'none' }, tools);
   const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
   tools.completionSeconds.observe(seconds);
-  tools.log.info({ request_id: record._id, ...traceFields(record.traceparent), seconds }, 'application completed');
+  tools.log.info(
+    { request_id: record._id, ...traceFields(record.traceparent), seconds },
+    'application completed',
+  );
 }
 
-/** Hands the mail over and notes it in the account, from where a later attempt knows that it is out. */
+/**
+ * Hands the mail over and notes it in the account, from where a later attempt knows that it is out.
+ */
 async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<void> {
   const { record, claim, place } = mailing;
-  // One without a result may have mailed as well: its worker was killed, or could not write down how it ended.
-  const before = Math.max(record.ambiguous ?? 0, possibleMails(account.mail, record.mailsSince ?? -1));
+  // One without a result may have mailed as well: its worker was killed, or could not write down
+  // how it ended.
+  const before = Math.max(
+    record.ambiguous ?? 0,
+    possibleMails(account.mail, record.mailsSince ?? -1),
+  );
   if (before >= MAX_AMBIGUOUS) {
-    throw new AttemptFailure('ambiguous', `nobody knows what became of the mail (handed over ${before} times)`, before);
+    throw new AttemptFailure(
+      'ambiguous',
+      `nobody knows what became of the mail (handed over ${before} times)`,
+      before,
+    );
   }
-  const intent = { claim: record.version, startedAt: tools.clock.now(), attempt: attemptOf(record), host: tools.host };
+  const intent = {
+    claim: record.version,
+    startedAt: tools.clock.now(),
+    attempt: attemptOf(record),
+    host: tools.host,
+  };
   const message = await announce(account, intent, claim, tools);
   const startedMs = tools.clock.monotonicMs();
-  const handOver = await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
+  const handOver = await tools.mailer.handOver(
+    message,
+    account.email,
+    claim.signal,
+    () => claim.held,
+  );
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
@@ -136,7 +173,12 @@ function writeMail(
 }
 
 /** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
-async function announce(account: Account, intent: Intent, claim: Claim, tools: MailTools): Promise<Message> {
+async function announce(
+  account: Account,
+  intent: Intent,
+  claim: Claim,
+  tools: MailTools,
+): Promise<Message> {
   const { message, activation } = writeMail(account, intent, tools);
   try {
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
@@ -151,11 +193,21 @@ async function announce(account: Account, intent: Intent, claim: Claim, tools: M
 }
 
 function readAgain(): AttemptFailure {
-  return new AttemptFailure('transient', 'the account changed or its link was used: it is read again');
+  return new AttemptFailure(
+    'transient',
+    'the account changed or its link was used: it is read again',
+  );
 }
 
-/** Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be out. */
-async function noteAborted(account: Account, intent: Intent, tools: Pick<MailTools, 'ledger'>): Promise<void> {
+/**
+ * Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be
+ * out.
+ */
+async function noteAborted(
+  account: Account,
+  intent: Intent,
+  tools: Pick<MailTools, 'ledger'>,
+): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
   await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
 }
@@ -174,8 +226,8 @@ async function noteResult(
     return true;
   };
   if (handOver.result === 'accepted') {
-    // The mail is out: until the account says so, every other attempt would send it again. So this waits for the
-    // database as long as the claim is not lost.
+    // The mail is out: until the account says so, every other attempt would send it again. So this
+    // waits for the database as long as the claim is not lost.
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
       signal: claim.signal,
@@ -183,8 +235,11 @@ async function noteResult(
     });
     if (noted === true) return;
   }
-  // Without this note the hand-over counts as one that may have mailed: too often at worst, never too seldom.
-  await note().catch((error: unknown) => tools.log.debug({ err: error }, 'the result of a hand-over was not noted'));
+  // Without this note the hand-over counts as one that may have mailed: too often at worst, never
+  // too seldom.
+  await note().catch((error: unknown) =>
+    tools.log.debug({ err: error }, 'the result of a hand-over was not noted'),
+  );
 }
 
 /** For support: what the mail server did, without the address it was about. */
@@ -195,7 +250,9 @@ function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>
     case 'unreachable':
       return `the mail server could not be used (${handOver.cause})`;
     case 'refused': {
-      const code = [handOver.code, handOver.enhancedCode].filter((part) => part !== undefined).join(' ');
+      const code = [handOver.code, handOver.enhancedCode]
+        .filter((part) => part !== undefined)
+        .join(' ');
       const what = {
         mail: 'our sender address',
         rcpt: "the applicant's address",

@@ -26,7 +26,10 @@ interface Answer {
 type Relay = (mail: WaitingMail, nowMs: number) => Answer;
 
 /** A line over stored records; a record leaves it when its mail is accepted or refused for good. */
-function scene(relayOf: Relay, options: { readonly stored?: number; readonly probe?: () => boolean } = {}) {
+function scene(
+  relayOf: Relay,
+  options: { readonly stored?: number; readonly probe?: () => boolean } = {},
+) {
   const { stored = Infinity, probe = () => true } = options;
   const open = new Map<string, WaitingMail>();
   const doneAt = new Map<string, number>();
@@ -46,11 +49,17 @@ function scene(relayOf: Relay, options: { readonly stored?: number; readonly pro
     await new Promise((resolve) => setTimeout(resolve, afterMs));
     inHand -= 1;
     const blame = place.note(handOver, false);
-    const ends = handOver.result === 'accepted' || (handOver.result === 'refused' && handOver.fault === 'recipient');
+    const ends =
+      handOver.result === 'accepted' ||
+      (handOver.result === 'refused' && handOver.fault === 'recipient');
     if (ends) doneAt.set(waiting.requestId, now());
     else {
       const delayMs = blame === 'relay' ? 0 : 1_000;
-      open.set(waiting.requestId, { ...waiting, urgent: false, dueAt: new Date(+waiting.dueAt + delayMs) });
+      open.set(waiting.requestId, {
+        ...waiting,
+        urgent: false,
+        dueAt: new Date(+waiting.dueAt + delayMs),
+      });
     }
   };
   const line = new MailLine({
@@ -92,9 +101,11 @@ function scene(relayOf: Relay, options: { readonly stored?: number; readonly pro
   /** Lets time pass until all of `ids` are done; how long that took, in milliseconds. */
   const until = async (ids: readonly string[], atMostMs = 120_000): Promise<number> => {
     const from = now();
-    while (!ids.every((id) => doneAt.has(id)) && now() - from < atMostMs) await jest.advanceTimersByTimeAsync(50);
+    while (!ids.every((id) => doneAt.has(id)) && now() - from < atMostMs)
+      await jest.advanceTimersByTimeAsync(50);
     const missing = ids.filter((id) => !doneAt.has(id));
-    if (missing.length > 0) throw new Error(`${missing.length} of ${ids.length} are not done after ${atMostMs} ms`);
+    if (missing.length > 0)
+      throw new Error(`${missing.length} of ${ids.length} are not done after ${atMostMs} ms`);
     return Math.max(...ids.map((id) => doneAt.get(id)!)) - from;
   };
   return {
@@ -128,20 +139,29 @@ test('mails to one domain go out as fast as mails to 200', async () => {
   expect(took[1]! / took[0]!).toBeGreaterThan(0.8);
 });
 
-test.each(['first', 'last'])('a slow domain whose mails come %s does not keep others waiting', async (order) => {
-  const relay: Relay = ({ domain }) => ({ afterMs: domain === 'slow.example' ? 20_000 : 50, handOver: accepted });
-  const { put, start, until, end } = scene(relay);
-  const slow = () => put(60, { domainOf: () => 'slow.example' });
-  if (order === 'first') slow();
-  const others = put(150, { domainOf: (n) => `d${n % 40}.example` });
-  if (order === 'last') slow();
-  start();
-  expect(await until(others)).toBeLessThan(10_000);
-  end();
-});
+test.each(['first', 'last'])(
+  'a slow domain whose mails come %s does not keep others waiting',
+  async (order) => {
+    const relay: Relay = ({ domain }) => ({
+      afterMs: domain === 'slow.example' ? 20_000 : 50,
+      handOver: accepted,
+    });
+    const { put, start, until, end } = scene(relay);
+    const slow = () => put(60, { domainOf: () => 'slow.example' });
+    if (order === 'first') slow();
+    const others = put(150, { domainOf: (n) => `d${n % 40}.example` });
+    if (order === 'last') slow();
+    start();
+    expect(await until(others)).toBeLessThan(10_000);
+    end();
+  },
+);
 
 test('a slow domain that waits alone takes most places and still leaves some to mails that come later', async () => {
-  const relay: Relay = ({ domain }) => ({ afterMs: domain === 'slow.example' ? 20_000 : 50, handOver: accepted });
+  const relay: Relay = ({ domain }) => ({
+    afterMs: domain === 'slow.example' ? 20_000 : 50,
+    handOver: accepted,
+  });
   const { put, start, until, end, mostInHand } = scene(relay);
   put(60, { domainOf: () => 'slow.example' });
   start();
@@ -152,7 +172,10 @@ test('a slow domain that waits alone takes most places and still leaves some to 
 });
 
 test('one partner with many slow domains does not keep another one waiting', async () => {
-  const relay: Relay = ({ partnerId }) => ({ afterMs: partnerId === 'slow' ? 30_000 : 50, handOver: accepted });
+  const relay: Relay = ({ partnerId }) => ({
+    afterMs: partnerId === 'slow' ? 30_000 : 50,
+    handOver: accepted,
+  });
   const { put, start, until, end } = scene(relay);
   put(500, { partner: 'slow', domainOf: (n) => `s${n}.example` });
   start();
@@ -187,7 +210,9 @@ test('of one partner the oldest mail goes first', async () => {
   end();
 });
 
-/** A relay that takes `quota` mails in each second, and turns the others away after their content. */
+/**
+ * A relay that takes `quota` mails in each second, and turns the others away after their content.
+ */
 function withQuota(quota: number): Relay {
   const taken = new Map<number, number>();
   return (_, nowMs) => {
@@ -203,17 +228,20 @@ test.each([
   ['one partner and 10 domains', () => 'acme', (n: number) => `d${n % 10}.example`],
   ['one partner and 200 domains', () => 'acme', (n: number) => `d${n % 200}.example`],
   ['20 partners', (n: number) => `p${n % 20}`, (n: number) => `d${n % 50}.example`],
-] as const)('a quota of 14 a second is used without many vain transmissions: %s', async (_, partnerOf, domainOf) => {
-  const { put, start, until, end, handOvers } = scene(withQuota(14));
-  const ids = Array.from(
-    { length: 300 },
-    (__, n) => put(1, { partner: partnerOf(n), domainOf: () => domainOf(n) })[0]!,
-  );
-  start();
-  expect(await until(ids)).toBeLessThan(45_000);
-  expect(handOvers()).toBeLessThanOrEqual(300 * 1.2);
-  end();
-});
+] as const)(
+  'a quota of 14 a second is used without many vain transmissions: %s',
+  async (_, partnerOf, domainOf) => {
+    const { put, start, until, end, handOvers } = scene(withQuota(14));
+    const ids = Array.from(
+      { length: 300 },
+      (__, n) => put(1, { partner: partnerOf(n), domainOf: () => domainOf(n) })[0]!,
+    );
+    start();
+    expect(await until(ids)).toBeLessThan(45_000);
+    expect(handOvers()).toBeLessThanOrEqual(300 * 1.2);
+    end();
+  },
+);
 
 const outages: readonly [string, HandOver][] = [
   ['cannot be reached', unreachable],
@@ -221,7 +249,9 @@ const outages: readonly [string, HandOver][] = [
   ['takes nothing', refused('rcpt', '421 4.7.0 Try again later')],
   ['takes no connection', { ...unreachable, busy: true }],
 ];
-test.each(outages.flatMap(([name, outage]) => [3, 24].map((waiting) => [name, waiting, outage] as const)))(
+test.each(
+  outages.flatMap(([name, outage]) => [3, 24].map((waiting) => [name, waiting, outage] as const)),
+)(
   'a relay that %s is tried seldom while %i mails wait, and all goes on once it takes mail',
   async (_, waiting, outage) => {
     let well = false;
@@ -240,7 +270,10 @@ test.each(outages.flatMap(([name, outage]) => [3, 24].map((waiting) => [name, wa
 test('what an operator asks for is tried at once', async () => {
   let well = false;
   const outage = refused('mail', '550 5.7.1 Sender refused');
-  const { put, start, until, end, open } = scene(() => ({ afterMs: 20, handOver: well ? accepted : outage }));
+  const { put, start, until, end, open } = scene(() => ({
+    afterMs: 20,
+    handOver: well ? accepted : outage,
+  }));
   const ids = put(24, {});
   start();
   await jest.advanceTimersByTimeAsync(10 * 60_000);
@@ -252,12 +285,21 @@ test('what an operator asks for is tried at once', async () => {
 });
 
 const answersOfOne: readonly [string, Answer][] = [
-  ['550 mailbox unavailable', { afterMs: 20, handOver: refused('rcpt', '550 mailbox unavailable') }],
+  [
+    '550 mailbox unavailable',
+    { afterMs: 20, handOver: refused('rcpt', '550 mailbox unavailable') },
+  ],
   ['a policy after the content', { afterMs: 20, handOver: refused('content', '554 5.7.1 Policy') }],
   ['421 at RCPT', { afterMs: 20, handOver: refused('rcpt', '421 4.7.0 Too many messages') }],
-  ['throttling after the content', { afterMs: 20, handOver: refused('content', '454 Throttling failure') }],
+  [
+    'throttling after the content',
+    { afterMs: 20, handOver: refused('content', '454 Throttling failure') },
+  ],
   ['a full mailbox', { afterMs: 20, handOver: refused('rcpt', '452 4.2.2 Mailbox full') }],
-  ['silence for a minute', { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } }],
+  [
+    'silence for a minute',
+    { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } },
+  ],
   // An answer to MAIL FROM comes before the recipient is named, so it concerns all mail.
   ...knownAnswers
     .filter(({ phase }) => phase !== 'mail')
@@ -277,7 +319,9 @@ for (const domainOf of [() => 'one.example', (n: number) => `a${n}.example`]) {
       put(120, { partner: 'adversary', domainOf });
       start();
       await jest.advanceTimersByTimeAsync(300);
-      expect(await until(put(40, { partner: 'victim', domainOf: (n) => `v${n % 5}.example` }))).toBeLessThan(6_000);
+      expect(
+        await until(put(40, { partner: 'victim', domainOf: (n) => `v${n % 5}.example` })),
+      ).toBeLessThan(6_000);
       end();
     },
   );

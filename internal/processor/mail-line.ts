@@ -1,10 +1,10 @@
 /**
  * The line of accounts whose e-mail is still to go out, and the places it is served at.
  *
- * A record in `account_created` that is due stands in the line. The line takes partner by partner in
- * turn, and of each partner the oldest record first, whenever a place is free. A record whose account
- * was just made takes a free place at once. Each process keeps the head of the line in memory and
- * reads it again every second; a claim decides which process gets a record.
+ * A record in `account_created` that is due stands in the line. The line takes partner by partner
+ * in turn, and of each partner the oldest record first, whenever a place is free. A record whose
+ * account was just made takes a free place at once. Each process keeps the head of the line in
+ * memory and reads it again every second; a claim decides which process gets a record.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -95,7 +95,10 @@ export class MailLine {
     }
   }
 
-  /** Reads the head of the line and serves it. Never rejects: while the database is away, memory serves. */
+  /**
+   * Reads the head of the line and serves it. Never rejects: while the database is away, memory
+   * serves.
+   */
   async readOnce(): Promise<void> {
     await this.#read();
     this.#serve();
@@ -115,7 +118,9 @@ export class MailLine {
     }
   }
 
-  /** Begins nothing more and resolves when all mails at places have ended, or when `signal` aborts. */
+  /**
+   * Begins nothing more and resolves when all mails at places have ended, or when `signal` aborts.
+   */
   async close(signal: AbortSignal): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -206,11 +211,17 @@ export class MailLine {
     const { relay, clock } = this.#options;
     return {
       note: (handOver, dropped) =>
-        relay.note({ partnerId, domain, startedAtMs }, handOver, { nowMs: clock.monotonicMs(), dropped }),
+        relay.note({ partnerId, domain, startedAtMs }, handOver, {
+          nowMs: clock.monotonicMs(),
+          dropped,
+        }),
     };
   }
 
-  /** While the relay takes nothing, one mail at a time is tried; at once where an operator asked for it. */
+  /**
+   * While the relay takes nothing, one mail at a time is tried; at once where an operator asked for
+   * it.
+   */
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;

@@ -1,4 +1,7 @@
-/** Waits out an outage of the database: pauses the workers of this process, probes, and resumes by itself. */
+/**
+ * Waits out an outage of the database: pauses the workers of this process, probes, and resumes by
+ * itself.
+ */
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
@@ -16,7 +19,10 @@ export class OutageGate {
   readonly #stop = new AbortController();
   #waiting: Promise<void> | undefined;
 
-  /** `probe` answers whether everything the workers need is there; one that hangs or throws counts as "no". */
+  /**
+   * `probe` answers whether everything the workers need is there; one that hangs or throws counts
+   * as "no".
+   */
   constructor(options: {
     readonly workers: readonly Pausable[];
     readonly probe: () => Promise<boolean>;

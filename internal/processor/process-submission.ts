@@ -38,11 +38,15 @@ interface Attempt {
 }
 
 /**
- * Works on the hinted record unless someone else does or did. `place` is where its mail goes out, if
- * it waited for one. Resolves when the record needs this caller no more; its mail may go on at a
+ * Works on the hinted record unless someone else does or did. `place` is where its mail goes out,
+ * if it waited for one. Resolves when the record needs this caller no more; its mail may go on at a
  * place. Rejects only if the claim request fails.
  */
-export async function processSubmission(hint: Hint, tools: AttemptTools, place?: MailPlace): Promise<void> {
+export async function processSubmission(
+  hint: Hint,
+  tools: AttemptTools,
+  place?: MailPlace,
+): Promise<void> {
   if (tools.holds.has(hint.partnerId)) return;
   const step: Step = place === undefined ? 'account' : 'mail';
   const askedAtMs = tools.clock.monotonicMs();
@@ -84,21 +88,35 @@ async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
       await doMail({ ...attempt, record: next, place, links: [] }, created, tools);
     });
     if (mailed) return;
-    if (await noteAccount(record, claim, created, { keepClaim: false }, tools)) tools.line.add(waiting);
+    if (await noteAccount(record, claim, created, { keepClaim: false }, tools))
+      tools.line.add(waiting);
   });
   if (!mailed) claim.release();
 }
 
 /** The record as the move to `account_created` makes it. */
-function afterAccount(record: SubmissionRecord, created: Created, { clock }: AttemptTools): SubmissionRecord {
+function afterAccount(
+  record: SubmissionRecord,
+  created: Created,
+  { clock }: AttemptTools,
+): SubmissionRecord {
   const { backedOffMs: _backedOff, crashes: _crashes, urgent: _urgent, ...kept } = record;
   const { applicant, accountId } = created;
   const now = clock.now();
-  const moved = { state: 'account_created', stateAt: now, dueAt: now, attempts: 0, ambiguous: 0 } as const;
+  const moved = {
+    state: 'account_created',
+    stateAt: now,
+    dueAt: now,
+    attempts: 0,
+    ambiguous: 0,
+  } as const;
   return { ...kept, ...moved, applicant, accountId };
 }
 
-/** Mails and completes at a place of the line; `created`: the account is made, but not noted in the record yet. */
+/**
+ * Mails and completes at a place of the line; `created`: the account is made, but not noted in the
+ * record yet.
+ */
 async function doMail(
   attempt: Attempt & { readonly place: MailPlace },
   created: Created | undefined,
@@ -108,7 +126,11 @@ async function doMail(
   try {
     await inStep('mail', attempt, tools, async () => {
       const keepClaim = { keepClaim: true };
-      if (created !== undefined && !(await noteAccount(attempt.record, claim, created, keepClaim, tools))) return;
+      if (
+        created !== undefined &&
+        !(await noteAccount(attempt.record, claim, created, keepClaim, tools))
+      )
+        return;
       await mailApplicant(attempt, created?.account, tools);
     });
   } finally {
@@ -116,12 +138,25 @@ async function doMail(
   }
 }
 
-/** Runs one half of an attempt in a span of the record's trace and settles its failure. Never rejects. */
-async function inStep(step: Step, attempt: Attempt, tools: AttemptTools, work: () => Promise<void>): Promise<void> {
+/**
+ * Runs one half of an attempt in a span of the record's trace and settles its failure. Never
+ * rejects.
+ */
+async function inStep(
+  step: Step,
+  attempt: Attempt,
+  tools: AttemptTools,
+  work: () => Promise<void>,
+): Promise<void> {
   const { record, startedAt, links } = attempt;
-  const attributes = { 'partner_ingest.request_id': record._id, 'partner_ingest.attempt': attemptOf(record) };
+  const attributes = {
+    'partner_ingest.request_id': record._id,
+    'partner_ingest.attempt': attemptOf(record),
+  };
   const span: SpanOptions =
-    step === 'account' ? queueSpan('process', attributes) : { name: 'mail applicant', kind: 'INTERNAL', attributes };
+    step === 'account'
+      ? queueSpan('process', attributes)
+      : { name: 'mail applicant', kind: 'INTERNAL', attributes };
   // The record says whose trace this is, because a job may be lost and made again by reconcile.
   await inSpan({ ...span, startedAt, links, parent: record.traceparent }, async (opened) => {
     try {
@@ -171,18 +206,30 @@ async function settle(
 async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
   const { position } = claim;
   const say = async (): Promise<void> => void (await tools.store.putBack(position, record.stateAt));
-  await sayLater(say, (error) => tools.log.debug({ request_id: record._id, err: error }, 'not given back yet'));
+  await sayLater(say, (error) =>
+    tools.log.debug({ request_id: record._id, err: error }, 'not given back yet'),
+  );
 }
 
 /**
  * A record may be what kills its workers. After five deaths it is a dead letter. Before that it is
  * tried apart from others, at a time of its own, so that what died beside it gets through.
  */
-async function endsByCrashes({ record, claim }: Attempt, step: Step, tools: AttemptTools): Promise<boolean> {
+async function endsByCrashes(
+  { record, claim }: Attempt,
+  step: Step,
+  tools: AttemptTools,
+): Promise<boolean> {
   const { crashes = 0, takenOver } = record;
   if (crashes >= MAX_CRASHES) {
     const lastError = 'its workers ended without a word, several times';
-    const failed = { record, position: claim.position, step, failure: 'crashed', lastError } as const;
+    const failed = {
+      record,
+      position: claim.position,
+      step,
+      failure: 'crashed',
+      lastError,
+    } as const;
     await settleFailure({ ...failed, possibleMails: undefined }, tools);
     return true;
   }

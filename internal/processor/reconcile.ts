@@ -1,6 +1,7 @@
 /**
- * Finds recorded applications that nobody works on and queues them: what heals lost hints, an emptied Redis and killed
- * workers. While Redis is away they go straight to the workers of this process.
+ * Finds recorded applications that nobody works on and queues them: what heals lost hints, an
+ * emptied Redis and killed workers. While Redis is away they go straight to the workers of this
+ * process.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -32,7 +33,10 @@ export interface ReconcileTools {
   readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
   /** Jobs that wait; rejects while Redis is away. */
   waiting(): Promise<number>;
-  /** The worker of this process: while it waits out an outage it gets nothing, because jobs would only pile up. */
+  /**
+   * The worker of this process: while it waits out an outage it gets nothing, because jobs would
+   * only pile up.
+   */
   readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
   /** Why this process's clock may not judge what is due; empty when it may. */
   clockFaults(): readonly string[];
@@ -40,7 +44,9 @@ export interface ReconcileTools {
   sendHints(hints: readonly Hint[]): Promise<void>;
 }
 
-/** Whether the queue takes more: not while the worker waits out an outage, nor while it has enough. */
+/**
+ * Whether the queue takes more: not while the worker waits out an outage, nor while it has enough.
+ */
 async function isWanted(tools: ReconcileTools): Promise<boolean> {
   const { worker } = tools;
   if (worker.paused) return false;
@@ -52,21 +58,25 @@ async function isWanted(tools: ReconcileTools): Promise<boolean> {
 }
 
 /**
- * One round. A record that nobody ever claimed is only marked at first sight, and then waits for the grace, and until
- * writes have been durable for as long, so that a withdrawal that is under way comes first; everything else is queued.
- * Rejects when the database is away; the next round starts afresh. True when it handed out what it found and more may be due.
+ * One round. A record that nobody ever claimed is only marked at first sight, and then waits for
+ * the grace, and until writes have been durable for as long, so that a withdrawal that is under way
+ * comes first; everything else is queued. Rejects when the database is away; the next round starts
+ * afresh. True when it handed out what it found and more may be due.
  */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   await tools.durable.look();
   if (tools.clockFaults().length > 0) return false;
   const wanted = await isWanted(tools);
   const due = await tools.store.findDue(RECONCILE_PAGE, tools.holds.partners());
-  const isNew = (record: DueRecord): boolean => record.version === 0 && record.firstSeenAt === undefined;
+  const isNew = (record: DueRecord): boolean =>
+    record.version === 0 && record.firstSeenAt === undefined;
   const fresh = due.filter(isNew);
   await tools.store.lookAgain(fresh, FIRST_SIGHT_GRACE_MS, { firstSeen: true });
 
   const withdrawalsMayBeLate = tools.durable.lastsMs < FIRST_SIGHT_GRACE_MS;
-  const ready = due.filter((record) => !isNew(record) && (record.version > 0 || !withdrawalsMayBeLate));
+  const ready = due.filter(
+    (record) => !isNew(record) && (record.version > 0 || !withdrawalsMayBeLate),
+  );
   if (!wanted) {
     await takeOldest(ready, tools);
     return false;
@@ -81,23 +91,36 @@ export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   return due.length === RECONCILE_PAGE && fresh.length + handed.length === due.length;
 }
 
-/** Whether it is due because a hint or a worker was lost, not because the time of its next attempt has come. */
+/**
+ * Whether it is due because a hint or a worker was lost, not because the time of its next attempt
+ * has come.
+ */
 function wasLost({ version, heldUntil }: DueRecord): boolean {
   return version === 0 || heldUntil !== undefined;
 }
 
 /**
- * While the queue is full, a record whose hint was lost would wait until it is not, which an overload puts off for ever. So
- * the worker of this process takes the oldest past the queue. A record whose hint waits there is claimed once all the same.
+ * While the queue is full, a record whose hint was lost would wait until it is not, which an
+ * overload puts off for ever. So the worker of this process takes the oldest past the queue. A
+ * record whose hint waits there is claimed once all the same.
  */
-async function takeOldest(ready: readonly DueRecord[], { worker, store }: ReconcileTools): Promise<void> {
+async function takeOldest(
+  ready: readonly DueRecord[],
+  { worker, store }: ReconcileTools,
+): Promise<void> {
   const oldest = ready.slice(0, Math.min(RECONCILE_OLDEST, worker.room));
   worker.take(oldest.map(hintFor));
   await store.lookAgain(oldest, REQUEUED_AGAIN_MS, { firstSeen: false });
 }
 
-/** Queues the records, or gives some to the worker of this process where Redis cannot take them; those it found work for. */
-async function handOut(ready: readonly DueRecord[], tools: ReconcileTools): Promise<readonly DueRecord[]> {
+/**
+ * Queues the records, or gives some to the worker of this process where Redis cannot take them;
+ * those it found work for.
+ */
+async function handOut(
+  ready: readonly DueRecord[],
+  tools: ReconcileTools,
+): Promise<readonly DueRecord[]> {
   if (ready.length === 0) return ready;
   try {
     await tools.sendHints(ready.map(hintFor));
@@ -115,7 +138,10 @@ async function handOut(ready: readonly DueRecord[], tools: ReconcileTools): Prom
 }
 
 /** Shows how many due records this version does not understand. */
-export async function countUnknown({ store, unknown }: Pick<ReconcileTools, 'store' | 'unknown'>): Promise<void> {
+export async function countUnknown({
+  store,
+  unknown,
+}: Pick<ReconcileTools, 'store' | 'unknown'>): Promise<void> {
   unknown.set(await store.countUnknownDue(RECONCILE_PAGE));
 }
 
@@ -134,7 +160,8 @@ export async function reconcileForever(tools: ReconcileTools, signal: AbortSigna
       tools.log.debug({ err: error }, 'reconcile round failed');
       return false;
     });
-    // After an outage a whole backlog may be due: it is queued page after page, as fast as the workers take it.
+    // After an outage a whole backlog may be due: it is queued page after page, as fast as the
+    // workers take it.
     if (!more) await pause(RECONCILE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
   }
 }

@@ -33,8 +33,8 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
 }
 
 /**
- * Never rejects. Where even this update fails, it is tried again in the background: a record whose worker
- * never gave a word counts as one that killed it.
+ * Never rejects. Where even this update fails, it is tried again in the background: a record whose
+ * worker never gave a word counts as one that killed it.
  */
 export async function settleFailure(failed: FailedAttempt, tools: FailureTools): Promise<void> {
   const { record, position, step, failure, lastError } = failed;
@@ -50,7 +50,9 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
     'attempt failed',
   );
   if (failure === 'infrastructure') tools.waitForDatabase();
-  await sayLater(carryOut, (error) => tools.log.debug({ ...fields, err: error }, 'not settled yet'));
+  await sayLater(carryOut, (error) =>
+    tools.log.debug({ ...fields, err: error }, 'not settled yet'),
+  );
 
   async function carryOut(): Promise<void> {
     switch (what.kind) {
@@ -80,7 +82,10 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
 }
 
 /** Runs `say`, and where that fails, again and again in the background for some minutes. */
-export async function sayLater(say: () => Promise<void>, onFailure: (error: unknown) => void): Promise<void> {
+export async function sayLater(
+  say: () => Promise<void>,
+  onFailure: (error: unknown) => void,
+): Promise<void> {
   const enough = new AbortController();
   const giveUp = (_error: unknown, failures: number): void => {
     if (failures >= SETTLE_TRIES) enough.abort();
@@ -91,8 +96,14 @@ export async function sayLater(say: () => Promise<void>, onFailure: (error: unkn
   });
 }
 
-/** An address that does not exist is the end of an application like another; a dead letter waits for a person. */
-function levelOf(failure: FailureClass, kind: 'put_back' | 'retry' | 'finish'): 'info' | 'warn' | 'error' {
+/**
+ * An address that does not exist is the end of an application like another; a dead letter waits for
+ * a person.
+ */
+function levelOf(
+  failure: FailureClass,
+  kind: 'put_back' | 'retry' | 'finish',
+): 'info' | 'warn' | 'error' {
   if (failure === 'permanent') return 'info';
   if (failure === 'ours' || kind === 'finish') return 'error';
   return failure === 'busy' || failure === 'throttled' || failure === 'relay' ? 'info' : 'warn';

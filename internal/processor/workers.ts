@@ -25,7 +25,10 @@ export function createWorkers(options: {
   readonly mailsPerSecond: number;
   readonly queue: MailQueue;
   readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase'>;
-  /** Whether a write becomes durable; what a set without a majority answers to a read says nothing of it. */
+  /**
+   * Whether a write becomes durable; what a set without a majority answers to a read says nothing
+   * of it.
+   */
   databaseTakesWrites(): Promise<boolean>;
   /** Why this process's clock is too far off to work by; empty when it is not. */
   readonly clockFaults: () => readonly string[];
@@ -44,7 +47,10 @@ export function createWorkers(options: {
       await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);
     } catch (error) {
       // The claim request failed: the record is as it was, and due again soon.
-      log.warn({ request_id: hint.requestId, ...traceFields(hint.traceparent), err: error }, 'attempt could not start');
+      log.warn(
+        { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error },
+        'attempt could not start',
+      );
       gate.wait();
     }
   };
@@ -56,7 +62,8 @@ export function createWorkers(options: {
     if (reason === undefined) log.info('the relay takes mail again');
     else log.warn({ reason }, 'mails wait for the relay');
   };
-  for (const waits_for of ['database', 'relay'] as const) metrics.workerPaused.set({ waits_for }, 0);
+  for (const waits_for of ['database', 'relay'] as const)
+    metrics.workerPaused.set({ waits_for }, 0);
   metrics.senderRefused.set(0);
   const line = new MailLine({
     places: slots.mails,

@@ -1,8 +1,9 @@
 /**
  * Takes hints from a queue into the hands of this process.
  *
- * A job leaves Redis as soon as its hints are in hand: what a killed process had is found by reconcile. So a job needs no
- * lock that is renewed. The loop asks Redis in turns and never waits inside it: each turn ends within a second.
+ * A job leaves Redis as soon as its hints are in hand: what a killed process had is found by
+ * reconcile. So a job needs no lock that is renewed. The loop asks Redis in turns and never waits
+ * inside it: each turn ends within a second.
  */
 import { randomUUID } from 'node:crypto';
 import { Worker, createRedisBackend } from 'bullmq';
@@ -17,9 +18,14 @@ import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint } from './job.ts';
 const ASK_EVERY_MS = 100;
 /** After an error Redis is asked again after this. */
 const ASK_AFTER_ERROR_MS = 500;
-/** Longest one turn may take. What is fetched later returns to the queue when its lock has run out. */
+/**
+ * Longest one turn may take. What is fetched later returns to the queue when its lock has run out.
+ */
 const TURN_DEADLINE_MS = 1_000;
-/** From fetching a job to removing it takes milliseconds; a job that is locked for longer is given to someone else. */
+/**
+ * From fetching a job to removing it takes milliseconds; a job that is locked for longer is given
+ * to someone else.
+ */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 5_000;
 /** Longest closing waits for BullMQ, which can hang while Redis is away. */
@@ -29,7 +35,10 @@ export interface ConsumerOptions {
   readonly work: HintsInHand;
   /** For commands; the caller closes it. */
   readonly redis: RedisClient;
-  /** Longest closing waits for the hints in work; beyond it the process leaves, and reconcile finds their records. */
+  /**
+   * Longest closing waits for the hints in work; beyond it the process leaves, and reconcile finds
+   * their records.
+   */
   readonly closeDeadlineMs: number;
   readonly clock: Clock;
   readonly log: Logger;
@@ -68,12 +77,17 @@ export class Consumer {
     this.#fetching = this.#fetchUntilStopped();
   }
 
-  /** A liveness probe: says why when the loop has not turned for `deadlineMs` although nothing is in hand. */
+  /**
+   * A liveness probe: says why when the loop has not turned for `deadlineMs` although nothing is in
+   * hand.
+   */
   faults(deadlineMs: number): string[] {
     const { work, clock } = this.#options;
     const idleMs = clock.monotonicMs() - this.#turnedAt;
     if (work.count > 0 || work.paused || idleMs < deadlineMs) return [];
-    return [`the worker has not asked for work for ${Math.round(idleMs / 1_000)} s and has none in hand`];
+    return [
+      `the worker has not asked for work for ${Math.round(idleMs / 1_000)} s and has none in hand`,
+    ];
   }
 
   /** Stops fetching, waits for the hints in work and sends the others back. */
@@ -84,7 +98,9 @@ export class Consumer {
     const left = await work.close(AbortSignal.timeout(closeDeadlineMs));
     // Where they cannot be sent, reconcile finds their records.
     if (left.length > 0) await sendBack(left).catch(() => {});
-    await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(() => {});
+    await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(
+      () => {},
+    );
   }
 
   async #fetchUntilStopped(): Promise<void> {
@@ -100,10 +116,13 @@ export class Consumer {
   /** One turn; how long to rest after it, in milliseconds. Never rejects. */
   async #turn(): Promise<number> {
     const { redis, log } = this.#options;
-    // Before its first connection BullMQ keeps a command until there is one, and would fetch a job for nobody then.
+    // Before its first connection BullMQ keeps a command until there is one, and would fetch a job
+    // for nobody then.
     if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
     try {
-      return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job')) ? 0 : ASK_EVERY_MS;
+      return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job'))
+        ? 0
+        : ASK_EVERY_MS;
     } catch (error) {
       log.debug({ err: error }, 'no job could be fetched');
       return ASK_AFTER_ERROR_MS;

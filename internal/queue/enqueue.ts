@@ -1,4 +1,6 @@
-/** Sends hints to Redis. A hint that cannot be sent is no fault: reconcile finds the record anyway. */
+/**
+ * Sends hints to Redis. A hint that cannot be sent is no fault: reconcile finds the record anyway.
+ */
 import { Queue } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
@@ -35,8 +37,16 @@ export class HintSender {
     readonly clock: Pick<Clock, 'monotonicMs'>;
     readonly log: Logger;
   }) {
-    this.redis = createRedis(options.redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, options.log);
-    this.#queue = new Queue(QUEUE, { connection: this.redis, prefix: QUEUE_PREFIX, skipVersionCheck: true });
+    this.redis = createRedis(
+      options.redisUrl,
+      { commandTimeoutMs: COMMAND_TIMEOUT_MS },
+      options.log,
+    );
+    this.#queue = new Queue(QUEUE, {
+      connection: this.redis,
+      prefix: QUEUE_PREFIX,
+      skipVersionCheck: true,
+    });
     this.#queue.on('error', () => {}); // Told once by createRedis.
     this.#shares = new Shares(() => options.clock.monotonicMs());
   }
@@ -47,8 +57,8 @@ export class HintSender {
   }
 
   /**
-   * Adds the hints; rejects at once while Redis is away and after a second when it is slow. `sentBy`
-   * tells who found the work, where that is not the one who made it, for traces.
+   * Adds the hints; rejects at once while Redis is away and after a second when it is slow.
+   * `sentBy` tells who found the work, where that is not the one who made it, for traces.
    */
   async send(hints: readonly Hint[], sentBy?: 'reconcile'): Promise<void> {
     const spans = tracing() ? startSendSpans(hints, sentBy) : undefined;
@@ -60,7 +70,11 @@ export class HintSender {
       );
       const jobs = [
         ...jobsFor(first).map((data) => ({ name: QUEUE, data, opts: jobOptions })),
-        ...jobsFor(behind).map((data) => ({ name: QUEUE, data, opts: { ...jobOptions, ...BEHIND } })),
+        ...jobsFor(behind).map((data) => ({
+          name: QUEUE,
+          data,
+          opts: { ...jobOptions, ...BEHIND },
+        })),
       ];
       await withDeadline(this.#queue.addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
     } catch (error) {
@@ -74,7 +88,11 @@ export class HintSender {
   /** Jobs by state; rejects while Redis is away. */
   async counts(): Promise<Record<JobState, number>> {
     if (!this.ready) throw new RedisAwayError('redis is not connected');
-    const counts = await withDeadline(this.#queue.getJobCounts(...jobStates), ADD_DEADLINE_MS, 'getJobCounts');
+    const counts = await withDeadline(
+      this.#queue.getJobCounts(...jobStates),
+      ADD_DEADLINE_MS,
+      'getJobCounts',
+    );
     return counts as Record<JobState, number>;
   }
 

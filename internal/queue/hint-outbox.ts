@@ -1,4 +1,7 @@
-/** Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost hint. */
+/**
+ * Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost
+ * hint.
+ */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Counts } from '../platform/meters.ts';
@@ -8,17 +11,22 @@ import type { Hint } from './job.ts';
 export const hintResults = ['sent', 'failed', 'dropped'] as const;
 type HintResult = (typeof hintResults)[number];
 
-/** Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway. */
+/**
+ * Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway.
+ */
 const MAX_WAITING_HINTS = 5_000;
 /**
- * Hints wait this long for company: nobody waits for them, and a job for each would cost as much as its record. An idle
- * processor asks every 100 ms, so it is not noticed.
+ * Hints wait this long for company: nobody waits for them, and a job for each would cost as much as
+ * its record. An idle processor asks every 100 ms, so it is not noticed.
  */
 const LINGER_MS = 10;
 /** Hints in one `addBulk`. */
 const HINTS_PER_SEND = 500;
 
-/** A failover loses what the old server took last. Of the hints it took, so many of the youngest are sent once more. */
+/**
+ * A failover loses what the old server took last. Of the hints it took, so many of the youngest are
+ * sent once more.
+ */
 const MAX_SENT_HINTS = 2_000;
 /** Reconcile has found the records of older ones. */
 const SENT_AGAIN_MS = 30_000;
@@ -35,7 +43,10 @@ export class HintOutbox {
   #failed = false;
   #sending: Promise<void> | undefined;
 
-  /** What `send` rejects goes to `otherwise`, which may reject too. Both must end within a bounded time. */
+  /**
+   * What `send` rejects goes to `otherwise`, which may reject too. Both must end within a bounded
+   * time.
+   */
   constructor(options: {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
     readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
@@ -92,7 +103,10 @@ export class HintOutbox {
     }
   }
 
-  /** Each hint once: a Redis that fails again and again gets at most twice the work. A worker's claim tells what is done. */
+  /**
+   * Each hint once: a Redis that fails again and again gets at most twice the work. A worker's
+   * claim tells what is done.
+   */
   async #sendAgain(): Promise<void> {
     this.#failed = false;
     const since = this.#clock.monotonicMs() - SENT_AGAIN_MS;

@@ -36,7 +36,11 @@ test('no more than its slots are worked on, in order, and a failed one frees its
   expect(free).toBe(false);
   end(2);
   await settled();
-  expect({ free, count: work.count, begun: begun.length }).toEqual({ free: true, count: 1, begun: 4 });
+  expect({ free, count: work.count, begun: begun.length }).toEqual({
+    free: true,
+    count: 1,
+    begun: 4,
+  });
 });
 
 test('a pause begins nothing, keeps what is in hand, and leaves no room; resuming goes on', async () => {

@@ -1,7 +1,13 @@
-/** The hints that this process has in hand: worked on a few at a time, whether Redis or reconcile gave them. */
+/**
+ * The hints that this process has in hand: worked on a few at a time, whether Redis or reconcile
+ * gave them.
+ */
 import type { Hint } from './job.ts';
 
-/** Hints that reconcile may put into the hands of one process; a hint is 100 bytes and costs about a millisecond's work. */
+/**
+ * Hints that reconcile may put into the hands of one process; a hint is 100 bytes and costs about a
+ * millisecond's work.
+ */
 export const MAX_IN_HAND = 500;
 
 export class HintsInHand {
@@ -49,7 +55,8 @@ export class HintsInHand {
 
   /** Resolves when a slot is free and the worker is not paused, or when `signal` aborts. */
   async whenFree(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted && (this.#paused || this.count >= this.#slots)) await this.#change(signal);
+    while (!signal.aborted && (this.#paused || this.count >= this.#slots))
+      await this.#change(signal);
   }
 
   /** Begins no more hints, and resolves with those not begun once the others are done. */

@@ -1,4 +1,7 @@
-/** The queue of new applications and what a job holds: where to find the records, and nothing personal. */
+/**
+ * The queue of new applications and what a job holds: where to find the records, and nothing
+ * personal.
+ */
 import { z } from 'zod';
 import type { SpanOptions } from '../platform/tracing.ts';
 
@@ -38,13 +41,14 @@ export function hintFor(record: {
 }
 
 /**
- * Hints in one job. A job costs Redis and both its ends as much as a record costs the database, so under load the hints
- * of one moment share one; fifty of them leave little of that cost, and little to take over from a killed worker.
+ * Hints in one job. A job costs Redis and both its ends as much as a record costs the database, so
+ * under load the hints of one moment share one; fifty of them leave little of that cost, and little
+ * to take over from a killed worker.
  */
 export const HINTS_PER_JOB = 50;
 /**
- * What is sent together is spread over this many jobs before they grow, so that several processors get their part of it. Under
- * load there are a hundred sendings a second.
+ * What is sent together is spread over this many jobs before they grow, so that several processors
+ * get their part of it. Under load there are a hundred sendings a second.
  */
 export const SPREAD = 4;
 
@@ -61,17 +65,24 @@ export function hintsOf(data: unknown): readonly Hint[] | undefined {
 export function jobsFor(hints: readonly Hint[]): JobData[] {
   const size = Math.min(HINTS_PER_JOB, Math.ceil(hints.length / SPREAD));
   const jobs = [];
-  for (let start = 0; start < hints.length; start += size) jobs.push({ hints: hints.slice(start, start + size) });
+  for (let start = 0; start < hints.length; start += size)
+    jobs.push({ hints: hints.slice(start, start + size) });
   return jobs;
 }
 
 /** BullMQ never retries: the record's `dueAt` says when its next attempt is. */
 export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
-/** Of hints of a partner that sends much: BullMQ takes jobs with a priority after all that have none. */
+/**
+ * Of hints of a partner that sends much: BullMQ takes jobs with a priority after all that have
+ * none.
+ */
 export const BEHIND = { priority: 1 } as const;
 
 /** A span of sending or working on a job, named by OpenTelemetry's conventions. */
-export function queueSpan(operation: 'send' | 'process', attributes: SpanOptions['attributes']): SpanOptions {
+export function queueSpan(
+  operation: 'send' | 'process',
+  attributes: SpanOptions['attributes'],
+): SpanOptions {
   return {
     name: `${operation} ${QUEUE}`,
     kind: operation === 'send' ? 'PRODUCER' : 'CONSUMER',

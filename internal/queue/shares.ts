@@ -1,6 +1,12 @@
-/** Which partners send much just now: their hints wait behind those of all others, so that nobody waits for a bulk. */
+/**
+ * Which partners send much just now: their hints wait behind those of all others, so that nobody
+ * waits for a bulk.
+ */
 
-/** Hints of a partner that go first in a window and the one before, in one process: more than a person enters by hand. */
+/**
+ * Hints of a partner that go first in a window and the one before, in one process: more than a
+ * person enters by hand.
+ */
 const FIRST_HINTS = 100;
 const WINDOW_MS = 10_000;
 

@@ -6,7 +6,15 @@ import { isClientName } from '../mail/client-name.ts';
 export const email = z.string().refine(isEmailAddress, 'must be an e-mail address');
 export const clientName = z
   .string()
-  .refine(isClientName, 'must be a fully qualified host name, or an address literal such as [192.0.2.1]');
+  .refine(
+    isClientName,
+    'must be a fully qualified host name, or an address literal such as [192.0.2.1]',
+  );
 /** An empty setting counts as not set. */
 export const oneLine = (max: number) =>
-  z.string().regex(new RegExp(`^[^\\p{Cc}]{0,${max}}$`, 'u'), `must be one line of at most ${max} characters`);
+  z
+    .string()
+    .regex(
+      new RegExp(`^[^\\p{Cc}]{0,${max}}$`, 'u'),
+      `must be one line of at most ${max} characters`,
+    );

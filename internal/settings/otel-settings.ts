@@ -1,15 +1,21 @@
 /**
- * The settings of traces that we check, under OpenTelemetry's standard names: its SDK would take a misspelt one for unset.
- * The SDK reads these and all other `OTEL_*` variables from the environment itself.
+ * The settings of traces that we check, under OpenTelemetry's standard names: its SDK would take a
+ * misspelt one for unset. The SDK reads these and all other `OTEL_*` variables from the environment
+ * itself.
  */
 import { z } from 'zod';
 
 const usedBy = ['ingest', 'processor'] as const;
 
-/** No user or password in it: the start-up line prints it, and OTEL_EXPORTER_OTLP_HEADERS is for that. */
+/**
+ * No user or password in it: the start-up line prints it, and OTEL_EXPORTER_OTLP_HEADERS is for
+ * that.
+ */
 const collectorUrl = z.string().refine((value) => {
   const url = URL.parse(value);
-  return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+  return (
+    url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
+  );
 }, 'must be a URL that starts with http:// or https:// and holds no user or password (see OTEL_EXPORTER_OTLP_HEADERS)');
 
 const samplers = ['always_on', 'always_off', 'traceidratio'] as const;
@@ -38,7 +44,12 @@ export const otelSettings = {
   },
   OTEL_TRACES_SAMPLER: {
     schema: z
-      .enum([...samplers, 'parentbased_always_on', 'parentbased_always_off', 'parentbased_traceidratio'])
+      .enum([
+        ...samplers,
+        'parentbased_always_on',
+        'parentbased_always_off',
+        'parentbased_traceidratio',
+      ])
       .default('parentbased_always_on'),
     usedBy,
     about:
@@ -56,7 +67,8 @@ export const otelSettings = {
   OTEL_SERVICE_NAME: {
     schema: z.string().min(1).optional(),
     usedBy,
-    about: 'The process in traces; `partner-ingest-ingest` or `partner-ingest-processor` unless set.',
+    about:
+      'The process in traces; `partner-ingest-ingest` or `partner-ingest-processor` unless set.',
   },
   OTEL_SDK_DISABLED: {
     schema: z
@@ -68,10 +80,14 @@ export const otelSettings = {
   },
 } as const;
 
-type OtelConfig = { readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']> };
+type OtelConfig = {
+  readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']>;
+};
 
 /** Whether the environment asks for traces, by OpenTelemetry's own rules. */
 export function wantsTraces(config: OtelConfig): boolean {
   const endpoint = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_ENDPOINT;
-  return endpoint !== undefined && config.OTEL_TRACES_EXPORTER === 'otlp' && !config.OTEL_SDK_DISABLED;
+  return (
+    endpoint !== undefined && config.OTEL_TRACES_EXPORTER === 'otlp' && !config.OTEL_SDK_DISABLED
+  );
 }

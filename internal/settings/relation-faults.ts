@@ -18,9 +18,14 @@ export function relationFaults(config: Related): string[] {
 }
 
 /** Personal data, and what workers do, pass between here and the stores. */
-function storeFaults({ MONGODB_URI: mongodb, REDIS_URL: redis, ALLOW_INSECURE_STORES: allowed }: Related): string[] {
+function storeFaults({
+  MONGODB_URI: mongodb,
+  REDIS_URL: redis,
+  ALLOW_INSECURE_STORES: allowed,
+}: Related): string[] {
   if (allowed === true) return [];
-  const otherwise = 'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
+  const otherwise =
+    'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
   return [
     ...(mongodb !== undefined && mongoLink(mongodb).exposed
       ? [`MONGODB_URI: is not encrypted: add tls=true, ${otherwise}`]
@@ -31,9 +36,14 @@ function storeFaults({ MONGODB_URI: mongodb, REDIS_URL: redis, ALLOW_INSECURE_ST
   ];
 }
 
-function linkSecretFaults({ LINK_SECRET: secret, ALLOW_PUBLISHED_SECRETS: allowed }: Related): string[] {
+function linkSecretFaults({
+  LINK_SECRET: secret,
+  ALLOW_PUBLISHED_SECRETS: allowed,
+}: Related): string[] {
   if (secret === undefined || allowed === true || !hasPublishedSecret(secret)) return [];
-  return ['LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"'];
+  return [
+    'LINK_SECRET: is the published one of the evaluation: make one with "openssl rand -hex 32"',
+  ];
 }
 
 function namespaceFaults(config: Related): string[] {

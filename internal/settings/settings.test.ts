@@ -97,40 +97,84 @@ test('the Kubernetes source needs one namespace; a folder needs none', () => {
     loadConfig('controller', { ...stores, WATCH_NAMESPACES: name }).WATCH_NAMESPACES;
   expect(inNamespace(' keys ')).toBe('keys');
   for (const wrong of ['keys-a,keys-b', 'Not_One', '../x']) {
-    expect(faultsOf(() => inNamespace(wrong))).toEqual(['WATCH_NAMESPACES: must be the name of one namespace']);
+    expect(faultsOf(() => inNamespace(wrong))).toEqual([
+      'WATCH_NAMESPACES: must be the name of one namespace',
+    ]);
   }
-  expect(loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' }).WATCH_NAMESPACES).toBe(
-    undefined,
-  );
+  expect(
+    loadConfig('controller', { ...stores, PARTNER_KEYS_SOURCE: 'directory:/keys' })
+      .WATCH_NAMESPACES,
+  ).toBe(undefined);
 });
 
 describe('a number', () => {
-  test.each(['', ' 5', '5 ', '-1', '1.5', '1e3', '0x10', '65536', 'NaN'])('%j is not taken as one', (value) => {
-    if (value === '') expect(loadConfig('ingest', { ...stores, HTTP_PORT: value }).HTTP_PORT).toBe(8080);
-    else expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: value }))).toHaveLength(1);
-  });
+  test.each(['', ' 5', '5 ', '-1', '1.5', '1e3', '0x10', '65536', 'NaN'])(
+    '%j is not taken as one',
+    (value) => {
+      if (value === '')
+        expect(loadConfig('ingest', { ...stores, HTTP_PORT: value }).HTTP_PORT).toBe(8080);
+      else
+        expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: value }))).toHaveLength(
+          1,
+        );
+    },
+  );
 });
 
 describe('refused at start', () => {
-  const rows = refusedConfigurations.flatMap(({ values, ...row }) => values.map((value) => ({ ...row, value })));
+  const rows = refusedConfigurations.flatMap(({ values, ...row }) =>
+    values.map((value) => ({ ...row, value })),
+  );
   test.each(rows)('$name=$value', ({ process, name, value, message }) => {
     expect(loadConfig(process, ACCEPTED)).toBeDefined();
-    expect(faultsOf(() => loadConfig(process, { ...ACCEPTED, [name]: value }))).toEqual([`${name}: ${message}`]);
+    expect(faultsOf(() => loadConfig(process, { ...ACCEPTED, [name]: value }))).toEqual([
+      `${name}: ${message}`,
+    ]);
   });
 });
 
 test.each<[process: ProcessName, environment: Record<string, string>]>([
-  ['ingest', { MONGODB_URI: 'mongodb://localhost,127.0.0.9:27018,[::1]:1/?replicaSet=rs', REDIS_URL: 'redis://[::1]' }],
   [
     'ingest',
-    { MONGODB_URI: 'mongodb://%2Ftmp%2Fmongodb-27017.sock', REDIS_URL: 'redis+cluster://127.0.0.1:1,LOCALHOST' },
+    {
+      MONGODB_URI: 'mongodb://localhost,127.0.0.9:27018,[::1]:1/?replicaSet=rs',
+      REDIS_URL: 'redis://[::1]',
+    },
   ],
-  ['ingest', { MONGODB_URI: 'mongodb+srv://cluster.example/?retryWrites=true', REDIS_URL: 'rediss+cluster://a,b' }],
-  ['ingest', { MONGODB_URI: 'mongodb://a,b/?ssl=true&tlsInsecure=false', REDIS_URL: 'rediss+sentinel://a,b?name=c' }],
-  ['controller', { MONGODB_URI: 'mongodb://db', REDIS_URL: 'redis://cache', ALLOW_INSECURE_STORES: 'true' }],
+  [
+    'ingest',
+    {
+      MONGODB_URI: 'mongodb://%2Ftmp%2Fmongodb-27017.sock',
+      REDIS_URL: 'redis+cluster://127.0.0.1:1,LOCALHOST',
+    },
+  ],
+  [
+    'ingest',
+    {
+      MONGODB_URI: 'mongodb+srv://cluster.example/?retryWrites=true',
+      REDIS_URL: 'rediss+cluster://a,b',
+    },
+  ],
+  [
+    'ingest',
+    {
+      MONGODB_URI: 'mongodb://a,b/?ssl=true&tlsInsecure=false',
+      REDIS_URL: 'rediss+sentinel://a,b?name=c',
+    },
+  ],
+  [
+    'controller',
+    { MONGODB_URI: 'mongodb://db', REDIS_URL: 'redis://cache', ALLOW_INSECURE_STORES: 'true' },
+  ],
   ['processor', { LOGIN_URL: 'http://127.0.0.1:8080/' }],
   ['processor', { LOGIN_URL: 'http://[::1]/?a=1', NODE_TLS_REJECT_UNAUTHORIZED: '1' }],
-  ['processor', { LINK_SECRET: 'evaluation only, not a secret for production', ALLOW_PUBLISHED_SECRETS: 'true' }],
+  [
+    'processor',
+    {
+      LINK_SECRET: 'evaluation only, not a secret for production',
+      ALLOW_PUBLISHED_SECRETS: 'true',
+    },
+  ],
 ])('%s starts with %j', (process, environment) => {
   expect(loadConfig(process, { ...ACCEPTED, ...environment })).toMatchObject(
     Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== 'true')),
@@ -139,7 +183,9 @@ test.each<[process: ProcessName, environment: Record<string, string>]>([
 
 test('a process asks only for its own part', () => {
   expect(faultsOf(() => loadConfig('processor', stores))).toHaveLength(4);
-  expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain('SMTP_URL');
+  expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain(
+    'SMTP_URL',
+  );
 });
 
 test('settings of traces are checked, because the SDK would take a misspelt one for unset', () => {
@@ -147,13 +193,19 @@ test('settings of traces are checked, because the SDK would take a misspelt one 
   const faultsWith = (environment: Record<string, string>) =>
     faultsOf(() => loadConfig('ingest', { ...stores, ...environment }));
   expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318' })[0]).toContain(endpoint);
-  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' })[0]).toContain(endpoint);
-  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' }).join()).not.toContain('canary');
+  expect(faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' })[0]).toContain(
+    endpoint,
+  );
+  expect(
+    faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://user:canary@collector' }).join(),
+  ).not.toContain('canary');
   expect(faultsWith({ OTEL_TRACES_SAMPLER: 'parentbased_ratio' })).toHaveLength(1);
   for (const share of ['2', '-0.1', '1%', '.5', '1.01']) {
     expect(faultsWith({ OTEL_TRACES_SAMPLER_ARG: share })).toHaveLength(1);
   }
-  expect(loadConfig('ingest', { ...stores, OTEL_TRACES_SAMPLER_ARG: '0.01' }).OTEL_TRACES_SAMPLER_ARG).toBe(0.01);
+  expect(
+    loadConfig('ingest', { ...stores, OTEL_TRACES_SAMPLER_ARG: '0.01' }).OTEL_TRACES_SAMPLER_ARG,
+  ).toBe(0.01);
 });
 
 test.each<[wanted: boolean, environment: Record<string, string>]>([
@@ -182,9 +234,9 @@ test('a secret comes from a file, with one trailing newline taken off', () => {
   expect(faultsOf(() => loadConfig('ingest', { ...stores, MONGODB_URI_FILE: file }))).toEqual([
     'MONGODB_URI: is set twice, as MONGODB_URI and as MONGODB_URI_FILE',
   ]);
-  expect(faultsOf(() => loadConfig('ingest', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0]).toMatch(
-    /^MONGODB_URI_FILE: cannot be read \(ENOENT\)/,
-  );
+  expect(
+    faultsOf(() => loadConfig('ingest', { ...environment, MONGODB_URI_FILE: `${file}-not` }))[0],
+  ).toMatch(/^MONGODB_URI_FILE: cannot be read \(ENOENT\)/);
 });
 
 test('no message and no start-up line holds a secret', () => {
@@ -227,5 +279,7 @@ test.each([
   const load = () => loadConfig('processor', { ...processor, MAIL_CLIENT_NAME: name });
   if (right) expect(load().MAIL_CLIENT_NAME).toBe(name);
   else
-    expect(faultsOf(load)).toEqual([expect.stringMatching(/^MAIL_CLIENT_NAME: must be a fully qualified host name/)]);
+    expect(faultsOf(load)).toEqual([
+      expect.stringMatching(/^MAIL_CLIENT_NAME: must be a fully qualified host name/),
+    ]);
 });

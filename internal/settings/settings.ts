@@ -33,7 +33,11 @@ const settings = {
     about:
       'MongoDB connection string. The record of truth lives there. Must have TLS, except on loopback; the certificate is always verified.',
   },
-  MONGODB_DATABASE: { schema: nonEmpty.default('partner_ingest'), usedBy: every, about: 'Database name.' },
+  MONGODB_DATABASE: {
+    schema: nonEmpty.default('partner_ingest'),
+    usedBy: every,
+    about: 'Database name.',
+  },
   REDIS_URL: {
     schema: redisUrl,
     usedBy: services,
@@ -44,34 +48,48 @@ const settings = {
   ALLOW_INSECURE_STORES: {
     schema: flag.default(false),
     usedBy: every,
-    about: 'Whether MongoDB and Redis may be on another machine without TLS. Only for an evaluation.',
+    about:
+      'Whether MongoDB and Redis may be on another machine without TLS. Only for an evaluation.',
   },
   NODE_TLS_REJECT_UNAUTHORIZED: {
     schema: z
       .string()
-      .refine((value) => value !== '0', 'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA')
+      .refine(
+        (value) => value !== '0',
+        'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA',
+      )
       .optional(),
     usedBy: every,
     about: "Node's own switch for the check of certificates; refused when it is `0`.",
   },
-  HTTP_HOST: { schema: nonEmpty.default('0.0.0.0'), usedBy: ['ingest'], about: 'Address partners are served on.' },
+  HTTP_HOST: {
+    schema: nonEmpty.default('0.0.0.0'),
+    usedBy: ['ingest'],
+    about: 'Address partners are served on.',
+  },
   HTTP_PORT: {
     schema: port.default(8080),
     usedBy: ['ingest'],
     about: 'Port partners are served on; 0 picks a free one.',
   },
   HTTP_KEEP_ALIVE_SECONDS: {
-    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their request.
+    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their
+    // request.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
-    about: 'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
+    about:
+      'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
   },
   ADMIN_HOST: {
     schema: nonEmpty.default('0.0.0.0'),
     usedBy: services,
     about: 'Address of `/livez`, `/readyz` and `/metrics`.',
   },
-  ADMIN_PORT: { schema: port.default(9090), usedBy: services, about: 'Port of the admin server; 0 picks a free one.' },
+  ADMIN_PORT: {
+    schema: port.default(9090),
+    usedBy: services,
+    about: 'Port of the admin server; 0 picks a free one.',
+  },
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
@@ -88,15 +106,18 @@ const settings = {
     about: 'Length of the rate-limit window in seconds.',
   },
   ACCEPT_TIMEOUT_MS: {
-    // Well below the 30 s after which reconcile may hand a record to a worker (docs/decisions/0004).
+    // Well below the 30 s after which reconcile may hand a record to a worker
+    // (docs/decisions/0004).
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
-    about: 'How long a request may wait to become durable before it is answered 500, in milliseconds.',
+    about:
+      'How long a request may wait to become durable before it is answered 500, in milliseconds.',
   },
   STATUS_ENDPOINT: {
     schema: flag.default(false),
     usedBy: ['ingest'],
-    about: 'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
+    about:
+      'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
   },
   LOG_ACCEPTS: {
     schema: flag.default(false),
@@ -107,14 +128,17 @@ const settings = {
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),
     usedBy: ['ingest'],
-    about: 'Wait between SIGTERM and closing, in milliseconds. Keep 0 where a preStop sleep does this job.',
+    about:
+      'Wait between SIGTERM and closing, in milliseconds. Keep 0 where a preStop sleep does this job.',
   },
   PARTNER_KEYS_SOURCE: {
     schema: z
       .string()
       .regex(/^(kubernetes|directory:.+)$/, 'must be "kubernetes" or "directory:PATH"')
       .default('kubernetes')
-      .transform((source) => (source === 'kubernetes' ? source : { directory: source.replace('directory:', '') })),
+      .transform((source) =>
+        source === 'kubernetes' ? source : { directory: source.replace('directory:', '') },
+      ),
     usedBy: ['controller'],
     about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
   },
@@ -153,7 +177,11 @@ const settings = {
     about:
       'STARTTLS with `smtp://`: `required`, `opportunistic` (where offered) or `none`; `auto` requires it where a password would go to another machine. Certificates are always verified; `NODE_EXTRA_CA_CERTS` adds a CA.',
   },
-  MAIL_FROM: { schema: email, usedBy: ['processor'], about: 'Sender address of the e-mail to the applicant.' },
+  MAIL_FROM: {
+    schema: email,
+    usedBy: ['processor'],
+    about: 'Sender address of the e-mail to the applicant.',
+  },
   MAIL_CLIENT_NAME: {
     schema: clientName.optional(),
     usedBy: ['processor'],
@@ -168,7 +196,8 @@ const settings = {
   MAIL_SUPPORT_CONTACT: {
     schema: oneLine(200).optional(),
     usedBy: ['processor'],
-    about: 'Where applicants ask for help, such as an e-mail address or a telephone number; the e-mail names it.',
+    about:
+      'Where applicants ask for help, such as an e-mail address or a telephone number; the e-mail names it.',
   },
   MAIL_PER_SECOND: {
     schema: wholeNumber(0, 10_000).default(0),
@@ -178,12 +207,14 @@ const settings = {
   MAIL_CONNECTIONS: {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy: ['processor'],
-    about: 'Most connections of one process to the relay at the same time. 0: `PROCESSOR_CONCURRENCY`.',
+    about:
+      'Most connections of one process to the relay at the same time. 0: `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
     usedBy: ['processor'],
-    about: 'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
+    about:
+      'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
   },
   LOGIN_URL: {
     schema: securePage,
@@ -204,7 +235,8 @@ const settings = {
   PROCESSOR_CONCURRENCY: {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
-    about: 'Applications worked on at the same time in one process, and e-mails where MAIL_CONNECTIONS is 0.',
+    about:
+      'Applications worked on at the same time in one process, and e-mails where MAIL_CONNECTIONS is 0.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
@@ -239,7 +271,8 @@ const settings = {
   RETENTION_BODY_DAYS: {
     schema: days.default(30),
     usedBy: ['processor', 'cli'],
-    about: 'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
+    about:
+      'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
   },
   ...otelSettings,
   LOG_LEVEL: {
@@ -250,15 +283,21 @@ const settings = {
 } as const satisfies Record<string, Setting<ProcessName>>;
 
 export type SettingName = keyof typeof settings;
-export type Config = { readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']> };
+export type Config = {
+  readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']>;
+};
 
 /** What each process may read: the settings whose `usedBy` names it. */
 export type ConfigOf<Process extends ProcessName> = Pick<
   Config,
-  { [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never }[SettingName]
+  {
+    [Name in SettingName]: Process extends (typeof settings)[Name]['usedBy'][number] ? Name : never;
+  }[SettingName]
 >;
 
-/** Every setting for the documentation and the chart: name, default, who uses it, what it is for. */
+/**
+ * Every setting for the documentation and the chart: name, default, who uses it, what it is for.
+ */
 export function describeSettings(): (Described & { readonly name: SettingName })[] {
   return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
 }

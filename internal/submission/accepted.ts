@@ -5,8 +5,9 @@ import { updateInOrder } from '../platform/mongo.ts';
 import { submissionCollection } from './submission.ts';
 
 /**
- * Makes the records due at once, as ones whose withdrawal nobody has to wait for. Only for records that were answered
- * 202: those are never withdrawn. Rejects when the database is away; reconcile then finds them half a minute later.
+ * Makes the records due at once, as ones whose withdrawal nobody has to wait for. Only for records
+ * that were answered 202: those are never withdrawn. Rejects when the database is away; reconcile
+ * then finds them half a minute later.
  */
 export async function markAccepted(
   db: Db,
@@ -16,5 +17,7 @@ export async function markAccepted(
   const now = clock.now();
   const ids = accepted.map(({ requestId }) => requestId);
   const unclaimed = { version: 0, state: 'recorded' } as const;
-  await updateInOrder(submissionCollection(db), [{ ids, q: unclaimed, u: { $set: { dueAt: now, firstSeenAt: now } } }]);
+  await updateInOrder(submissionCollection(db), [
+    { ids, q: unclaimed, u: { $set: { dueAt: now, firstSeenAt: now } } },
+  ]);
 }

@@ -1,4 +1,7 @@
-/** How much work waits in the database, and since when. Reads small indexes only, whatever the collection's size. */
+/**
+ * How much work waits in the database, and since when. Reads small indexes only, whatever the
+ * collection's size.
+ */
 import type { Collection, Db } from 'mongodb';
 import { later, systemClock } from '../platform/clock.ts';
 import {
@@ -44,8 +47,13 @@ export async function readBacklog(db: Db, now = systemClock.now()): Promise<Back
   };
 }
 
-/** Open records by partner, the partner with most first; counts `BACKLOG_BY_PARTNER` of them. Rejects as `readBacklog`. */
-export async function readPartnerBacklog(db: Db): Promise<{ readonly partnerId: string; readonly records: number }[]> {
+/**
+ * Open records by partner, the partner with most first; counts `BACKLOG_BY_PARTNER` of them.
+ * Rejects as `readBacklog`.
+ */
+export async function readPartnerBacklog(
+  db: Db,
+): Promise<{ readonly partnerId: string; readonly records: number }[]> {
   return submissionCollection(db)
     .aggregate<{ partnerId: string; records: number }>(
       [
@@ -62,16 +70,22 @@ export async function readPartnerBacklog(db: Db): Promise<{ readonly partnerId: 
 
 const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
 
-/** What the partial indexes hold: open records have a `dueAt`, dead letters an index of their own. */
+/**
+ * What the partial indexes hold: open records have a `dueAt`, dead letters an index of their own.
+ */
 function indexed(state: (typeof backlogStates)[number]) {
   return state === 'dead_lettered' ? { state } : { state, dueAt: { $exists: true } };
 }
 
 /**
- * No index is in order of `receivedAt`: one more index on every insert costs ingest a seventh of its speed. The oldest
- * record is first by `dueAt` if never tried, last if its back-off is longest. Exact while both ends reach all records.
+ * No index is in order of `receivedAt`: one more index on every insert costs ingest a seventh of
+ * its speed. The oldest record is first by `dueAt` if never tried, last if its back-off is longest.
+ * Exact while both ends reach all records.
  */
-async function oldest(requests: Collection<SubmissionRecord>, state: OpenState): Promise<Date | undefined> {
+async function oldest(
+  requests: Collection<SubmissionRecord>,
+  state: OpenState,
+): Promise<Date | undefined> {
   const ends = await Promise.all(
     ([1, -1] as const).map((order) =>
       requests
@@ -82,5 +96,7 @@ async function oldest(requests: Collection<SubmissionRecord>, state: OpenState):
     ),
   );
   const times = ends.flat().map(({ receivedAt }) => receivedAt.getTime());
-  return times.length === 0 ? undefined : new Date(times.reduce((one, other) => Math.min(one, other)));
+  return times.length === 0
+    ? undefined
+    : new Date(times.reduce((one, other) => Math.min(one, other)));
 }

@@ -1,4 +1,7 @@
-/** Removes raw bodies whose time is over; their length and digest stay. No index can delete one field, so this does. */
+/**
+ * Removes raw bodies whose time is over; their length and digest stay. No index can delete one
+ * field, so this does.
+ */
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
@@ -6,7 +9,10 @@ import { bounded } from '../platform/mongo-read.ts';
 import { BODY_EXPIRY_PAGE } from './limits.ts';
 import { submissionCollection } from './submission.ts';
 
-/** One page; true when more may be due. Several processors may do the same page: the update is idempotent. */
+/**
+ * One page; true when more may be due. Several processors may do the same page: the update is
+ * idempotent.
+ */
 export async function removeDueBodies(db: Db, clock: Clock): Promise<boolean> {
   const requests = submissionCollection(db);
   const due = { bodyUntil: { $lte: clock.now() } };
@@ -17,7 +23,9 @@ export async function removeDueBodies(db: Db, clock: Clock): Promise<boolean> {
     .toArray();
   if (over.length > 0) {
     const ids = over.map(({ _id }) => _id);
-    await updateInOrder(requests, [{ ids, q: due, u: { $unset: { body: true, bodyUntil: true } } }]);
+    await updateInOrder(requests, [
+      { ids, q: due, u: { $unset: { body: true, bodyUntil: true } } },
+    ]);
   }
   return over.length === BODY_EXPIRY_PAGE;
 }

@@ -6,9 +6,11 @@ import type { SubmissionRecord } from './submission.ts';
 /**
  * The result for one record:
  * - `stored`: majority-committed and journaled;
- * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the database said so);
+ * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the
+ *   database said so);
  * - `in_doubt`: sent, but no trustworthy answer came; it has to be withdrawn;
- * - `unknown`: it is not stored, but the record with its idempotency key may be adopted: no answer would be true;
+ * - `unknown`: it is not stored, but the record with its idempotency key may be adopted: no
+ *   answer would be true;
  * - otherwise its idempotency key is bound to that record.
  */
 export type CommitResult = 'stored' | 'not_stored' | 'in_doubt' | 'unknown' | Bound;
@@ -33,7 +35,10 @@ export interface Entry {
   readonly record: SubmissionRecord;
   readonly bytes: number;
   readonly deadline: number;
-  /** Whether the record that has its idempotency key may be adopted, so that a time-out leaves that unknown. */
+  /**
+   * Whether the record that has its idempotency key may be adopted, so that a time-out leaves that
+   * unknown.
+   */
   adopting: boolean;
   /** `reason` counts where the record is not stored. */
   settle(result: CommitResult, reason: NotAccepted): void;
@@ -57,7 +62,10 @@ export function once<Arguments extends unknown[]>(
   };
 }
 
-/** Whether any of the batch may have been sent: server selection and getting a connection come before that. */
+/**
+ * Whether any of the batch may have been sent: server selection and getting a connection come
+ * before that.
+ */
 export function wasSent(error: unknown): boolean {
   if (error instanceof MongoServerSelectionError) return false;
   const name = error instanceof Error ? error.name : '';

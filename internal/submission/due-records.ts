@@ -11,7 +11,14 @@ export type DueRecord = Pick<
   '_id' | 'version' | 'dueAt' | 'heldUntil' | 'firstSeenAt' | 'traceparent' | 'partnerId'
 >;
 
-const projection = { version: 1, dueAt: 1, heldUntil: 1, firstSeenAt: 1, traceparent: 1, partnerId: 1 };
+const projection = {
+  version: 1,
+  dueAt: 1,
+  heldUntil: 1,
+  firstSeenAt: 1,
+  traceparent: 1,
+  partnerId: 1,
+};
 
 export class DueRecords {
   readonly #collection: Collection<SubmissionRecord>;
@@ -22,7 +29,10 @@ export class DueRecords {
     this.#clock = clock;
   }
 
-  /** The oldest due records in `recorded`, at most `limit`, but none of these partners or of a newer schema. */
+  /**
+   * The oldest due records in `recorded`, at most `limit`, but none of these partners or of a newer
+   * schema.
+   */
   async find(limit: number, withoutPartners: readonly string[]): Promise<DueRecord[]> {
     return (
       this.#collection
@@ -31,7 +41,8 @@ export class DueRecords {
             state: 'recorded',
             dueAt: { $lte: this.#clock.now() },
             schema: { $lte: RECORD_SCHEMA },
-            // In the index requests_due as well, so what partners on hold have sent costs no document.
+            // In the index requests_due as well, so what partners on hold have sent costs no
+            // document.
             ...(withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } }),
           },
           { projection, maxTimeMS: DUE_TIMEOUT_MS },
@@ -44,7 +55,10 @@ export class DueRecords {
     );
   }
 
-  /** Due records that this version does not understand: an unknown state, or a newer schema. Counts up to `limit`. */
+  /**
+   * Due records that this version does not understand: an unknown state, or a newer schema. Counts
+   * up to `limit`.
+   */
   async countUnknown(limit: number): Promise<number> {
     const due = { $lte: this.#clock.now() };
     const options = { limit, maxTimeMS: BACKLOG_TIMEOUT_MS };

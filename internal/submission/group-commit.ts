@@ -1,6 +1,7 @@
 /**
- * Makes records durable: records that wait together go to MongoDB in one insert, and each gets its own result.
- * A batch leaves as soon as a slot is free, so a lone request never waits for others (platform/dispatcher.ts).
+ * Makes records durable: records that wait together go to MongoDB in one insert, and each gets its
+ * own result. A batch leaves as soon as a slot is free, so a lone request never waits for others
+ * (platform/dispatcher.ts).
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -8,7 +9,14 @@ import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { Counts, CountsAll, Observes, Shows } from '../platform/meters.ts';
 import type { GroupCommitLimits } from './limits.ts';
-import { inKeyOrder, once, wasSent, type CommitResult, type Entry, type NotAccepted } from './commit-entry.ts';
+import {
+  inKeyOrder,
+  once,
+  wasSent,
+  type CommitResult,
+  type Entry,
+  type NotAccepted,
+} from './commit-entry.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
@@ -44,7 +52,10 @@ export class GroupCommit {
   #sweeper: NodeJS.Timeout | undefined;
   #idleListeners: (() => void)[] = [];
 
-  /** `db` must belong to a client of its own whose socket time-out is `timeoutMs`: that frees a hung connection. */
+  /**
+   * `db` must belong to a client of its own whose socket time-out is `timeoutMs`: that frees a hung
+   * connection.
+   */
   constructor(tools: CommitTools) {
     this.#tools = tools;
     this.#collection = submissionCollection(tools.db);
@@ -63,7 +74,10 @@ export class GroupCommit {
       metrics.notAccepted.inc({ reason: 'withdrawals_pending' });
       return Promise.resolve('not_stored');
     }
-    if (this.#waiting.length >= limits.maxWaitingDocuments || this.#waitingBytes + bytes > limits.maxWaitingBytes) {
+    if (
+      this.#waiting.length >= limits.maxWaitingDocuments ||
+      this.#waitingBytes + bytes > limits.maxWaitingBytes
+    ) {
       metrics.notAccepted.inc({ reason: 'no_room' });
       return Promise.resolve('not_stored');
     }
@@ -75,7 +89,8 @@ export class GroupCommit {
         deadline: this.#deadline(),
         adopting: false,
         settle: once((result: CommitResult, reason: NotAccepted) => {
-          if (typeof result === 'string' && result !== 'stored') metrics.notAccepted.inc({ reason });
+          if (typeof result === 'string' && result !== 'stored')
+            metrics.notAccepted.inc({ reason });
           resolve(result);
         }),
       });
@@ -83,10 +98,16 @@ export class GroupCommit {
     });
   }
 
-  /** Writes the record of a refused request if there is spare room, else calls `dropped`. Nothing waits for it. */
+  /**
+   * Writes the record of a refused request if there is spare room, else calls `dropped`. Nothing
+   * waits for it.
+   */
   offer(record: SubmissionRecord, dropped?: () => void): void {
     const { limits, metrics } = this.#tools;
-    if (this.#waiting.length + this.#spare.length >= limits.maxWaitingDocuments * limits.spareShare) {
+    if (
+      this.#waiting.length + this.#spare.length >=
+      limits.maxWaitingDocuments * limits.spareShare
+    ) {
       metrics.refusedDropped.inc();
       dropped?.();
       return;
@@ -107,7 +128,9 @@ export class GroupCommit {
 
   /** Resolves once nothing waits and nothing is in flight. */
   whenIdle(): Promise<void> {
-    return this.#isIdle() ? Promise.resolve() : new Promise((resolve) => this.#idleListeners.push(resolve));
+    return this.#isIdle()
+      ? Promise.resolve()
+      : new Promise((resolve) => this.#idleListeners.push(resolve));
   }
 
   /** Whether so many writes are in doubt that the next would most likely be, too. */
@@ -116,7 +139,9 @@ export class GroupCommit {
   }
 
   #isIdle(): boolean {
-    return this.#waiting.length === 0 && this.#spare.length === 0 && this.#dispatcher.inFlight.size === 0;
+    return (
+      this.#waiting.length === 0 && this.#spare.length === 0 && this.#dispatcher.inFlight.size === 0
+    );
   }
 
   #deadline(): number {
@@ -154,7 +179,8 @@ export class GroupCommit {
       return taken;
     };
     const taken = takeFrom(this.#waiting);
-    for (let index = 0; index < taken; index += 1) this.#waitingBytes -= this.#waiting[index]?.bytes ?? 0;
+    for (let index = 0; index < taken; index += 1)
+      this.#waitingBytes -= this.#waiting[index]?.bytes ?? 0;
     this.#waiting.splice(0, taken);
     this.#spare.splice(0, takeFrom(this.#spare));
     metrics.waitingDocuments.set(this.#waiting.length);
@@ -162,7 +188,9 @@ export class GroupCommit {
     return batch;
   }
 
-  /** `again`: whether a record whose idempotency key was bound and is free again is sent once more. */
+  /**
+   * `again`: whether a record whose idempotency key was bound and is free again is sent once more.
+   */
   async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {
     const { timeoutMs, clock, metrics } = this.#tools;
     const sentAt = clock.monotonicMs();
@@ -210,8 +238,14 @@ export class GroupCommit {
     await this.#settleKeyed(keyed, options);
   }
 
-  /** A duplicate of a record with an idempotency key: of its key, or, where nobody has that, of our own `_id`. */
-  async #settleKeyed(entries: readonly Entry[], { again }: { readonly again: boolean }): Promise<void> {
+  /**
+   * A duplicate of a record with an idempotency key: of its key, or, where nobody has that, of our
+   * own `_id`.
+   */
+  async #settleKeyed(
+    entries: readonly Entry[],
+    { again }: { readonly again: boolean },
+  ): Promise<void> {
     if (entries.length === 0) return;
     for (const entry of entries) entry.adopting = true;
     const free: Entry[] = [];
@@ -234,7 +268,10 @@ export class GroupCommit {
     if (inTime.length > 0) await this.#send(inTime, { again: false });
   }
 
-  /** A duplicate of our own `_id` is our own earlier insert, or a withdrawal: a majority read tells which. */
+  /**
+   * A duplicate of our own `_id` is our own earlier insert, or a withdrawal: a majority read tells
+   * which.
+   */
   async #settleExisting(entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return;
     try {
@@ -278,7 +315,8 @@ export class GroupCommit {
     });
     for (const batch of this.#dispatcher.inFlight) {
       for (const entry of batch)
-        if (entry.deadline <= now) entry.settle(entry.adopting ? 'unknown' : 'in_doubt', 'timed_out_sent');
+        if (entry.deadline <= now)
+          entry.settle(entry.adopting ? 'unknown' : 'in_doubt', 'timed_out_sent');
     }
     this.#tools.metrics.waitingDocuments.set(this.#waiting.length);
     this.#tellIfIdle();

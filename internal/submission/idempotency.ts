@@ -1,17 +1,23 @@
 /**
- * Idempotency keys: a request whose key is bound already gets the fate of the first one with this key.
+ * Idempotency keys: a request whose key is bound already gets the fate of the first one with this
+ * key.
  *
- * A live record has its key alone, by a unique index; its withdrawal frees the key. Whoever finds the key taken adopts the
- * record: from then on it can't be withdrawn, so the answer may say 202 although the first request was in doubt.
+ * A live record has its key alone, by a unique index; its withdrawal frees the key. Whoever finds
+ * the key taken adopts the record: from then on it can't be withdrawn, so the answer may say 202
+ * although the first request was in doubt.
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';
 import { NotDurableError, updateTogether } from '../platform/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** What is stored of a key. The scope is the partner, so that a key rotation changes nothing (docs/decisions/0019). */
+/**
+ * What is stored of a key. The scope is the partner, so that a key rotation changes nothing
+ * (docs/decisions/0019).
+ */
 export function idempotencyDigest(partnerId: string, key: string): string {
-  // A partner's id has no line feed. One call of `hash` takes a fifth of the processor time of an HMAC.
+  // A partner's id has no line feed. One call of `hash` takes a fifth of the processor time of an
+  // HMAC.
   return hash('sha256', `${partnerId}\n${key}`, 'hex');
 }
 
@@ -33,8 +39,8 @@ export interface Bound {
 }
 
 /**
- * Adopts the record of each one's key if its body is the same, and says what was found: undefined where the key is free
- * again. When it rejects, records may be adopted.
+ * Adopts the record of each one's key if its body is the same, and says what was found: undefined
+ * where the key is free again. When it rejects, records may be adopted.
  */
 export async function adoptFirst(
   collection: Collection<SubmissionRecord>,

@@ -12,7 +12,8 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { state: 1, dueAt: 1, partnerId: 1 },
     partialFilterExpression: { dueAt: { $exists: true } },
   },
-  // Partial rather than sparse: the same documents, and a fifth less to do for an insert in DocumentDB.
+  // Partial rather than sparse: the same documents, and a fifth less to do for an insert in
+  // DocumentDB.
   {
     collection: SUBMISSIONS,
     name: 'requests_expiry',
@@ -41,7 +42,8 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { partnerId: 1, dueAt: 1 },
     partialFilterExpression: { state: 'account_created' },
   },
-  // Dead letters are kept for ever, so they may be old and few; anything else is found near the end of `_id`.
+  // Dead letters are kept for ever, so they may be old and few; anything else is found near the end
+  // of `_id`.
   {
     collection: SUBMISSIONS,
     name: 'requests_dead_lettered',
@@ -63,5 +65,10 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bouncedAt: 1 },
     partialFilterExpression: { bouncedAt: { $exists: true } },
   },
-  { collection: RATE_LIMITED, name: 'rate_limited_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+  {
+    collection: RATE_LIMITED,
+    name: 'rate_limited_expiry',
+    key: { expiresAt: 1 },
+    expireAfterSeconds: 0,
+  },
 ];

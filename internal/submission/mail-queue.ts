@@ -1,4 +1,6 @@
-/** Reads the head of the line of records whose e-mail is still to go out, as a processor serves it. */
+/**
+ * Reads the head of the line of records whose e-mail is still to go out, as a processor serves it.
+ */
 import type { Collection, Db, Filter } from 'mongodb';
 import { domainOf } from '../application/email-address.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -24,7 +26,14 @@ export interface LineHead {
   readonly more: boolean;
 }
 
-const projection = { version: 1, partnerId: 1, 'applicant.email': 1, dueAt: 1, urgent: 1, traceparent: 1 };
+const projection = {
+  version: 1,
+  partnerId: 1,
+  'applicant.email': 1,
+  dueAt: 1,
+  urgent: 1,
+  traceparent: 1,
+};
 
 export class MailQueue {
   readonly #collection: Collection<SubmissionRecord>;
@@ -42,7 +51,11 @@ export class MailQueue {
    * partners as well, so that many records of one partner hide nobody: each call goes on behind the
    * partner it ended with.
    */
-  async head({ withoutPartners }: { readonly withoutPartners: readonly string[] }): Promise<LineHead> {
+  async head({
+    withoutPartners,
+  }: {
+    readonly withoutPartners: readonly string[];
+  }): Promise<LineHead> {
     const due = {
       state: 'account_created',
       dueAt: { $lte: this.#clock.now() },
@@ -55,8 +68,15 @@ export class MailQueue {
     const mails = [...oldest];
     for (let partners = 0; partners < LINE_PARTNERS; partners += 1) {
       // Index requests_line: the first entry behind a partner is the oldest record of the next one.
-      const behind = { $gt: this.#lookedUpTo, ...(withoutPartners.length === 0 ? {} : { $nin: [...withoutPartners] }) };
-      const [first] = await this.#read({ ...due, partnerId: behind }, { partnerId: 1, dueAt: 1 }, 1);
+      const behind = {
+        $gt: this.#lookedUpTo,
+        ...(withoutPartners.length === 0 ? {} : { $nin: [...withoutPartners] }),
+      };
+      const [first] = await this.#read(
+        { ...due, partnerId: behind },
+        { partnerId: 1, dueAt: 1 },
+        1,
+      );
       if (first?.partnerId === undefined) {
         this.#lookedUpTo = '';
         break;
@@ -84,7 +104,14 @@ export class MailQueue {
 
 /** The record as it stands in the line. */
 export function waitingMail(record: SubmissionRecord): WaitingMail {
-  const { _id: requestId, version, partnerId = '', applicant, dueAt = record.stateAt, traceparent } = record;
+  const {
+    _id: requestId,
+    version,
+    partnerId = '',
+    applicant,
+    dueAt = record.stateAt,
+    traceparent,
+  } = record;
   return {
     requestId,
     version,

@@ -5,9 +5,9 @@ import { isOpen, type RetentionDays, type State } from './states.ts';
 import type { SubmissionRecord } from './submission.ts';
 
 /**
- * The update that puts a record into `to`. An open state gets a `dueAt` and fresh counts; a final one loses its `dueAt`
- * and gets an `expiresAt` if its state is ever deleted, and `bodyUntil` if its body goes earlier. Both remove the dates
- * of the state before.
+ * The update that puts a record into `to`. An open state gets a `dueAt` and fresh counts; a final
+ * one loses its `dueAt` and gets an `expiresAt` if its state is ever deleted, and `bodyUntil` if
+ * its body goes earlier. Both remove the dates of the state before.
  */
 export function moveUpdate(
   to: State,
@@ -18,7 +18,10 @@ export function moveUpdate(
     /** Until work on an open state is looked for, in milliseconds. */
     readonly dueInMs: number;
     readonly retention: RetentionDays;
-    /** Until when the worker goes on to hold the record, in an open state; undefined: nobody holds it. */
+    /**
+     * Until when the worker goes on to hold the record, in an open state; undefined: nobody holds
+     * it.
+     */
     readonly heldUntil?: Date | undefined;
   },
 ) {
@@ -27,7 +30,9 @@ export function moveUpdate(
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
   const bodyDays = days === undefined ? undefined : retention.body;
   const dates = {
-    ...(isOpen(to) ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 } : {}),
+    ...(isOpen(to)
+      ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 }
+      : {}),
     ...(heldUntil === undefined ? {} : { heldUntil }),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
     ...(bodyDays === undefined ? {} : { bodyUntil: later(now, bodyDays * DAY_MS) }),

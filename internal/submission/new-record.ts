@@ -24,38 +24,61 @@ interface Body {
 }
 
 /** Of a request that is answered 202: due for its first look if no hint brings a worker before. */
-export function acceptedRecord(received: Received, body: Body, idempotencyKey?: string): SubmissionRecord {
+export function acceptedRecord(
+  received: Received,
+  body: Body,
+  idempotencyKey?: string,
+): SubmissionRecord {
   const { partnerId = '', receivedAt } = received;
   return {
     ...recordIn('recorded', received, body),
-    ...(idempotencyKey === undefined ? {} : { idempotencyDigest: idempotencyDigest(partnerId, idempotencyKey) }),
+    ...(idempotencyKey === undefined
+      ? {}
+      : { idempotencyDigest: idempotencyDigest(partnerId, idempotencyKey) }),
     httpStatus: 202,
     dueAt: later(receivedAt, FIRST_DUE_MS),
   };
 }
 
 /** Of a request whose body is not a JSON object, too large, or cut off. */
-export function malformedRecord(received: Received, body: Body, keptDays: number): SubmissionRecord {
+export function malformedRecord(
+  received: Received,
+  body: Body,
+  keptDays: number,
+): SubmissionRecord {
   const expiresAt = later(received.receivedAt, keptDays * DAY_MS);
   return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt };
 }
 
 /** Of a request with a missing, unknown or inactive key; its body is not read. */
-export function refusedRecord(received: Received, httpStatus: number, keptDays: number): SubmissionRecord {
-  return { ...recordIn('refused', received), httpStatus, expiresAt: later(received.receivedAt, keptDays * DAY_MS) };
+export function refusedRecord(
+  received: Received,
+  httpStatus: number,
+  keptDays: number,
+): SubmissionRecord {
+  return {
+    ...recordIn('refused', received),
+    httpStatus,
+    expiresAt: later(received.receivedAt, keptDays * DAY_MS),
+  };
 }
 
 function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Received, body?: Body) {
-  const { requestId, receivedAt, remoteIp, partnerId, userAgent, contentType, traceparent } = received;
+  const { requestId, receivedAt, remoteIp, partnerId, userAgent, contentType, traceparent } =
+    received;
   return {
     _id: requestId,
     receivedAt,
     ...(partnerId === undefined ? {} : { partnerId }),
     remoteIp,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(contentType === undefined ? {} : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
+    ...(contentType === undefined
+      ? {}
+      : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
     ...(traceparent === undefined ? {} : { traceparent }),
-    ...(body === undefined ? {} : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),
+    ...(body === undefined
+      ? {}
+      : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),
     bodyBytes: body?.received ?? 0,
     schema: RECORD_SCHEMA,
     state,

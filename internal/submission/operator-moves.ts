@@ -1,11 +1,21 @@
-/** What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is personal. */
+/**
+ * What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is
+ * personal.
+ */
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
 import { CLAIM_MS } from './limits.ts';
-import { isOpen, nextState, type OpenState, type ReopeningEvent, type RetentionDays, type State } from './states.ts';
+import {
+  isOpen,
+  nextState,
+  type OpenState,
+  type ReopeningEvent,
+  type RetentionDays,
+  type State,
+} from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** A record as an operator saw it. A move of one that has changed since does nothing. */
@@ -23,16 +33,21 @@ export class OperatorMoves {
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
 
-  constructor(options: { readonly db: Db; readonly retention: RetentionDays; readonly clock: Clock }) {
+  constructor(options: {
+    readonly db: Db;
+    readonly retention: RetentionDays;
+    readonly clock: Clock;
+  }) {
     this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
   }
 
   /**
-   * Reopens an unchanged record; returns the new state, `no_such_move` or `changed`. `accountId` is that of the account
-   * this request made, if there is one. The new version ends the claim of any worker, whose late writes then miss. The
-   * record is due at once: reconcile queues it within seconds, with or without Redis.
+   * Reopens an unchanged record; returns the new state, `no_such_move` or `changed`. `accountId` is
+   * that of the account this request made, if there is one. The new version ends the claim of any
+   * worker, whose late writes then miss. The record is due at once: reconcile queues it within
+   * seconds, with or without Redis.
    */
   async reopen(
     record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
@@ -41,7 +56,11 @@ export class OperatorMoves {
   ): Promise<OpenState | 'no_such_move' | 'changed'> {
     const { _id, state, version } = record;
     const { accountId, reason } = options;
-    const facts = { account: accountId !== undefined, claimed: version > 0, erased: record.erasedAt !== undefined };
+    const facts = {
+      account: accountId !== undefined,
+      claimed: version > 0,
+      erased: record.erasedAt !== undefined,
+    };
     const to = nextState(state, event, facts);
     if (to === undefined || !isOpen(to)) return 'no_such_move';
     const update = this.#moveTo(to, record, this.#clock.now(), reason);
@@ -54,8 +73,9 @@ export class OperatorMoves {
   }
 
   /**
-   * Makes the record of an account anew whose own record is past its retention, due at once, so that a worker mails it.
-   * `changed` if there is one meanwhile. Its age counts from now; the id still has the time of the request.
+   * Makes the record of an account anew whose own record is past its retention, due at once, so
+   * that a worker mails it. `changed` if there is one meanwhile. Its age counts from now; the id
+   * still has the time of the request.
    */
   async remake(record: SubmissionRecord, reason: string): Promise<'account_created' | 'changed'> {
     const now = this.#clock.now();
@@ -79,8 +99,14 @@ export class OperatorMoves {
     }
   }
 
-  /** Moves a completed record whose e-mail bounced later to `undeliverable`; false if it has changed. */
-  async reportBounce(record: Seen & Pick<SubmissionRecord, 'erasedAt'>, reason: string): Promise<boolean> {
+  /**
+   * Moves a completed record whose e-mail bounced later to `undeliverable`; false if it has
+   * changed.
+   */
+  async reportBounce(
+    record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
+    reason: string,
+  ): Promise<boolean> {
     const facts = { account: true, claimed: true, erased: record.erasedAt !== undefined };
     const to = nextState(record.state, 'report_bounce', facts);
     if (to === undefined) return false;
@@ -94,12 +120,14 @@ export class OperatorMoves {
   }
 
   /**
-   * Moves unchanged records together, and returns how many were moved. A record that a worker holds counts as changed: the
-   * worker may be creating its account. `accountId` is set where the record does not know its account yet.
+   * Moves unchanged records together, and returns how many were moved. A record that a worker holds
+   * counts as changed: the worker may be creating its account. `accountId` is set where the record
+   * does not know its account yet.
    */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
     const now = this.#clock.now();
-    const newAccount = ({ seen, accountId }: PlannedMove) => (accountId === seen.accountId ? undefined : accountId);
+    const newAccount = ({ seen, accountId }: PlannedMove) =>
+      accountId === seen.accountId ? undefined : accountId;
     const alike = Map.groupBy(items, (item) =>
       [item.seen.state, item.seen.version, item.to, newAccount(item)].join(' '),
     );
@@ -123,11 +151,15 @@ export class OperatorMoves {
       };
     });
     const reply = await updateInOrder(this.#collection, updates);
-    if (!reply.durable || reply.writeErrors.length > 0) throw new Error('records were not written durably');
+    if (!reply.durable || reply.writeErrors.length > 0)
+      throw new Error('records were not written durably');
     return reply.n;
   }
 
-  /** Claims an open record as a worker would, so that no worker has it meanwhile; undefined if it has changed. */
+  /**
+   * Claims an open record as a worker would, so that no worker has it meanwhile; undefined if it
+   * has changed.
+   */
   async claim(seen: Seen): Promise<Seen | undefined> {
     const version = seen.version + 1;
     const until = later(this.#clock.now(), CLAIM_MS);
@@ -139,7 +171,8 @@ export class OperatorMoves {
   }
 
   /**
-   * Makes a waiting record due at once; false if it has changed or a worker holds it, who may be mailing at this moment.
+   * Makes a waiting record due at once; false if it has changed or a worker holds it, who may be
+   * mailing at this moment.
    */
   async hurry(seen: Seen): Promise<boolean> {
     const now = this.#clock.now();
@@ -155,29 +188,43 @@ export class OperatorMoves {
   }
 
   /**
-   * Removes what is personal: the body with its digest (which could be guessed from a known address), the applicant, the
-   * User-Agent. An open record ends `rejected`, because there is nothing left to work on. False if it has changed.
+   * Removes what is personal: the body with its digest (which could be guessed from a known
+   * address), the applicant, the User-Agent. An open record ends `rejected`, because there is
+   * nothing left to work on. False if it has changed.
    */
   async erase(seen: Seen, reason: string): Promise<boolean> {
     const now = this.#clock.now();
-    const to = nextState(seen.state, 'erase', { account: false, claimed: seen.version > 0, erased: false });
+    const to = nextState(seen.state, 'erase', {
+      account: false,
+      claimed: seen.version > 0,
+      erased: false,
+    });
     const stays = to === undefined || to === seen.state;
     const move = stays ? undefined : this.#moveTo(to, seen, now, reason);
     const { bodyUntil: _none, ...set } = move?.$set ?? {};
     const result = await this.#collection.updateOne(asSeen(seen), {
       $set: { ...set, erasedAt: now, version: seen.version + 1 },
-      $unset: { ...move?.$unset, body: true, bodyUntil: true, bodySha256: true, userAgent: true, applicant: true },
+      $unset: {
+        ...move?.$unset,
+        body: true,
+        bodyUntil: true,
+        bodySha256: true,
+        userAgent: true,
+        applicant: true,
+      },
       ...(move === undefined ? {} : { $push: move.$push }),
     });
     return result.matchedCount === 1;
   }
 
   /**
-   * Removes the body of a settled record of another applicant; false if it has changed. Its digest stays, so that its
-   * partner's repeat is answered as ever.
+   * Removes the body of a settled record of another applicant; false if it has changed. Its digest
+   * stays, so that its partner's repeat is answered as ever.
    */
   async eraseBody(seen: Seen): Promise<boolean> {
-    const result = await this.#collection.updateOne(asSeen(seen), { $unset: { body: true, bodyUntil: true } });
+    const result = await this.#collection.updateOne(asSeen(seen), {
+      $unset: { body: true, bodyUntil: true },
+    });
     return result.matchedCount === 1;
   }
 
@@ -190,7 +237,13 @@ export class OperatorMoves {
   }
 
   #moveTo(to: State, seen: Pick<Seen, 'version'>, now: Date, reason: string) {
-    const moved = moveUpdate(to, { now, attempt: 0, reason, dueInMs: 0, retention: this.#retention });
+    const moved = moveUpdate(to, {
+      now,
+      attempt: 0,
+      reason,
+      dueInMs: 0,
+      retention: this.#retention,
+    });
     const { $set, ...move } = moved;
     const { urgent: _urgent, ...$unset } = move.$unset;
     const version = seen.version + 1;

@@ -1,13 +1,24 @@
-/** Counts requests turned away by address and window, so that a flood cannot fill the database: those over the limit, and those refused beyond the bound of single records. */
+/**
+ * Counts requests turned away by address and window, so that a flood cannot fill the database:
+ * those over the limit, and those refused beyond the bound of single records.
+ */
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether } from '../platform/mongo.ts';
-import { OVER_LIMIT_ADDRESSES, OVER_LIMIT_FLUSH_MS, OVER_LIMIT_IDS, REFUSED_WINDOW_MS } from './limits.ts';
+import {
+  OVER_LIMIT_ADDRESSES,
+  OVER_LIMIT_FLUSH_MS,
+  OVER_LIMIT_IDS,
+  REFUSED_WINDOW_MS,
+} from './limits.ts';
 
 export const RATE_LIMITED = 'rate_limited';
 
-/** One document of `rate_limited`; `_id` is `<address> <start of window>`, with the status before the start where there is one. */
+/**
+ * One document of `rate_limited`; `_id` is `<address> <start of window>`, with the status before
+ * the start where there is one.
+ */
 export interface RateLimitedRecord {
   readonly _id: string;
   readonly address: string;
@@ -65,7 +76,13 @@ export class OverLimitRecorder {
     const rest = `${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
     const id = (who: string): string => `${who} ${rest}`;
     const who = full && !this.#counted.has(id(address)) ? OTHERS : address;
-    const counted = this.#counted.get(id(who)) ?? { address: who, status, windowStart, count: 0, requestIds: [] };
+    const counted = this.#counted.get(id(who)) ?? {
+      address: who,
+      status,
+      windowStart,
+      count: 0,
+      requestIds: [],
+    };
     counted.count += 1;
     if (counted.requestIds.length < OVER_LIMIT_IDS) counted.requestIds.push(requestId);
     this.#counted.set(id(who), counted);

@@ -1,4 +1,7 @@
-/** The table of states, cell by cell: every state × every event × every fact, against this second, hand-written copy. */
+/**
+ * The table of states, cell by cell: every state × every event × every fact, against this second,
+ * hand-written copy.
+ */
 import { describe, expect, test } from '@jest/globals';
 import {
   events,
@@ -19,7 +22,9 @@ import {
 const reopened = ({ account, erased }: Facts): State | undefined =>
   account && !erased ? 'account_created' : undefined;
 
-/** All moves as "state event → state", written down once more; whatever is not here must not exist. */
+/**
+ * All moves as "state event → state", written down once more; whatever is not here must not exist.
+ */
 const closed = ({ account, erased }: Facts): State | undefined =>
   erased ? undefined : account ? 'undeliverable' : 'rejected';
 
@@ -35,10 +40,12 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
   'account_created correct_address': reopened,
   'completed correct_address': reopened,
   'completed resend': reopened,
-  'completed report_bounce': ({ account, erased }) => (account && !erased ? 'undeliverable' : undefined),
+  'completed report_bounce': ({ account, erased }) =>
+    account && !erased ? 'undeliverable' : undefined,
   'undeliverable retry': reopened,
   'undeliverable correct_address': reopened,
-  'dead_lettered retry': ({ account, erased }) => (erased ? undefined : account ? 'account_created' : 'recorded'),
+  'dead_lettered retry': ({ account, erased }) =>
+    erased ? undefined : account ? 'account_created' : 'recorded',
   'dead_lettered correct_address': reopened,
   'recorded close': closed,
   'account_created close': closed,
@@ -56,7 +63,9 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
 
 const both = [true, false];
 const everyFact: readonly Facts[] = both.flatMap((account) =>
-  both.flatMap((claimed) => both.flatMap((adopted) => both.map((erased) => ({ account, claimed, adopted, erased })))),
+  both.flatMap((claimed) =>
+    both.flatMap((adopted) => both.map((erased) => ({ account, claimed, adopted, erased }))),
+  ),
 );
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
@@ -80,14 +89,18 @@ test('for each state, event and facts there is at most one arrow', () => {
   expect(arrows.filter((arrow, index) => arrows.indexOf(arrow) !== index)).toEqual([]);
   for (const [from, event] of cells) {
     const unconditional = moves.filter((move) => move.from === from && move.event === event);
-    expect(unconditional.length > 1 && unconditional.some((move) => move.when === undefined)).toBe(false);
+    expect(unconditional.length > 1 && unconditional.some((move) => move.when === undefined)).toBe(
+      false,
+    );
   }
 });
 
 test('only an operator leads out of a final state, but for ingest taking back what it never answered', () => {
   const byOperator: readonly Event[] = eventsOf.operator;
   const others = moves.filter(({ from, event }) => !isOpen(from) && !byOperator.includes(event));
-  expect(others).toEqual([{ event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' }]);
+  expect(others).toEqual([
+    { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' },
+  ]);
 });
 
 test('no event brings work back to what is erased', () => {

@@ -1,7 +1,9 @@
 /**
- * The states of a request and every move between them: the one table, pure, that all code which moves records asks.
+ * The states of a request and every move between them: the one table, pure, that all code which
+ * moves records asks.
  *
- * Claiming and postponing stay within an open state and are no moves. docs/states.md is drawn from this file.
+ * Claiming and postponing stay within an open state and are no moves. docs/states.md is drawn from
+ * this file.
  */
 
 /** States with work ahead; only these carry a `dueAt`. */
@@ -34,7 +36,10 @@ export const meanings: Readonly<Record<State, string>> = {
   withdrawn: 'answered 500 while its write was in doubt',
 };
 
-/** How a record comes into being. `withdrawn` without an insert: the withdrawal of a write that never landed. */
+/**
+ * How a record comes into being. `withdrawn` without an insert: the withdrawal of a write that
+ * never landed.
+ */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
 
 /** Everything that can move a record, and whose business it is. */
@@ -49,7 +54,11 @@ export type OperatorEvent = (typeof eventsOf)['operator'][number];
 /** Events that make work again of what is finished. */
 export type ReopeningEvent = Exclude<OperatorEvent, 'report_bounce' | 'close' | 'erase'>;
 export type Event = (typeof eventsOf)[Actor][number];
-export const events: readonly Event[] = [...eventsOf.ingest, ...eventsOf.processor, ...eventsOf.operator];
+export const events: readonly Event[] = [
+  ...eventsOf.ingest,
+  ...eventsOf.processor,
+  ...eventsOf.operator,
+];
 
 /** What a move may depend on besides the state. */
 export interface Facts {
@@ -88,11 +97,32 @@ export const moves: readonly Move[] = [
   { event: 'retry', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
   { event: 'retry', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
 
-  // A new address gets the e-mail, whatever became of the one to the old; also of one that is on its way just now.
-  { event: 'correct_address', from: 'account_created', to: 'account_created', when: 'account, not erased' },
-  { event: 'correct_address', from: 'completed', to: 'account_created', when: 'account, not erased' },
-  { event: 'correct_address', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
-  { event: 'correct_address', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
+  // A new address gets the e-mail, whatever became of the one to the old; also of one that is on
+  // its way just now.
+  {
+    event: 'correct_address',
+    from: 'account_created',
+    to: 'account_created',
+    when: 'account, not erased',
+  },
+  {
+    event: 'correct_address',
+    from: 'completed',
+    to: 'account_created',
+    when: 'account, not erased',
+  },
+  {
+    event: 'correct_address',
+    from: 'undeliverable',
+    to: 'account_created',
+    when: 'account, not erased',
+  },
+  {
+    event: 'correct_address',
+    from: 'dead_lettered',
+    to: 'account_created',
+    when: 'account, not erased',
+  },
 
   // An applicant who lost the e-mail gets it once more.
   { event: 'resend', from: 'completed', to: 'account_created', when: 'account, not erased' },
@@ -106,7 +136,8 @@ export const moves: readonly Move[] = [
     { event: 'close', from, to: 'undeliverable', when: 'account, not erased' },
   ]),
 
-  // What is erased while work is ahead ends here, a dead letter too: nobody can retry it, so it must not ring for ever.
+  // What is erased while work is ahead ends here, a dead letter too: nobody can retry it, so it
+  // must not ring for ever.
   { event: 'erase', from: 'recorded', to: 'rejected' },
   { event: 'erase', from: 'account_created', to: 'rejected' },
   { event: 'erase', from: 'dead_lettered', to: 'rejected' },
@@ -121,7 +152,9 @@ export const moves: readonly Move[] = [
 
 /** Where `event` leads from `state`, or undefined: there is no such move. */
 export function nextState(state: State, event: Event, facts: Facts): State | undefined {
-  return moves.find((move) => move.from === state && move.event === event && holds(move.when, facts))?.to;
+  return moves.find(
+    (move) => move.from === state && move.event === event && holds(move.when, facts),
+  )?.to;
 }
 
 function holds(when: Move['when'], facts: Facts): boolean {
@@ -146,5 +179,10 @@ export function isOpen(state: State): state is OpenState {
   return (openStates as readonly State[]).includes(state);
 }
 
-/** Days each state is kept before the TTL index deletes it, and days its `body` is. Open states and dead letters keep both. */
-export type RetentionDays = Readonly<Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>>;
+/**
+ * Days each state is kept before the TTL index deletes it, and days its `body` is. Open states and
+ * dead letters keep both.
+ */
+export type RetentionDays = Readonly<
+  Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>
+>;

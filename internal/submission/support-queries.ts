@@ -116,10 +116,16 @@ export class SupportQueries {
   }
 
   /** Records whose applicant has this address or this EIN, by an index. */
-  async *ofApplicant({ email, ein }: Pick<Search, 'email' | 'ein'>): AsyncGenerator<PersonalRecord[]> {
+  async *ofApplicant({
+    email,
+    ein,
+  }: Pick<Search, 'email' | 'ein'>): AsyncGenerator<PersonalRecord[]> {
     for (const key of [{ email }, { ein }]) {
       if (Object.values(key)[0] === undefined) continue;
-      yield* pagesOf(this.#submissions, filterOf(key as Search), { size: BODY_PAGE, projection: personalFields });
+      yield* pagesOf(this.#submissions, filterOf(key as Search), {
+        size: BODY_PAGE,
+        projection: personalFields,
+      });
     }
   }
 
@@ -128,10 +134,14 @@ export class SupportQueries {
     return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields, after });
   }
 
-  /** About how many records there are; undefined when counting those behind `after` takes too long. */
+  /**
+   * About how many records there are; undefined when counting those behind `after` takes too long.
+   */
   async about(after?: string): Promise<number | undefined> {
     if (after === undefined) return this.#submissions.estimatedDocumentCount(bounded);
-    return this.#submissions.countDocuments({ _id: { $gt: after } }, bounded).catch(() => undefined);
+    return this.#submissions
+      .countDocuments({ _id: { $gt: after } }, bounded)
+      .catch(() => undefined);
   }
 
   /** All records received at `since` or later, as `audit` checks them, oldest first. */
@@ -140,7 +150,9 @@ export class SupportQueries {
   }
 
   async checked(ids: readonly string[]): Promise<CheckedRecord[]> {
-    return this.#submissions.find({ _id: { $in: ids } }, { projection: checkedFields, ...bounded }).toArray();
+    return this.#submissions
+      .find({ _id: { $in: ids } }, { projection: checkedFields, ...bounded })
+      .toArray();
   }
 }
 
@@ -151,12 +163,21 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
     ...(email === undefined ? {} : { 'applicant.email': email }),
     ...(ein === undefined ? {} : { 'applicant.ein': ein }),
     ...(partner === undefined ? {} : { partnerId: partner }),
-    ...(partner === undefined || key === undefined ? {} : { idempotencyDigest: idempotencyDigest(partner, key) }),
-    ...(name === undefined ? {} : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),
+    ...(partner === undefined || key === undefined
+      ? {}
+      : { idempotencyDigest: idempotencyDigest(partner, key) }),
+    ...(name === undefined
+      ? {}
+      : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),
     ...(state === undefined ? {} : stateFilter(state)),
     ...(reason === undefined
       ? {}
-      : { $or: [{ lastError: { $regex: literally(reason), $options: 'i' } }, { 'reasons.code': reason }] }),
+      : {
+          $or: [
+            { lastError: { $regex: literally(reason), $options: 'i' } },
+            { 'reasons.code': reason },
+          ],
+        }),
     ...idRange(since, until),
   };
 }

@@ -1,4 +1,7 @@
-/** One insert of many records, seen from each request: what they all waited for is a span in the trace of each. */
+/**
+ * One insert of many records, seen from each request: what they all waited for is a span in the
+ * trace of each.
+ */
 import type { Collection } from 'mongodb';
 import { databaseSpan } from '../platform/mongo.ts';
 import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';

@@ -1,12 +1,15 @@
 /**
- * Makes a 500 true: a record whose insert is in doubt is moved to `withdrawn`, landed or not, until MongoDB confirms it.
+ * Makes a 500 true: a record whose insert is in doubt is moved to `withdrawn`, landed or not, until
+ * MongoDB confirms it.
  *
- * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it lands later, it meets
- * our document under the same `_id` and fails. A record that a worker has claimed meanwhile is left to it and counted. One that
- * a later request with its idempotency key has adopted stays: that one may be answered 202. Else the key becomes free.
+ * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it
+ * lands later, it meets our document under the same `_id` and fails. A record that a worker has
+ * claimed meanwhile is left to it and counted. One that a later request with its idempotency key
+ * has adopted stays: that one may be answered 202. Else the key becomes free.
  *
- * Applying comes before the acknowledgement: while MongoDB applies writes but has no majority, reconcile's marks and the
- * workers' claims apply as well. So what was tried goes to the back, and what was never tried does not wait.
+ * Applying comes before the acknowledgement: while MongoDB applies writes but has no majority,
+ * reconcile's marks and the workers' claims apply as well. So what was tried goes to the back, and
+ * what was never tried does not wait.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -15,7 +18,12 @@ import type { Logger } from '../platform/log.ts';
 import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Counts, Shows } from '../platform/meters.ts';
-import { WITHDRAWAL_BATCH, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS, WITHDRAWAL_RETRY } from './limits.ts';
+import {
+  WITHDRAWAL_BATCH,
+  WITHDRAWAL_DEADLINE_MS,
+  WITHDRAWAL_MAJORITY_MS,
+  WITHDRAWAL_RETRY,
+} from './limits.ts';
 import { moveUpdate } from './move-update.ts';
 import { statesBefore } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -34,7 +42,9 @@ type Doubtful = Pick<
   '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'traceparent'
 > & {
   tried: boolean;
-  /** MongoDB has applied it, but no majority has acknowledged it: a rollback may still take it back. */
+  /**
+   * MongoDB has applied it, but no majority has acknowledged it: a rollback may still take it back.
+   */
   applied: boolean;
 };
 
@@ -91,7 +101,10 @@ export class Withdrawals {
     return this.#working ?? Promise.resolve();
   }
 
-  /** Gives up on what is still pending; each is told in the log, because its record may now be processed after a 500. */
+  /**
+   * Gives up on what is still pending; each is told in the log, because its record may now be
+   * processed after a 500.
+   */
   stop(): void {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
@@ -130,7 +143,10 @@ export class Withdrawals {
     this.#pending.set(record._id, record);
   }
 
-  /** The least recently tried, all of them applied or none, in the order of ids, as everybody writes who writes several. */
+  /**
+   * The least recently tried, all of them applied or none, in the order of ids, as everybody writes
+   * who writes several.
+   */
   #next(): Doubtful[] {
     const [first] = this.#pending.values();
     const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
@@ -152,12 +168,19 @@ export class Withdrawals {
       return;
     }
     const failed = new Set(writeErrors.map((writeError) => writeError.index));
-    for (const [index, record] of records.entries()) if (!failed.has(index)) this.#settled(record, 'withdrawn');
+    for (const [index, record] of records.entries())
+      if (!failed.has(index)) this.#settled(record, 'withdrawn');
     await this.#settleExisting(records.filter((_, index) => failed.has(index)));
   }
 
-  /** Without `upsert` it changes nothing where the withdrawal is applied already, and waits for its majority all the same. */
-  #withdraw(records: readonly Doubtful[], { upsert }: { readonly upsert: boolean }): Promise<WriteReply> {
+  /**
+   * Without `upsert` it changes nothing where the withdrawal is applied already, and waits for its
+   * majority all the same.
+   */
+  #withdraw(
+    records: readonly Doubtful[],
+    { upsert }: { readonly upsert: boolean },
+  ): Promise<WriteReply> {
     const update = moveUpdate('withdrawn', {
       now: this.#clock.now(),
       attempt: 0,
@@ -165,32 +188,39 @@ export class Withdrawals {
       dueInMs: 0,
       retention: { withdrawn: this.#retentionDays },
     });
-    const items = records.map(({ _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent }) => ({
-      q: { _id, version: 0, adopted: { $exists: false }, state: { $in: statesBefore('withdraw') } },
-      u: {
-        ...update,
-        $set: { ...update.$set, httpStatus: 500 },
-        $unset: { ...update.$unset, idempotencyDigest: true },
-        $setOnInsert: {
-          receivedAt,
-          remoteIp,
-          bodyBytes,
-          attempts: 0,
-          schema: RECORD_SCHEMA,
-          ...(partnerId === undefined ? {} : { partnerId }),
-          ...(traceparent === undefined ? {} : { traceparent }),
+    const items = records.map(
+      ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent }) => ({
+        q: {
+          _id,
+          version: 0,
+          adopted: { $exists: false },
+          state: { $in: statesBefore('withdraw') },
         },
-      },
-      upsert,
-    }));
+        u: {
+          ...update,
+          $set: { ...update.$set, httpStatus: 500 },
+          $unset: { ...update.$unset, idempotencyDigest: true },
+          $setOnInsert: {
+            receivedAt,
+            remoteIp,
+            bodyBytes,
+            attempts: 0,
+            schema: RECORD_SCHEMA,
+            ...(partnerId === undefined ? {} : { partnerId }),
+            ...(traceparent === undefined ? {} : { traceparent }),
+          },
+        },
+        upsert,
+      }),
+    );
     return updateTogether(this.#collection, items, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS);
   }
 
   /**
-   * The upsert met the `_id` of a record that it does not withdraw: withdrawn by an earlier try whose answer was lost, taken
-   * by a worker that was faster, which the margins of `dueAt` make very rare, or in another state that no round would
-   * withdraw. Found as none of these, the insert landed between the look and the insert of the upsert, and the next round
-   * withdraws it.
+   * The upsert met the `_id` of a record that it does not withdraw: withdrawn by an earlier try
+   * whose answer was lost, taken by a worker that was faster, which the margins of `dueAt` make
+   * very rare, or in another state that no round would withdraw. Found as none of these, the insert
+   * landed between the look and the insert of the upsert, and the next round withdraws it.
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;
@@ -198,7 +228,11 @@ export class Withdrawals {
       .find(
         {
           _id: { $in: records.map((record) => record._id) },
-          $or: [{ version: { $gt: 0 } }, { state: { $nin: statesBefore('withdraw') } }, { adopted: true }],
+          $or: [
+            { version: { $gt: 0 } },
+            { state: { $nin: statesBefore('withdraw') } },
+            { adopted: true },
+          ],
         },
         { projection: { state: 1, adopted: 1 }, readConcern: 'majority' },
       )
@@ -206,9 +240,13 @@ export class Withdrawals {
     for (const { _id, state, adopted } of found) {
       const record = this.#pending.get(_id);
       if (record === undefined) continue;
-      const result = state === 'withdrawn' ? 'withdrawn' : adopted === true ? 'adopted' : 'too_late';
+      const result =
+        state === 'withdrawn' ? 'withdrawn' : adopted === true ? 'adopted' : 'too_late';
       if (result === 'too_late') {
-        this.#log.error(logFields(record), 'answered 500, but the record was already being processed');
+        this.#log.error(
+          logFields(record),
+          'answered 500, but the record was already being processed',
+        );
       }
       this.#settled(record, result);
     }

@@ -1,4 +1,7 @@
-/** What workers and reconcile do with a record: claims, renewals, moves and due dates, each one conditional update. */
+/**
+ * What workers and reconcile do with a record: claims, renewals, moves and due dates, each one
+ * conditional update.
+ */
 import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
@@ -23,10 +26,18 @@ import {
   type RetentionDays,
   type State,
 } from './states.ts';
-import { RECORD_SCHEMA, type Applicant, submissionCollection, type SubmissionRecord } from './submission.ts';
+import {
+  RECORD_SCHEMA,
+  type Applicant,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
 import type { Reason } from '../application/reasons.ts';
 
-/** The position of a record that a move starts from. A worker with another version has lost its claim. */
+/**
+ * The position of a record that a move starts from. A worker with another version has lost its
+ * claim.
+ */
 export interface Position {
   readonly requestId: string;
   readonly state: OpenState;
@@ -53,11 +64,16 @@ interface Wanted {
 
 interface PositionedUpdate {
   readonly position: Position;
-  /** Made at the instant it is sent, so that `heldUntil` is never earlier than the worker believes. */
+  /**
+   * Made at the instant it is sent, so that `heldUntil` is never earlier than the worker believes.
+   */
   readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
   /** The state it leads to. */
   readonly to: State;
-  /** Updates with this name are equal, so one statement serves all records in the same state and version. */
+  /**
+   * Updates with this name are equal, so one statement serves all records in the same state and
+   * version.
+   */
   readonly same?: string;
 }
 
@@ -66,10 +82,18 @@ export class WorkerMoves {
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
   readonly #due: DueRecords;
-  readonly #claims = new Batcher<Wanted, SubmissionRecord | undefined>((wanted) => this.#claimTogether(wanted));
-  readonly #updates = new Batcher<PositionedUpdate, boolean>((items) => this.#updateTogether(items));
+  readonly #claims = new Batcher<Wanted, SubmissionRecord | undefined>((wanted) =>
+    this.#claimTogether(wanted),
+  );
+  readonly #updates = new Batcher<PositionedUpdate, boolean>((items) =>
+    this.#updateTogether(items),
+  );
 
-  constructor(options: { readonly db: Db; readonly retention: RetentionDays; readonly clock: Clock }) {
+  constructor(options: {
+    readonly db: Db;
+    readonly retention: RetentionDays;
+    readonly clock: Clock;
+  }) {
     this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
@@ -77,15 +101,17 @@ export class WorkerMoves {
   }
 
   /**
-   * Claims the record for `CLAIM_MS`, as of `version`; undefined if another claim or move came first, or while a claim
-   * holds: a hint from reconcile must not take the record from a slow worker that renewed in time. Claims made at the
-   * same time share one update and one query.
+   * Claims the record for `CLAIM_MS`, as of `version`; undefined if another claim or move came
+   * first, or while a claim holds: a hint from reconcile must not take the record from a slow
+   * worker that renewed in time. Claims made at the same time share one update and one query.
    */
   claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
     return this.#claims.call({ requestId, version });
   }
 
-  async #claimTogether(wanted: readonly Wanted[]): Promise<Outcome<SubmissionRecord | undefined>[]> {
+  async #claimTogether(
+    wanted: readonly Wanted[],
+  ): Promise<Outcome<SubmissionRecord | undefined>[]> {
     // An update returns how many records it changed, but not which: this mark shows which.
     const claimedBy = newId('claim');
     const now = this.#clock.now();
@@ -107,13 +133,18 @@ export class WorkerMoves {
           {
             ids,
             q: { ...q, heldUntil: { $lte: now } },
-            u: { $set: { ...$set, takenOver: true }, $inc: { crashes: 1 }, $unset: { urgent: true } },
+            u: {
+              $set: { ...$set, takenOver: true },
+              $inc: { crashes: 1 },
+              $unset: { urgent: true },
+            },
           },
         ];
       }),
     );
     const ids = wanted.map(({ requestId }) => requestId);
-    const found = n === 0 ? [] : await this.#collection.find({ _id: { $in: ids }, claimedBy }).toArray();
+    const found =
+      n === 0 ? [] : await this.#collection.find({ _id: { $in: ids }, claimedBy }).toArray();
     const claimed = new Map(found.map((record) => [record._id, record]));
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
@@ -133,7 +164,10 @@ export class WorkerMoves {
     return this.#updates.call({ position, update: hold, to: position.state, same: 'renew' });
   }
 
-  /** Makes the move of `event`: the new state, or undefined when the record is not where `position` says (a repeat). */
+  /**
+   * Makes the move of `event`: the new state, or undefined when the record is not where `position`
+   * says (a repeat).
+   */
   async move(
     position: Position,
     event: ProcessorEvent,
@@ -149,7 +183,8 @@ export class WorkerMoves {
       const moved = moveUpdate(to, options);
       return { ...moved, $set: { ...fields, ...moved.$set } };
     };
-    const same = Object.keys(changes).length === 0 ? { same: `${event} at attempt ${attempt}` } : {};
+    const same =
+      Object.keys(changes).length === 0 ? { same: `${event} at attempt ${attempt}` } : {};
     const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
     const moved = await inSpan(span, () => this.#updates.call({ position, update, to, ...same }));
     return moved ? to : undefined;
@@ -175,8 +210,8 @@ export class WorkerMoves {
   }
 
   /**
-   * Gives the claim back: the record keeps its place as if it had not been claimed, due since `dueAt`.
-   * `lastError` says why, where it is no decision of an operator.
+   * Gives the claim back: the record keeps its place as if it had not been claimed, due since
+   * `dueAt`. `lastError` says why, where it is no decision of an operator.
    */
   async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
@@ -186,9 +221,15 @@ export class WorkerMoves {
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** Gives back a claim taken from a worker that died, to be tried at `dueAt`. Its deaths still count. */
+  /**
+   * Gives back a claim taken from a worker that died, to be tried at `dueAt`. Its deaths still
+   * count.
+   */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
-    const update = (): UpdateFilter<SubmissionRecord> => ({ $set: { dueAt }, $unset: { heldUntil: true } });
+    const update = (): UpdateFilter<SubmissionRecord> => ({
+      $set: { dueAt },
+      $unset: { heldUntil: true },
+    });
     return this.#updates.call({ position, update, to: position.state });
   }
 
@@ -240,10 +281,13 @@ export class WorkerMoves {
       }),
     );
     if (n === items.length || n === 0) return items.map(() => ({ result: n > 0 }));
-    // Some records were elsewhere. Only the holder of a version moves a record under it, so a record in the state that
-    // its update leads to has been updated.
+    // Some records were elsewhere. Only the holder of a version moves a record under it, so a
+    // record in the state that its update leads to has been updated.
     const found = await this.#collection
-      .find({ _id: { $in: items.map((item) => item.position.requestId) } }, { projection: { state: 1, version: 1 } })
+      .find(
+        { _id: { $in: items.map((item) => item.position.requestId) } },
+        { projection: { state: 1, version: 1 } },
+      )
       .toArray();
     const records = new Map(found.map((record) => [record._id, record]));
     return items.map(({ position, to }) => {

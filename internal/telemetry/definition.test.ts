@@ -1,11 +1,17 @@
-/** The compiler knows the metrics: `make check` fails when a line below that expects an error has none. */
+/**
+ * The compiler knows the metrics: `make check` fails when a line below that expects an error has
+ * none.
+ */
 import { expect, test } from '@jest/globals';
 import { Registry } from 'prom-client';
 import { counter, gauge, histogram, make } from './definition.ts';
 
 const table = {
   plain: counter('plain', 'Without labels.'),
-  labelled: counter('labelled', 'With two labels.', { store: ['redis', 'local'], decision: ['served', 'refused'] }),
+  labelled: counter('labelled', 'With two labels.', {
+    store: ['redis', 'local'],
+    decision: ['served', 'refused'],
+  }),
   level: gauge('level', 'With a label.', { state: ['open', 'closed'] }),
   seconds: histogram('seconds', 'A histogram.', [1, 2]),
   answers: histogram('answers', 'A histogram with a label.', [1, 2], { result: ['good', 'bad'] }),

@@ -40,7 +40,13 @@ export function counter<const Labels extends LabelValues = NoLabels>(
   labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
   series?: readonly OneSeries<Labels>[],
 ): Definition<'counter', Labels> {
-  return { kind: 'counter', name: `${PREFIX}${name}_total`, help, labels, ...(series === undefined ? {} : { series }) };
+  return {
+    kind: 'counter',
+    name: `${PREFIX}${name}_total`,
+    help,
+    labels,
+    ...(series === undefined ? {} : { series }),
+  };
 }
 
 export function gauge<const Labels extends LabelValues = NoLabels>(
@@ -61,14 +67,19 @@ export function histogram<const Labels extends LabelValues = NoLabels>(
 }
 
 /** One value of each label. */
-type OneSeries<Labels extends LabelValues> = { readonly [Name in keyof Labels]: Labels[Name][number] };
+type OneSeries<Labels extends LabelValues> = {
+  readonly [Name in keyof Labels]: Labels[Name][number];
+};
 
 /** The parameters that choose a series: its labels, or none where there are none. */
-type Chosen<Labels extends LabelValues> = keyof Labels extends never ? [] : [labels: OneSeries<Labels>];
+type Chosen<Labels extends LabelValues> = keyof Labels extends never
+  ? []
+  : [labels: OneSeries<Labels>];
 
 /**
- * What a metric can do, as the compiler knows it: a label value that is not in its definition does not compile. Functions as
- * properties, because TypeScript compares the parameters of methods in both directions.
+ * What a metric can do, as the compiler knows it: a label value that is not in its definition does
+ * not compile. Functions as properties, because TypeScript compares the parameters of methods in
+ * both directions.
  */
 type Made<D> =
   D extends Definition<'counter', infer Labels>
@@ -90,7 +101,10 @@ export function make<Table extends Readonly<Record<string, Definition>>>(
   table: Table,
   registry: Registry,
 ): MadeFrom<Table> {
-  const made = Object.entries(table).map(([key, definition]) => [key, makeOne(definition, registry)]);
+  const made = Object.entries(table).map(([key, definition]) => [
+    key,
+    makeOne(definition, registry),
+  ]);
   return Object.fromEntries(made) as MadeFrom<Table>;
 }
 
@@ -106,10 +120,14 @@ function makeOne(definition: Definition, registry: Registry): Counter | Gauge | 
 }
 
 /** Every combination of label values a metric can have. */
-export function seriesOf({ labels, series }: Definition): readonly Readonly<Record<string, string>>[] {
+export function seriesOf({
+  labels,
+  series,
+}: Definition): readonly Readonly<Record<string, string>>[] {
   if (series !== undefined) return series;
   return Object.entries(labels).reduce<Record<string, string>[]>(
-    (all, [label, values]) => all.flatMap((one) => values.map((value) => ({ ...one, [label]: value }))),
+    (all, [label, values]) =>
+      all.flatMap((one) => values.map((value) => ({ ...one, [label]: value }))),
     [{}],
   );
 }

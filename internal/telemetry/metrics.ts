@@ -1,8 +1,11 @@
 /**
- * Every metric of the service in one table: name, help, labels with all their values, unit (the end of the name).
+ * Every metric of the service in one table: name, help, labels with all their values, unit (the end
+ * of the name).
  *
- * No label holds an address, an e-mail or a request_id: each has the few values that stand here, or names of partners, of
- * which a process shows at most `PARTNER_LABELS`. So the number of series is bounded. The dashboard, the alert rules and docs/metrics.md are compared with this file, both ways.
+ * No label holds an address, an e-mail or a request_id: each has the few values that stand here, or
+ * names of partners, of which a process shows at most `PARTNER_LABELS`. So the number of series is
+ * bounded. The dashboard, the alert rules and docs/metrics.md are compared with this file, both
+ * ways.
  */
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
@@ -13,9 +16,20 @@ import { backlogStates } from '../submission/backlog.ts';
 import { notAcceptedReasons } from '../submission/commit-entry.ts';
 import { openStates } from '../submission/states.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
-import { counter, gauge, histogram, make, openValues, valuesOf, type MadeFrom } from './definition.ts';
+import {
+  counter,
+  gauge,
+  histogram,
+  make,
+  openValues,
+  valuesOf,
+  type MadeFrom,
+} from './definition.ts';
 
-/** From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what the alert promises. */
+/**
+ * From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what
+ * the alert promises.
+ */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
 const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /** From a relay next door to the ten minutes a relay may take after the content. */
@@ -32,10 +46,25 @@ const clockOffset = gauge(
   "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
 );
 
-/** Names of partners: not known beforehand, so these series begin with their first event. `PartnerLabels` bounds them. */
+/**
+ * Names of partners: not known beforehand, so these series begin with their first event.
+ * `PartnerLabels` bounds them.
+ */
 const PARTNERS = openValues;
 
-const answerStatus = ['200', '202', '400', '401', '403', '404', '405', '422', '429', '500', '503'] as const;
+const answerStatus = [
+  '200',
+  '202',
+  '400',
+  '401',
+  '403',
+  '404',
+  '405',
+  '422',
+  '429',
+  '500',
+  '503',
+] as const;
 
 /** What ingest counts. */
 export const ingestMetrics = {
@@ -55,24 +84,35 @@ export const ingestMetrics = {
     'Requests with a known key that has ended, or from an address that is not one of its own; each is a 401.',
     { because: ['ended', 'address'] },
   ),
-  removedKeyUses: counter('removed_key_uses', 'Requests with a key that was revoked, or removed in the last 24 hours.'),
-  acceptSeconds: histogram('accept_seconds', 'Time from request headers to a 202 or 400, in seconds.', LATENCY_SECONDS),
-  brokenHttp: counter('broken_http', 'Connections answered before any route ran, by kind of fault.', {
-    kind: [
-      'too_many_connections',
-      'too_many_from_address',
-      'too_many_pipelined',
-      'bad_version',
-      'no_host',
-      'bad_host',
-      'bad_transfer_encoding',
-      'not_http',
-      'connection',
-      'too_slow',
-      'headers_too_large',
-      'chunk_extensions_too_large',
-    ],
-  }),
+  removedKeyUses: counter(
+    'removed_key_uses',
+    'Requests with a key that was revoked, or removed in the last 24 hours.',
+  ),
+  acceptSeconds: histogram(
+    'accept_seconds',
+    'Time from request headers to a 202 or 400, in seconds.',
+    LATENCY_SECONDS,
+  ),
+  brokenHttp: counter(
+    'broken_http',
+    'Connections answered before any route ran, by kind of fault.',
+    {
+      kind: [
+        'too_many_connections',
+        'too_many_from_address',
+        'too_many_pipelined',
+        'bad_version',
+        'no_host',
+        'bad_host',
+        'bad_transfer_encoding',
+        'not_http',
+        'connection',
+        'too_slow',
+        'headers_too_large',
+        'chunk_extensions_too_large',
+      ],
+    },
+  ),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
     'Requests with X-Forwarded-For from a peer that is not in TRUSTED_PROXIES.',
@@ -92,17 +132,27 @@ export const ingestMetrics = {
     'Requests whose Idempotency-Key was bound already, by what it is bound to: this body, another, or an erased one.',
     { result: ['replayed', 'mismatched', 'erased'] },
   ),
-  refusedDropped: counter('refused_dropped', 'Records of refused requests dropped for want of spare room.'),
+  refusedDropped: counter(
+    'refused_dropped',
+    'Records of refused requests dropped for want of spare room.',
+  ),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
     result: withdrawalResults,
   }),
-  withdrawalsPending: gauge('withdrawals_pending', 'Records in doubt whose withdrawal is not acknowledged yet.'),
+  withdrawalsPending: gauge(
+    'withdrawals_pending',
+    'Records in doubt whose withdrawal is not acknowledged yet.',
+  ),
   hints,
   clockOffset,
-  limiterDecisions: counter('limiter_decisions', 'Rate-limit decisions, by where they were made and what they were.', {
-    store: ['redis', 'local'],
-    decision: ['served', 'refused'],
-  }),
+  limiterDecisions: counter(
+    'limiter_decisions',
+    'Rate-limit decisions, by where they were made and what they were.',
+    {
+      store: ['redis', 'local'],
+      decision: ['served', 'refused'],
+    },
+  ),
   limiterFallback: gauge(
     'limiter_fallback',
     '1 while this process limits on its own memory because Redis is away or slow.',
@@ -115,10 +165,15 @@ export const ingestMetrics = {
 };
 
 const byStep = { step: ['account', 'mail'] } as const;
-const byHandOver = { result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'] } as const;
+const byHandOver = {
+  result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'],
+} as const;
 /** Classes of failure that can end in a dead letter. */
 const givenUpFor = ['transient', 'ambiguous', 'ours', 'busy', 'throttled', 'crashed'] as const;
-/** The ways a record can go: its new state, and the first reason to reject it or the class of the last failure. */
+/**
+ * The ways a record can go: its new state, and the first reason to reject it or the class of the
+ * last failure.
+ */
 const outcomes = [
   { state: 'account_created', reason: 'none' },
   { state: 'completed', reason: 'none' },
@@ -135,19 +190,31 @@ export const processorMetrics = {
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     outcomes,
   ),
-  partnerOutcomes: counter('partner_outcomes', 'Moves into a state, by partner, state and first reason.', {
-    partner: PARTNERS,
-    state: valuesOf(outcomes, 'state'),
-    reason: valuesOf(outcomes, 'reason'),
-  }),
-  attempts: counter('attempts', 'Attempts of workers, by step and result; `repeat` found the record claimed or done.', {
-    ...byStep,
-    result: ['done', 'failed', 'repeat', 'claim_lost'],
-  }),
-  failures: counter('failures', 'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.', {
-    ...byStep,
-    class: ['permanent', 'infrastructure', 'relay', ...givenUpFor],
-  }),
+  partnerOutcomes: counter(
+    'partner_outcomes',
+    'Moves into a state, by partner, state and first reason.',
+    {
+      partner: PARTNERS,
+      state: valuesOf(outcomes, 'state'),
+      reason: valuesOf(outcomes, 'reason'),
+    },
+  ),
+  attempts: counter(
+    'attempts',
+    'Attempts of workers, by step and result; `repeat` found the record claimed or done.',
+    {
+      ...byStep,
+      result: ['done', 'failed', 'repeat', 'claim_lost'],
+    },
+  ),
+  failures: counter(
+    'failures',
+    'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.',
+    {
+      ...byStep,
+      class: ['permanent', 'infrastructure', 'relay', ...givenUpFor],
+    },
+  ),
   mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),
   handOverSeconds: histogram(
     'hand_over_seconds',
@@ -160,9 +227,13 @@ export const processorMetrics = {
     'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',
     { cause: ['ambiguous_data', 'crash', 'resent'] },
   ),
-  duplicateKeys: counter('duplicate_keys', 'Account inserts decided by a unique index, by what was found.', {
-    found: ['own', 'taken'],
-  }),
+  duplicateKeys: counter(
+    'duplicate_keys',
+    'Account inserts decided by a unique index, by what was found.',
+    {
+      found: ['own', 'taken'],
+    },
+  ),
   completionSeconds: histogram(
     'completion_seconds',
     'Time from receiving a request to its e-mail being handed over, in seconds.',
@@ -174,23 +245,43 @@ export const processorMetrics = {
     'reconcile_requeued',
     'Applications queued again because their hint or their worker was lost.',
   ),
-  reconcileUnknown: gauge('reconcile_unknown_records', 'Due records of a newer schema or state, left alone.'),
-  senderRefused: gauge('sender_refused', '1 while the mail relay refuses our sender or login, so that all mails wait.'),
+  reconcileUnknown: gauge(
+    'reconcile_unknown_records',
+    'Due records of a newer schema or state, left alone.',
+  ),
+  senderRefused: gauge(
+    'sender_refused',
+    '1 while the mail relay refuses our sender or login, so that all mails wait.',
+  ),
   partnersHeld: gauge('partners_held', 'Partners that operators have on hold.'),
-  workerPaused: gauge('worker_paused', '1 while work waits for the database, or mails wait for the relay.', {
-    waits_for: ['database', 'relay'],
-  }),
+  workerPaused: gauge(
+    'worker_paused',
+    '1 while work waits for the database, or mails wait for the relay.',
+    {
+      waits_for: ['database', 'relay'],
+    },
+  ),
 };
 
-/** What the controller counts; the backlog only while it leads, so that one process asks the stores. */
+/**
+ * What the controller counts; the backlog only while it leads, so that one process asks the stores.
+ */
 export const controllerMetrics = {
   clockOffset,
-  records: gauge('records', 'Records with work ahead or given up, by state; counted up to 100,000 each.', {
-    state: backlogStates,
-  }),
-  partnerRecords: gauge('partner_records', 'Records with work ahead, by partner; of the 20,000 that are found first.', {
-    partner: PARTNERS,
-  }),
+  records: gauge(
+    'records',
+    'Records with work ahead or given up, by state; counted up to 100,000 each.',
+    {
+      state: backlogStates,
+    },
+  ),
+  partnerRecords: gauge(
+    'partner_records',
+    'Records with work ahead, by partner; of the 20,000 that are found first.',
+    {
+      partner: PARTNERS,
+    },
+  ),
   bouncedMails: gauge(
     'bounced_mails',
     'E-mails that the mail server took and that bounced later, as reported in the last 24 hours.',
@@ -200,7 +291,9 @@ export const controllerMetrics = {
     'How long the application that has waited longest in a state has been waiting since it was received, in seconds.',
     { state: openStates },
   ),
-  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', { state: jobStates }),
+  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', {
+    state: jobStates,
+  }),
   backlogReadAt: gauge(
     'backlog_read_timestamp_seconds',
     'When records and ages were last read from the database, as Unix time; 0 while not leading.',
@@ -214,10 +307,16 @@ export const controllerMetrics = {
     'deferred_removals',
     'Keys that their Secrets end and that stay active for now, because most keys would end within ten minutes.',
   ),
-  secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used, by problem.', {
-    problem: problemCodes,
+  secretProblems: gauge(
+    'secret_problems',
+    'Secrets or entries that could not be used, by problem.',
+    {
+      problem: problemCodes,
+    },
+  ),
+  keyChanges: counter('key_changes', 'Key documents written, by change.', {
+    change: ['put', 'remove'],
   }),
-  keyChanges: counter('key_changes', 'Key documents written, by change.', { change: ['put', 'remove'] }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
     'When the stored keys were last known to be what the partner Secrets ask for, as Unix time; 0 while not leading.',
@@ -239,12 +338,19 @@ export const controllerMetrics = {
 };
 
 /** All metrics of our own, by the process that has them. */
-export const definitions = { ingest: ingestMetrics, processor: processorMetrics, controller: controllerMetrics };
+export const definitions = {
+  ingest: ingestMetrics,
+  processor: processorMetrics,
+  controller: controllerMetrics,
+};
 
 export type IngestMetrics = MadeFrom<typeof ingestMetrics>;
 export type ProcessorMetrics = MadeFrom<typeof processorMetrics>;
 export type ControllerMetrics = MadeFrom<typeof controllerMetrics>;
 
-export const createIngestMetrics = (registry: Registry): IngestMetrics => make(ingestMetrics, registry);
-export const createProcessorMetrics = (registry: Registry): ProcessorMetrics => make(processorMetrics, registry);
-export const createControllerMetrics = (registry: Registry): ControllerMetrics => make(controllerMetrics, registry);
+export const createIngestMetrics = (registry: Registry): IngestMetrics =>
+  make(ingestMetrics, registry);
+export const createProcessorMetrics = (registry: Registry): ProcessorMetrics =>
+  make(processorMetrics, registry);
+export const createControllerMetrics = (registry: Registry): ControllerMetrics =>
+  make(controllerMetrics, registry);

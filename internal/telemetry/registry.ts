@@ -2,8 +2,15 @@
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import type { definitions } from './metrics.ts';
 
-/** Node's own metrics that break Prometheus' naming rules: gauges called `_total`. Their sums by type say the same. */
-const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+/**
+ * Node's own metrics that break Prometheus' naming rules: gauges called `_total`. Their sums by
+ * type say the same.
+ */
+const MISNAMED = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+];
 
 /** A registry; `component` is on every series. */
 export function createRegistry(component: keyof typeof definitions): Registry {
@@ -12,7 +19,10 @@ export function createRegistry(component: keyof typeof definitions): Registry {
   return registry;
 }
 
-/** The registry of a process, with Node's own metrics. Once in a process: nothing ends what prom-client measures them with. */
+/**
+ * The registry of a process, with Node's own metrics. Once in a process: nothing ends what
+ * prom-client measures them with.
+ */
 export function createProcessRegistry(component: keyof typeof definitions): Registry {
   const registry = createRegistry(component);
   collectDefaultMetrics({ register: registry });

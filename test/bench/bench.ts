@@ -1,7 +1,9 @@
 /**
- * `make bench`: how fast we accept and how fast we work off, against straightforward implementations.
+ * `make bench`: how fast we accept and how fast we work off, against straightforward
+ * implementations.
  *
- * Only the ratios of one run mean anything: the machine's speed varies, and load generator, database and server share it.
+ * Only the ratios of one run mean anything: the machine's speed varies, and load generator,
+ * database and server share it.
  */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
@@ -30,7 +32,11 @@ const log = (line: string): void => console.error(paint('dim', line));
 
 async function main(): Promise<number> {
   await checkLoadGenerator();
-  const [rounds, seconds, size] = [Number(flags.rounds), Number(flags.seconds), Number(flags.drain)];
+  const [rounds, seconds, size] = [
+    Number(flags.rounds),
+    Number(flags.seconds),
+    Number(flags.drain),
+  ];
   const connections = flags.connections.split(',').filter(Boolean).map(Number);
   const opened: (() => Promise<unknown>)[] = [];
   try {
@@ -51,7 +57,11 @@ async function main(): Promise<number> {
     const drains: DrainRound[] = [];
     for (let round = 1; round <= (size > 0 ? rounds : 0); round += 1) {
       for (const worker of workers) {
-        const result = await drain(worker, { size, mongo: stores.mongo, redisUrl: `${redis.url}/3` });
+        const result = await drain(worker, {
+          size,
+          mongo: stores.mongo,
+          redisUrl: `${redis.url}/3`,
+        });
         drains.push({ worker, round, ...result });
         log(`drain of ${size}, round ${round}, ${worker}: ${Math.round(result.perSecond)}/s`);
       }
@@ -69,12 +79,18 @@ async function main(): Promise<number> {
         (agrees ? paint('green', 'they agree') : paint('red', 'THEY DO NOT AGREE')),
     );
     if (flags.json !== undefined) {
-      const everything = { summary, rounds: contenders.rounds, agreement: contenders.agreement, drains };
+      const everything = {
+        summary,
+        rounds: contenders.rounds,
+        agreement: contenders.agreement,
+        drains,
+      };
       await writeFile(flags.json, `${JSON.stringify(everything, null, 2)}\n`);
     }
     return agrees ? 0 : 1;
   } finally {
-    for (const close of opened.toReversed()) await close().catch((error: unknown) => console.error(error));
+    for (const close of opened.toReversed())
+      await close().catch((error: unknown) => console.error(error));
   }
 }
 

@@ -1,4 +1,7 @@
-/** The contenders under load: ours, the naive durable one, and a bare Fastify, in alternating rounds on the same stores. */
+/**
+ * The contenders under load: ours, the naive durable one, and a bare Fastify, in alternating rounds
+ * on the same stores.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -106,13 +109,22 @@ export async function loadContenders(
   }
 }
 
-async function agreementOf({ mongo }: Stores, adminUrl: string, rounds: readonly ContenderRound[]): Promise<Agreement> {
+async function agreementOf(
+  { mongo }: Stores,
+  adminUrl: string,
+  rounds: readonly ContenderRound[],
+): Promise<Agreement> {
   const count = (database: string, filter = {}): Promise<number> =>
     mongo.client.db(database).collection('requests').countDocuments(filter);
-  const of = (name: Contender): readonly ContenderRound[] => rounds.filter(({ contender }) => contender === name);
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const of = (name: Contender): readonly ContenderRound[] =>
+    rounds.filter(({ contender }) => contender === name);
+  const sum = (values: readonly number[]): number =>
+    values.reduce((total, value) => total + value, 0);
   const stored = await count(DATABASE, { state: 'recorded', httpStatus: 202 });
-  const accepted = rounds.length === 0 ? 0 : await metric(adminUrl, 'partner_ingest_requests_total', 'status="202"');
+  const accepted =
+    rounds.length === 0
+      ? 0
+      : await metric(adminUrl, 'partner_ingest_requests_total', 'status="202"');
   const badStatus = sum(rounds.map((round) => round.badStatus));
   // wrk ends during its last requests: these are stored, but their answers are not counted.
   const unfinished = sum(of('ours').map(({ connections }) => connections));
@@ -134,6 +146,8 @@ async function writes(adminUrl: string): Promise<{ records: number; writes: numb
 
 async function metric(adminUrl: string, name: string, label = ''): Promise<number> {
   const text = await (await fetch(`${adminUrl}/metrics`)).text();
-  const line = text.split('\n').find((candidate) => candidate.startsWith(name) && candidate.includes(label));
+  const line = text
+    .split('\n')
+    .find((candidate) => candidate.startsWith(name) && candidate.includes(label));
   return Number(line?.slice(line.lastIndexOf(' ')) ?? Number.NaN);
 }

@@ -1,4 +1,7 @@
-/** How fast a backlog of accepted applications is worked off, mails included: by our processors, or a naive worker. */
+/**
+ * How fast a backlog of accepted applications is worked off, mails included: by our processors, or
+ * a naive worker.
+ */
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
@@ -82,7 +85,10 @@ export interface DrainOptions {
   };
 }
 
-/** Puts `size` applications into an empty database and queue, starts the worker, and times it until the last mail. */
+/**
+ * Puts `size` applications into an empty database and queue, starts the worker, and times it until
+ * the last mail.
+ */
 export async function drain(worker: WorkerName, options: DrainOptions): Promise<DrainResult> {
   const database = `bench_drain_${worker}`;
   const db = options.mongo.client.db(database);
@@ -114,12 +120,23 @@ export async function drain(worker: WorkerName, options: DrainOptions): Promise<
     const used = perProcess.reduce((sum, value) => sum + value, 0);
     const rssMib = Math.max(...program.processes.map(({ pid }) => memoryMib(pid)));
     const cpu = used / ((performance.now() - servingAt) / 1_000);
-    const parts = { ...spentOn(before, secondsByProgram(), used), relay: processorSeconds(sink.pid) };
+    const parts = {
+      ...spentOn(before, secondsByProgram(), used),
+      relay: processorSeconds(sink.pid),
+    };
     const completed = await waitForCompleted(db, options.size);
     await options.watch?.ending();
     await program.stop();
     const mails = sink.count();
-    return { perSecond: mails / seconds, cpu, perProcess, processorSeconds: parts, rssMib, completed, mails };
+    return {
+      perSecond: mails / seconds,
+      cpu,
+      perProcess,
+      processorSeconds: parts,
+      rssMib,
+      completed,
+      mails,
+    };
   } finally {
     await sink.stop();
     redis.disconnect();
@@ -136,38 +153,50 @@ async function fill(db: Db, size: number): Promise<string[]> {
       ein: String(index).padStart(9, '0'),
     });
     // Due far ahead, so that reconcile takes no part.
-    return newRecord({ dueAt: new Date(Date.now() + DEADLINE_MS), body: new Binary(Buffer.from(body)) }, body);
+    return newRecord(
+      { dueAt: new Date(Date.now() + DEADLINE_MS), body: new Binary(Buffer.from(body)) },
+      body,
+    );
   });
   const PER_INSERT = 500;
   for (let start = 0; start < size; start += PER_INSERT) {
-    await db.collection<SubmissionRecord>('requests').insertMany(records.slice(start, start + PER_INSERT));
+    await db
+      .collection<SubmissionRecord>('requests')
+      .insertMany(records.slice(start, start + PER_INSERT));
   }
   return records.map((record) => record._id);
 }
 
-const enqueue: Readonly<Record<WorkerName, (ids: readonly string[], redis: Redis, redisUrl: string) => Promise<void>>> =
-  {
-    async ours(ids, _redis, redisUrl) {
-      const sender = new HintSender({ redisUrl, clock: systemClock, log: createLogger('bench', 'silent') });
-      while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-      const PER_SEND = 500;
-      for (let start = 0; start < ids.length; start += PER_SEND) {
-        await sender.send(ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })));
-      }
-      await sender.close();
-    },
-    async naive(ids, redis) {
-      const queue = new Queue('naive-applications', { connection: redis });
-      await queue.addBulk(
-        ids.map((requestId) => ({
-          name: 'application',
-          data: { requestId },
-          opts: { jobId: requestId, removeOnComplete: true },
-        })),
+const enqueue: Readonly<
+  Record<WorkerName, (ids: readonly string[], redis: Redis, redisUrl: string) => Promise<void>>
+> = {
+  async ours(ids, _redis, redisUrl) {
+    const sender = new HintSender({
+      redisUrl,
+      clock: systemClock,
+      log: createLogger('bench', 'silent'),
+    });
+    while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    const PER_SEND = 500;
+    for (let start = 0; start < ids.length; start += PER_SEND) {
+      await sender.send(
+        ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })),
       );
-      await queue.close();
-    },
-  };
+    }
+    await sender.close();
+  },
+  async naive(ids, redis) {
+    const queue = new Queue('naive-applications', { connection: redis });
+    await queue.addBulk(
+      ids.map((requestId) => ({
+        name: 'application',
+        data: { requestId },
+        opts: { jobId: requestId, removeOnComplete: true },
+      })),
+    );
+    await queue.close();
+  },
+};
 
 interface Worker {
   /** With the processor seconds that each had used when it served. */
@@ -175,33 +204,40 @@ interface Worker {
   stop(): Promise<unknown>;
 }
 
-const start: Readonly<Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Worker>>> =
-  {
-    async ours(stores, { processes = 1, watch }) {
-      const environment = {
-        MAIL_FROM: 'accounts@bench.example',
-        LOGIN_URL: 'https://login.bench.example/',
-        LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
-        PROCESSOR_CONCURRENCY: String(CONCURRENCY),
-        ...imageEnvironment(),
-        ...stores,
-      };
-      const started = await Promise.all(
-        Array.from({ length: processes }, async () => {
-          const service = await startService('processor', environment, { compiled: true });
-          const pid = service.child.pid ?? 0;
-          return { service, pid, atStart: processorSeconds(pid) };
-        }),
-      );
-      for (const { service } of started) await watch?.started(service);
-      return { processes: started, stop: () => Promise.all(started.map(({ service }) => service.stop())) };
-    },
-    async naive(stores) {
-      const program = await startProgram('naive-worker.ts', { ...stores, CONCURRENCY: String(CONCURRENCY) });
-      const { pid } = program;
-      return { processes: [{ pid, atStart: processorSeconds(pid) }], stop: () => program.stop() };
-    },
-  };
+const start: Readonly<
+  Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Worker>>
+> = {
+  async ours(stores, { processes = 1, watch }) {
+    const environment = {
+      MAIL_FROM: 'accounts@bench.example',
+      LOGIN_URL: 'https://login.bench.example/',
+      LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
+      PROCESSOR_CONCURRENCY: String(CONCURRENCY),
+      ...imageEnvironment(),
+      ...stores,
+    };
+    const started = await Promise.all(
+      Array.from({ length: processes }, async () => {
+        const service = await startService('processor', environment, { compiled: true });
+        const pid = service.child.pid ?? 0;
+        return { service, pid, atStart: processorSeconds(pid) };
+      }),
+    );
+    for (const { service } of started) await watch?.started(service);
+    return {
+      processes: started,
+      stop: () => Promise.all(started.map(({ service }) => service.stop())),
+    };
+  },
+  async naive(stores) {
+    const program = await startProgram('naive-worker.ts', {
+      ...stores,
+      CONCURRENCY: String(CONCURRENCY),
+    });
+    const { pid } = program;
+    return { processes: [{ pid, atStart: processorSeconds(pid) }], stop: () => program.stop() };
+  },
+};
 
 async function waitForCompleted(db: Db, size: number): Promise<number> {
   const deadline = performance.now() + 10_000;

@@ -1,4 +1,7 @@
-/** One run of load against one or several servers: wrk outside, the servers' processor time and memory beside it. */
+/**
+ * One run of load against one or several servers: wrk outside, the servers' processor time and
+ * memory beside it.
+ */
 import { execFile, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -21,7 +24,9 @@ export interface LoadResult {
   readonly cpu: number;
   /** Processor seconds of each server. */
   readonly perProcess: readonly number[];
-  /** Of the servers, the load generator, and each program of stores that runs under this process. */
+  /**
+   * Of the servers, the load generator, and each program of stores that runs under this process.
+   */
   readonly processorSeconds: Readonly<Record<string, number>>;
   /** Of the largest server. */
   readonly rssMib: number;
@@ -42,9 +47,15 @@ export interface Program {
 }
 
 /** Starts one of the baselines beside this file and waits for its address. */
-export async function startProgram(file: string, environment: Record<string, string>): Promise<Program> {
+export async function startProgram(
+  file: string,
+  environment: Record<string, string>,
+): Promise<Program> {
   const path = fileURLToPath(new URL(file, import.meta.url));
-  const child = spawn(process.execPath, [path], { env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [path], {
+    env: environment,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   const stop = async (): Promise<void> => {
     child.kill('SIGTERM');
@@ -80,7 +91,8 @@ export async function loadTogether(servers: readonly Server[], plan: Plan): Prom
   const programs = secondsByProgram();
   const results = await Promise.all(servers.map(({ url }) => wrk(url, each)));
   const perProcess = servers.map(({ pid }, index) => processorSeconds(pid) - used[index]!);
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const sum = (values: readonly number[]): number =>
+    values.reduce((total, value) => total + value, 0);
   const highest = (of: (result: Measured) => number): number => Math.max(...results.map(of));
   const seconds = highest((result) => result.seconds);
   return {

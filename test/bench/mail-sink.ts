@@ -1,4 +1,7 @@
-/** A relay that takes every mail: a process of its own, so that its processor time is not that of who measures. */
+/**
+ * A relay that takes every mail: a process of its own, so that its processor time is not that of
+ * who measures.
+ */
 import { SMTPServer } from 'smtp-server';
 
 /** How often the count is told. */

@@ -1,7 +1,7 @@
 /**
- * The baseline: a durable, straightforward implementation: the same contract in the common case, the same
- * durability, keys in memory, the same limiter plugin on the same Redis. Each request waits for its own insert and its
- * own queue entry.
+ * The baseline: a durable, straightforward implementation: the same contract in the common case,
+ * the same durability, keys in memory, the same limiter plugin on the same Redis. Each request
+ * waits for its own insert and its own queue entry.
  */
 /* oxlint-disable node/no-process-env -- a program of its own */
 import rateLimit from '@fastify/rate-limit';
@@ -13,7 +13,9 @@ import { hash } from 'node:crypto';
 import { typeidUnboxed } from 'typeid-js';
 
 const env = (name: string): string => process.env[name] ?? '';
-const mongo = new MongoClient(env('MONGODB_URI'), { writeConcern: { w: 'majority', journal: true } });
+const mongo = new MongoClient(env('MONGODB_URI'), {
+  writeConcern: { w: 'majority', journal: true },
+});
 const requests = mongo.db(env('MONGODB_DATABASE')).collection<{ _id: string }>('requests');
 const redis = new Redis(env('REDIS_URL'), { maxRetriesPerRequest: null });
 const queue = new Queue('naive-applications', { connection: redis });
@@ -26,7 +28,8 @@ app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => d
 app.post('/api/v1/capital/ingest', async (request, reply) => {
   const key = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1] ?? '';
   const partnerId = keys.get(hash('sha256', key, 'hex'));
-  if (partnerId === undefined) return reply.code(401).send({ error: 'Unauthorized: Invalid API Key' });
+  if (partnerId === undefined)
+    return reply.code(401).send({ error: 'Unauthorized: Invalid API Key' });
   const body = request.body as Buffer;
   const requestId = typeidUnboxed('req');
   let isObject = false;
@@ -46,10 +49,14 @@ app.post('/api/v1/capital/ingest', async (request, reply) => {
     state: isObject ? 'recorded' : 'malformed',
   } as { _id: string });
   if (!isObject) {
-    return reply.code(400).send({ error: 'Request body must be a JSON object', data: { request_id: requestId } });
+    return reply
+      .code(400)
+      .send({ error: 'Request body must be a JSON object', data: { request_id: requestId } });
   }
   await queue.add('application', { requestId }, { jobId: requestId, removeOnComplete: true });
-  return reply.code(202).send({ message: 'Request accepted for processing', data: { request_id: requestId } });
+  return reply
+    .code(202)
+    .send({ message: 'Request accepted for processing', data: { request_id: requestId } });
 });
 await mongo.connect();
 const address = await app.listen({ host: '127.0.0.1', port: 0 });

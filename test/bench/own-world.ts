@@ -31,7 +31,10 @@ export interface Bench {
 
 const log = (line: string): void => console.error(paint('dim', line));
 
-/** Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure is told and ends the command with 1. */
+/**
+ * Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure
+ * is told and ends the command with 1.
+ */
 export async function withBench(measure: (bench: Bench) => Promise<void>): Promise<void> {
   const opened: (() => Promise<unknown>)[] = [];
   try {
@@ -72,6 +75,7 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
     console.error(paint('red', error instanceof Error ? error.message : String(error)));
     process.exitCode = 1;
   } finally {
-    for (const close of opened.toReversed()) await close().catch((error: unknown) => console.error(error));
+    for (const close of opened.toReversed())
+      await close().catch((error: unknown) => console.error(error));
   }
 }

@@ -1,4 +1,7 @@
-/** The processor time of each part of a run: our processes, the stores, the load generator; and a process's memory. */
+/**
+ * The processor time of each part of a run: our processes, the stores, the load generator; and a
+ * process's memory.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 
 /** Linux counts processor time in hundredths of a second. */
@@ -15,7 +18,10 @@ export function processorSeconds(pid: number): number {
 export type Seconds = Readonly<Record<string, number>>;
 export const ENDED = 'ended';
 
-/** Seconds used by all children of this process and theirs, by the name of the program; those that have ended are one. */
+/**
+ * Seconds used by all children of this process and theirs, by the name of the program; those that
+ * have ended are one.
+ */
 export function secondsByProgram(): Seconds {
   const all = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -31,7 +37,8 @@ export function secondsByProgram(): Seconds {
   const seconds: Record<string, number> = { [ENDED]: (endedUser + endedSystem) / TICKS_PER_SECOND };
   const add = (parent: number): void => {
     for (const child of all.filter((one) => one.parent === parent)) {
-      seconds[child.program] = (seconds[child.program] ?? 0) + (child.user + child.system) / TICKS_PER_SECOND;
+      seconds[child.program] =
+        (seconds[child.program] ?? 0) + (child.user + child.system) / TICKS_PER_SECOND;
       add(child.pid);
     }
   };
@@ -44,7 +51,10 @@ export function spentOn(before: Seconds, after: Seconds, server: number): Second
   const programs = Object.entries(after)
     // The server and what is idle beside it.
     .filter(([program]) => !/node|MainThread|redpanda/i.test(program))
-    .map(([program, seconds]) => [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const)
+    .map(
+      ([program, seconds]) =>
+        [program === ENDED ? 'wrk' : program, seconds - (before[program] ?? 0)] as const,
+    )
     .filter(([, seconds]) => seconds > 0);
   return { server, ...Object.fromEntries(programs) };
 }
@@ -54,10 +64,19 @@ function statOf(pid: number) {
   const fields = tail.split(' ').map(Number);
   const [parent = 0] = fields.slice(1);
   const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(11);
-  return { program: head.slice(head.indexOf('(') + 1), parent, user, system, endedUser, endedSystem };
+  return {
+    program: head.slice(head.indexOf('(') + 1),
+    parent,
+    user,
+    system,
+    endedUser,
+    endedSystem,
+  };
 }
 
 /** What a process has in memory, in MiB. */
 export function memoryMib(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / KIB_PER_MIB;
+  return (
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / KIB_PER_MIB
+  );
 }

@@ -1,8 +1,10 @@
 /**
- * `make profile`: where the processor time of ingest under load goes (OF=processor: of the processor in a drain), by stage.
+ * `make profile`: where the processor time of ingest under load goes (OF=processor: of the
+ * processor in a drain), by stage.
  *
- * A function counts for the innermost stage that it or one of its callers belongs to, so Node's own functions count for who
- * called them. What no stage called is Node's: the HTTP parser, sockets, timers.
+ * A function counts for the innermost stage that it or one of its callers belongs to, so Node's own
+ * functions count for who called them. What no stage called is Node's: the HTTP parser, sockets,
+ * timers.
  */
 import type { Profiler } from 'node:inspector';
 import { basename } from 'node:path';
@@ -27,7 +29,10 @@ const STAGES = [
   ],
   ['e-mail', /nodemailer|internal\/mail\//],
   ['database driver', /node_modules\/(mongodb|bson)/],
-  ['records and commit', /internal\/(submission|account)\/|platform\/(mongo|dispatcher|batcher|deadline)/],
+  [
+    'records and commit',
+    /internal\/(submission|account)\/|platform\/(mongo|dispatcher|batcher|deadline)/,
+  ],
   ['metrics', /prom-client|internal\/telemetry\//],
   ['Fastify', /node_modules\/(fastify|find-my-way|avvio|@fastify|fast-)/],
   ['our handlers', /\/(internal|cmd)\//],
@@ -51,7 +56,10 @@ interface Profiled {
   readonly count: number;
 }
 
-/** Connects to the inspector of a process that was started with `--inspect` and starts its profiler; the result ends it. */
+/**
+ * Connects to the inspector of a process that was started with `--inspect` and starts its profiler;
+ * the result ends it.
+ */
 async function startProfiler(lines: readonly string[]): Promise<() => Promise<Profiler.Profile>> {
   const url = lines.map((line) => /Debugger listening on (ws:\S+)/.exec(line)?.[1]).find(Boolean);
   if (url === undefined) throw new Error('the process told no address of its inspector');
@@ -86,14 +94,19 @@ const stageOf = ({ functionName, url }: Profiler.ProfileNode['callFrame']): stri
   return STAGES.find(([, path]) => path.test(url))?.[0];
 };
 
-/** Microseconds by stage and by function, the most first; without those in which the process waited. */
+/**
+ * Microseconds by stage and by function, the most first; without those in which the process waited.
+ */
 function timesOf({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile) {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const named = new Map<number, { readonly stage: string; readonly name: string }>();
   const visit = ({ id, callFrame, children = [] }: Profiler.ProfileNode, callers: string): void => {
     const stage = stageOf(callFrame) ?? callers;
     const { functionName, url, lineNumber } = callFrame;
-    named.set(id, { stage, name: `${functionName || 'anonymous'} ${basename(url)}:${lineNumber + 1} (${stage})` });
+    named.set(id, {
+      stage,
+      name: `${functionName || 'anonymous'} ${basename(url)}:${lineNumber + 1} (${stage})`,
+    });
     if (functionName === '(idle)') named.delete(id);
     for (const child of children) visit(byId.get(child)!, stage);
   };
@@ -106,7 +119,8 @@ function timesOf({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile) {
       sums[by].set(node[by], (sums[by].get(node[by]) ?? 0) + (timeDeltas[index] ?? 0));
     }
   }
-  const sorted = (sum: Map<string, number>) => [...sum].toSorted(([, one], [, other]) => other - one);
+  const sorted = (sum: Map<string, number>) =>
+    [...sum].toSorted(([, one], [, other]) => other - one);
   return { stages: sorted(sums.stage), functions: sorted(sums.name) };
 }
 
@@ -118,15 +132,23 @@ function show(title: string, unit: string, { profile, count }: Profiled): void {
     `${((100 * time) / all).toFixed(1)} %`,
     `${(time / count).toFixed(1)} µs`,
   ];
-  const rows = [...stages, ...functions.slice(0, Number(flags.functions))].map(([name, time]) => row(name, time));
+  const rows = [...stages, ...functions.slice(0, Number(flags.functions))].map(([name, time]) =>
+    row(name, time),
+  );
   console.log(`\n${table([[title, 'share', `a ${unit}`], ...rows, row('all', all)])}`);
   console.log(`${count} ${unit}s in ${(all / US_PER_SECOND).toFixed(1)} s of processor time`);
 }
 
 /** The image's settings, so that what is measured is what is shipped. */
-const INSPECTED = { NODE_OPTIONS: `${imageEnvironment()['NODE_OPTIONS'] ?? ''} --inspect=127.0.0.1:0` };
+const INSPECTED = {
+  NODE_OPTIONS: `${imageEnvironment()['NODE_OPTIONS'] ?? ''} --inspect=127.0.0.1:0`,
+};
 
-async function profileIngest(bench: Bench, connections: readonly number[], seconds: number): Promise<void> {
+async function profileIngest(
+  bench: Bench,
+  connections: readonly number[],
+  seconds: number,
+): Promise<void> {
   await bench.start('controller');
   const { url, pid, lines } = await bench.start('ingest', INSPECTED);
   const plan = { url, pid, key: bench.key, seconds };

@@ -17,7 +17,10 @@ export interface ContenderSummary {
   /** The highest seen, in MiB. */
   readonly rssMib: number;
   readonly perWrite?: number;
-  /** How many times as fast ours is, by the median of the rounds' ratios, so that a drift of the machine cancels out. */
+  /**
+   * How many times as fast ours is, by the median of the rounds' ratios, so that a drift of the
+   * machine cancels out.
+   */
   readonly oursRatio: number;
 }
 
@@ -36,13 +39,18 @@ export interface Summary {
   readonly drains: readonly DrainSummary[];
 }
 
-export function summarise(contenderRounds: readonly ContenderRound[], drainRounds: readonly DrainRound[]): Summary {
+export function summarise(
+  contenderRounds: readonly ContenderRound[],
+  drainRounds: readonly DrainRound[],
+): Summary {
   const connectionCounts = [...new Set(contenderRounds.map(({ connections }) => connections))];
   const rate = (round: ContenderRound): number => round.requests / round.seconds;
   return {
     contenders: connectionCounts.flatMap((connections) => {
       const of = (contender: Contender): ContenderRound[] =>
-        contenderRounds.filter((round) => round.contender === contender && round.connections === connections);
+        contenderRounds.filter(
+          (round) => round.contender === contender && round.connections === connections,
+        );
       return contenders
         .filter((contender) => of(contender).length > 0)
         .map((contender) => ({
@@ -61,14 +69,17 @@ export function summarise(contenderRounds: readonly ContenderRound[], drainRound
         }));
     }),
     drains: (drainRounds.length === 0 ? [] : workers).map((worker) => {
-      const of = (name: WorkerName): DrainRound[] => drainRounds.filter((round) => round.worker === name);
+      const of = (name: WorkerName): DrainRound[] =>
+        drainRounds.filter((round) => round.worker === name);
       const rates = (name: WorkerName): number[] => of(name).map(({ perSecond }) => perSecond);
       return {
         worker,
         perSecond: median(rates(worker)),
         cpu: median(of(worker).map(({ cpu }) => cpu)),
         rssMib: Math.max(...of(worker).map(({ rssMib }) => rssMib)),
-        microseconds: microsecondsOf(of(worker).map((round) => ({ ...round, requests: round.mails }))),
+        microseconds: microsecondsOf(
+          of(worker).map((round) => ({ ...round, requests: round.mails })),
+        ),
         oursRatio: ratio(rates('ours'), rates(worker)),
       };
     }),
@@ -92,7 +103,10 @@ export function contenderTable(summary: Summary): string {
     microseconds,
   }));
   return [
-    table([['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'], ...rows]),
+    table([
+      ['connections', 'contender', 'accepts', 'p50', 'p99', 'CPU', 'RSS', 'per write', 'ours is'],
+      ...rows,
+    ]),
     processorTable('processor time of a request', costs),
   ].join('\n\n');
 }
@@ -100,25 +114,37 @@ export function contenderTable(summary: Summary): string {
 /** What each of `rows` costs each part; it drifts less than the rates. */
 export function processorTable(
   title: string,
-  rows: readonly { readonly name: string; readonly microseconds: Readonly<Record<string, number>> }[],
+  rows: readonly {
+    readonly name: string;
+    readonly microseconds: Readonly<Record<string, number>>;
+  }[],
 ): string {
   const parts = [...new Set(rows.flatMap(({ microseconds }) => Object.keys(microseconds)))];
   const cell = (microseconds: number | undefined): string =>
     microseconds === undefined ? '' : `${microseconds.toFixed(0)} µs`;
   return table([
     [title, ...parts],
-    ...rows.map(({ name, microseconds }) => [name, ...parts.map((part) => cell(microseconds[part]))]),
+    ...rows.map(({ name, microseconds }) => [
+      name,
+      ...parts.map((part) => cell(microseconds[part])),
+    ]),
   ]);
 }
 
 export function microsecondsOf(
-  rounds: readonly { readonly requests: number; readonly processorSeconds: Readonly<Record<string, number>> }[],
+  rounds: readonly {
+    readonly requests: number;
+    readonly processorSeconds: Readonly<Record<string, number>>;
+  }[],
 ): Readonly<Record<string, number>> {
   const requests = rounds.reduce((sum, round) => sum + round.requests, 0);
   const parts = new Set(rounds.flatMap(({ processorSeconds }) => Object.keys(processorSeconds)));
   return Object.fromEntries(
     [...parts].map((part) => {
-      const seconds = rounds.reduce((sum, { processorSeconds }) => sum + (processorSeconds[part] ?? 0), 0);
+      const seconds = rounds.reduce(
+        (sum, { processorSeconds }) => sum + (processorSeconds[part] ?? 0),
+        0,
+      );
       return [part, (seconds / requests) * US_PER_SECOND];
     }),
   );

@@ -1,4 +1,7 @@
-/** What the rounds of `make bench OF=scale` come to: the cost of each setting, what one core of each part does, the next limit. */
+/**
+ * What the rounds of `make bench OF=scale` come to: the cost of each setting, what one core of each
+ * part does, the next limit.
+ */
 import { table } from '../../internal/platform/terminal.ts';
 import { median, microsecondsOf, processorTable } from './report.ts';
 
@@ -33,7 +36,9 @@ export function costOf(setting: string, server: string, samples: readonly Sample
   return {
     setting,
     perSecond: median(samples.map(({ perSecond }) => perSecond)),
-    leastLoaded: median(samples.map(({ perProcess }) => Math.min(...perProcess) / mean(perProcess))),
+    leastLoaded: median(
+      samples.map(({ perProcess }) => Math.min(...perProcess) / mean(perProcess)),
+    ),
     microseconds: { [server]: own, ...others },
   };
 }
@@ -58,7 +63,10 @@ export function costTable(unit: string, costs: readonly Cost[]): string {
 export function limitTable(unit: string, costs: readonly Cost[], cores: number): string {
   const parts = [...new Set(costs.flatMap(({ microseconds }) => Object.keys(microseconds)))];
   const highest = parts
-    .map((part) => ({ part, cost: Math.max(...costs.map(({ microseconds }) => microseconds[part] ?? 0)) }))
+    .map((part) => ({
+      part,
+      cost: Math.max(...costs.map(({ microseconds }) => microseconds[part] ?? 0)),
+    }))
     .toSorted((one, other) => other.cost - one.cost);
   const next = highest.find(({ part }) => !MULTIPLIED.includes(part));
   const cheapest = Math.min(...costs.map(({ microseconds }) => total(microseconds)));
@@ -78,4 +86,5 @@ export function limitTable(unit: string, costs: readonly Cost[], cores: number):
 const rate = (microseconds: number): number => Math.round(US_PER_SECOND / microseconds);
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 const mean = (values: readonly number[]): number => sum(values) / values.length;
-const total = (microseconds: Readonly<Record<string, number>>): number => sum(Object.values(microseconds));
+const total = (microseconds: Readonly<Record<string, number>>): number =>
+  sum(Object.values(microseconds));

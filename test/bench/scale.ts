@@ -1,6 +1,7 @@
 /**
- * `make bench OF=scale`: accepts with 1, 2 and 4 ingest processes, a drain with 1, 2 and 4 processors, and the processor time of
- * each part. Where the cores are full, more processes do not raise the rate; the processor time says what more cores would do.
+ * `make bench OF=scale`: accepts with 1, 2 and 4 ingest processes, a drain with 1, 2 and 4
+ * processors, and the processor time of each part. Where the cores are full, more processes do not
+ * raise the rate; the processor time says what more cores would do.
  */
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -37,7 +38,9 @@ async function alternate(server: string, settings: readonly Setting[]): Promise<
     for (const [index, setting] of settings.entries()) {
       const sample = await setting.run();
       if (round > 0) samples[index]!.push(sample);
-      console.error(paint('dim', `round ${round}, ${setting.name}: ${Math.round(sample.perSecond)}/s`));
+      console.error(
+        paint('dim', `round ${round}, ${setting.name}: ${Math.round(sample.perSecond)}/s`),
+      );
     }
   }
   return settings.map(({ name }, index) => costOf(name, server, samples[index]!));
@@ -53,7 +56,8 @@ async function accepts(bench: Bench): Promise<readonly Cost[]> {
       run: async () => {
         const plan = { key: bench.key, connections, seconds: Number(flags.seconds) };
         const result = await loadTogether(servers.slice(0, count), plan);
-        if (result.badStatus > 0) throw new Error('answers other than 2xx, so the figures mean nothing');
+        if (result.badStatus > 0)
+          throw new Error('answers other than 2xx, so the figures mean nothing');
         return { ...result, count: result.requests, perSecond: result.requests / result.seconds };
       },
     })),
@@ -67,7 +71,12 @@ async function drains(bench: Bench, each: number): Promise<readonly Cost[]> {
     name: `${processes} processor`,
     run: async () => {
       const size = each * processes;
-      const result = await drain('ours', { size, mongo, redisUrl: `${bench.redisUrl}/3`, processes });
+      const result = await drain('ours', {
+        size,
+        mongo,
+        redisUrl: `${bench.redisUrl}/3`,
+        processes,
+      });
       if (result.completed !== size || result.mails !== size) {
         throw new Error(`of ${size}, ${result.completed} are completed and ${result.mails} mailed`);
       }
@@ -86,7 +95,8 @@ await withBench(async (bench) => {
     ['request', accepted],
     ['application', drained],
   ] as const) {
-    if (costs.length > 0) console.log(`\n${costTable(unit, costs)}\n\n${limitTable(unit, costs, cores)}`);
+    if (costs.length > 0)
+      console.log(`\n${costTable(unit, costs)}\n\n${limitTable(unit, costs, cores)}`);
   }
   if (flags.json !== undefined)
     await writeFile(flags.json, `${JSON.stringify({ cores, accepted, drained }, null, 2)}\n`);

@@ -1,4 +1,7 @@
-/** The part of the audit about idempotency keys: one live record and one request_id for each, and a 422 only for a second body. */
+/**
+ * The part of the audit about idempotency keys: one live record and one request_id for each, and a
+ * 422 only for a second body.
+ */
 import type { AuditView } from './audit.ts';
 import { userAgentOf } from './ledger.ts';
 
@@ -14,11 +17,17 @@ export function checkKeys(view: AuditView): void {
       .flatMap(({ n }) => byAgent.get(userAgentOf(n)) ?? [])
       .filter(({ state }) => state !== 'withdrawn' && state !== 'malformed');
     if (live.length > 1) {
-      view.violation('doubled_key', phase, key, `has the live records ${live.map(({ _id }) => _id).join(', ')}`);
+      view.violation(
+        'doubled_key',
+        phase,
+        key,
+        `has the live records ${live.map(({ _id }) => _id).join(', ')}`,
+      );
     }
     const accepted = entries.filter(({ answer }) => answer?.status === 202);
     const ids = new Set(accepted.map(({ answer }) => answer?.requestId));
-    if (ids.size > 1) view.violation('doubled_key', phase, key, `was answered 202 with ${[...ids].join(', ')}`);
+    if (ids.size > 1)
+      view.violation('doubled_key', phase, key, `was answered 202 with ${[...ids].join(', ')}`);
     if (accepted.some(({ body }) => !body.equals(accepted[0]!.body))) {
       view.violation('doubled_key', phase, key, 'was answered 202 for two bodies');
     }
@@ -26,7 +35,9 @@ export function checkKeys(view: AuditView): void {
       if (answer?.status !== 422) continue;
       // The first one may be withdrawn by now, but its request was one of this key.
       const first = view.byId.get(answer.requestId ?? '');
-      const other = entries.find(({ n, body: sent }) => !sent.equals(body) && first?.userAgent === userAgentOf(n));
+      const other = entries.find(
+        ({ n, body: sent }) => !sent.equals(body) && first?.userAgent === userAgentOf(n),
+      );
       if (other === undefined && first?.state !== 'withdrawn') {
         view.violation(
           'wrong_answer',

@@ -1,31 +1,57 @@
-/** The part of the audit about mails: one for each completed account, a second one only where the ledger names an open window. */
+/**
+ * The part of the audit about mails: one for each completed account, a second one only where the
+ * ledger names an open window.
+ */
 import type { Account } from '../../internal/account/account.ts';
-import { handOversOf, mayHaveArrived, secondMails, type SecondMail } from '../../internal/mail/ledger.ts';
+import {
+  handOversOf,
+  mayHaveArrived,
+  secondMails,
+  type SecondMail,
+} from '../../internal/mail/ledger.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
 
-/** Hand-overs, kept mails and stops are timed by different processes of this machine and by their event loops. */
+/**
+ * Hand-overs, kept mails and stops are timed by different processes of this machine and by their
+ * event loops.
+ */
 const CLOCK_SLACK_MS = 1_500;
-/** A processor that died this long after a mail had other reasons not to write it down than its death; MongoDB is back sooner. */
+/**
+ * A processor that died this long after a mail had other reasons not to write it down than its
+ * death; MongoDB is back sooner.
+ */
 const STOP_WITHIN_MS = 15_000;
 
 export function checkMails(view: AuditView): void {
   const byRecipient = new Map<string, SentMail[]>();
-  for (const mail of view.mails) byRecipient.set(mail.to, [...(byRecipient.get(mail.to) ?? []), mail]);
+  for (const mail of view.mails)
+    byRecipient.set(mail.to, [...(byRecipient.get(mail.to) ?? []), mail]);
   const known = new Set(view.accounts.map((account) => account.emailNormalized));
   for (const [to, mails] of byRecipient) {
-    if (!known.has(to)) view.violation('stray_mail', UNKNOWN_PHASE, to, `${mails.length} mails, but no account`);
+    if (!known.has(to))
+      view.violation('stray_mail', UNKNOWN_PHASE, to, `${mails.length} mails, but no account`);
   }
   for (const account of view.accounts) {
     const mails = byRecipient.get(account.emailNormalized) ?? [];
     const state = view.byId.get(account.requestId)?.state;
     const phase = view.phaseOf(account.requestId);
     if (state === 'completed' && mails.length === 0) {
-      view.violation('missing_mail', phase, account.requestId, `completed, but no mail came to ${account.email}`);
+      view.violation(
+        'missing_mail',
+        phase,
+        account.requestId,
+        `completed, but no mail came to ${account.email}`,
+      );
     }
     if (new Set(mails.map(({ messageId }) => messageId)).size > 1) {
-      view.violation('doubled_mail', phase, account.requestId, 'mailed again with another Message-ID');
+      view.violation(
+        'doubled_mail',
+        phase,
+        account.requestId,
+        'mailed again with another Message-ID',
+      );
     }
     checkLedger(account, mails, phase, view);
     checkSecondMails(account, mails, phase, view);
@@ -33,19 +59,36 @@ export function checkMails(view: AuditView): void {
 }
 
 /** The ledger counts no mail too few, and its counts are those of its entries. */
-function checkLedger(account: Account, mails: readonly SentMail[], phase: string, view: AuditView): void {
+function checkLedger(
+  account: Account,
+  mails: readonly SentMail[],
+  phase: string,
+  view: AuditView,
+): void {
   const entries = handOversOf(account.mail);
   const { begun, possible } = account.mail ?? { begun: 0, possible: 0 };
-  const untrue = (words: string): void => view.violation('untrue_ledger', phase, account.requestId, words);
-  if (mails.length > possible) untrue(`${mails.length} mails came, its mail ledger knows of ${possible} at most`);
+  const untrue = (words: string): void =>
+    view.violation('untrue_ledger', phase, account.requestId, words);
+  if (mails.length > possible)
+    untrue(`${mails.length} mails came, its mail ledger knows of ${possible} at most`);
   const arrived = entries.filter(mayHaveArrived).length;
   if (begun < entries.length || (begun === entries.length && possible !== arrived)) {
-    untrue(`${begun} begun and ${possible} possible, but ${entries.length} and ${arrived} by its entries`);
+    untrue(
+      `${begun} begun and ${possible} possible, but ${entries.length} and ${arrived} by its entries`,
+    );
   }
 }
 
-/** Of the second mails that came, the ledger has to name the window of each, and the run has to have opened it. */
-function checkSecondMails(account: Account, mails: readonly SentMail[], phase: string, view: AuditView): void {
+/**
+ * Of the second mails that came, the ledger has to name the window of each, and the run has to have
+ * opened it.
+ */
+function checkSecondMails(
+  account: Account,
+  mails: readonly SentMail[],
+  phase: string,
+  view: AuditView,
+): void {
   const listed = secondMails(handOversOf(account.mail));
   const came = Math.max(0, mails.length - 1);
   view.counts(phase).possibleSecondMails += listed.length;
@@ -72,7 +115,10 @@ const windows: Readonly<Record<SecondMail['cause'], string>> = {
   resent: 'somebody asked for it',
 };
 
-/** Whether the run did at that time what the ledger says: a ledger must not excuse what nobody caused. */
+/**
+ * Whether the run did at that time what the ledger says: a ledger must not excuse what nobody
+ * caused.
+ */
 function isExplained(
   account: Account,
   { before, handOver, cause }: SecondMail,
@@ -88,5 +134,8 @@ function isExplained(
     return ambiguous.get(account.emailNormalized)?.some(during) === true || mailStops.some(during);
   }
   const mail = mails.findLast(({ at }) => at < next);
-  return cause === 'crash' && processorStops.some(within(Math.min(next, (mail?.at ?? next) + STOP_WITHIN_MS)));
+  return (
+    cause === 'crash' &&
+    processorStops.some(within(Math.min(next, (mail?.at ?? next) + STOP_WITHIN_MS)))
+  );
 }

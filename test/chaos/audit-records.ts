@@ -14,7 +14,12 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
   if (answer === undefined) {
     if (entry.kind !== 'cut') counts.noAnswer += 1;
     if (entry.failure?.error === CLIENT_GAVE_UP) {
-      view.violation('left_open', entry.phase, `request ${entry.n}`, 'neither an answer nor the end of its connection');
+      view.violation(
+        'left_open',
+        entry.phase,
+        `request ${entry.n}`,
+        'neither an answer nor the end of its connection',
+      );
     }
     checkUnanswered(entry, view);
     return;
@@ -55,24 +60,46 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
 }
 
 function wrongAnswer(entry: LedgerEntry, id: string, view: AuditView): void {
-  view.violation('wrong_answer', entry.phase, id, `${entry.kind} was answered ${entry.answer?.status}`);
+  view.violation(
+    'wrong_answer',
+    entry.phase,
+    id,
+    `${entry.kind} was answered ${entry.answer?.status}`,
+  );
 }
 
-/** A 202 or 400 promises a record under its request_id, with the same bytes, in a state of its class. */
+/**
+ * A 202 or 400 promises a record under its request_id, with the same bytes, in a state of its
+ * class.
+ */
 function checkKept(entry: LedgerEntry, answer: Answer, view: AuditView): void {
   const { requestId = '', xRequestId = '' } = answer;
   if (requestId === '' || requestId !== xRequestId) {
-    view.violation('wrong_answer', entry.phase, xRequestId, `its body says request_id "${requestId}"`);
+    view.violation(
+      'wrong_answer',
+      entry.phase,
+      xRequestId,
+      `its body says request_id "${requestId}"`,
+    );
   }
   const record = view.byId.get(requestId);
   if (record === undefined) {
     view.counts(entry.phase).lost += 1;
-    view.violation('lost', entry.phase, requestId, `answered ${answer.status}, but there is no record`);
+    view.violation(
+      'lost',
+      entry.phase,
+      requestId,
+      `answered ${answer.status}, but there is no record`,
+    );
     return;
   }
   checkBytes(entry, record, view);
   const malformed = answer.status === 400;
-  if (record.httpStatus !== answer.status || (record.state === 'malformed') !== malformed || isNoWork(record)) {
+  if (
+    record.httpStatus !== answer.status ||
+    (record.state === 'malformed') !== malformed ||
+    isNoWork(record)
+  ) {
     const words = `answered ${answer.status}, but the record is ${record.state} with status ${record.httpStatus}`;
     view.violation('wrong_state', entry.phase, requestId, words);
   }
@@ -86,7 +113,11 @@ function checkBytes(entry: LedgerEntry, record: SubmissionRecord, view: AuditVie
   const kept = entry.body.subarray(0, KEPT_BYTES);
   const sha256 = createHash('sha256').update(kept).digest('hex');
   const stored = record.body === undefined ? undefined : Buffer.from(record.body.value());
-  if (stored?.equals(kept) === true && record.bodyBytes === entry.body.length && record.bodySha256 === sha256) {
+  if (
+    stored?.equals(kept) === true &&
+    record.bodyBytes === entry.body.length &&
+    record.bodySha256 === sha256
+  ) {
     return;
   }
   const words = `${entry.body.length} bytes (${sha256}) were sent, ${record.bodyBytes} (${record.bodySha256}) are stored`;
@@ -104,7 +135,11 @@ function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   const words = `answered 500, but the record is ${record?.state ?? 'absent'} and ${account === undefined ? 'no account' : account._id} was made`;
   if (!gone && view.facts.killedIngest.has(entry.instance)) {
     view.counts(entry.phase).windowProcessed += 1;
-    view.window('processed after its 500: ingest was killed before it could withdraw', entry.phase, id);
+    view.window(
+      'processed after its 500: ingest was killed before it could withdraw',
+      entry.phase,
+      id,
+    );
   } else {
     view.violation('processed_after_500', entry.phase, id, words);
   }
@@ -138,9 +173,19 @@ function checkUnanswered(entry: LedgerEntry, view: AuditView): void {
   }
   const stored = Buffer.from(record.body.value());
   if (!entry.body.subarray(0, stored.length).equals(stored)) {
-    view.violation('altered', entry.phase, record._id, 'the record of a body that was cut off holds other bytes');
+    view.violation(
+      'altered',
+      entry.phase,
+      record._id,
+      'the record of a body that was cut off holds other bytes',
+    );
   }
   if (record.state !== 'malformed' && record.state !== 'withdrawn') {
-    view.violation('wrong_state', entry.phase, record._id, `its body was cut off, but it is ${record.state}`);
+    view.violation(
+      'wrong_state',
+      entry.phase,
+      record._id,
+      `its body was cut off, but it is ${record.state}`,
+    );
   }
 }

@@ -1,4 +1,7 @@
-/** Feeds the audit a clean world and, one by one, everything it must see: an audit that is never red proves nothing. */
+/**
+ * Feeds the audit a clean world and, one by one, everything it must see: an audit that is never red
+ * proves nothing.
+ */
 import { describe, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { Binary } from 'mongodb';
@@ -16,7 +19,11 @@ const ADA = { email: 'ada@example.com', ein: '100000001' };
 
 type Changes<T> = { -readonly [Key in keyof T]?: T[Key] | undefined };
 
-function record(n: number, state: State, changes: Changes<SubmissionRecord> = {}): SubmissionRecord {
+function record(
+  n: number,
+  state: State,
+  changes: Changes<SubmissionRecord> = {},
+): SubmissionRecord {
   const body = bodyOf(n);
   const made: Changes<SubmissionRecord> = {
     _id: `req_${n}`,
@@ -35,7 +42,8 @@ function record(n: number, state: State, changes: Changes<SubmissionRecord> = {}
     history: [{ state, at: AT, attempt: 0 }],
     ...changes,
   };
-  for (const key of Object.keys(made) as (keyof typeof made)[]) if (made[key] === undefined) delete made[key];
+  for (const key of Object.keys(made) as (keyof typeof made)[])
+    if (made[key] === undefined) delete made[key];
   return made as SubmissionRecord;
 }
 
@@ -43,7 +51,11 @@ function bodyOf(n: number): Buffer {
   return Buffer.from(`{"n":${n}}`);
 }
 
-function sent(n: number, status: number | undefined, changes: Partial<LedgerEntry> = {}): LedgerEntry {
+function sent(
+  n: number,
+  status: number | undefined,
+  changes: Partial<LedgerEntry> = {},
+): LedgerEntry {
   const kind: RequestKind = status === 400 ? 'malformed' : 'valid';
   const id = `req_${n}`;
   return {
@@ -83,14 +95,19 @@ function account(n: number, changes: Partial<Account> = {}): Account {
   };
 }
 
-/** Hand-overs by result, and when they began and ended, in seconds after the start; without a result, they never ended. */
+/**
+ * Hand-overs by result, and when they began and ended, in seconds after the start; without a
+ * result, they never ended.
+ */
 function mailLedger(...handOvers: [MailHandOver['result'], number, number?][]): MailLedger {
   const entries = handOvers.map(([result, from, to], index) => ({
     claim: index + 1,
     attempt: 1,
     host: 'processor-1',
     startedAt: new Date(AT.getTime() + from * 1_000),
-    ...(result === undefined ? {} : { result, endedAt: new Date(AT.getTime() + (to ?? from) * 1_000) }),
+    ...(result === undefined
+      ? {}
+      : { result, endedAt: new Date(AT.getTime() + (to ?? from) * 1_000) }),
   }));
   return {
     begun: entries.length,
@@ -123,7 +140,10 @@ const NO_FACTS: AuditInput['facts'] = {
   refused: new Set(),
 };
 
-/** One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that never was, one without answer, one cut by its client. */
+/**
+ * One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that
+ * never was, one without answer, one cut by its client.
+ */
 function cleanWorld(): AuditInput {
   return {
     ledger: [
@@ -157,10 +177,14 @@ function withRecords(...changed: readonly SubmissionRecord[]): AuditInput {
 
 const withLedger = (ledger: MailLedger | undefined): AuditInput => {
   const { mail: _mail, ...without } = account(1);
-  return { ...cleanWorld(), accounts: [ledger === undefined ? without : { ...without, mail: ledger }] };
+  return {
+    ...cleanWorld(),
+    accounts: [ledger === undefined ? without : { ...without, mail: ledger }],
+  };
 };
 
-const kinds = (input: AuditInput): string[] => [...new Set(audit(input).violations.map(({ kind }) => kind))].toSorted();
+const kinds = (input: AuditInput): string[] =>
+  [...new Set(audit(input).violations.map(({ kind }) => kind))].toSorted();
 
 test('a clean world is green, and counted', () => {
   const { total, violations, windows } = audit(cleanWorld());
@@ -179,8 +203,16 @@ test('a clean world is green, and counted', () => {
 });
 
 test.each<[string, AuditInput, string[]]>([
-  ['a lost 202', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_2') }, ['lost']],
-  ['a lost 400', { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_3') }, ['lost']],
+  [
+    'a lost 202',
+    { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_2') },
+    ['lost'],
+  ],
+  [
+    'a lost 400',
+    { ...cleanWorld(), records: cleanWorld().records.filter(({ _id }) => _id !== 'req_3') },
+    ['lost'],
+  ],
   [
     'a request left open',
     {
@@ -192,7 +224,11 @@ test.each<[string, AuditInput, string[]]>([
     },
     ['left_open'],
   ],
-  ['altered bytes', withRecords(record(3, 'malformed', { body: new Binary(Buffer.from('{"n":8}')) })), ['altered']],
+  [
+    'altered bytes',
+    withRecords(record(3, 'malformed', { body: new Binary(Buffer.from('{"n":8}')) })),
+    ['altered'],
+  ],
   ['a wrong SHA-256', withRecords(record(3, 'malformed', { bodySha256: 'abc' })), ['altered']],
   ['a wrong length', withRecords(record(3, 'malformed', { bodyBytes: 8 })), ['altered']],
   ['a 202 that was withdrawn', withRecords(record(2, 'withdrawn')), ['wrong_state']],
@@ -204,48 +240,92 @@ test.each<[string, AuditInput, string[]]>([
   ],
   [
     'two accounts of one request',
-    { ...cleanWorld(), accounts: [account(1), account(1, { emailNormalized: 'b@example.com', ein: '2' })] },
+    {
+      ...cleanWorld(),
+      accounts: [account(1), account(1, { emailNormalized: 'b@example.com', ein: '2' })],
+    },
     ['doubled_account', 'missing_mail', 'wrong_reason'],
   ],
-  ['no account', { ...cleanWorld(), accounts: [] }, ['missing_account', 'stray_mail', 'wrong_reason']],
-  ['a second mail', { ...cleanWorld(), mails: [mail(), mail(40)] }, ['doubled_mail', 'untrue_ledger']],
+  [
+    'no account',
+    { ...cleanWorld(), accounts: [] },
+    ['missing_account', 'stray_mail', 'wrong_reason'],
+  ],
+  [
+    'a second mail',
+    { ...cleanWorld(), mails: [mail(), mail(40)] },
+    ['doubled_mail', 'untrue_ledger'],
+  ],
   ['a mail no ledger knows of', withLedger(undefined), ['untrue_ledger']],
   ['a mail the ledger calls refused', withLedger(mailLedger(['refused', 0])), ['untrue_ledger']],
-  ['a ledger that counts wrong', withLedger({ ...mailLedger(['accepted', 0]), possible: 2 }), ['untrue_ledger']],
+  [
+    'a ledger that counts wrong',
+    withLedger({ ...mailLedger(['accepted', 0]), possible: 2 }),
+    ['untrue_ledger'],
+  ],
   [
     'a ledger that lists more than it counts',
     withLedger({ ...mailLedger(['accepted', 0]), begun: 0 }),
     ['untrue_ledger'],
   ],
   ['no mail', { ...cleanWorld(), mails: [] }, ['missing_mail']],
-  ['a mail to nobody', { ...cleanWorld(), mails: [mail(), { ...mail(), to: 'x@example.com' }] }, ['stray_mail']],
+  [
+    'a mail to nobody',
+    { ...cleanWorld(), mails: [mail(), { ...mail(), to: 'x@example.com' }] },
+    ['stray_mail'],
+  ],
   ['a 500 that was processed', withRecords(duplicate(4, 'req_1')), ['processed_after_500']],
   [
     'a withdrawn 500 with an account',
-    { ...cleanWorld(), accounts: [account(1), account(4, { emailNormalized: 'b@example.com', ein: '2' })] },
+    {
+      ...cleanWorld(),
+      accounts: [account(1), account(4, { emailNormalized: 'b@example.com', ein: '2' })],
+    },
     ['processed_after_500', 'wrong_account'],
   ],
   ['a stuck record', withRecords(record(6, 'recorded')), ['stuck']],
   ['a dead letter', withRecords(record(6, 'dead_lettered')), ['unexplained_failure']],
-  ['an undeliverable one', withRecords(record(1, 'undeliverable', { accountId: 'acc_1' })), ['unexplained_failure']],
+  [
+    'an undeliverable one',
+    withRecords(record(1, 'undeliverable', { accountId: 'acc_1' })),
+    ['unexplained_failure'],
+  ],
   ['a duplicate of nobody', withRecords(duplicate(2, 'req_9')), ['wrong_reason']],
   ['a duplicate of itself', withRecords(duplicate(2, 'req_2')), ['wrong_reason']],
-  ['a valid one rejected for nothing', withRecords(record(2, 'rejected', { reasons: [] })), ['wrong_reason']],
+  [
+    'a valid one rejected for nothing',
+    withRecords(record(2, 'rejected', { reasons: [] })),
+    ['wrong_reason'],
+  ],
   [
     'an id given twice',
-    { ...cleanWorld(), ledger: [...cleanWorld().ledger, { ...sent(3, 400), n: 7, body: bodyOf(7) }] },
+    {
+      ...cleanWorld(),
+      ledger: [...cleanWorld().ledger, { ...sent(3, 400), n: 7, body: bodyOf(7) }],
+    },
     ['altered', 'doubled_id'],
   ],
-  ['one request stored twice', withRecords({ ...record(6, 'withdrawn'), _id: 'req_6b' }), ['doubled_record']],
+  [
+    'one request stored twice',
+    withRecords({ ...record(6, 'withdrawn'), _id: 'req_6b' }),
+    ['doubled_record'],
+  ],
   ['a record nobody sent', withRecords(record(9, 'malformed')), ['stray_record']],
   [
     'a state twice',
-    withRecords(record(3, 'malformed', { history: [3, 3].map(() => ({ state: 'malformed', at: AT, attempt: 0 })) })),
+    withRecords(
+      record(3, 'malformed', {
+        history: [3, 3].map(() => ({ state: 'malformed', at: AT, attempt: 0 })),
+      }),
+    ),
     ['repeated_state'],
   ],
   [
     'a 202 for a malformed body',
-    { ...cleanWorld(), ledger: [...cleanWorld().ledger.slice(1), sent(1, 202, { kind: 'malformed' })] },
+    {
+      ...cleanWorld(),
+      ledger: [...cleanWorld().ledger.slice(1), sent(1, 202, { kind: 'malformed' })],
+    },
     ['wrong_answer'],
   ],
   ['a 503', { ...cleanWorld(), ledger: [...cleanWorld().ledger, sent(7, 503)] }, ['wrong_answer']],
@@ -259,9 +339,9 @@ test('a 500 that was processed is allowed only of an ingest that was killed, and
   expect(killed.violations).toEqual([]);
   expect(killed.windows).toHaveLength(1);
   expect(killed.total.windowProcessed).toBe(1);
-  expect(kinds({ ...input, facts: { ...NO_FACTS, killedIngest: new Set(['ingest-2.1']) } })).toEqual([
-    'processed_after_500',
-  ]);
+  expect(
+    kinds({ ...input, facts: { ...NO_FACTS, killedIngest: new Set(['ingest-2.1']) } }),
+  ).toEqual(['processed_after_500']);
 });
 
 describe('a second mail', () => {
@@ -270,9 +350,14 @@ describe('a second mail', () => {
   const cut = mailLedger(['ambiguous', 0, 0.1], ['accepted', 39, 40]);
   const crash = mailLedger([undefined, 0], ['accepted', 39, 40]);
   const resent = mailLedger(['accepted', 0, 0.1], ['accepted', 39, 40]);
-  const ofAda = (...at: number[]): Partial<AuditInput['facts']> => ({ ambiguous: new Map([[ADA.email, at]]) });
-  const twice = (ledger: MailLedger, facts: Partial<AuditInput['facts']>, mails = [mail(), mail(40)]) =>
-    audit({ ...withLedger(ledger), mails, facts: { ...NO_FACTS, ...facts } });
+  const ofAda = (...at: number[]): Partial<AuditInput['facts']> => ({
+    ambiguous: new Map([[ADA.email, at]]),
+  });
+  const twice = (
+    ledger: MailLedger,
+    facts: Partial<AuditInput['facts']>,
+    mails = [mail(), mail(40)],
+  ) => audit({ ...withLedger(ledger), mails, facts: { ...NO_FACTS, ...facts } });
 
   test.each<[string, MailLedger, Partial<AuditInput['facts']>]>([
     ['its session cut', cut, ofAda(inTime)],
@@ -294,9 +379,17 @@ describe('a second mail', () => {
     ['all sessions ended later', cut, { mailStops: [afterwards] }],
     ['a processor stopped long after', crash, { processorStops: [afterwards] }],
     ['a crash in the ledger, but only a cut session', crash, ofAda(inTime)],
-    ['an ambiguous end in the ledger, but only a stopped processor', cut, { processorStops: [inTime] }],
+    [
+      'an ambiguous end in the ledger, but only a stopped processor',
+      cut,
+      { processorStops: [inTime] },
+    ],
     ['nothing happened', crash, {}],
-    ['accepted before', resent, { processorStops: [inTime], mailStops: [inTime], ...ofAda(inTime) }],
+    [
+      'accepted before',
+      resent,
+      { processorStops: [inTime], mailStops: [inTime], ...ofAda(inTime) },
+    ],
   ])('is red: %s', (_name, ledger, facts) => {
     expect(twice(ledger, facts).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
   });
@@ -309,34 +402,48 @@ describe('a second mail', () => {
 
   test('with another Message-ID is red, and so is a fourth mail, also after a crash', () => {
     const other = { ...mail(40), messageId: '<other@example.com>' };
-    expect(twice(cut, ofAda(inTime), [mail(), other]).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
-    const often = mailLedger(['ambiguous', 0], ['ambiguous', 1], ['ambiguous', 2], ['accepted', 3]);
-    const mails = [0, 1, 2, 3].map((seconds) => mail(seconds));
-    expect(twice(often, ofAda(...mails.map(({ at }) => at)), mails).violations.map(({ kind }) => kind)).toEqual([
+    expect(twice(cut, ofAda(inTime), [mail(), other]).violations.map(({ kind }) => kind)).toEqual([
       'doubled_mail',
     ]);
+    const often = mailLedger(['ambiguous', 0], ['ambiguous', 1], ['ambiguous', 2], ['accepted', 3]);
+    const mails = [0, 1, 2, 3].map((seconds) => mail(seconds));
+    expect(
+      twice(often, ofAda(...mails.map(({ at }) => at)), mails).violations.map(({ kind }) => kind),
+    ).toEqual(['doubled_mail']);
     const crashed = mailLedger(['ambiguous', 0], ['ambiguous', 1], [undefined, 2], ['accepted', 3]);
     const facts = { ...ofAda(...mails.map(({ at }) => at)), processorStops: [mails[2]!.at + 500] };
-    expect(twice(crashed, facts, mails).violations.map(({ kind }) => kind)).toEqual(['doubled_mail']);
+    expect(twice(crashed, facts, mails).violations.map(({ kind }) => kind)).toEqual([
+      'doubled_mail',
+    ]);
   });
 });
 
 test('undeliverable and dead-lettered ones are allowed only for the recipients a fault was about', () => {
   const undeliverable = withRecords(record(1, 'undeliverable', { accountId: 'acc_1' }));
-  expect(kinds({ ...undeliverable, facts: { ...NO_FACTS, refused: new Set([ADA.email]) } })).toEqual([]);
+  expect(
+    kinds({ ...undeliverable, facts: { ...NO_FACTS, refused: new Set([ADA.email]) } }),
+  ).toEqual([]);
   const dead = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
-  expect(kinds({ ...dead, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [AT.getTime()]]]) } })).toEqual([]);
+  expect(
+    kinds({ ...dead, facts: { ...NO_FACTS, ambiguous: new Map([[ADA.email, [AT.getTime()]]]) } }),
+  ).toEqual([]);
 });
 
 describe('requests with an idempotency key', () => {
   const keyed = { idempotencyKey: 'a key', body: bodyOf(1) };
   const first = { at: AT.getTime(), status: 202, requestId: 'req_1', xRequestId: 'req_1' };
   const completed = record(1, 'completed', { accountId: 'acc_1', adopted: true });
-  const kindsOf = (ledger: readonly LedgerEntry[], ...records: readonly SubmissionRecord[]): string[] =>
-    kinds({ ...cleanWorld(), ledger, records });
+  const kindsOf = (
+    ledger: readonly LedgerEntry[],
+    ...records: readonly SubmissionRecord[]
+  ): string[] => kinds({ ...cleanWorld(), ledger, records });
 
   test('may be sent again until one is answered 202, with the id of the first', () => {
-    const ledger = [sent(1, 500, keyed), sent(2, undefined, keyed), sent(3, 202, { ...keyed, answer: first })];
+    const ledger = [
+      sent(1, 500, keyed),
+      sent(2, undefined, keyed),
+      sent(3, 202, { ...keyed, answer: first }),
+    ];
     expect(kindsOf(ledger, completed)).toEqual([]);
   });
 
@@ -358,7 +465,10 @@ describe('requests with an idempotency key', () => {
 
   test('are answered 422 only for another body, with the id of the first', () => {
     const told = { at: AT.getTime(), status: 422, requestId: 'req_1', xRequestId: 'req_1' };
-    const [one, other] = [sent(1, 202, keyed), sent(2, 422, { ...keyed, body: bodyOf(2), answer: told })];
+    const [one, other] = [
+      sent(1, 202, keyed),
+      sent(2, 422, { ...keyed, body: bodyOf(2), answer: told }),
+    ];
     expect(kindsOf([one, other], completed)).toEqual([]);
     expect(kindsOf([one, { ...other, body: bodyOf(1) }], completed)).toEqual(['wrong_answer']);
     const { idempotencyKey: _, ...plain } = other;

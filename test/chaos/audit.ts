@@ -1,4 +1,7 @@
-/** Joins the client's ledger with the database and the mails, and says what is lost, doubled or untrue. Pure. */
+/**
+ * Joins the client's ledger with the database and the mails, and says what is lost, doubled or
+ * untrue. Pure.
+ */
 import type { Account } from '../../internal/account/account.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { checkAccounts, checkOutcome } from './audit-accounts.ts';
@@ -78,10 +81,15 @@ export interface PhaseCounts {
   /** Mails that came though one had come before, and those that may have by the mail ledger. */
   secondMails: number;
   possibleSecondMails: number;
-  /** Withdrawn records whose late write had landed (they have a body), and those the upsert made. */
+  /**
+   * Withdrawn records whose late write had landed (they have a body), and those the upsert made.
+   */
   withdrawnLanded: number;
   withdrawnAbsent: number;
-  /** Answered 500 and processed all the same, and how many of these in the documented window: ingest killed before its withdrawal. */
+  /**
+   * Answered 500 and processed all the same, and how many of these in the documented window: ingest
+   * killed before its withdrawal.
+   */
   untrueFailed: number;
   windowProcessed: number;
   undeliverable: number;
@@ -107,7 +115,10 @@ export interface AuditView extends AuditInput {
   counts(phase: string): PhaseCounts;
 }
 
-/** The phase of what cannot be joined with a request, such as the withdrawal of one that got no answer. */
+/**
+ * The phase of what cannot be joined with a request, such as the withdrawal of one that got no
+ * answer.
+ */
 export const UNKNOWN_PHASE = '(not joined)';
 
 export function audit(input: AuditInput): AuditResult {
@@ -132,7 +143,9 @@ export function audit(input: AuditInput): AuditResult {
     phaseOf: (requestId) => entryOf.get(requestId)?.phase ?? UNKNOWN_PHASE,
     recordOf(entry) {
       const id = entry.answer?.xRequestId;
-      return (id === undefined ? undefined : byId.get(id)) ?? byAgent.get(userAgentOf(entry.n))?.[0];
+      return (
+        (id === undefined ? undefined : byId.get(id)) ?? byAgent.get(userAgentOf(entry.n))?.[0]
+      );
     },
     violation: (kind, phase, id, words) => void violations.push({ kind, phase, id, words }),
     window: (words, phase, id) => void windows.push({ words, phase, id }),
@@ -145,15 +158,26 @@ export function audit(input: AuditInput): AuditResult {
     const id = entry.answer?.xRequestId;
     if (id !== undefined) {
       const other = entryOf.get(id);
-      const sameKey = other?.idempotencyKey !== undefined && other.idempotencyKey === entry.idempotencyKey;
+      const sameKey =
+        other?.idempotencyKey !== undefined && other.idempotencyKey === entry.idempotencyKey;
       if (other !== undefined && other !== entry && !sameKey) {
-        view.violation('doubled_id', entry.phase, id, `given to request ${other.n} and to request ${entry.n}`);
+        view.violation(
+          'doubled_id',
+          entry.phase,
+          id,
+          `given to request ${other.n} and to request ${entry.n}`,
+        );
       }
       if (!sameKey) entryOf.set(id, entry);
     }
     if (stored.length > 1) {
       const ids = stored.map(({ _id }) => _id).join(', ');
-      view.violation('doubled_record', entry.phase, ids, `request ${entry.n} has ${stored.length} records`);
+      view.violation(
+        'doubled_record',
+        entry.phase,
+        ids,
+        `request ${entry.n} has ${stored.length} records`,
+      );
     }
   }
   for (const entry of input.ledger) checkAnswer(entry, view);

@@ -1,4 +1,7 @@
-/** Runs faults in turn under load, waits until every record is final, and hands everything to the audit. */
+/**
+ * Runs faults in turn under load, waits until every record is final, and hands everything to the
+ * audit.
+ */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Db } from 'mongodb';
@@ -17,7 +20,10 @@ export interface ChaosOptions {
   readonly seed: number;
   readonly faults: readonly Fault[];
   readonly secondsPerFault: number;
-  /** After `each` fault the load stops until all is final; at the `end` only: quicker, and the faults' effects overlap. */
+  /**
+   * After `each` fault the load stops until all is final; at the `end` only: quicker, and the
+   * faults' effects overlap.
+   */
   readonly settle: 'each' | 'end';
   readonly perSecond?: number;
   readonly settleTimeoutMs?: number;
@@ -28,9 +34,15 @@ export interface ChaosOptions {
 export interface PhaseTimes {
   readonly fault: string;
   readonly injections: number;
-  /** From the end of the fault until the first request sent since was final; undefined where none is. */
+  /**
+   * From the end of the fault until the first request sent since was final; undefined where none
+   * is.
+   */
   readonly goesOnMs: number | undefined;
-  /** From the end of the fault until the last record of its requests was final; undefined where some are not. */
+  /**
+   * From the end of the fault until the last record of its requests was final; undefined where some
+   * are not.
+   */
   readonly settleMs: number | undefined;
   /** The record that was final last, with its way, to see what it waited for. */
   readonly slowest: string | undefined;
@@ -42,7 +54,9 @@ export interface ChaosResult {
   readonly audit: AuditResult;
   readonly phases: readonly PhaseTimes[];
   readonly kills: Readonly<Record<string, number>>;
-  /** partner_ingest_withdrawals_total by result; of killed processes only what was read just before. */
+  /**
+   * partner_ingest_withdrawals_total by result; of killed processes only what was read just before.
+   */
   readonly withdrawals: Readonly<Record<string, number>>;
   /** What went wrong beside the audit: processes that ended by themselves, unclean exits. */
   readonly troubles: readonly string[];
@@ -61,7 +75,9 @@ const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
 /** The phase in which the processes are replaced by others on another Redis. */
 const MOVING = 'to another Redis';
-/** Load before the first fault and after each one, so that there is something under way at any time. */
+/**
+ * Load before the first fault and after each one, so that there is something under way at any time.
+ */
 const MARGIN_MS = 500;
 /** A fault whose effects last longer shows no time. */
 const GOES_ON_WITHIN_MS = 60_000;
@@ -82,11 +98,9 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   const startedAt = performance.now();
   const signal = options.signal ?? new AbortController().signal;
   // One sequence for each purpose, so that the timing of one does not change the plan of another.
-  const [bodies, choices, delays] = [1, 2, 3].map((part) => seededRandom(options.seed * 4 + part)) as [
-    Random,
-    Random,
-    Random,
-  ];
+  const [bodies, choices, delays] = [1, 2, 3].map((part) =>
+    seededRandom(options.seed * 4 + part),
+  ) as [Random, Random, Random];
   const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
   const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
@@ -135,16 +149,22 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
 async function runFault(
   fault: Fault,
   world: ChaosWorld,
-  run: Pick<ChaosOptions, 'log'> & { readonly random: Random; readonly seconds: number; readonly signal: AbortSignal },
+  run: Pick<ChaosOptions, 'log'> & {
+    readonly random: Random;
+    readonly seconds: number;
+    readonly signal: AbortSignal;
+  },
 ): Promise<Phase> {
   const lastsMs = Math.max(run.seconds * 1_000, fault.leastMs ?? 0);
   const endsAt = performance.now() + lastsMs;
   let [injections, healedAt] = [0, 0];
   const goesOn = (): boolean =>
-    !run.signal.aborted && (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
+    !run.signal.aborted &&
+    (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
   do {
     injections += 1;
-    if (fault.times !== undefined && injections % TELL_EVERY === 0) run.log(`  ${injections} of ${fault.times}`);
+    if (fault.times !== undefined && injections % TELL_EVERY === 0)
+      run.log(`  ${injections} of ${fault.times}`);
     try {
       await fault.inject(world, run.random);
       await world.pause(fault.rhythm?.onMs ?? lastsMs);
@@ -173,7 +193,10 @@ async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSign
   }
 }
 
-/** Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the load go on. */
+/**
+ * Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the
+ * load go on.
+ */
 async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Promise<void> {
   const startedAt = performance.now();
   await load.pause();
@@ -196,7 +219,11 @@ async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Pro
     await world.pause(SETTLE_POLL_MS);
   } while (performance.now() < deadline && options.signal?.aborted !== true);
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
-  options.log(performance.now() < deadline ? `  settled in ${seconds} s` : `  not settled after ${seconds} s: ${last}`);
+  options.log(
+    performance.now() < deadline
+      ? `  settled in ${seconds} s`
+      : `  not settled after ${seconds} s: ${last}`,
+  );
   load.resume();
 }
 
@@ -217,7 +244,13 @@ async function judge(
   const accounts = await world.db.collection<Account>(ACCOUNTS).find().toArray();
   world.facts.collectMails();
   const { entries } = run.ledger;
-  const result = audit({ ledger: entries, records, accounts, mails: world.facts.mails, facts: world.facts });
+  const result = audit({
+    ledger: entries,
+    records,
+    accounts,
+    mails: world.facts.mails,
+    facts: world.facts,
+  });
   const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
   return {
     seed: run.options.seed,
@@ -239,11 +272,18 @@ async function judge(
   };
 }
 
-function settling(records: readonly SubmissionRecord[], healedAt: number): Omit<PhaseTimes, 'fault' | 'injections'> {
-  const worked = records.filter(({ receivedAt, state }) => receivedAt.getTime() >= healedAt && WORKED_OFF.has(state));
+function settling(
+  records: readonly SubmissionRecord[],
+  healedAt: number,
+): Omit<PhaseTimes, 'fault' | 'injections'> {
+  const worked = records.filter(
+    ({ receivedAt, state }) => receivedAt.getTime() >= healedAt && WORKED_OFF.has(state),
+  );
   const first = Math.min(...worked.map(({ stateAt }) => stateAt.getTime()));
   const goesOnMs = Number.isFinite(first) ? first - healedAt : undefined;
-  const [slowest] = records.toSorted((one, other) => other.stateAt.getTime() - one.stateAt.getTime());
+  const [slowest] = records.toSorted(
+    (one, other) => other.stateAt.getTime() - one.stateAt.getTime(),
+  );
   const open = records.some((record) => (openStates as readonly string[]).includes(record.state));
   if (slowest === undefined || open) return { goesOnMs, settleMs: undefined, slowest: undefined };
   const since = slowest.receivedAt.getTime();

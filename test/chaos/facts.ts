@@ -1,4 +1,7 @@
-/** What the run itself did, as far as it excuses something: who was killed when, and which mails were tampered with. */
+/**
+ * What the run itself did, as far as it excuses something: who was killed when, and which mails
+ * were tampered with.
+ */
 import type { MailCatcher, SmtpFault } from '../support/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 
@@ -15,11 +18,20 @@ export interface SentMail {
 export interface RunFacts {
   /** Ingest processes that got a SIGKILL: they may have died between a 500 and its withdrawal. */
   readonly killedIngest: ReadonlySet<string>;
-  /** When a processor was killed, frozen or thawed: it may have been between a relay's 250 and its own update. */
+  /**
+   * When a processor was killed, frozen or thawed: it may have been between a relay's 250 and its
+   * own update.
+   */
   readonly processorStops: readonly number[];
-  /** When all SMTP sessions were ended at once: one of them may have been between content and answer. */
+  /**
+   * When all SMTP sessions were ended at once: one of them may have been between content and
+   * answer.
+   */
   readonly mailStops: readonly number[];
-  /** Recipients whose session was cut or left without an answer after the content, and when: ambiguous by design. */
+  /**
+   * Recipients whose session was cut or left without an answer after the content, and when:
+   * ambiguous by design.
+   */
   readonly ambiguous: ReadonlyMap<string, readonly number[]>;
   /** Recipients that were refused for good (550). */
   readonly refused: ReadonlySet<string>;
@@ -75,10 +87,12 @@ export class Facts implements RunFacts {
   /** Takes the mails out of the catcher, whose room is bounded. */
   collectMails(): void {
     for (const { envelopeTo, receivedAt, messageId } of this.#catcher.mails) {
-      for (const to of envelopeTo) this.mails.push({ to: to.toLowerCase(), at: receivedAt.getTime(), messageId });
+      for (const to of envelopeTo)
+        this.mails.push({ to: to.toLowerCase(), at: receivedAt.getTime(), messageId });
     }
     this.#catcher.clear();
-    if (this.#catcher.counts.dropped > 0 && !this.troubles.includes(MAILS_DROPPED)) this.trouble(MAILS_DROPPED);
+    if (this.#catcher.counts.dropped > 0 && !this.troubles.includes(MAILS_DROPPED))
+      this.trouble(MAILS_DROPPED);
   }
 }
 

@@ -16,7 +16,10 @@ export interface Fault {
   tidy?(world: ChaosWorld): Promise<void>;
   /** The processes use such a Redis meanwhile, instead of a single server. */
   readonly redis?: RedisSetKind;
-  /** Injected again and again: held for `onMs`, healed for `offMs`. Without it once, for the whole time. */
+  /**
+   * Injected again and again: held for `onMs`, healed for `offMs`. Without it once, for the whole
+   * time.
+   */
   readonly rhythm?: { readonly onMs: number; readonly offMs: number };
   /** Lasts at least this long, whatever is asked for: shorter would show nothing. */
   readonly leastMs?: number;
@@ -25,13 +28,19 @@ export interface Fault {
 }
 
 const REDIS_DELAY_MS = [100, 300] as const;
-/** Each way, so that the sum is around the accept time-out, so that some answers are in time and some are not. */
+/**
+ * Each way, so that the sum is around the accept time-out, so that some answers are in time and
+ * some are not.
+ */
 const MONGO_DELAY_MS = [ACCEPT_TIMEOUT_MS / 10, (ACCEPT_TIMEOUT_MS * 2) / 3] as const;
 /** Long enough that every write sent before it is answered 500. */
 const MONGO_HUNG_MS = ACCEPT_TIMEOUT_MS * 2;
 /** Longer than the 45 s of a claim, so that others take over what the frozen one holds. */
 const PROCESSOR_FREEZE_MS = 50_000;
-/** Longer than the 15 s to the first due date and the 15 s of grace: too long for a withdrawal to come first. */
+/**
+ * Longer than the 15 s to the first due date and the 15 s of grace: too long for a withdrawal to
+ * come first.
+ */
 const INGEST_FREEZE_MS = 35_000;
 /** As an election takes where the old primary does not help. */
 const ELECTION_MS = 12_000;
@@ -101,8 +110,15 @@ function drained(name: ServiceName): Fault {
   };
 }
 
-/** Freezes one process of that name; with writes of it under way where MongoDB is held while it happens. */
-function frozen(name: ServiceName, leastMs: number, options: { readonly holdMongo: boolean }): Fault {
+/**
+ * Freezes one process of that name; with writes of it under way where MongoDB is held while it
+ * happens.
+ */
+function frozen(
+  name: ServiceName,
+  leastMs: number,
+  options: { readonly holdMongo: boolean },
+): Fault {
   return {
     name: `${name}-frozen`,
     about: `one ${name} is stopped (SIGSTOP) for long, and thawed`,
@@ -121,7 +137,10 @@ function frozen(name: ServiceName, leastMs: number, options: { readonly holdMong
   };
 }
 
-/** Kills the primary of a Redis with failover. Healed once another member is the primary; then the old one comes back. */
+/**
+ * Kills the primary of a Redis with failover. Healed once another member is the primary; then the
+ * old one comes back.
+ */
 function failedOver(kind: RedisSetKind): Fault {
   let old: RedisMember | undefined;
   return {
@@ -136,7 +155,10 @@ function failedOver(kind: RedisSetKind): Fault {
       await old?.signal('SIGKILL');
     },
     heal: async (world) => {
-      await eventually('another primary', async () => (await world.redisSets[kind]?.primary()) !== old);
+      await eventually(
+        'another primary',
+        async () => (await world.redisSets[kind]?.primary()) !== old,
+      );
     },
     tidy: async () => {
       await old?.restart();
@@ -155,7 +177,9 @@ function pickSlot(world: ChaosWorld, name: ServiceName, random: Random): Slot {
 }
 
 async function refill(world: ChaosWorld): Promise<void> {
-  await Promise.all(world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)));
+  await Promise.all(
+    world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)),
+  );
 }
 
 const STORES = ['mongodb', 'redis'] as const;
@@ -199,7 +223,8 @@ export const faults: readonly Fault[] = [
   },
   {
     name: 'mongodb-hung',
-    about: 'MongoDB is stopped (SIGSTOP) for longer than the accept time-out and goes on, so that writes land late',
+    about:
+      'MongoDB is stopped (SIGSTOP) for longer than the accept time-out and goes on, so that writes land late',
     rhythm: { onMs: MONGO_HUNG_MS, offMs: BETWEEN_MS * 2 },
     inject: (world) => world.mongo.signal('SIGSTOP'),
     heal: (world) => world.mongo.signal('SIGCONT'),
@@ -221,7 +246,8 @@ export const faults: readonly Fault[] = [
   },
   {
     name: 'mongodb-slow',
-    about: 'everything to and from MongoDB takes so long that answers are around the accept time-out',
+    about:
+      'everything to and from MongoDB takes so long that answers are around the accept time-out',
     inject: async (world) => world.mongoProxy.delay(...MONGO_DELAY_MS),
     heal: async (world) => world.mongoProxy.delay(0, 0),
   },
@@ -269,25 +295,39 @@ export const faults: readonly Fault[] = [
     },
     heal: (world) => world.mail.listenAgain(),
   },
-  smtpFault('smtp-hanging', 'the mail server stops answering, at RCPT or after the content', (_, random) => ({
-    at: random.pick(['rcpt', 'data-command', 'data']),
-    hang: true,
-  })),
+  smtpFault(
+    'smtp-hanging',
+    'the mail server stops answering, at RCPT or after the content',
+    (_, random) => ({
+      at: random.pick(['rcpt', 'data-command', 'data']),
+      hang: true,
+    }),
+  ),
   smtpFault('smtp-451', 'the mail server says "later"', () => ({
     at: 'rcpt',
     answer: { code: 451, message: '4.7.1 try again later' },
   })),
   smtpFault('smtp-550', 'the mail server refuses every third recipient for good', (_, random) =>
-    random.below(3) === 0 ? { at: 'rcpt', answer: { code: 550, message: '5.1.1 no such user' } } : undefined,
+    random.below(3) === 0
+      ? { at: 'rcpt', answer: { code: 550, message: '5.1.1 no such user' } }
+      : undefined,
   ),
-  smtpFault('smtp-cut-before-store', 'the connection ends after the content, the mail is not kept', () => ({
-    at: 'data',
-    cut: 'before-store',
-  })),
-  smtpFault('smtp-cut-after-store', 'the connection ends after the content, the mail is kept', () => ({
-    at: 'data',
-    cut: 'after-store',
-  })),
+  smtpFault(
+    'smtp-cut-before-store',
+    'the connection ends after the content, the mail is not kept',
+    () => ({
+      at: 'data',
+      cut: 'before-store',
+    }),
+  ),
+  smtpFault(
+    'smtp-cut-after-store',
+    'the connection ends after the content, the mail is kept',
+    () => ({
+      at: 'data',
+      cut: 'after-store',
+    }),
+  ),
   killed('ingest'),
   killed('processor'),
   killed('controller'),
@@ -299,7 +339,10 @@ export const faults: readonly Fault[] = [
   failedOver('cluster'),
 ];
 
-/** SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started again. */
+/**
+ * SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started
+ * again.
+ */
 export function randomKills(times: number): Fault {
   const parts = ['ingest', 'processor', 'controller', ...STORES] as const;
   // A shuffled deck, so that a run kills every part equally often.
@@ -320,14 +363,17 @@ export function randomKills(times: number): Fault {
       const victims = new Set(Array.from({ length: count }, () => deal(random)));
       await Promise.all(
         [...victims].map(async (victim) => {
-          if (victim !== 'mongodb' && victim !== 'redis') return world.kill(pickSlot(world, victim, random));
+          if (victim !== 'mongodb' && victim !== 'redis')
+            return world.kill(pickSlot(world, victim, random));
           dead.add(victim);
           await killStore(world, victim);
         }),
       );
     },
     heal: async (world) => {
-      await Promise.all([...dead].map((name) => (name === 'mongodb' ? world.mongo : world.redis).restart()));
+      await Promise.all(
+        [...dead].map((name) => (name === 'mongodb' ? world.mongo : world.redis).restart()),
+      );
       dead.clear();
       await refill(world);
     },

@@ -1,14 +1,20 @@
-/** The client's ledger: what was sent and what was answered, known before and after each request, whatever the service says. */
+/**
+ * The client's ledger: what was sent and what was answered, known before and after each request,
+ * whatever the service says.
+ */
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * What the contract promises for a body: `valid` and `invalid` are JSON objects (202), `malformed` is none (400),
- * `unauthorized` comes with a bad key, `cut` ends in the middle of its body.
+ * What the contract promises for a body: `valid` and `invalid` are JSON objects (202), `malformed`
+ * is none (400), `unauthorized` comes with a bad key, `cut` ends in the middle of its body.
  */
 export type RequestKind = 'valid' | 'invalid' | 'malformed' | 'unauthorized' | 'cut';
 
-/** The two values an account is unique by, as the audit compares them: the e-mail trimmed and in lower case. */
+/**
+ * The two values an account is unique by, as the audit compares them: the e-mail trimmed and in
+ * lower case.
+ */
 export interface ApplicantKeys {
   readonly email: string;
   readonly ein: string;
@@ -27,7 +33,10 @@ export interface Answer {
 }
 
 export interface LedgerEntry {
-  /** Counts up from the ledger's first number; also in the request's User-Agent, which the record keeps. */
+  /**
+   * Counts up from the ledger's first number; also in the request's User-Agent, which the record
+   * keeps.
+   */
   readonly n: number;
   /** The fault during which it was sent. */
   readonly phase: string;
@@ -58,7 +67,9 @@ export function userAgentOf(n: number): string {
 
 /** The `n` of a User-Agent; undefined where it is none of ours. */
 export function numberOf(userAgent: string | undefined): number | undefined {
-  return userAgent?.startsWith(USER_AGENT) === true ? Number(userAgent.slice(USER_AGENT.length)) : undefined;
+  return userAgent?.startsWith(USER_AGENT) === true
+    ? Number(userAgent.slice(USER_AGENT.length))
+    : undefined;
 }
 
 export class Ledger {
@@ -68,8 +79,9 @@ export class Ledger {
   readonly #first: number;
 
   /**
-   * Appends to `file` as JSON lines; each line is with the system before the request goes out or its answer counts. Ledgers
-   * that share a database need ranges of their own, by their `first` numbers.
+   * Appends to `file` as JSON lines; each line is with the system before the request goes out or
+   * its answer counts. Ledgers that share a database need ranges of their own, by their `first`
+   * numbers.
    */
   constructor(file: string, first = 1) {
     this.file = file;
@@ -84,7 +96,11 @@ export class Ledger {
 
   /** Before sending. */
   sending(request: Omit<LedgerEntry, 'n' | 'sentAt' | 'answer' | 'failure'>): LedgerEntry {
-    const entry: LedgerEntry = { ...request, n: this.#first + this.#entries.length, sentAt: Date.now() };
+    const entry: LedgerEntry = {
+      ...request,
+      n: this.#first + this.#entries.length,
+      sentAt: Date.now(),
+    };
     this.#entries.push(entry);
     this.#write({ ...entry, body: entry.body.toString('base64') });
     return entry;

@@ -1,4 +1,7 @@
-/** Steady, bounded load of partners on the ingest processes, every request in the ledger before it is sent. */
+/**
+ * Steady, bounded load of partners on the ingest processes, every request in the ledger before it
+ * is sent.
+ */
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { INGEST_PATH } from '../support/http.ts';
 import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledger.ts';
@@ -36,7 +39,10 @@ export interface Load {
 const CONCURRENCY = 96;
 /** Of these at one process, so that a frozen one does not hold up the load on the others. */
 const CONCURRENCY_EACH = 40;
-/** A partner gives up after this: patient enough to hear what a process says that was frozen meanwhile. */
+/**
+ * A partner gives up after this: patient enough to hear what a process says that was frozen
+ * meanwhile.
+ */
 const CLIENT_TIMEOUT_MS = 75_000;
 
 export function startLoad(options: LoadOptions): Load {
@@ -50,7 +56,10 @@ export function startLoad(options: LoadOptions): Load {
   let running = true;
 
   const sendOne = (planned: PlannedRequest, target: Target): void => {
-    const body = planned.kind === 'cut' ? planned.body.subarray(0, random.below(planned.body.length)) : planned.body;
+    const body =
+      planned.kind === 'cut'
+        ? planned.body.subarray(0, random.below(planned.body.length))
+        : planned.body;
     const entry = ledger.sending({
       phase: options.phase(),
       kind: planned.kind,
@@ -70,7 +79,9 @@ export function startLoad(options: LoadOptions): Load {
         (error: unknown) => {
           ledger.unanswered(
             entry,
-            error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error),
+            error instanceof Error
+              ? ((error as NodeJS.ErrnoException).code ?? error.message)
+              : String(error),
           );
           planner.failed(planned);
         },
@@ -83,7 +94,9 @@ export function startLoad(options: LoadOptions): Load {
     countAt(target.instance, 1);
   };
   const timer = setInterval(() => {
-    const free = options.targets().filter(({ instance }) => (underWayAt.get(instance) ?? 0) < CONCURRENCY_EACH);
+    const free = options
+      .targets()
+      .filter(({ instance }) => (underWayAt.get(instance) ?? 0) < CONCURRENCY_EACH);
     const [first, ...others] = free;
     if (!running || first === undefined || underWay.size >= CONCURRENCY) return;
     for (const planned of planner.next()) sendOne(planned, random.pick([first, ...others]));
@@ -106,7 +119,10 @@ export function startLoad(options: LoadOptions): Load {
   };
 }
 
-/** Sends the entry's bytes; where they are fewer than `announced`, the connection is ended behind them. */
+/**
+ * Sends the entry's bytes; where they are fewer than `announced`, the connection is ended behind
+ * them.
+ */
 function post(
   url: string,
   entry: LedgerEntry,
@@ -128,7 +144,9 @@ function post(
           ...options.headers,
           'content-length': String(options.announced),
           'user-agent': userAgentOf(entry.n),
-          ...(entry.idempotencyKey === undefined ? {} : { 'idempotency-key': `"${entry.idempotencyKey}"` }),
+          ...(entry.idempotencyKey === undefined
+            ? {}
+            : { 'idempotency-key': `"${entry.idempotencyKey}"` }),
           ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
         },
         signal: AbortSignal.timeout(CLIENT_TIMEOUT_MS),
@@ -146,7 +164,9 @@ function post(
 async function readAnswer(incoming: IncomingMessage): Promise<Omit<Answer, 'at'>> {
   const parts: Buffer[] = [];
   for await (const part of incoming) parts.push(part as Buffer);
-  const body = JSON.parse(Buffer.concat(parts).toString('utf8')) as { data?: { request_id?: string } };
+  const body = JSON.parse(Buffer.concat(parts).toString('utf8')) as {
+    data?: { request_id?: string };
+  };
   const requestId = body.data?.request_id;
   const xRequestId = incoming.headers['x-request-id'];
   return {

@@ -1,4 +1,7 @@
-/** Decides from a seed what partners send: mostly new applicants, some repeats and races, some faults of every kind. */
+/**
+ * Decides from a seed what partners send: mostly new applicants, some repeats and races, some
+ * faults of every kind.
+ */
 import type { ApplicantKeys, RequestKind } from './ledger.ts';
 import type { Random } from './random.ts';
 
@@ -45,7 +48,18 @@ const NAMES = [
   'Nulls \u0000 Inc',
   'x'.repeat(900),
 ] as const;
-const MALFORMED = ['', '[]', 'null', '"text"', '17', '{"email":', '{}{}', '{"a":1}]', '\u0000', 'ÿþ{'] as const;
+const MALFORMED = [
+  '',
+  '[]',
+  'null',
+  '"text"',
+  '17',
+  '{"email":',
+  '{}{}',
+  '{"a":1}]',
+  '\u0000',
+  'ÿþ{',
+] as const;
 
 interface Recent {
   readonly keys: ApplicantKeys;
@@ -62,8 +76,9 @@ export class Planner {
   #applicants: number;
 
   /**
-   * Planners that share a database need ranges of applicants of their own, by how many come `before` theirs. `keyed`: half
-   * of the new applicants come with an idempotency key, and some keys come with a second body, too.
+   * Planners that share a database need ranges of applicants of their own, by how many come
+   * `before` theirs. `keyed`: half of the new applicants come with an idempotency key, and some
+   * keys come with a second body, too.
    */
   constructor(random: Random, before = 0, { keyed = false } = {}) {
     this.#random = random;
@@ -86,21 +101,41 @@ export class Planner {
       case 'repeatDressedUp':
         return [earlier === undefined ? this.#fresh() : dressedUp(earlier.keys)];
       case 'race':
-        return Array.from({ length: RACE_LEAST + random.below(RACE_SPREAD) }).fill(this.#fresh()) as PlannedRequest[];
+        return Array.from({ length: RACE_LEAST + random.below(RACE_SPREAD) }).fill(
+          this.#fresh(),
+        ) as PlannedRequest[];
       case 'sameEmail':
-        return [earlier === undefined ? this.#fresh() : application({ ...this.#newKeys(), email: earlier.keys.email })];
+        return [
+          earlier === undefined
+            ? this.#fresh()
+            : application({ ...this.#newKeys(), email: earlier.keys.email }),
+        ];
       case 'sameEin':
-        return [earlier === undefined ? this.#fresh() : application({ ...this.#newKeys(), ein: earlier.keys.ein })];
+        return [
+          earlier === undefined
+            ? this.#fresh()
+            : application({ ...this.#newKeys(), ein: earlier.keys.ein }),
+        ];
       case 'malformed':
         return [malformed(random)];
       case 'tooLarge':
         return [
-          { kind: 'malformed', key: 'good', body: Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })) },
+          {
+            kind: 'malformed',
+            key: 'good',
+            body: Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })),
+          },
         ];
       case 'invalid':
         return [invalid(random, this.#newKeys())];
       case 'badKey':
-        return [{ ...this.#unremembered(), kind: 'unauthorized', key: random.pick(['inactive', 'unknown', 'none']) }];
+        return [
+          {
+            ...this.#unremembered(),
+            kind: 'unauthorized',
+            key: random.pick(['inactive', 'unknown', 'none']),
+          },
+        ];
       case 'cut':
         return [{ ...this.#unremembered(), kind: 'cut' }];
       case 'secondBody':
@@ -111,12 +146,16 @@ export class Planner {
   /** Tells of a request without success; a partner may send it again. */
   failed(request: PlannedRequest): void {
     if (request.kind !== 'valid') return;
-    if (request.idempotencyKey !== undefined || this.#random.next() < RETRY_SHARE) this.#again.push(request);
+    if (request.idempotencyKey !== undefined || this.#random.next() < RETRY_SHARE)
+      this.#again.push(request);
   }
 
   #newKeys(): ApplicantKeys {
     this.#applicants += 1;
-    return { email: `applicant-${this.#applicants}@example.com`, ein: String(FIRST_EIN + this.#applicants) };
+    return {
+      email: `applicant-${this.#applicants}@example.com`,
+      ein: String(FIRST_EIN + this.#applicants),
+    };
   }
 
   #fresh(): PlannedRequest {
@@ -134,7 +173,10 @@ export class Planner {
     if (!this.#keyed) return [this.#fresh()];
     if (used !== undefined) return [{ ...application(this.#newKeys()), idempotencyKey: used }];
     const keys = this.#newKeys();
-    return [keys, this.#newKeys()].map((each) => ({ ...application(each), idempotencyKey: keyOf(keys) }));
+    return [keys, this.#newKeys()].map((each) => ({
+      ...application(each),
+      idempotencyKey: keyOf(keys),
+    }));
   }
 
   /** Only for requests that must have no effect, so the applicant is nobody's. */
@@ -155,7 +197,12 @@ function application(keys: ApplicantKeys, name = 'Business'): PlannedRequest {
 
 /** The same applicant in other bytes: capitals, white space, more fields, a byte order mark. */
 function dressedUp(keys: ApplicantKeys): PlannedRequest {
-  const fields = { note: 'again', ein: keys.ein, business_name: 'Other Name', email: ` ${keys.email.toUpperCase()} ` };
+  const fields = {
+    note: 'again',
+    ein: keys.ein,
+    business_name: 'Other Name',
+    email: ` ${keys.email.toUpperCase()} `,
+  };
   return {
     kind: 'valid',
     applicant: keys,

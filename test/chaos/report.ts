@@ -45,7 +45,10 @@ export function report(result: ChaosResult): string {
       ['killed', kills.length === 0 ? 'nothing' : kills.join(', ')],
       ['stored, but unanswered', String(total.storedWithoutAnswer)],
       ['idempotency keys', keysInWords(result)],
-      ['second mails', `${total.secondMails} came, ${total.possibleSecondMails} were possible by the mail ledger`],
+      [
+        'second mails',
+        `${total.secondMails} came, ${total.possibleSecondMails} were possible by the mail ledger`,
+      ],
       ['undeliverable', `${total.undeliverable}, dead-lettered ${total.deadLettered}`],
       [
         'processed after a 500',
@@ -70,7 +73,10 @@ export function report(result: ChaosResult): string {
   ];
   const verdict = isClean(result)
     ? paint('green', `clean: ${total.requests} requests, every promise kept`)
-    : paint('red', `${violations.length} violations, ${result.troubles.length} troubles in ${total.requests} requests`);
+    : paint(
+        'red',
+        `${violations.length} violations, ${result.troubles.length} troubles in ${total.requests} requests`,
+      );
   return [...lines, `${verdict} (seed ${result.seed}, ${Math.round(result.seconds)} s)`].join('\n');
 }
 
@@ -103,7 +109,8 @@ function row(name: string, times: string, counts: PhaseCounts, ends: readonly st
 }
 
 function some(title: string, lines: readonly string[]): string[] {
-  const more = lines.length > PRINTED ? [`${title}: ${lines.length - PRINTED} more (--json has all)`] : [];
+  const more =
+    lines.length > PRINTED ? [`${title}: ${lines.length - PRINTED} more (--json has all)`] : [];
   return [...lines.slice(0, PRINTED).map((line) => `${title}: ${line}`), ...more];
 }
 
@@ -111,6 +118,7 @@ function some(title: string, lines: readonly string[]): string[] {
 function grouped(windows: readonly OpenWindow[]): string[] {
   const groups = Object.groupBy(windows, ({ words, phase }) => `${words} (${phase})`);
   return Object.entries(groups).map(
-    ([words, group = []]) => `allowed by a documented window: ${group.length} × ${words}, e.g. ${group[0]?.id}`,
+    ([words, group = []]) =>
+      `allowed by a documented window: ${group.length} × ${words}, e.g. ${group[0]?.id}`,
   );
 }

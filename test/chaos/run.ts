@@ -1,4 +1,7 @@
-/** `make chaos`: every part taken away under load, and an audit of what was promised. `node test/chaos/run.ts --help`. */
+/**
+ * `make chaos`: every part taken away under load, and an audit of what was promised. `node
+ * test/chaos/run.ts --help`.
+ */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { runChaos } from './engine.ts';
@@ -50,12 +53,17 @@ function parse(args: readonly string[]): Wanted | 'help' {
   // An empty value is none, so that make can hand on what was not given.
   const list = values.faults === '' ? undefined : values.faults;
   const kills = wholeNumber('kills', values.kills, list === undefined ? DEFAULT_KILLS : 0);
-  const seconds = wholeNumber('seconds-per-fault', values['seconds-per-fault'], DEFAULT_SECONDS_PER_FAULT);
+  const seconds = wholeNumber(
+    'seconds-per-fault',
+    values['seconds-per-fault'],
+    DEFAULT_SECONDS_PER_FAULT,
+  );
   const settle = values.settle === undefined || values.settle === '' ? 'each' : values.settle;
   if (settle !== 'each' && settle !== 'end') throw new Error('--settle must be each or end');
   const names = list?.split(',').filter((name) => name !== '');
   for (const name of names ?? []) {
-    if (!faults.some((fault) => fault.name === name)) throw new Error(`there is no fault "${name}"; see --help`);
+    if (!faults.some((fault) => fault.name === name))
+      throw new Error(`there is no fault "${name}"; see --help`);
   }
   const chosen = names === undefined ? faults : faults.filter(({ name }) => names.includes(name));
   const replay = [
@@ -116,7 +124,10 @@ async function main(args: readonly string[]): Promise<number> {
     console.log(`\n${report(result)}\nagain: ${wanted.replay}`);
     if (wanted.json !== undefined && wanted.json !== '') {
       const phases = Object.fromEntries(result.audit.phases);
-      await writeFile(wanted.json, `${JSON.stringify({ ...result, audit: { ...result.audit, phases } }, null, 2)}\n`);
+      await writeFile(
+        wanted.json,
+        `${JSON.stringify({ ...result, audit: { ...result.audit, phases } }, null, 2)}\n`,
+      );
     }
     return isClean(result) ? 0 : 1;
   } catch (error) {

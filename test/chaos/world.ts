@@ -1,11 +1,18 @@
-/** The world of a chaos run: own stores behind proxies, a mail catcher, and the service as real child processes in slots. */
+/**
+ * The world of a chaos run: own stores behind proxies, a mail catcher, and the service as real
+ * child processes in slots.
+ */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { MongoClient, type Db } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
-import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
+import {
+  startService,
+  type ServiceName,
+  type ServiceProcess,
+} from '../../deploy/local/processes.ts';
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
@@ -74,13 +81,19 @@ export interface ChaosWorld {
   drain(slot: Slot): Promise<void>;
   signal(slot: Slot, signal: 'SIGSTOP' | 'SIGCONT'): void;
   emptyRedis(): Promise<void>;
-  /** Replaces each process, one after the other, by one on such a Redis; undefined is the single server. */
+  /**
+   * Replaces each process, one after the other, by one on such a Redis; undefined is the single
+   * server.
+   */
   useRedis(kind: RedisSetKind | undefined): Promise<void>;
   /** The duration of a fault; ends at once when the run is given up. */
   pause(milliseconds: number): Promise<void>;
   /** Sum of a metric over the ingest processes that live; those that do not answer count as 0. */
   ingestMetric(name: string, labels?: string): Promise<number>;
-  /** partner_ingest_withdrawals_total by result, also of ingest processes that have ended, as far as could be read. */
+  /**
+   * partner_ingest_withdrawals_total by result, also of ingest processes that have ended, as far as
+   * could be read.
+   */
   withdrawals(): Promise<Record<string, number>>;
   close(): Promise<void>;
 }
@@ -94,7 +107,10 @@ export interface ChaosWorldOptions {
   readonly log: (line: string) => void;
 }
 
-/** Opens everything and waits until it is ready; whatever was opened is closed again when that fails. */
+/**
+ * Opens everything and waits until it is ready; whatever was opened is closed again when that
+ * fails.
+ */
 export async function openChaosWorld(options: ChaosWorldOptions): Promise<ChaosWorld> {
   const opened: (() => Promise<unknown>)[] = [];
   const close = async (): Promise<void> => {
@@ -130,7 +146,10 @@ async function open(
   });
   const mail = await startMailCatcher({ keep: MAILS_KEPT });
   opened.push(() => mail.close());
-  const client = new MongoClient(mongo.url, { serverSelectionTimeoutMS: 2_000, socketTimeoutMS: 10_000 });
+  const client = new MongoClient(mongo.url, {
+    serverSelectionTimeoutMS: 2_000,
+    socketTimeoutMS: 10_000,
+  });
   opened.push(() => client.close());
   const direct = new Redis(redis.url, { maxRetriesPerRequest: 0 });
   direct.on('error', () => undefined);
@@ -139,7 +158,11 @@ async function open(
   const keys = { good: newApiKey(), inactive: newApiKey(), unknown: newApiKey() };
   const keyFolder = join(folder, 'partner-keys');
   await writePartnerSecret(keyFolder, { partner: 'demo', keys: [keys.good] });
-  await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [keys.inactive], status: 'inactive' });
+  await writePartnerSecret(keyFolder, {
+    partner: 'dormant',
+    keys: [keys.inactive],
+    status: 'inactive',
+  });
   const environment = {
     MONGODB_DATABASE: DATABASE,
     REDIS_URL: redisProxy.url,
@@ -195,21 +218,32 @@ async function open(
       world
         .slotsOf('ingest')
         .flatMap((slot) =>
-          slot.process === undefined || !slot.ready ? [] : [{ instance: instanceOf(slot), url: slot.process.url }],
+          slot.process === undefined || !slot.ready
+            ? []
+            : [{ instance: instanceOf(slot), url: slot.process.url }],
         ),
     slotsOf: (name) => slots.filter((slot) => slot.name === name),
     async start(slot, more = {}) {
       slot.generation += 1;
       slot.ending = false;
       const instance = instanceOf(slot);
-      const ownPort = { ...environment, ...more, MONGODB_URI: slot.door.url, ADMIN_PORT: String(slot.adminPort) };
+      const ownPort = {
+        ...environment,
+        ...more,
+        MONGODB_URI: slot.door.url,
+        ADMIN_PORT: String(slot.adminPort),
+      };
       slot.environment = ownPort;
-      const started = await startService(slot.name, ownPort, { logFile: join(folder, `${slot.label}.log`) });
+      const started = await startService(slot.name, ownPort, {
+        logFile: join(folder, `${slot.label}.log`),
+      });
       slot.process = started;
       void started.exited.then(({ code, signal }) => {
         if (slot.process === started) slot.process = undefined;
         if (!slot.ending)
-          facts.trouble(`${instance} ended by itself (${signal ?? code}); see ${folder}/${slot.label}.log`);
+          facts.trouble(
+            `${instance} ended by itself (${signal ?? code}); see ${folder}/${slot.label}.log`,
+          );
       });
       await started.ready();
       slot.ready = true;
@@ -256,7 +290,8 @@ async function open(
           async (result) =>
             [
               result,
-              (facts.withdrawals.get(result) ?? 0) + (await world.ingestMetric(WITHDRAWALS, withResult(result))),
+              (facts.withdrawals.get(result) ?? 0) +
+                (await world.ingestMetric(WITHDRAWALS, withResult(result))),
             ] as const,
         ),
       );
@@ -266,7 +301,9 @@ async function open(
       const values = await Promise.all(
         world
           .slotsOf('ingest')
-          .map(async ({ process: ingest }) => (ingest === undefined ? 0 : metricOf(ingest, name, labels))),
+          .map(async ({ process: ingest }) =>
+            ingest === undefined ? 0 : metricOf(ingest, name, labels),
+          ),
       );
       return values.reduce((sum, value) => sum + value, 0);
     },
@@ -285,7 +322,10 @@ async function open(
   return world;
 }
 
-async function openStores(opened: (() => Promise<unknown>)[], log: (line: string) => void): Promise<[Store, Store]> {
+async function openStores(
+  opened: (() => Promise<unknown>)[],
+  log: (line: string) => void,
+): Promise<[Store, Store]> {
   const keep = (store: Store): Store => {
     opened.push(() => store.stop());
     if (store.kind === 'environment') {
@@ -316,7 +356,9 @@ function instanceOf(slot: Slot): string {
 
 async function metricOf(service: ServiceProcess, name: string, labels: string): Promise<number> {
   try {
-    const response = await fetch(`${service.adminUrl}/metrics`, { signal: AbortSignal.timeout(SCRAPE_TIMEOUT_MS) });
+    const response = await fetch(`${service.adminUrl}/metrics`, {
+      signal: AbortSignal.timeout(SCRAPE_TIMEOUT_MS),
+    });
     return (await response.text())
       .split('\n')
       .filter((line) => line.startsWith(`${name}{`) && line.includes(labels))

@@ -1,8 +1,14 @@
-/** For each alert what makes it fire, and what is near to that but healthy; everything else is as in `healthy`. */
+/**
+ * For each alert what makes it fire, and what is near to that but healthy; everything else is as in
+ * `healthy`.
+ */
 import { processorMetrics } from '../../internal/telemetry/metrics.ts';
 import { seriesOf } from '../../internal/telemetry/definition.ts';
 
-/** Values of series from minute to minute, in promtool's notation (`0+60x180`: from 0, 60 more each minute). */
+/**
+ * Values of series from minute to minute, in promtool's notation (`0+60x180`: from 0, 60 more each
+ * minute).
+ */
 export type SeriesValues = Readonly<Record<string, string>>;
 
 export interface AlertCase extends Firing {
@@ -23,7 +29,10 @@ export interface Firing {
   readonly says: string;
 }
 
-/** Cases that need eight days of series, with a value every quarter of an hour; `healthyForAWeek` is everything else. */
+/**
+ * Cases that need eight days of series, with a value every quarter of an hour; `healthyForAWeek` is
+ * everything else.
+ */
 export interface LongCase {
   readonly alert: string;
   readonly name: string;
@@ -38,11 +47,13 @@ const always = (value: number): string => `${value}+0x${MINUTES}`;
 /** So much more each minute. */
 const rising = (perMinute: number): string => `0+${perMinute}x${MINUTES}`;
 /** Nothing until minute 30, then so much more each minute. */
-const risingLate = (perMinute: number): string => `0+0x30 ${perMinute}+${perMinute}x${MINUTES - 31}`;
+const risingLate = (perMinute: number): string =>
+  `0+0x30 ${perMinute}+${perMinute}x${MINUTES - 31}`;
 
 const start = (component: string, pod: string): string =>
   `process_start_time_seconds{component="${component}",pod="${pod}"}`;
-const lag = (pod: string): string => `nodejs_eventloop_lag_p99_seconds{component="ingest",pod="${pod}"}`;
+const lag = (pod: string): string =>
+  `nodejs_eventloop_lag_p99_seconds{component="ingest",pod="${pod}"}`;
 const of = (name: string, labels: string): string => `partner_ingest_${name}{${labels}}`;
 
 /** Eight days and two hours in steps of a quarter of an hour. */
@@ -70,7 +81,9 @@ export const longCases: readonly LongCase[] = [
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',
     name: 'five broken of twenty a day, over three days',
-    series: { [of('requests_total', 'status="500"')]: `0+0x528 1+0x32 2+0x32 3+0x99 4+0x32 5+0x46` },
+    series: {
+      [of('requests_total', 'status="500"')]: `0+0x528 1+0x32 2+0x32 3+0x99 4+0x32 5+0x46`,
+    },
     says: '7.705% of submissions are answered 500 or take longer than 1 s.',
   },
   {
@@ -172,7 +185,10 @@ export const cases: readonly AlertCase[] = [
       },
     },
     alsoQuiet: {
-      'four broken of six': { ...FEW, [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4+0x24' },
+      'four broken of six': {
+        ...FEW,
+        [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4+0x24',
+      },
     },
   },
   {
@@ -226,7 +242,10 @@ export const cases: readonly AlertCase[] = [
   },
   {
     alert: 'PartnerIngestCrashLoop',
-    fires: { [start('ingest', 'ingest-1')]: '1000+0x78 2000 2000 3000 3000 4000 4000 5000 5000 5000 5000 5000 5000' },
+    fires: {
+      [start('ingest', 'ingest-1')]:
+        '1000+0x78 2000 2000 3000 3000 4000 4000 5000 5000 5000 5000 5000 5000',
+    },
     labels: { component: 'ingest', pod: 'ingest-1' },
     says: 'ingest-1 has been started 4 times in 15 minutes.',
     quiet: { [start('ingest', 'ingest-1')]: '1000+0x80 2000+0x4 3000+0x4' },
@@ -263,7 +282,9 @@ export const cases: readonly AlertCase[] = [
         says: 'Changes of partner keys do not take effect, and the backlog is not read.',
       },
     },
-    alsoQuiet: { 'nobody leads for a minute': { [of('leader', 'pod="controller-1"')]: '1+0x88 0+0x1' } },
+    alsoQuiet: {
+      'nobody leads for a minute': { [of('leader', 'pod="controller-1"')]: '1+0x88 0+0x1' },
+    },
     // The standby has taken over.
     quiet: {
       [of('leader', 'pod="controller-1"')]: '1+0x10 0+0x80',
@@ -477,7 +498,9 @@ function loneDeadLetters(): Readonly<Record<string, Firing>> {
     reasons.map((reason) => [
       `a lone one, ${reason}`,
       {
-        fires: { [of('outcomes_total', `reason="${reason}",state="dead_lettered"`)]: '0+0x85 1+0x4' },
+        fires: {
+          [of('outcomes_total', `reason="${reason}",state="dead_lettered"`)]: '0+0x85 1+0x4',
+        },
         says: 'Applications given up within an hour: 1.',
       },
     ]),

@@ -1,4 +1,7 @@
-/** Every alert fires when it should and only then: promtool's own tests, on the rules as Helm renders them. */
+/**
+ * Every alert fires when it should and only then: promtool's own tests, on the rules as Helm
+ * renders them.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,12 +10,22 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import { cases, healthy, healthyForAWeek, longCases, type Firing, type SeriesValues } from './alert-cases.ts';
+import {
+  cases,
+  healthy,
+  healthyForAWeek,
+  longCases,
+  type Firing,
+  type SeriesValues,
+} from './alert-cases.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
 const EVALUATED_AT = '90m';
-/** Less collecting of garbage, and on one core: a third less processor time. Two of them run at a time. */
+/**
+ * Less collecting of garbage, and on one core: a third less processor time. Two of them run at a
+ * time.
+ */
 const THRIFTY = { ...process.env, GOGC: '400', GOMAXPROCS: '1' };
 const TOOL_TIMEOUT_MS = 300_000;
 
@@ -23,7 +36,10 @@ interface Scale {
   readonly evaluatedEach: string;
   readonly of: Rules;
 }
-/** Cases that look a week back: eight days and two hours, in larger steps, and only the rules about the promise. */
+/**
+ * Cases that look a week back: eight days and two hours, in larger steps, and only the rules about
+ * the promise.
+ */
 const LONG: Scale = {
   at: '11640m',
   interval: '15m',
@@ -42,7 +58,11 @@ afterAll(() => rm(folder, { recursive: true }));
 /** Promtool's words when it found a fault; empty when all is well. */
 async function tool(...args: string[]): Promise<string> {
   try {
-    await promisify(execFile)(promtool, args, { timeout: TOOL_TIMEOUT_MS, maxBuffer: 2 ** 24, env: THRIFTY });
+    await promisify(execFile)(promtool, args, {
+      timeout: TOOL_TIMEOUT_MS,
+      maxBuffer: 2 ** 24,
+      env: THRIFTY,
+    });
     return '';
   } catch (error) {
     const { stdout, stderr } = error as { stdout?: string; stderr?: string };
@@ -74,14 +94,20 @@ function reads({ expr }: Rule, series: string): boolean {
       metric === given?.metric &&
       matchers.every(({ label, operator, value }) => {
         const has = given.matchers.find((one) => one.label === label)?.value ?? '';
-        const same = operator.includes('~') ? new RegExp(`^(?:${value})$`).test(has) : has === value;
+        const same = operator.includes('~')
+          ? new RegExp(`^(?:${value})$`).test(has)
+          : has === value;
         return same !== operator.startsWith('!');
       }),
   );
 }
 
 /** `start`, all that `leads` from one of these to another, and so on. */
-function closure(start: Iterable<Rule>, all: readonly Rule[], leads: (from: Rule, to: Rule) => boolean): Set<Rule> {
+function closure(
+  start: Iterable<Rule>,
+  all: readonly Rule[],
+  leads: (from: Rule, to: Rule) => boolean,
+): Set<Rule> {
   const found = new Set(start);
   // What is added on the way is visited, too.
   for (const one of found) for (const rule of all) if (leads(one, rule)) found.add(rule);
@@ -89,11 +115,13 @@ function closure(start: Iterable<Rule>, all: readonly Rule[], leads: (from: Rule
 }
 
 /**
- * The rule of `alert` and all that these series can change. Every other rule says what it says of a healthy system, and
- * promtool takes its time for each.
+ * The rule of `alert` and all that these series can change. Every other rule says what it says of a
+ * healthy system, and promtool takes its time for each.
  */
 function changedBy(series: SeriesValues, alert: string, all: readonly Rule[]): ReadonlySet<Rule> {
-  const first = all.filter((rule) => nameOf(rule) === alert || Object.keys(series).some((one) => reads(rule, one)));
+  const first = all.filter(
+    (rule) => nameOf(rule) === alert || Object.keys(series).some((one) => reads(rule, one)),
+  );
   return closure(first, all, (from, to) => to.expr.includes(nameOf(from)));
 }
 
@@ -103,29 +131,43 @@ interface ToolTest {
 }
 
 /**
- * Promtool's tests of the alert that `series` is about: of all that it can change `expected` fires, and no other. Rules
- * with a `for` and those without are apart, each with all they read: only the former need more than one evaluation.
+ * Promtool's tests of the alert that `series` is about: of all that it can change `expected` fires,
+ * and no other. Rules with a `for` and those without are apart, each with all they read: only the
+ * former need more than one evaluation.
  */
 function toolTests(
   name: string,
-  { healthy: base, series, of: about }: { healthy: SeriesValues; series?: SeriesValues; of?: string },
+  {
+    healthy: base,
+    series,
+    of: about,
+  }: { healthy: SeriesValues; series?: SeriesValues; of?: string },
   expected?: Expected,
   { at, interval, of: { groups } } = SHORT,
 ): ToolTest[] {
   const all = groups.flatMap((group) => group.rules);
-  const concerned = series === undefined || about === undefined ? all : changedBy(series, about, all);
+  const concerned =
+    series === undefined || about === undefined ? all : changedBy(series, about, all);
   const inputs = Object.entries({ ...base, ...series }).map(([one, values]) => ({
     series: inNamespace(one),
     values,
   }));
   return [...Map.groupBy(concerned, waits).values()].map((some) => {
     const needed = closure(some, all, (from, to) => from.expr.includes(nameOf(to)));
-    const those = groups.map((group) => ({ ...group, rules: group.rules.filter((one) => needed.has(one)) }));
+    const those = groups.map((group) => ({
+      ...group,
+      rules: group.rules.filter((one) => needed.has(one)),
+    }));
     const alertRuleTest = alertsOf({ groups: those }).map((rule: AlertRule) => {
-      if (rule.alert !== expected?.alert) return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
+      if (rule.alert !== expected?.alert)
+        return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
       const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
       const { summary = '', runbook_url } = rule.annotations;
-      const annotations = { summary: filled(summary, labels), description: expected.says, runbook_url };
+      const annotations = {
+        summary: filled(summary, labels),
+        description: expected.says,
+        runbook_url,
+      };
       const alert = { exp_labels: labels, exp_annotations: annotations };
       return { eval_time: at, alertname: rule.alert, exp_alerts: [alert] };
     });
@@ -153,10 +195,16 @@ const firing: readonly (Named & Firing)[] = cases.flatMap((one) => [
     name: `${fires(one.alert)}: ${when}`,
   })),
 ]);
-const silent: readonly (Named & { readonly series: SeriesValues })[] = cases.flatMap(({ alert, ...one }) => [
-  { alert, name: quiet(alert), series: one.quiet },
-  ...Object.entries(one.alsoQuiet ?? {}).map(([when, series]) => ({ alert, name: `${quiet(alert)}: ${when}`, series })),
-]);
+const silent: readonly (Named & { readonly series: SeriesValues })[] = cases.flatMap(
+  ({ alert, ...one }) => [
+    { alert, name: quiet(alert), series: one.quiet },
+    ...Object.entries(one.alsoQuiet ?? {}).map(([when, series]) => ({
+      alert,
+      name: `${quiet(alert)}: ${when}`,
+      series,
+    })),
+  ],
+);
 
 const long = longCases.map((one) => ({ ...one, name: `${one.alert}: ${one.name}` }));
 
@@ -190,7 +238,9 @@ async function runTests(scale: string, { at, evaluatedEach }: Scale, tests: read
     const file = join(folder, `${scale}-${index}.yaml`);
     const all = {
       rule_files: [ruleName],
-      evaluation_interval: sharing.some(({ rules: { groups } }) => groups.some((group) => group.rules.some(waits)))
+      evaluation_interval: sharing.some(({ rules: { groups } }) =>
+        groups.some((group) => group.rules.some(waits)),
+      )
         ? evaluatedEach
         : at,
       tests: sharing.map(({ asked }) => asked),
@@ -254,12 +304,14 @@ describe('the alert rules', () => {
       }),
     );
     expect(alerts).toHaveLength(alertsOf(rules).length - 1);
-    expect(new Set(alerts.map((rule) => `${rule.labels['team']} ${rule.labels['severity']}`))).toEqual(
-      new Set(['ingest page']),
-    );
+    expect(
+      new Set(alerts.map((rule) => `${rule.labels['team']} ${rule.labels['severity']}`)),
+    ).toEqual(new Set(['ingest page']));
     for (const { alert, annotations } of alerts) {
       expect(annotations['runbook_url']).toBe(`https://runbooks.example/ingest/${alert}.md`);
     }
-    expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain('14.4 * 0.0005');
+    expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain(
+      '14.4 * 0.0005',
+    );
   });
 });

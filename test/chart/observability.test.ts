@@ -24,7 +24,9 @@ const RUNBOOK_PARTS = [
 ];
 
 const ours = new Map(
-  Object.values(definitions).flatMap((table) => Object.values(table).map((one) => [one.name, one as Definition])),
+  Object.values(definitions).flatMap((table) =>
+    Object.values(table).map((one) => [one.name, one as Definition]),
+  ),
 );
 const known = new Map<string, readonly string[]>();
 
@@ -44,7 +46,9 @@ beforeAll(async () => {
     known.set(name, ['type', 'kind', 'space']);
 });
 
-function faultsIn(expressions: readonly { readonly where: string; readonly expression: string }[]): string[] {
+function faultsIn(
+  expressions: readonly { readonly where: string; readonly expression: string }[],
+): string[] {
   return expressions.flatMap(({ where, expression }) =>
     selectorsIn(expression).flatMap(({ metric, matchers }) => {
       const labels = known.get(metric);
@@ -64,14 +68,22 @@ function faultsIn(expressions: readonly { readonly where: string; readonly expre
 }
 
 test('the dashboard asks for nothing that is not there, and leaves nothing of ours out', () => {
-  const queries = dashboardQueries().map(({ panel, query }) => ({ where: panel.title, expression: query.ask }));
+  const queries = dashboardQueries().map(({ panel, query }) => ({
+    where: panel.title,
+    expression: query.ask,
+  }));
   expect(faultsIn(queries)).toEqual([]);
-  const shown = new Set(queries.flatMap(({ expression }) => selectorsIn(expression).map(({ metric }) => metric)));
+  const shown = new Set(
+    queries.flatMap(({ expression }) => selectorsIn(expression).map(({ metric }) => metric)),
+  );
   expect([...ours.keys()].filter((name) => !shown.has(name))).toEqual([]);
 });
 
 test('the alert rules and the autoscaler ask for nothing that is not there', () => {
-  const expressions = rules.map(({ alert, expr }) => ({ where: alert ?? 'a recording rule', expression: expr }));
+  const expressions = rules.map(({ alert, expr }) => ({
+    where: alert ?? 'a recording rule',
+    expression: expr,
+  }));
   expect(
     faultsIn(
       expressions.map((one) => ({
@@ -80,8 +92,8 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
       })),
     ),
   ).toEqual([]);
-  const templates = readdirSync(`${CHART}templates`, { recursive: true, encoding: 'utf8' }).filter((name) =>
-    /\.(yaml|tpl|txt)$/.test(name),
+  const templates = readdirSync(`${CHART}templates`, { recursive: true, encoding: 'utf8' }).filter(
+    (name) => /\.(yaml|tpl|txt)$/.test(name),
   );
   const inTemplates = templates.map((name) => ({
     where: name,
@@ -114,7 +126,10 @@ test('every alert has a runbook, every runbook an alert, and each has all its pa
   expect(pages.toSorted()).toEqual(alerts.map((alert) => `${alert}.md`).toSorted());
   for (const page of pages) {
     const text = readFileSync(folder + page, 'utf8');
-    expect({ page, title: text.split('\n')[0] }).toEqual({ page, title: `# ${page.replace('.md', '')}` });
+    expect({ page, title: text.split('\n')[0] }).toEqual({
+      page,
+      title: `# ${page.replace('.md', '')}`,
+    });
     expect({ page, parts: [...text.matchAll(/^## (.+)$/gm)].map(([, part]) => part) }).toEqual({
       page,
       parts: RUNBOOK_PARTS,

@@ -14,7 +14,9 @@ import {
 } from '../support/chart.ts';
 
 const { ingress } = everything;
-const kinds = (objects: readonly Rendered[]): string[] => [...new Set(objects.map(({ kind }) => kind))];
+const kinds = (objects: readonly Rendered[]): string[] => [
+  ...new Set(objects.map(({ kind }) => kind)),
+];
 const podOf = (objects: readonly Rendered[], component: string): Json =>
   one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
 const volume = (spec: Json, name: string): Json =>
@@ -22,7 +24,10 @@ const volume = (spec: Json, name: string): Json =>
 
 describe('an option', () => {
   test('credentials come as files from the Secrets named, and stand in no variable', async () => {
-    const objects = await render({ ...production, mongodb: { existingSecret: 'mine', key: 'connection' } });
+    const objects = await render({
+      ...production,
+      mongodb: { existingSecret: 'mine', key: 'connection' },
+    });
     expect(kinds(objects)).not.toContain('Secret');
     const processor = environmentOf(objects, 'processor');
     expect(processor).toMatchObject({
@@ -31,7 +36,9 @@ describe('an option', () => {
       SMTP_URL_FILE: '/etc/partner-ingest/secrets/SMTP_URL',
       LINK_SECRET_FILE: '/etc/partner-ingest/secrets/LINK_SECRET',
     });
-    expect(Object.keys(environmentOf(objects, 'ingest')).filter((name) => /SMTP|LINK/.test(name))).toEqual([]);
+    expect(
+      Object.keys(environmentOf(objects, 'ingest')).filter((name) => /SMTP|LINK/.test(name)),
+    ).toEqual([]);
     expect(volume(podOf(objects, 'ingest')['spec'], 'secrets')['projected']).toEqual({
       defaultMode: 0o440,
       sources: [
@@ -58,7 +65,9 @@ describe('an option', () => {
     const extraEnv = [{ name: 'NODE_OPTIONS', value: '--max-old-space-size=300' }];
     const pods = podsOf(await render({ ...evaluation, ingest: { pod: { extraEnv } } }));
     const spec: Json = pods.find(({ owner }) => owner.endsWith('-ingest'))?.spec ?? {};
-    const named = (spec['containers'][0].env as Json[]).filter(({ name }) => name === 'NODE_OPTIONS');
+    const named = (spec['containers'][0].env as Json[]).filter(
+      ({ name }) => name === 'NODE_OPTIONS',
+    );
     expect(named).toEqual(extraEnv);
   });
 
@@ -79,7 +88,10 @@ describe('an option', () => {
     }
     // The shared one may be left out where nobody needs it.
     const each = Object.fromEntries(
-      ['ingest', 'processor', 'controller', 'tests'].map((name) => [name, { mongodb: { existingSecret: name } }]),
+      ['ingest', 'processor', 'controller', 'tests'].map((name) => [
+        name,
+        { mongodb: { existingSecret: name } },
+      ]),
     );
     const alone = { ...production, mongodb: {}, ...each };
     expect((await uriOf(alone, 'controller'))[0]?.['secret'].name).toBe('controller');
@@ -90,7 +102,9 @@ describe('an option', () => {
 
   test('a global registry goes before each image that names none', async () => {
     const images = async (values: Json): Promise<string[]> =>
-      podsOf(await render(values)).flatMap(({ spec }) => (spec['containers'] as Json[]).map(({ image }) => image));
+      podsOf(await render(values)).flatMap(({ spec }) =>
+        (spec['containers'] as Json[]).map(({ image }) => image),
+      );
     const global = { imageRegistry: 'registry.example.com/mirror/' };
     for (const image of await images({ ...evaluation, global })) {
       expect(image).toMatch(/^registry\.example\.com\/mirror\/[a-z]/);
@@ -106,7 +120,9 @@ describe('an option', () => {
   test('a file that something else mounts takes the place of a Secret', async () => {
     const files = { existingSecret: '', file: '/vault/secrets/x' };
     const objects = await render({ ...production, mongodb: files, redis: files });
-    expect(environmentOf(objects, 'ingest')).toMatchObject({ MONGODB_URI_FILE: '/vault/secrets/x' });
+    expect(environmentOf(objects, 'ingest')).toMatchObject({
+      MONGODB_URI_FILE: '/vault/secrets/x',
+    });
     expect(podOf(objects, 'ingest')['spec'].volumes).toBeUndefined();
   });
 
@@ -131,15 +147,21 @@ describe('an option', () => {
         });
         const source = volume(spec, 'ca');
         // Readable by the pod's group only, as every credential.
-        expect(source['secret']?.defaultMode).toBe('existingSecret' in caBundle ? 0o440 : undefined);
-        expect((source['configMap'] ?? source['secret']).items).toEqual([{ key: 'root.pem', path: 'ca.crt' }]);
+        expect(source['secret']?.defaultMode).toBe(
+          'existingSecret' in caBundle ? 0o440 : undefined,
+        );
+        expect((source['configMap'] ?? source['secret']).items).toEqual([
+          { key: 'root.pem', path: 'ca.crt' },
+        ]);
       }
     }
   });
 
   test('an Ingress has TLS, routes the base path, and lifts the limits on bodies', async () => {
     const object = one(
-      await render(withValue(everything, 'ingress.annotations', { 'nginx.org/client-max-body-size': '1m' })),
+      await render(
+        withValue(everything, 'ingress.annotations', { 'nginx.org/client-max-body-size': '1m' }),
+      ),
       'Ingress',
     );
     expect(object.metadata.annotations).toEqual({
@@ -157,7 +179,9 @@ describe('an option', () => {
               {
                 path: '/api/v1',
                 pathType: 'Prefix',
-                backend: { service: { name: 'demo-partner-ingest-ingest', port: { name: 'http' } } },
+                backend: {
+                  service: { name: 'demo-partner-ingest-ingest', port: { name: 'http' } },
+                },
               },
             ],
           },
@@ -175,7 +199,11 @@ describe('an option', () => {
       ipFamilyPolicy: 'PreferDualStack',
       ipFamilies: ['IPv6', 'IPv4'],
     };
-    const object = one(await render({ ...production, allowPlainHttp: true, service }), 'Service', '-ingest');
+    const object = one(
+      await render({ ...production, allowPlainHttp: true, service }),
+      'Service',
+      '-ingest',
+    );
     expect(object['spec']).toMatchObject({
       type: 'LoadBalancer',
       externalTrafficPolicy: 'Local',
@@ -195,7 +223,9 @@ describe('an option', () => {
     expect(one(objects, 'Deployment', '-processor')['spec'].replicas).toBeUndefined();
     expect(one(objects, 'HorizontalPodAutoscaler', '-ingest')['spec']).toMatchObject({
       scaleTargetRef: { kind: 'Deployment', name: 'demo-partner-ingest-ingest' },
-      metrics: [{ type: 'Resource', resource: { name: 'cpu', target: { averageUtilization: 70 } } }],
+      metrics: [
+        { type: 'Resource', resource: { name: 'cpu', target: { averageUtilization: 70 } } },
+      ],
     });
     expect(one(objects, 'ScaledObject')['spec']).toMatchObject({
       scaleTargetRef: { name: 'demo-partner-ingest-processor' },
@@ -204,7 +234,8 @@ describe('an option', () => {
           type: 'prometheus',
           metadata: {
             serverAddress: 'http://prometheus.monitoring:9090',
-            query: 'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
+            query:
+              'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
             // Without a number the number of pods stays what it is.
             ignoreNullValues: 'false',
             threshold: '500',
@@ -221,7 +252,8 @@ describe('an option', () => {
       },
     };
     expect(
-      one(await render({ ...production, processor: external }), 'HorizontalPodAutoscaler')['spec'].metrics,
+      one(await render({ ...production, processor: external }), 'HorizontalPodAutoscaler')['spec']
+        .metrics,
     ).toEqual([
       {
         type: 'External',
@@ -243,7 +275,9 @@ describe('an option', () => {
       { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
       { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
     ];
-    expect(Object.fromEntries(roles.map(({ metadata, rules }) => [metadata.namespace, rules]))).toEqual({
+    expect(
+      Object.fromEntries(roles.map(({ metadata, rules }) => [metadata.namespace, rules])),
+    ).toEqual({
       'keys-a': forKeys,
     });
     for (const binding of objects.filter(({ kind }) => kind === 'RoleBinding')) {
@@ -268,14 +302,16 @@ describe('an option', () => {
 
   test('keys from a folder need neither rights nor a namespace', async () => {
     const objects = await render({ ...production, partnerKeys: { source: 'directory:/keys' } });
-    expect(kinds(objects).filter((kind) => ['Role', 'RoleBinding', 'Namespace'].includes(kind))).toEqual([]);
+    expect(
+      kinds(objects).filter((kind) => ['Role', 'RoleBinding', 'Namespace'].includes(kind)),
+    ).toEqual([]);
     expect(podOf(objects, 'controller')['spec'].automountServiceAccountToken).toBe(false);
   });
 
   test('pods are spread over zones and nodes, or as you say', async () => {
     const spread = async (values: Json): Promise<Json[] | undefined> =>
-      podOf(await render({ ...production, pods: values }), 'ingest')['spec'].topologySpreadConstraints as
-        Json[] | undefined;
+      podOf(await render({ ...production, pods: values }), 'ingest')['spec']
+        .topologySpreadConstraints as Json[] | undefined;
     expect((await spread({}))?.map((each) => each['topologyKey'])).toEqual([
       'topology.kubernetes.io/zone',
       'kubernetes.io/hostname',
@@ -283,7 +319,9 @@ describe('an option', () => {
     expect(await spread({ topologySpreadConstraints: [] })).toBeUndefined();
     const [own] =
       (await spread({
-        topologySpreadConstraints: [{ topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' }],
+        topologySpreadConstraints: [
+          { topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' },
+        ],
       })) ?? [];
     expect(own?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
   });
@@ -296,7 +334,10 @@ describe('an option', () => {
         partnersFrom: [{ namespaceSelector: { matchLabels: { name: 'ingress' } } }],
       },
     });
-    const release = { 'app.kubernetes.io/name': 'partner-ingest', 'app.kubernetes.io/instance': 'demo' };
+    const release = {
+      'app.kubernetes.io/name': 'partner-ingest',
+      'app.kubernetes.io/instance': 'demo',
+    };
     const [ingest, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
     expect(ingest?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
     // The release's own pods too: the test sends an application.
@@ -314,7 +355,10 @@ describe('an option', () => {
     expect(reached('ingest')).toEqual([53, 53, 27017, 6379, 4317, 4318]);
     expect(reached('processor')).toEqual([53, 53, 27017, 6379, 4317, 4318, 25, 465, 587]);
     expect(reached('controller')).toEqual([53, 53, 27017, 6379, 443, 6443]);
-    const firstTry = await render({ ...evaluation, networkPolicy: { enabled: true, egress: { enabled: true } } });
+    const firstTry = await render({
+      ...evaluation,
+      networkPolicy: { enabled: true, egress: { enabled: true } },
+    });
     expect(reached('processor', firstTry)).toContain(1_025);
     expect(reached('ingest', firstTry)).not.toContain(1_025);
     expect(reached('processor')).not.toContain(1_025);
@@ -324,7 +368,9 @@ describe('an option', () => {
         { from: [{ podSelector: { matchLabels: release } }] },
       ]);
     }
-    expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain('NetworkPolicy');
+    expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain(
+      'NetworkPolicy',
+    );
   });
 
   test('what goes out goes to the peers named, and DNS to the cluster alone', async () => {
@@ -339,10 +385,12 @@ describe('an option', () => {
     };
     const rules = (objects: readonly Rendered[], component: string): Json =>
       Object.fromEntries(
-        (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map(({ ports, to: peers }) => [
-          (ports as Json[]).map(({ port }) => port as number).join(' '),
-          peers,
-        ]),
+        (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map(
+          ({ ports, to: peers }) => [
+            (ports as Json[]).map(({ port }) => port as number).join(' '),
+            peers,
+          ],
+        ),
       );
     const objects = await render({ ...everything, networkPolicy: { egress } });
     const dns = [
@@ -354,13 +402,24 @@ describe('an option', () => {
     const stores = { '53 53': dns, '27017': egress.mongodbTo, '6379': egress.redisTo };
     const traces = { '4317 4318': egress.tracingTo };
     expect(rules(objects, 'ingest')).toEqual({ ...stores, ...traces });
-    expect(rules(objects, 'processor')).toEqual({ ...stores, ...traces, '25 465 587': egress.smtpTo });
+    expect(rules(objects, 'processor')).toEqual({
+      ...stores,
+      ...traces,
+      '25 465 587': egress.smtpTo,
+    });
     expect(rules(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
     // The stores of a first try are known to the chart.
-    const own = rules(await render({ ...evaluation, networkPolicy: { egress: { enabled: true } } }), 'processor');
+    const own = rules(
+      await render({ ...evaluation, networkPolicy: { egress: { enabled: true } } }),
+      'processor',
+    );
     const componentOf = (ports: string): string =>
       own[ports][0].podSelector.matchLabels['app.kubernetes.io/component'] as string;
-    expect(['27017', '6379', '25 465 587 1025'].map(componentOf)).toEqual(['mongodb', 'redis', 'mail']);
+    expect(['27017', '6379', '25 465 587 1025'].map(componentOf)).toEqual([
+      'mongodb',
+      'redis',
+      'mail',
+    ]);
   });
 
   test('monitors find the admin ports', async () => {
@@ -370,13 +429,21 @@ describe('an option', () => {
       'PodMonitor',
     );
     expect(pods.metadata.labels['release']).toBe('prometheus');
-    expect(pods['spec'].podMetricsEndpoints).toEqual([{ port: 'admin', path: '/metrics', interval: '15s' }]);
-    const objects = await render({ ...production, metrics: { serviceMonitor: { enabled: true, ...spec } } });
+    expect(pods['spec'].podMetricsEndpoints).toEqual([
+      { port: 'admin', path: '/metrics', interval: '15s' },
+    ]);
+    const objects = await render({
+      ...production,
+      metrics: { serviceMonitor: { enabled: true, ...spec } },
+    });
     const services = one(objects, 'ServiceMonitor');
-    expect(services['spec'].endpoints).toEqual([{ port: 'admin', path: '/metrics', interval: '15s' }]);
+    expect(services['spec'].endpoints).toEqual([
+      { port: 'admin', path: '/metrics', interval: '15s' },
+    ]);
     const wanted = Object.entries(services['spec'].selector.matchLabels as Record<string, string>);
     const found = objects.filter(
-      ({ kind, metadata }) => kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
+      ({ kind, metadata }) =>
+        kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
     );
     expect(found.map(({ metadata }) => metadata.name)).toEqual(
       ['ingest', 'processor', 'controller'].map((name) => `demo-partner-ingest-${name}-metrics`),
@@ -398,14 +465,27 @@ describe('an option', () => {
     });
     expect(Object.values(partner['stringData'] as object)).toEqual([addresses['apiKey']]);
     const database = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
-    expect(database['persistentVolumeClaimRetentionPolicy']).toEqual({ whenDeleted: 'Delete', whenScaled: 'Delete' });
+    expect(database['persistentVolumeClaimRetentionPolicy']).toEqual({
+      whenDeleted: 'Delete',
+      whenScaled: 'Delete',
+    });
     // Stand-ins of another user, with their data elsewhere.
-    const standIn = { image: 'localhost/documentdb:2', args: [], user: 101, dataPath: '/data', storage: '' };
-    const other = one(await render(withValue(evaluation, 'evaluation.mongodb', standIn)), 'StatefulSet', '-mongodb')[
-      'spec'
-    ] as Json;
+    const standIn = {
+      image: 'localhost/documentdb:2',
+      args: [],
+      user: 101,
+      dataPath: '/data',
+      storage: '',
+    };
+    const other = one(
+      await render(withValue(evaluation, 'evaluation.mongodb', standIn)),
+      'StatefulSet',
+      '-mongodb',
+    )['spec'] as Json;
     expect(other['volumeClaimTemplates']).toBeUndefined();
-    expect(other['template'].spec).toMatchObject({ securityContext: { runAsUser: 101, fsGroup: 101 } });
+    expect(other['template'].spec).toMatchObject({
+      securityContext: { runAsUser: 101, fsGroup: 101 },
+    });
     const [container] = other['template'].spec.containers as Json[];
     expect(container?.['image']).toBe('localhost/documentdb:2');
     expect(container?.['args']).toBeUndefined();
@@ -414,7 +494,10 @@ describe('an option', () => {
 
   test('the test sends an application where it has a key, and cleans up after itself', async () => {
     const testPod = async (values: Json): Promise<Rendered> => one(await render(values), 'Pod');
-    const withKey = await testPod({ ...production, tests: { existingSecret: 'partner', key: 'k' } });
+    const withKey = await testPod({
+      ...production,
+      tests: { existingSecret: 'partner', key: 'k' },
+    });
     expect(withKey.metadata.annotations).toMatchObject({
       'helm.sh/hook': 'test',
       'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',

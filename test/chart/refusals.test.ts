@@ -1,7 +1,15 @@
 /** Every contradiction stops an installation with a message that says what to do. */
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { addresses } from '../support/email-addresses.ts';
-import { evaluation, everything, production, refusal, render, withValue, type Json } from '../support/chart.ts';
+import {
+  evaluation,
+  everything,
+  production,
+  refusal,
+  render,
+  withValue,
+  type Json,
+} from '../support/chart.ts';
 
 const { ingress, trustedProxies } = everything;
 const httpRoute = { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] };
@@ -39,8 +47,16 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
     { ...production, trustedProxies, ingress, httpRoute },
     [/ingress\.enabled and httpRoute\.enabled/],
   ],
-  ['an Ingress without trusted proxies', { ...production, ingress }, [/ingress\.enabled needs trustedProxies/]],
-  ['a route without trusted proxies', { ...production, httpRoute }, [/httpRoute\.enabled needs trustedProxies/]],
+  [
+    'an Ingress without trusted proxies',
+    { ...production, ingress },
+    [/ingress\.enabled needs trustedProxies/],
+  ],
+  [
+    'a route without trusted proxies',
+    { ...production, httpRoute },
+    [/httpRoute\.enabled needs trustedProxies/],
+  ],
   [
     'an Ingress without trusted proxies, for a first try',
     { ...evaluation, ingress },
@@ -68,7 +84,11 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
   ],
   [
     'a route that would also serve plain HTTP',
-    { ...production, trustedProxies, httpRoute: { enabled: true, parentRefs: [{ name: 'public' }] } },
+    {
+      ...production,
+      trustedProxies,
+      httpRoute: { enabled: true, parentRefs: [{ name: 'public' }] },
+    },
     [/public has no sectionName/],
   ],
   [
@@ -76,7 +96,11 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
     { ...production, service: { type: 'LoadBalancer' } },
     [/service\.type LoadBalancer serves plain HTTP/],
   ],
-  ['a node port nobody opens', { ...production, service: { nodePort: 30080 } }, [/service\.nodePort is set/]],
+  [
+    'a node port nobody opens',
+    { ...production, service: { nodePort: 30080 } },
+    [/service\.nodePort is set/],
+  ],
   [
     'two CA bundles',
     { ...production, caBundle: { existingConfigMap: 'a', existingSecret: 'b' } },
@@ -125,14 +149,22 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
       pods: { extraPodSpec: { containers: [] } },
       ingest: { pod: { extraPodSpec: { schedulerName: 'x', shareProcessNamespace: true } } },
     },
-    [/pods\.extraPodSpec holds containers/, /ingest\.pod\.extraPodSpec holds schedulerName/, /^(?!.*shareProcess)/s],
+    [
+      /pods\.extraPodSpec holds containers/,
+      /ingest\.pod\.extraPodSpec holds schedulerName/,
+      /^(?!.*shareProcess)/s,
+    ],
   ],
   [
     'a class of load balancer without one',
     { ...production, service: { loadBalancerClass: 'x' } },
     [/service\.loadBalancerClass is set/],
   ],
-  ['both bounds of a budget', { ...production, ingest: budget(1, 1) }, [/ingest\.podDisruptionBudget: set one/]],
+  [
+    'both bounds of a budget',
+    { ...production, ingest: budget(1, 1) },
+    [/ingest\.podDisruptionBudget: set one/],
+  ],
   [
     'no bound of a budget',
     { ...production, controller: budget(null, null) },
@@ -145,7 +177,10 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
   ],
   [
     'CPU in percent of nothing',
-    { ...production, ingest: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } } },
+    {
+      ...production,
+      ingest: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } },
+    },
     [/ingest\.resources\.requests\.cpu, which is not set/],
   ],
   [
@@ -160,7 +195,10 @@ const contradictions: readonly [string, Json, readonly RegExp[]][] = [
   ],
   [
     'two monitors',
-    { ...production, metrics: { podMonitor: { enabled: true }, serviceMonitor: { enabled: true } } },
+    {
+      ...production,
+      metrics: { podMonitor: { enabled: true }, serviceMonitor: { enabled: true } },
+    },
     [/scraped twice/],
   ],
   [
@@ -200,7 +238,10 @@ const misfits: readonly [string, unknown, RegExp][] = [
   ['evaluation.linkSecret', 'short', /evaluation\/linkSecret/],
 ];
 
-/** Helm names every misfit by its place, so that one message is of many; a place with two has the second in another. */
+/**
+ * Helm names every misfit by its place, so that one message is of many; a place with two has the
+ * second in another.
+ */
 const placed = misfits.map(([path, value, expected], index) => {
   const before = misfits.slice(0, index).filter(([other]) => other === path).length;
   return [path, value, expected, before] as const;
@@ -212,7 +253,9 @@ describe('refused', () => {
     const several = [0, 1].map((nth) => placed.filter(([, , , before]) => before === nth));
     misfitting = await Promise.all(
       several.map((each) =>
-        refusal(each.reduce<Json>((values, [path, value]) => withValue(values, path, value), production)),
+        refusal(
+          each.reduce<Json>((values, [path, value]) => withValue(values, path, value), production),
+        ),
       ),
     );
   });

@@ -1,4 +1,7 @@
-/** What every render of the chart must be: the same each time, restricted, and consistent in itself and with the code. */
+/**
+ * What every render of the chart must be: the same each time, restricted, and consistent in itself
+ * and with the code.
+ */
 import { describe, expect, test } from '@jest/globals';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { DRAIN_DEADLINE_MS } from '../../internal/platform/run.ts';
@@ -37,39 +40,51 @@ describe('the chart', () => {
     },
   );
 
-  test.each(Object.entries(rendered))('two renders of %s are the same, to the byte', async (_, values) => {
-    expect(await renderText(values)).toBe(await renderText(values));
-  });
+  test.each(Object.entries(rendered))(
+    'two renders of %s are the same, to the byte',
+    async (_, values) => {
+      expect(await renderText(values)).toBe(await renderText(values));
+    },
+  );
 
-  test.each(examples)('the example %s renders, and says what must be there before', async (name) => {
-    expect((await renderExample(name, {}, 'x')).length).toBeGreaterThan(10);
-    expect(readFileSync(`${ROOT}deploy/examples/${name}`, 'utf8')).toMatch(/^#.*Before it: /m);
-  });
+  test.each(examples)(
+    'the example %s renders, and says what must be there before',
+    async (name) => {
+      expect((await renderExample(name, {}, 'x')).length).toBeGreaterThan(10);
+      expect(readFileSync(`${ROOT}deploy/examples/${name}`, 'utf8')).toMatch(/^#.*Before it: /m);
+    },
+  );
 
   test('the least production names no kind of an operator, and a hard spread counts only nodes that may be used', async () => {
     const objects = await renderExample('production.values.yaml', {}, 'x');
     // The kinds that every API server has.
     expect(
-      objects.map(({ apiVersion }) => apiVersion).filter((version) => /\..*(?<!k8s\.io)\/|gateway/.test(version)),
+      objects
+        .map(({ apiVersion }) => apiVersion)
+        .filter((version) => /\..*(?<!k8s\.io)\/|gateway/.test(version)),
     ).toEqual([]);
     for (const { owner, spec } of podsOf(objects)) {
       expect([owner, spec['priorityClassName']]).toEqual([owner, undefined]);
       for (const spread of (spec['topologySpreadConstraints'] ?? []) as Json[]) {
-        if (spread['whenUnsatisfiable'] === 'DoNotSchedule') expect(spread['nodeTaintsPolicy']).toBe('Honor');
+        if (spread['whenUnsatisfiable'] === 'DoNotSchedule')
+          expect(spread['nodeTaintsPolicy']).toBe('Honor');
       }
     }
   });
 
   test('no template makes up a value; one asks the cluster, for a number of pods', () => {
-    const templates = readdirSync(`${CHART}/templates`, { recursive: true, encoding: 'utf8' }).filter((name) =>
-      name.includes('.'),
-    );
+    const templates = readdirSync(`${CHART}/templates`, {
+      recursive: true,
+      encoding: 'utf8',
+    }).filter((name) => name.includes('.'));
     expect(templates.length).toBeGreaterThan(15);
     for (const name of templates) {
       const text = readFileSync(`${CHART}/templates/${name}`, 'utf8').replace(ASKED, '');
       expect([
         name,
-        /\b(rand\w+|gen(CA|SelfSigned|Signed|Private)\w*|uuidv4|now|lookup|htpasswd)\b(?= )/.exec(text)?.[0],
+        /\b(rand\w+|gen(CA|SelfSigned|Signed|Private)\w*|uuidv4|now|lookup|htpasswd)\b(?= )/.exec(
+          text,
+        )?.[0],
       ]).toEqual([name, undefined]);
     }
   });
@@ -85,7 +100,11 @@ describe('the chart', () => {
           pod: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
         });
         expect(spec['securityContext'].runAsUser).toBeGreaterThan(0);
-        expect({ owner, token: spec['automountServiceAccountToken'], links: spec['enableServiceLinks'] }).toEqual({
+        expect({
+          owner,
+          token: spec['automountServiceAccountToken'],
+          links: spec['enableServiceLinks'],
+        }).toEqual({
           owner,
           token: owner.startsWith('Deployment') && owner.endsWith('-controller'),
           links: false,
@@ -115,12 +134,18 @@ describe('the chart', () => {
     'every selector of %s is name, instance and component, and finds its pods',
     async (_, values) => {
       const objects = await render(values);
-      const labels = podsOf(objects).map(({ metadata }) => metadata['labels'] as Record<string, string>);
+      const labels = podsOf(objects).map(
+        ({ metadata }) => metadata['labels'] as Record<string, string>,
+      );
       const selectors = objects.flatMap((object) => {
         const spec = (object['spec'] ?? {}) as Json;
         const selector =
-          object.kind === 'Service' ? spec['selector'] : (spec['podSelector'] ?? spec['selector'])?.matchLabels;
-        return selector === undefined || object.kind.endsWith('Monitor') ? [] : [selector as Record<string, string>];
+          object.kind === 'Service'
+            ? spec['selector']
+            : (spec['podSelector'] ?? spec['selector'])?.matchLabels;
+        return selector === undefined || object.kind.endsWith('Monitor')
+          ? []
+          : [selector as Record<string, string>];
       });
       expect(selectors.length).toBeGreaterThan(9);
       for (const selector of selectors) {
@@ -150,7 +175,9 @@ describe('the chart', () => {
         },
         { release },
       );
-      const ids = objects.map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
+      const ids = objects.map(
+        ({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`,
+      );
       expect(ids.filter((id, index) => ids.indexOf(id) !== index)).toEqual([]);
       for (const { kind, metadata } of objects) {
         // A StatefulSet's name goes into a label of its pods with 11 characters more.
@@ -171,7 +198,9 @@ describe('the chart', () => {
       const preStop = (container?.['lifecycle']?.preStop.sleep.seconds ?? 0) as number;
       expect(preStop).toBe(component === 'ingest' ? 5 : 0);
       expect(spec['terminationGracePeriodSeconds'] * 1_000).toBe(
-        preStop * 1_000 + 5_000 + (component === 'processor' ? PROCESSOR_DRAIN_MS : DRAIN_DEADLINE_MS),
+        preStop * 1_000 +
+          5_000 +
+          (component === 'processor' ? PROCESSOR_DRAIN_MS : DRAIN_DEADLINE_MS),
       );
     }
   });
@@ -179,7 +208,8 @@ describe('the chart', () => {
   test('the commands it starts exist', async () => {
     const objects = await render(production);
     for (const component of COMPONENTS) {
-      const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
+      const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec
+        .containers as Json[];
       const [command = ''] = (container?.['args'] ?? []) as string[];
       expect(command).toBe(`dist/cmd/${component}/main.js`);
       expect(existsSync(ROOT + command.replace('dist/', '').replace('.js', '.ts'))).toBe(true);
@@ -190,7 +220,10 @@ describe('the chart', () => {
     const project = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as Json;
     expect(chartYaml['appVersion']).toBe(project['version']);
     expect(chartYaml['annotations']['artifacthub.io/license']).toBe(project['license']);
-    expect(chartYaml).toMatchObject({ icon: expect.stringMatching(/^data:image\/svg/), home: expect.any(String) });
+    expect(chartYaml).toMatchObject({
+      icon: expect.stringMatching(/^data:image\/svg/),
+      home: expect.any(String),
+    });
     expect(chartYaml['maintainers']).toHaveLength(1);
   });
 });

@@ -1,4 +1,7 @@
-/** The alert rules as Helm renders them, for promtool, the drill and the comparison with metrics and runbooks. */
+/**
+ * The alert rules as Helm renders them, for promtool, the drill and the comparison with metrics and
+ * runbooks.
+ */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -27,7 +30,9 @@ export interface Rules {
 }
 
 /** Renders the chart; `values` by path. Rejects when there is no Helm, or Helm says no. */
-export async function renderRules(values: Readonly<Record<string, string | number>> = {}): Promise<Rules> {
+export async function renderRules(
+  values: Readonly<Record<string, string | number>> = {},
+): Promise<Rules> {
   const helm = await findHelm(3);
   if (typeof helm === 'string') throw new Error(helm);
   const settings = {
@@ -44,7 +49,10 @@ export async function renderRules(values: Readonly<Record<string, string | numbe
       CHART,
       `--namespace=${NAMESPACE}`,
       '--show-only=templates/prometheusrule.yaml',
-      ...Object.entries(settings).flatMap(([name, value]) => ['--set-json', `${name}=${JSON.stringify(value)}`]),
+      ...Object.entries(settings).flatMap(([name, value]) => [
+        '--set-json',
+        `${name}=${JSON.stringify(value)}`,
+      ]),
     ],
     { timeout: HELM_TIMEOUT_MS },
   );

@@ -1,4 +1,7 @@
-/** Values ↔ templates ↔ the processes' settings, compared in both directions: nothing is dead, nothing is misspelt. */
+/**
+ * Values ↔ templates ↔ the processes' settings, compared in both directions: nothing is dead,
+ * nothing is misspelt.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +10,11 @@ import { parse } from 'yaml';
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published.ts';
 import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
-import { describeSettings, loadConfig, type ProcessName } from '../../internal/settings/settings.ts';
+import {
+  describeSettings,
+  loadConfig,
+  type ProcessName,
+} from '../../internal/settings/settings.ts';
 import {
   CHART,
   environmentOf,
@@ -22,7 +29,10 @@ import {
 } from '../support/chart.ts';
 
 interface EvaluationValues {
-  readonly evaluation: { readonly demoPartner: { readonly apiKey: string }; readonly linkSecret: string };
+  readonly evaluation: {
+    readonly demoPartner: { readonly apiKey: string };
+    readonly linkSecret: string;
+  };
 }
 
 const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
@@ -43,7 +53,11 @@ const OWN = { mongodb: { existingSecret: 'own' } };
 const bases: readonly Json[] = [
   everything,
   evaluation,
-  { ...everything, ingress: {}, httpRoute: { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] } },
+  {
+    ...everything,
+    ingress: {},
+    httpRoute: { enabled: true, parentRefs: [{ name: 'public', sectionName: 'https' }] },
+  },
   { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } },
   { ...production, allowPlainHttp: true, service: { type: 'NodePort' } },
   { ...production, ingest: OWN, processor: OWN, controller: OWN, tests: OWN },
@@ -54,7 +68,10 @@ const bases: readonly Json[] = [
   },
 ];
 
-/** Another value than the default where the type does not tell one: by path, or by the end of the path. */
+/**
+ * Another value than the default where the type does not tell one: by path, or by the end of the
+ * path.
+ */
 const examples = (mark: string): Record<string, unknown> => ({
   'image.digest': `sha256:${'a'.repeat(64)}`,
   'image.pullSecrets': [{ name: mark }],
@@ -86,7 +103,10 @@ const examples = (mark: string): Record<string, unknown> => ({
   tolerations: [{ key: mark }],
 });
 
-/** Switches that need other values beside them: the tests of options and of refusals show what they do. */
+/**
+ * Switches that need other values beside them: the tests of options and of refusals show what they
+ * do.
+ */
 const SWITCHES = [
   'allowPlainHttp',
   'service.type',
@@ -100,12 +120,16 @@ const SWITCHES = [
 const together: Record<string, Json> = { 'caBundle.existingSecret': { caBundle: {} } };
 for (const component of PROCESSES) {
   together[`${component}.podDisruptionBudget.minAvailable`] = {
-    [component]: { ...(everything as Json)[component], podDisruptionBudget: { maxUnavailable: null } },
+    [component]: {
+      ...(everything as Json)[component],
+      podDisruptionBudget: { maxUnavailable: null },
+    },
   };
 }
 
 /** A text that no other value brings into a render, and a number. */
-const markOf = ({ path }: ChartValue): string => `another-${path.join('-')}-one-of-thirty-two-characters`;
+const markOf = ({ path }: ChartValue): string =>
+  `another-${path.join('-')}-one-of-thirty-two-characters`;
 const numberOf = (leaf: ChartValue): number => 20_000 + leaves.indexOf(leaf);
 /** Whether what is rendered shows that `another` of this value arrived. */
 const shows = (text: string, leaf: ChartValue): boolean =>
@@ -120,13 +144,19 @@ function another(leaf: ChartValue, base: Json): unknown {
   const choices = schema['enum'] as unknown[] | undefined;
   if (choices !== undefined) return choices.find((choice) => choice !== fallback && choice !== '');
   if (typeof fallback === 'boolean')
-    return !(path.reduce<Json | undefined>((inside, key) => inside?.[key] as Json | undefined, base) ?? fallback);
-  if (typeof fallback === 'number') return Number(schema['maximum'] ?? number) < number ? fallback + 1 : number;
+    return !(
+      path.reduce<Json | undefined>((inside, key) => inside?.[key] as Json | undefined, base) ??
+      fallback
+    );
+  if (typeof fallback === 'number')
+    return Number(schema['maximum'] ?? number) < number ? fallback + 1 : number;
   if (typeof fallback === 'string') return mark;
   if (!Array.isArray(fallback)) return { ...(fallback as object), another: mark };
   const items = schema['items'] as { type?: string } | undefined;
   if (items?.type === 'integer') return [number];
-  return items?.type === 'string' ? [mark] : [{ name: mark, namespaceSelector: { matchLabels: { a: 'b' } } }];
+  return items?.type === 'string'
+    ? [mark]
+    : [{ name: mark, namespaceSelector: { matchLabels: { a: 'b' } } }];
 }
 
 describe('values', () => {
@@ -138,7 +168,9 @@ describe('values', () => {
   };
 
   test('every value has a description', () => {
-    expect(leaves.filter(({ about }) => about === '').map(({ path }) => path.join('.'))).toEqual([]);
+    expect(leaves.filter(({ about }) => about === '').map(({ path }) => path.join('.'))).toEqual(
+      [],
+    );
   });
 
   /** How many maps on the way to a value `base` has. */
@@ -158,13 +190,18 @@ describe('values', () => {
     for (const base of candidates) {
       const companions = base === everything || base === production ? together[path] : {};
       const changed = withValue({ ...base, ...companions }, path, another(leaf, base));
-      const text = await renderText(changed).catch((error: Error) => void problems.push(error.message.trim()));
+      const text = await renderText(changed).catch(
+        (error: Error) => void problems.push(error.message.trim()),
+      );
       if (typeof text === 'string' && text !== (await plain(base))) return true;
     }
     return `${path}: ${problems[0] ?? 'no effect'}`;
   }
 
-  /** Sets at once, in each base, all of `waiting` that show by themselves; returns those that did not. */
+  /**
+   * Sets at once, in each base, all of `waiting` that show by themselves; returns those that did
+   * not.
+   */
   async function notShown(waiting: readonly ChartValue[]): Promise<readonly ChartValue[]> {
     let left = waiting;
     for (const base of bases) {
@@ -175,7 +212,10 @@ describe('values', () => {
           bases.every((other) => setOnTheWay(other, leaf.path) <= setOnTheWay(base, leaf.path)),
       );
       if (here.length === 0) continue;
-      const changed = here.reduce((all, leaf) => withValue(all, leaf.path.join('.'), another(leaf, base)), base);
+      const changed = here.reduce(
+        (all, leaf) => withValue(all, leaf.path.join('.'), another(leaf, base)),
+        base,
+      );
       // Where the chart refuses them, each is tried alone.
       const text = await renderText(changed).catch(() => '');
       left = left.filter((leaf) => !here.includes(leaf) || !shows(text, leaf));
@@ -201,21 +241,31 @@ describe('values', () => {
       .filter((name) => /\.(tpl|yaml|txt)$/.test(name))
       .flatMap((name) =>
         [
-          ...readFileSync(`${CHART}/templates/${name}`, 'utf8').matchAll(/(?:\.Values|\$v|\$values)\.((?:\w+\.)*\w+)/g),
+          ...readFileSync(`${CHART}/templates/${name}`, 'utf8').matchAll(
+            /(?:\.Values|\$v|\$values)\.((?:\w+\.)*\w+)/g,
+          ),
         ].map((match) => [name, match[1] ?? ''] as const),
       );
     expect(asked.length).toBeGreaterThan(100);
     // In a helper `$values` may be a component's.
     const openMaps = leaves.map(({ path }) => `${path.join('.')}.`);
     const known = (path: string): boolean =>
-      paths.has(path) || paths.has(`ingest.${path}`) || openMaps.some((map) => path.startsWith(map));
+      paths.has(path) ||
+      paths.has(`ingest.${path}`) ||
+      openMaps.some((map) => path.startsWith(map));
     expect(asked.filter(([, path]) => !known(path))).toEqual([]);
   });
 });
 
-/** Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are made of. */
+/**
+ * Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are
+ * made of.
+ */
 const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
-/** Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and OpenTelemetry's finer ones. */
+/**
+ * Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and
+ * OpenTelemetry's finer ones.
+ */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
   'NODE_TLS_REJECT_UNAUTHORIZED',
@@ -279,9 +329,16 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
 
 /** Without Secrets to read there is nothing to watch. */
 const ALONE = 'PARTNER_KEYS_SOURCE';
-/** Set at once, because no two have the same value; a switch by itself, because its value says nothing. */
-const shared = Object.keys(settable).filter((name) => name !== ALONE && settable[name]?.[1] !== true);
-const setsOf = Object.keys(settable).map((name) => [name, shared.includes(name) ? shared : [name]] as const);
+/**
+ * Set at once, because no two have the same value; a switch by itself, because its value says
+ * nothing.
+ */
+const shared = Object.keys(settable).filter(
+  (name) => name !== ALONE && settable[name]?.[1] !== true,
+);
+const setsOf = Object.keys(settable).map(
+  (name) => [name, shared.includes(name) ? shared : [name]] as const,
+);
 
 function givenFor(names: readonly string[]): Json {
   return names.reduce<Json>((all, name) => {
@@ -306,7 +363,9 @@ describe('settings', () => {
       .map(({ name }) => name);
 
   test('every setting can be set by a value, and every one that is set exists', () => {
-    const known = settings.map(({ name }) => name as string).filter((name) => !NOT_BY_VALUE.includes(name));
+    const known = settings
+      .map(({ name }) => name as string)
+      .filter((name) => !NOT_BY_VALUE.includes(name));
     expect(Object.keys(settable).toSorted()).toEqual(known.toSorted());
   });
 
@@ -334,20 +393,31 @@ describe('settings', () => {
 
   test('the published secrets of the evaluation count there, and nowhere else', async () => {
     const { demoPartner, linkSecret } = (parse(valuesYaml) as EvaluationValues).evaluation;
-    expect([isPublishedKey(hashApiKey(demoPartner.apiKey)), hasPublishedSecret(linkSecret)]).toEqual([true, true]);
+    expect([
+      isPublishedKey(hashApiKey(demoPartner.apiKey)),
+      hasPublishedSecret(linkSecret),
+    ]).toEqual([true, true]);
     for (const process of ['processor', 'controller'] as const) {
-      expect(environmentOf(await render(evaluation), process)['ALLOW_PUBLISHED_SECRETS']).toBe('true');
-      expect(environmentOf(await render(production), process)['ALLOW_PUBLISHED_SECRETS']).toBeUndefined();
+      expect(environmentOf(await render(evaluation), process)['ALLOW_PUBLISHED_SECRETS']).toBe(
+        'true',
+      );
+      expect(
+        environmentOf(await render(production), process)['ALLOW_PUBLISHED_SECRETS'],
+      ).toBeUndefined();
     }
   });
 
   const insecure = { ...production, allowInsecureStores: true };
-  test.each(PROCESSES)('only the evaluation and allowInsecureStores let %s use stores without TLS', async (process) => {
-    const allowed = async (given: Json) => environmentOf(await render(given), process)['ALLOW_INSECURE_STORES'];
-    expect(await allowed(production)).toBe('false');
-    expect(await allowed(insecure)).toBe('true');
-    expect(await allowed(evaluation)).toBe('true');
-  });
+  test.each(PROCESSES)(
+    'only the evaluation and allowInsecureStores let %s use stores without TLS',
+    async (process) => {
+      const allowed = async (given: Json) =>
+        environmentOf(await render(given), process)['ALLOW_INSECURE_STORES'];
+      expect(await allowed(production)).toBe('false');
+      expect(await allowed(insecure)).toBe('true');
+      expect(await allowed(evaluation)).toBe('true');
+    },
+  );
 
   test.each(PROCESSES)('the defaults of the chart are those of %s', async (process) => {
     const secrets = {
@@ -360,7 +430,10 @@ describe('settings', () => {
     for (const [name, value] of Object.entries(secrets)) writeFileSync(join(folder, name), value);
     const told = environmentOf(await render(production), process);
     const environment = Object.fromEntries(
-      Object.entries(told).map(([name, value]) => [name, value.replace('/etc/partner-ingest/secrets', folder)]),
+      Object.entries(told).map(([name, value]) => [
+        name,
+        value.replace('/etc/partner-ingest/secrets', folder),
+      ]),
     );
     const inThePod = { WATCH_NAMESPACES: told['WATCH_NAMESPACES'], POD_NAME: 'x' };
     expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(

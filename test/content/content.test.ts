@@ -1,6 +1,7 @@
 /**
- * A body of 65,000 bytes costs whoever reads it at most 50 ms of processor time and 32 MiB, whatever
- * its shape: judged in a process of its own (judge.ts), which a reader without a bound ends.
+ * A body of 65,000 bytes costs whoever reads it at most 50 ms of processor time and 32 MiB,
+ * whatever its shape: judged in a process of its own (judge.ts), which a reader without a bound
+ * ends.
  */
 import { expect, test } from '@jest/globals';
 import { spawn } from 'node:child_process';
@@ -24,7 +25,11 @@ interface Judgement {
 }
 
 async function judge(control?: Control): Promise<Judgement> {
-  const words = [String(randomInt(1_000_000)), String(MIXTURES), ...(control === undefined ? [] : [control])];
+  const words = [
+    String(randomInt(1_000_000)),
+    String(MIXTURES),
+    ...(control === undefined ? [] : [control]),
+  ];
   const options = ['--expose-gc', `--max-old-space-size=${HEAP_MIB}`];
   const child = spawn(process.execPath, [...options, JUDGE, ...words], {
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -33,7 +38,9 @@ async function judge(control?: Control): Promise<Judgement> {
   });
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
   const lines = (await text(child.stdout)).trim().split('\n');
-  const said = lines.map((line) => JSON.parse(line) as { reading?: string; fault?: string; readings?: number });
+  const said = lines.map(
+    (line) => JSON.parse(line) as { reading?: string; fault?: string; readings?: number },
+  );
   return {
     code: await ended,
     last: said.findLast(({ reading }) => reading !== undefined)?.reading ?? 'nothing',

@@ -1,6 +1,7 @@
 /**
- * Runs in a process of its own: every shape through every reader, each with a budget of processor time and memory.
- * Says on standard output, before each reading, which it is, and tells each one over its budget.
+ * Runs in a process of its own: every shape through every reader, each with a budget of processor
+ * time and memory. Says on standard output, before each reading, which it is, and tells each one
+ * over its budget.
  *
  *     node --expose-gc --max-old-space-size=96 test/content/judge.ts SEED MIXTURES [CONTROL]
  */
@@ -10,7 +11,10 @@ import { shapes } from './shapes.ts';
 
 const CPU_MS = 50;
 const MEMORY_BYTES = 32 * 1024 * 1024;
-/** The quickest of so many counts: other processes take the caches of this one, and a first call is not compiled. */
+/**
+ * The quickest of so many counts: other processes take the caches of this one, and a first call is
+ * not compiled.
+ */
 const TRIES = 4;
 /** So many say enough. */
 const FAULTS_MAX = 10;
@@ -23,7 +27,9 @@ interface Cost {
 
 function pages(field: 'VmRSS' | 'VmHWM'): number {
   if (process.platform !== 'linux') return 0;
-  const found = new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(readFileSync('/proc/self/status', 'utf8'));
+  const found = new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(
+    readFileSync('/proc/self/status', 'utf8'),
+  );
   return Number(found?.[1] ?? 0) * 1024;
 }
 
@@ -68,7 +74,9 @@ for (const { name, body } of shapes(Number(seed), Number(mixtures))) {
     most.bytes = Math.max(most.bytes, bytes);
     if (isOver({ cpuMs, bytes })) {
       faults += 1;
-      say({ fault: `${reader}: ${name}: ${Math.round(cpuMs)} ms, ${Math.round(bytes / 1024 / 1024)} MiB` });
+      say({
+        fault: `${reader}: ${name}: ${Math.round(cpuMs)} ms, ${Math.round(bytes / 1024 / 1024)} MiB`,
+      });
     }
     if (faults === (control === undefined ? FAULTS_MAX : 1)) process.exit(1);
   }

@@ -1,4 +1,7 @@
-/** What the service does with the bytes of a body, and what it must not do: the controls of the judge. */
+/**
+ * What the service does with the bytes of a body, and what it must not do: the controls of the
+ * judge.
+ */
 import { zstdDecompressSync } from 'node:zlib';
 import { Binary } from 'mongodb';
 import { decideOnFields } from '../../internal/application/decide.ts';
@@ -29,21 +32,26 @@ const recordOf = (bytes: Buffer): SubmissionRecord => ({
 export const service: Readonly<Record<string, Reader>> = {
   'ingest judges it': (bytes) => void parseJsonObject(bytes),
   'the processor reads it': (bytes) => void decideOnFields(parseApplication(bytes)),
-  'erase looks for an address': (bytes) => void relationOf({ email: LONG_ADDRESS }, recordOf(bytes)),
+  'erase looks for an address': (bytes) =>
+    void relationOf({ email: LONG_ADDRESS }, recordOf(bytes)),
   'erase looks for an EIN': (bytes) => void relationOf({ ein: EINS[0] }, recordOf(bytes)),
-  'erase looks for an EIN that begins with zero': (bytes) => void relationOf({ ein: EINS[1] }, recordOf(bytes)),
+  'erase looks for an EIN that begins with zero': (bytes) =>
+    void relationOf({ ein: EINS[1] }, recordOf(bytes)),
   'export shows it': (bytes) => void printableJson(viewOf(recordOf(bytes), true)),
   'show describes it': (bytes) => void bodyInWords(recordOf(bytes)),
 };
 
 /** Each must be caught by the judge, or it judges nothing. */
 export const controls = {
-  'reads again from each place': (bytes) => void /[^]*never/.test(bytes.toString('latin1', 0, 20_000)),
+  'reads again from each place': (bytes) =>
+    void /[^]*never/.test(bytes.toString('latin1', 0, 20_000)),
   'unpacks what it finds': (bytes) => {
     const unpacked: Buffer[] = [];
     for (const [piece] of bytes.toString('latin1', 0, 10_000).matchAll(/[\w+/]{40,}={0,2}/g)) {
       try {
-        unpacked.push(zstdDecompressSync(Buffer.from(piece, 'base64'), { maxOutputLength: 1_048_576 }));
+        unpacked.push(
+          zstdDecompressSync(Buffer.from(piece, 'base64'), { maxOutputLength: 1_048_576 }),
+        );
       } catch {
         // Not packed.
       }

@@ -11,7 +11,10 @@ export interface Shape {
 /** The most that ingest keeps of a body. */
 const LARGEST = 65_000;
 
-/** Whom an erasure looks for: an address whose parts repeat, so that nearly all of it is met again and again. */
+/**
+ * Whom an erasure looks for: an address whose parts repeat, so that nearly all of it is met again
+ * and again.
+ */
 export const LONG_ADDRESS = `${'aa.'.repeat(21)}a@${'aa.'.repeat(60)}example`;
 export const EINS = ['111111111', '012345678'] as const;
 
@@ -132,8 +135,10 @@ const structures: Readonly<Record<string, (token: string) => string>> = {
     const text = asString(token);
     return JSON.stringify({ email: text, business_name: text, ein: text });
   },
-  'a short name': (token) => JSON.stringify({ email: token.repeat(9), business_name: token.repeat(60), ein: token }),
-  'a list': (token) => `{${good},"x":[${JSON.stringify(token)}${filled(() => `,${JSON.stringify(token)}`)}`,
+  'a short name': (token) =>
+    JSON.stringify({ email: token.repeat(9), business_name: token.repeat(60), ein: token }),
+  'a list': (token) =>
+    `{${good},"x":[${JSON.stringify(token)}${filled(() => `,${JSON.stringify(token)}`)}`,
   'its own key each time': (token) => {
     const keys = filled((index) => `,${JSON.stringify(`${token}${index}`)}:0`);
     return `{${good}${keys.slice(0, keys.lastIndexOf(',', LARGEST - 80))}}`;
@@ -153,7 +158,8 @@ const encodings: Readonly<Record<string, (text: string) => Buffer>> = {
   'UTF-8': (text) => Buffer.from(text),
   'UTF-8 with a zero': (text) => Buffer.from(`\0${text}`),
   'UTF-16': (text) => Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le'),
-  'UTF-16, big-endian': (text) => Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le').swap16(),
+  'UTF-16, big-endian': (text) =>
+    Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le').swap16(),
 };
 
 /** Integers as keys make V8 keep an object as an array. */

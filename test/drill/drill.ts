@@ -25,7 +25,9 @@ export interface Row {
   readonly expected: readonly string[];
   /** Seconds from the injection until it fired, by alert. */
   readonly fired: Readonly<Record<string, number>>;
-  /** Seconds from the end of the fault until no alert fired any more; undefined when one still did. */
+  /**
+   * Seconds from the end of the fault until no alert fired any more; undefined when one still did.
+   */
   readonly resolvedAfter: number | undefined;
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];
@@ -41,7 +43,9 @@ export interface DrillOptions {
   readonly onRow: (row: Row) => void;
 }
 
-/** Runs the exercises in turn. Rejects when the world cannot be opened, or does not become healthy. */
+/**
+ * Runs the exercises in turn. Rejects when the world cannot be opened, or does not become healthy.
+ */
 export async function drill(options: DrillOptions): Promise<Row[]> {
   const { signal, log } = options;
   const rules = shorten(await renderRules(DRILL_VALUES));
@@ -80,7 +84,8 @@ export function shorten(rules: Rules): Rules {
     groups: rules.groups.map(({ name, rules: list }) => ({
       name,
       rules: list.map((rule) => {
-        const own = (duration: string): string => short('alert' in rule ? rule.alert : '', duration);
+        const own = (duration: string): string =>
+          short('alert' in rule ? rule.alert : '', duration);
         return {
           ...rule,
           expr: rule.expr
@@ -104,7 +109,8 @@ async function calm(watched: WatchedWorld, signal: AbortSignal): Promise<boolean
   let since = performance.now();
   while (!signal.aborted && performance.now() < deadline) {
     const active = await watched.prometheus.alerts();
-    const counts = performance.now() < patience ? active : active.filter(({ state }) => state === 'firing');
+    const counts =
+      performance.now() < patience ? active : active.filter(({ state }) => state === 'firing');
     if (counts.length > 0) since = performance.now();
     if (performance.now() - since >= CALM_MS) return true;
     await watched.world.pause(POLL_MS);
@@ -132,14 +138,21 @@ async function run(
   const over = (): boolean => {
     const elapsed = performance.now() - injectedAt;
     if (signal.aborted || elapsed > Math.max(FIRE_TIMEOUT_MS, lastsAtLeast)) return true;
-    return elapsed >= lastsAtLeast && (fault.leastMs !== undefined || raises.every((alert) => fired.has(alert)));
+    return (
+      elapsed >= lastsAtLeast &&
+      (fault.leastMs !== undefined || raises.every((alert) => fired.has(alert)))
+    );
   };
   const during = async (milliseconds: number): Promise<void> => {
     const until = performance.now() + milliseconds;
     do {
       await look();
       await world.pause(Math.min(POLL_MS, Math.max(0, until - performance.now())));
-    } while (performance.now() < until && !signal.aborted && (fault.rhythm !== undefined || !over()));
+    } while (
+      performance.now() < until &&
+      !signal.aborted &&
+      (fault.rhythm !== undefined || !over())
+    );
   };
   do {
     try {
@@ -156,7 +169,8 @@ async function run(
   let resolvedAfter: number | undefined;
   let quietSince: number | undefined;
   while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {
-    if ((await look()).length > 0 || !raises.every((alert) => fired.has(alert))) quietSince = undefined;
+    if ((await look()).length > 0 || !raises.every((alert) => fired.has(alert)))
+      quietSince = undefined;
     else quietSince ??= performance.now();
     if (quietSince !== undefined && performance.now() - quietSince >= CALM_MS) {
       resolvedAfter = (quietSince - healedAt) / 1_000;
@@ -171,7 +185,9 @@ async function run(
     fired: Object.fromEntries(fired),
     resolvedAfter,
     missing: raises.filter((alert) => !fired.has(alert)),
-    unexpected: [...fired.keys()].filter((alert) => !raises.includes(alert) && !may.includes(alert)),
+    unexpected: [...fired.keys()].filter(
+      (alert) => !raises.includes(alert) && !may.includes(alert),
+    ),
   };
 }
 

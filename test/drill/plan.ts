@@ -1,4 +1,7 @@
-/** Which alert each fault must raise: the chaos faults, and more for the alerts that those do not raise. */
+/**
+ * Which alert each fault must raise: the chaos faults, and more for the alerts that those do not
+ * raise.
+ */
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
@@ -44,7 +47,10 @@ export const SHORT: Readonly<Record<string, string>> = {
   '7d': '40s',
 };
 
-/** Values of the chart for the drill: so that one fault crosses one threshold and the noise of 40 requests a second none. */
+/**
+ * Values of the chart for the drill: so that one fault crosses one threshold and the noise of 40
+ * requests a second none.
+ */
 export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.sloPercent': 95,
   'metrics.prometheusRule.thresholds.oldestWaitingSeconds': 75,
@@ -58,7 +64,10 @@ export const DRILL_VALUES: Readonly<Record<string, number>> = {
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
-/** A frozen process is not scraped: only a window that began before shows what it counts as it thaws. */
+/**
+ * A frozen process is not scraped: only a window that began before shows what it counts as it
+ * thaws.
+ */
 export const SHORT_OF_RULE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   [name('WithdrawalsFailed')]: { '1h': '60s' },
 };
@@ -66,9 +75,12 @@ const [FAST, SLOWLY] = [name('PromiseBurnsFast'), name('PromiseBurnsSlowly')];
 const PENDING = name('WithdrawalsPending');
 const DROPPED = name('RefusalsDropped');
 const WAITING = name('ApplicationsWaiting');
-const [PAUSED, LIMITER, RESCUES, LOOP] = ['WorkerPaused', 'LimiterFallback', 'ReconcileRescues', 'CrashLoop'].map(
-  name,
-) as [string, string, string, string];
+const [PAUSED, LIMITER, RESCUES, LOOP] = [
+  'WorkerPaused',
+  'LimiterFallback',
+  'ReconcileRescues',
+  'CrashLoop',
+].map(name) as [string, string, string, string];
 
 function chaos(of: string): Fault {
   const fault = chaosFaults.find((one) => one.name === of);
@@ -81,16 +93,25 @@ const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
 
 /** What `partner-ingest retry --state dead_lettered --yes` does. */
 async function retryDeadLetters(world: ChaosWorld): Promise<void> {
-  const letters = await world.db.collection<SubmissionRecord>(SUBMISSIONS).find({ state: 'dead_lettered' }).toArray();
+  const letters = await world.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .find({ state: 'dead_lettered' })
+    .toArray();
   await movesOf(world).moveAll(
     letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
     'operator retry',
   );
 }
 
-async function withQueue(world: ChaosWorld, use: (queue: Queue) => Promise<unknown>): Promise<void> {
+async function withQueue(
+  world: ChaosWorld,
+  use: (queue: Queue) => Promise<unknown>,
+): Promise<void> {
   const { hostname, port } = new URL(world.redis.url);
-  const queue = new Queue('applications', { connection: { host: hostname, port: Number(port) }, prefix: QUEUE_PREFIX });
+  const queue = new Queue('applications', {
+    connection: { host: hostname, port: Number(port) },
+    prefix: QUEUE_PREFIX,
+  });
   try {
     await use(queue);
   } finally {
@@ -110,10 +131,13 @@ function losingQueue(): Fault {
     about: 'Redis forgets waiting jobs all the time, as if it evicted them, and is well otherwise',
     inject: async (world) => {
       stop = new AbortController();
-      // A command that blocks gets what is added before the workers, which look only after a notification.
+      // A command that blocks gets what is added before the workers, which look only after a
+      // notification.
       working = Promise.all([
         lose(world, stop.signal, (redis) => redis.blpop(...keysOf('wait'), LOSE_WAIT_SECONDS)),
-        lose(world, stop.signal, (redis) => redis.bzpopmin(...keysOf('prioritized'), LOSE_WAIT_SECONDS)),
+        lose(world, stop.signal, (redis) =>
+          redis.bzpopmin(...keysOf('prioritized'), LOSE_WAIT_SECONDS),
+        ),
       ]);
     },
     heal: async () => {
@@ -125,7 +149,11 @@ function losingQueue(): Fault {
 
 const keysOf = (state: 'wait' | 'prioritized'): string[] => [`${QUEUE_PREFIX}:${QUEUE}:${state}`];
 
-async function lose(world: ChaosWorld, signal: AbortSignal, take: (redis: Redis) => Promise<unknown>): Promise<void> {
+async function lose(
+  world: ChaosWorld,
+  signal: AbortSignal,
+  take: (redis: Redis) => Promise<unknown>,
+): Promise<void> {
   const redis = new Redis(world.redis.url);
   while (!signal.aborted) {
     await take(redis);
@@ -158,7 +186,10 @@ function untrustedProxy(): Fault {
   };
 }
 
-/** As a balancer does whose certificate or route is gone: nobody reaches the ingest pods, which are well. */
+/**
+ * As a balancer does whose certificate or route is gone: nobody reaches the ingest pods, which are
+ * well.
+ */
 function trafficStopped(): Fault {
   const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
     for (const slot of world.slotsOf('ingest')) slot.ready = ready;
@@ -171,12 +202,17 @@ function trafficStopped(): Fault {
   };
 }
 
-/** Wrong keys at once, as of somebody who guesses: far over the alert's threshold, and little load. */
+/**
+ * Wrong keys at once, as of somebody who guesses: far over the alert's threshold, and little load.
+ */
 const GUESSES_AT_ONCE = 3;
 const GUESS_EVERY_MS = 50;
 
 /** Sends with a key from `keyOf` all the time. */
-function keyTried(about: Pick<Fault, 'name' | 'about'>, keyOf: (world: ChaosWorld) => Promise<string>): Fault {
+function keyTried(
+  about: Pick<Fault, 'name' | 'about'>,
+  keyOf: (world: ChaosWorld) => Promise<string>,
+): Fault {
   let timer: NodeJS.Timeout | undefined;
   return {
     ...about,
@@ -198,7 +234,10 @@ function keyTried(about: Pick<Fault, 'name' | 'about'>, keyOf: (world: ChaosWorl
 }
 
 function removedKey(keyFolder: string): Fault {
-  const about = { name: 'removed-key-used', about: 'a partner goes on with a key that was removed' };
+  const about = {
+    name: 'removed-key-used',
+    about: 'a partner goes on with a key that was removed',
+  };
   return keyTried(about, async () => {
     const key = newApiKey();
     const file = await writePartnerSecret(keyFolder, { partner: 'forgetful', keys: [key] });
@@ -229,13 +268,18 @@ function emptiedKeys(keyFolder: string): Fault {
     inject: async () => {
       await write();
       await pause(STORED_WITHIN_MS);
-      await Promise.all(EMPTIED_PARTNERS.map(({ partner }) => rm(join(keyFolder, `${partner}.yaml`))));
+      await Promise.all(
+        EMPTIED_PARTNERS.map(({ partner }) => rm(join(keyFolder, `${partner}.yaml`))),
+      );
     },
     heal: write,
   };
 }
 
-async function replaceProcessor(world: ChaosWorld, environment: Readonly<Record<string, string>>): Promise<void> {
+async function replaceProcessor(
+  world: ChaosWorld,
+  environment: Readonly<Record<string, string>>,
+): Promise<void> {
   const [slot] = world.slotsOf('processor');
   await world.drain(slot!);
   await world.start(slot!, environment);
@@ -244,12 +288,15 @@ async function replaceProcessor(world: ChaosWorld, environment: Readonly<Record<
 /** Faults of the drill alone: they lose nothing and double nothing. */
 function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
   const refillSlots = async (world: ChaosWorld): Promise<void> => {
-    await Promise.all(world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)));
+    await Promise.all(
+      world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)),
+    );
   };
   const gone = (service: 'processor' | 'controller'): Fault => ({
     name: `${service}s-gone`,
     about: `every ${service} is killed, and none follows`,
-    inject: async (world) => void (await Promise.all(world.slotsOf(service).map((slot) => world.kill(slot)))),
+    inject: async (world) =>
+      void (await Promise.all(world.slotsOf(service).map((slot) => world.kill(slot)))),
     heal: refillSlots,
   });
   return {
@@ -277,7 +324,8 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
     emptyKey: {
       name: 'empty-key',
       about: 'a partner Secret with an empty key',
-      inject: async () => void (await writePartnerSecret(keyFolder, { partner: 'careless', keys: [''] })),
+      inject: async () =>
+        void (await writePartnerSecret(keyFolder, { partner: 'careless', keys: [''] })),
       heal: () => rm(join(keyFolder, 'careless.yaml')),
     },
     clockOff: {
@@ -291,8 +339,14 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       name: 'keys-ending',
       about: 'the only key of a partner ends tomorrow',
       inject: async () => {
-        const annotations = { 'partner-ingest.io/not-after': new Date(Date.now() + DAY_MS).toISOString() };
-        await writePartnerSecret(keyFolder, { partner: 'ending', keys: [newApiKey()], annotations });
+        const annotations = {
+          'partner-ingest.io/not-after': new Date(Date.now() + DAY_MS).toISOString(),
+        };
+        await writePartnerSecret(keyFolder, {
+          partner: 'ending',
+          keys: [newApiKey()],
+          annotations,
+        });
       },
       heal: () => rm(join(keyFolder, 'ending.yaml')),
     },
@@ -306,14 +360,19 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
     roleLost: {
       name: 'mongodb-role-lost',
       about: 'the user of MONGODB_URI may not write accounts',
-      inject: async (world) => world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
+      inject: async (world) =>
+        world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
       heal: async (world) => world.replicaSet.refuse('insert'),
     },
     backlogRefused: {
       name: 'backlog-refused',
       about: 'the database does not count the records for the controller',
       inject: async (world) =>
-        world.replicaSet.refuse('aggregate', { code: 50, codeName: 'MaxTimeMSExpired' }, SUBMISSIONS),
+        world.replicaSet.refuse(
+          'aggregate',
+          { code: 50, codeName: 'MaxTimeMSExpired' },
+          SUBMISSIONS,
+        ),
       heal: async (world) => world.replicaSet.refuse('aggregate'),
     },
     mailsBounced: {
@@ -324,7 +383,10 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
         const mailed = await requests.find({ state: 'completed' }).limit(BOUNCED).toArray();
         await Promise.all(
           mailed.map((record) =>
-            movesOf(world).reportBounce(record, 'the e-mail bounced after the mail server had taken it'),
+            movesOf(world).reportBounce(
+              record,
+              'the e-mail bounced after the mail server had taken it',
+            ),
           ),
         );
       },
@@ -337,14 +399,20 @@ function ownFaults(keyFolder: string): Readonly<Record<string, Fault>> {
       name: 'smtp-policy',
       about: 'the relay refuses each e-mail by its policy',
       inject: async (world) =>
-        world.mail.setFault(() => ({ at: 'data', answer: { code: 554, message: '5.7.1 refused by policy' } })),
+        world.mail.setFault(() => ({
+          at: 'data',
+          answer: { code: 554, message: '5.7.1 refused by policy' },
+        })),
       heal: async (world) => world.mail.setFault(undefined),
     },
     senderRefused: {
       name: 'smtp-sender-refused',
       about: 'the relay refuses our sender address',
       inject: async (world) =>
-        world.mail.setFault(() => ({ at: 'mail', answer: { code: 553, message: '5.7.1 sender not allowed' } })),
+        world.mail.setFault(() => ({
+          at: 'mail',
+          answer: { code: 553, message: '5.7.1 sender not allowed' },
+        })),
       heal: async (world) => world.mail.setFault(undefined),
     },
   };
@@ -361,22 +429,36 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: losingQueue(), raises: [RESCUES], may: [WAITING] },
     { fault: own['queuePaused']!, raises: [WAITING], may: [RESCUES, name('MailsWaiting')] },
     // What the paused queue kept waiting is still being worked off.
-    { fault: chaos('mongodb-killed'), raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING] },
+    {
+      fault: chaos('mongodb-killed'),
+      raises: [FAST, PAUSED, DROPPED],
+      may: [PENDING, SLOWLY, WAITING],
+    },
     { fault: chaos('mongodb-hung'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
     { fault: chaos('mongodb-slow'), raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
-    // What was under way is answered 500, and the next request has a new connection: too few for an alert.
+    // What was under way is answered 500, and the next request has a new connection: too few for an
+    // alert.
     { fault: chaos('mongodb-cut'), raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
     { fault: chaos('mongodb-election'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
-    // A claim that the election interrupted runs out in the stall, and its record waits for the end of that, too.
+    // A claim that the election interrupted runs out in the stall, and its record waits for the end
+    // of that, too.
     {
       fault: chaos('mongodb-majority-stalled'),
       raises: [FAST, PENDING, PAUSED],
       may: [SLOWLY, RESCUES, DROPPED, WAITING],
     },
-    { fault: chaos('mongodb-rolled-back'), raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
+    {
+      fault: chaos('mongodb-rolled-back'),
+      raises: [FAST],
+      may: [SLOWLY, PAUSED, PENDING, DROPPED],
+    },
     { fault: chaos('mongodb-partitioned'), raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
     { fault: own['hiccups']!, raises: [SLOWLY], may: [DROPPED] },
-    { fault: chaos('mongodb-hung-ingest-killed'), raises: [SLOWLY], may: [FAST, LOOP, PENDING, PAUSED, DROPPED] },
+    {
+      fault: chaos('mongodb-hung-ingest-killed'),
+      raises: [SLOWLY],
+      may: [FAST, LOOP, PENDING, PAUSED, DROPPED],
+    },
     { fault: chaos('ingest-killed'), raises: [LOOP], may: [SLOWLY] },
     { fault: chaos('processor-killed'), raises: [LOOP] },
     { fault: chaos('controller-killed'), raises: [LOOP] },
@@ -385,14 +467,20 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['processorsGone']!, raises: [name('ProcessAbsent')] },
     { fault: own['controllersGone']!, raises: [name('LeaderAbsent')] },
     { fault: own['choked']!, raises: [name('EventLoopLag')] },
-    { fault: chaos('ingest-frozen'), raises: [name('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
+    {
+      fault: chaos('ingest-frozen'),
+      raises: [name('WithdrawalsFailed')],
+      may: [PENDING, SLOWLY, FAST],
+    },
     { fault: chaos('processor-frozen'), raises: [] },
     { fault: own['keysUnreadable']!, raises: [name('KeysStale')] },
     { fault: own['emptyKey']!, raises: [name('SecretProblems')] },
     { fault: own['keysEnding']!, raises: [name('KeysEnding')] },
     { fault: own['keysEmptied']!, raises: [name('RemovalsDeferred')] },
     {
-      fault: keyTried({ name: 'keys-guessed', about: 'somebody tries unknown keys' }, async () => newApiKey()),
+      fault: keyTried({ name: 'keys-guessed', about: 'somebody tries unknown keys' }, async () =>
+        newApiKey(),
+      ),
       raises: [name('RefusalsJump')],
     },
     { fault: removedKey(keyFolder), raises: [name('RemovedKeyUsed'), name('RefusalsJump')] },
@@ -406,7 +494,11 @@ export function plan(keyFolder: string): readonly Exercise[] {
     { fault: own['mailsBounced']!, raises: [name('MailsBounced')] },
     { fault: chaos('smtp-451'), raises: [name('MailsWaiting')] },
     { fault: chaos('smtp-hanging'), raises: [name('MailsWaiting')], may: [PAUSED] },
-    { fault: chaos('smtp-cut-after-store'), raises: [name('SecondMails')], may: [name('MailsWaiting')] },
+    {
+      fault: chaos('smtp-cut-after-store'),
+      raises: [name('SecondMails')],
+      may: [name('MailsWaiting')],
+    },
     {
       fault: chaos('smtp-cut-before-store'),
       raises: [name('SecondMails'), name('DeadLetters')],
@@ -415,7 +507,11 @@ export function plan(keyFolder: string): readonly Exercise[] {
     },
     { fault: own['roleLost']!, raises: [name('DatabaseRefuses')], may: [WAITING] },
     // What the lost role stopped waits for its next attempt.
-    { fault: own['senderRefused']!, raises: [name('SenderRefused')], may: [name('MailsWaiting'), WAITING, PAUSED] },
+    {
+      fault: own['senderRefused']!,
+      raises: [name('SenderRefused')],
+      may: [name('MailsWaiting'), WAITING, PAUSED],
+    },
     { fault: own['mailsBlamed']!, raises: [name('MailsBlamed')], may: [name('MailsWaiting')] },
   ];
 }

@@ -1,4 +1,7 @@
-/** What Kubernetes would call the slots of the world: pods with names, and containers that start again. */
+/**
+ * What Kubernetes would call the slots of the world: pods with names, and containers that start
+ * again.
+ */
 import type { ScrapeTarget } from '../../deploy/local/prometheus.ts';
 import { NAMESPACE } from '../chart/rules.ts';
 import type { ChaosWorld, Slot } from '../chaos/world.ts';

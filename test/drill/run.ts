@@ -1,4 +1,7 @@
-/** `make drill`: every fault, and whether exactly the alert that is meant for it fires. `node test/drill/run.ts --help`. */
+/**
+ * `make drill`: every fault, and whether exactly the alert that is meant for it fires. `node
+ * test/drill/run.ts --help`.
+ */
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -70,10 +73,18 @@ async function main(): Promise<number> {
     onRow: (row) => log(`  ${cells(row).slice(2).join(' | ')}`),
   });
   if (stop.signal.aborted) return INTERRUPTED;
-  console.log(table([['fault', 'meant', 'fired after', 'over after', 'verdict'], ...rows.map(cells)]));
-  if ((values.json ?? '') !== '') await writeFile(values.json ?? '', `${JSON.stringify(rows, null, 2)}\n`);
+  console.log(
+    table([['fault', 'meant', 'fired after', 'over after', 'verdict'], ...rows.map(cells)]),
+  );
+  if ((values.json ?? '') !== '')
+    await writeFile(values.json ?? '', `${JSON.stringify(rows, null, 2)}\n`);
   const well = rows.length > 0 && rows.every(isWell);
-  console.log(paint(well ? 'green' : 'red', well ? `${rows.length} faults, each with its alert` : 'not as meant'));
+  console.log(
+    paint(
+      well ? 'green' : 'red',
+      well ? `${rows.length} faults, each with its alert` : 'not as meant',
+    ),
+  );
   return well ? 0 : 1;
 }
 

@@ -1,4 +1,7 @@
-/** The world of the chaos runs with a Prometheus that scrapes all its processes, and partners that send all the time. */
+/**
+ * The world of the chaos runs with a Prometheus that scrapes all its processes, and partners that
+ * send all the time.
+ */
 import { join } from 'node:path';
 import { startPrometheus, type Prometheus } from '../../deploy/local/prometheus.ts';
 import { Ledger } from '../chaos/ledger.ts';

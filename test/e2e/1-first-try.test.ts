@@ -1,4 +1,7 @@
-/** A first try as three people see it: an SRE who installed it, a partner who applies, support who is asked about it. */
+/**
+ * A first try as three people see it: an SRE who installed it, a partner who applies, support who
+ * is asked about it.
+ */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +10,15 @@ import { FOLDER } from './cluster.ts';
 import { restartsOf } from './diagnosis.ts';
 import { soon } from './kubectl.ts';
 import { note } from './measured.ts';
-import { answeredByEach, componentOf, newAddress, openWorld, PODS, step, type World } from './world.ts';
+import {
+  answeredByEach,
+  componentOf,
+  newAddress,
+  openWorld,
+  PODS,
+  step,
+  type World,
+} from './world.ts';
 
 /** The evaluation's demo partner (values.yaml). */
 const DEMO_KEY = 'pik_evaluation_only_not_for_production';
@@ -16,10 +27,22 @@ const LIMIT = 300;
 const OVER_LIMIT = 40;
 /** Sent at the same time, each on a connection of its own. */
 const AT_ONCE = 4;
-/** The shared limiter's Redis has 50 ms to answer; on a busy machine it may once be late, and pods then count on their own. */
+/**
+ * The shared limiter's Redis has 50 ms to answer; on a busy machine it may once be late, and pods
+ * then count on their own.
+ */
 const LIMIT_TRIES = 8;
-/** What an install that starts may be told: a probe came before there was an answer, Kubernetes' own writes met, a busy node was late. */
-const isUsual = ({ reason, message }: { readonly reason: string; readonly message: string }): boolean =>
+/**
+ * What an install that starts may be told: a probe came before there was an answer, Kubernetes' own
+ * writes met, a busy node was late.
+ */
+const isUsual = ({
+  reason,
+  message,
+}: {
+  readonly reason: string;
+  readonly message: string;
+}): boolean =>
   reason === 'Unhealthy' || /the object has been modified|failed to sync \w+ cache/.test(message);
 const MB = 1_000_000;
 
@@ -36,8 +59,12 @@ step(
     const pods = await world.settled();
     writeFileSync(join(FOLDER, 'pods.txt'), await world.kubectl.run(['get', 'pods']));
     const counts = Object.groupBy(pods, componentOf);
-    expect(Object.fromEntries(Object.entries(counts).map(([name, of]) => [name, of?.length]))).toEqual(PODS);
-    expect(pods.filter((pod) => restartsOf(pod) > 0).map(({ metadata }) => metadata.name)).toEqual([]);
+    expect(
+      Object.fromEntries(Object.entries(counts).map(([name, of]) => [name, of?.length])),
+    ).toEqual(PODS);
+    expect(pods.filter((pod) => restartsOf(pod) > 0).map(({ metadata }) => metadata.name)).toEqual(
+      [],
+    );
 
     const said = world.installSaid.split('\n').filter((line) => /warning/i.test(line));
     const events = await world.kubectl.json<{ items: { reason: string; message: string }[] }>([
@@ -67,7 +94,10 @@ step(
     const unique = String(Date.now()).slice(-9);
     email = `ada+${unique}@example.com`;
     const startedAt = performance.now();
-    const answer = await world.post(DEMO_KEY, JSON.stringify({ email, business_name: 'Ada Ltd', ein: unique }));
+    const answer = await world.post(
+      DEMO_KEY,
+      JSON.stringify({ email, business_name: 'Ada Ltd', ein: unique }),
+    );
     const answeredAt = performance.now();
     expect(answer.status).toBe(202);
     expect(answer.json).toEqual({
@@ -78,14 +108,20 @@ step(
     expect(answer.headers['x-request-id']).toBe(requestId);
     const mail = await soon(
       'the e-mail',
-      async () => (await world.mails()).find(({ envelope }) => envelope.to.some(({ address }) => address === email)),
+      async () =>
+        (await world.mails()).find(({ envelope }) =>
+          envelope.to.some(({ address }) => address === email),
+        ),
       MAIL_WITHIN_MS,
     );
     const seenAt = performance.now();
     expect(mail.subject).not.toBe('');
     const account = await world.withDb((db) => db.collection('accounts').findOne({ requestId }));
     expect(account).toMatchObject({ emailNormalized: email, ein: unique });
-    note('POST to 202 / to the e-mail, first request', `${ms(answeredAt - startedAt)} / ${ms(seenAt - startedAt)}`);
+    note(
+      'POST to 202 / to the e-mail, first request',
+      `${ms(answeredAt - startedAt)} / ${ms(seenAt - startedAt)}`,
+    );
   },
   60_000,
 );
@@ -98,10 +134,16 @@ step(
       return [status, (json as { error: string }).error];
     };
     expect(await refused(undefined, '{}')).toEqual([401, 'Unauthorized: API Key missing']);
-    expect(await refused('pik_nobody_has_this_key_at_all', '{}')).toEqual([401, 'Unauthorized: Invalid API Key']);
+    expect(await refused('pik_nobody_has_this_key_at_all', '{}')).toEqual([
+      401,
+      'Unauthorized: Invalid API Key',
+    ]);
     expect(await refused(DEMO_KEY, '[]')).toEqual([400, 'Request body must be a JSON object']);
     const tooLong = JSON.stringify({ pad: 'x'.repeat(65_000) });
-    expect(await refused(DEMO_KEY, tooLong)).toEqual([400, 'Request body must not exceed 65000 bytes']);
+    expect(await refused(DEMO_KEY, tooLong)).toEqual([
+      400,
+      'Request body must not exceed 65000 bytes',
+    ]);
   },
   30_000,
 );
@@ -116,7 +158,9 @@ step(
       const from = newAddress();
       const statuses: number[] = [];
       while (statuses.length < LIMIT + OVER_LIMIT) {
-        const answers = await Promise.all(Array.from({ length: AT_ONCE }, () => world.post(DEMO_KEY, '{}', from)));
+        const answers = await Promise.all(
+          Array.from({ length: AT_ONCE }, () => world.post(DEMO_KEY, '{}', from)),
+        );
         statuses.push(...answers.map(({ status }) => status));
         for (const { status, headers } of answers) {
           if (status === 429) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
@@ -124,14 +168,20 @@ step(
       }
       const accepted = statuses.filter((status) => status === 202).length;
       const limited = statuses.filter((status) => status === 429).length;
-      const each = (await answeredByEach(world)).map((count, index) => count - (before[index] ?? 0));
-      tries.push(`${accepted} × 202, ${limited} × 429 (answered by each pod: ${each.join(' and ')})`);
+      const each = (await answeredByEach(world)).map(
+        (count, index) => count - (before[index] ?? 0),
+      );
+      tries.push(
+        `${accepted} × 202, ${limited} × 429 (answered by each pod: ${each.join(' and ')})`,
+      );
       // Only where Redis was late is another try fair.
       if ((await countedAlone()) === local) break;
     }
     const again = tries.length === 1 ? '' : `; Redis was late in ${tries.length - 1} tries before`;
     note(`${LIMIT + OVER_LIMIT} requests from one address`, `${tries.at(-1)}${again}`);
-    expect(tries.at(-1)).toMatch(new RegExp(`^${LIMIT} × 202, ${OVER_LIMIT} × 429 .*: [1-9]\\d* and [1-9]\\d*\\)$`));
+    expect(tries.at(-1)).toMatch(
+      new RegExp(`^${LIMIT} × 202, ${OVER_LIMIT} × 429 .*: [1-9]\\d* and [1-9]\\d*\\)$`),
+    );
   },
   90_000,
 );
@@ -140,7 +190,13 @@ step(
   'support: one command in a pod tells what became of the request',
   async () => {
     const cli = (...words: string[]): Promise<string> =>
-      world.kubectl.run(['exec', `deployment/${world.release.fullname}-processor`, '--', 'partner-ingest', ...words]);
+      world.kubectl.run([
+        'exec',
+        `deployment/${world.release.fullname}-processor`,
+        '--',
+        'partner-ingest',
+        ...words,
+      ]);
     const shown = await cli('show', requestId, '--as', 'e2e');
     expect(shown).toContain(`${requestId}  completed`);
     expect(shown).toContain('1 handed over');

@@ -1,4 +1,6 @@
-/** The partner team's work: keys come into force and out of it by `kubectl apply`, also under load. */
+/**
+ * The partner team's work: keys come into force and out of it by `kubectl apply`, also under load.
+ */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
@@ -20,7 +22,12 @@ afterAll(() => world.close());
 step(
   `a key comes into force by \`kubectl apply\`, and the one it replaces goes out of it (${CHANGES} changes)`,
   async () => {
-    const [firsts, everywhere, revoked, applies]: [number[], number[], number[], number[]] = [[], [], [], []];
+    const [firsts, everywhere, revoked, applies]: [number[], number[], number[], number[]] = [
+      [],
+      [],
+      [],
+      [],
+    ];
     let before: string | undefined;
     for (let change = 0; change < CHANGES; change += 1) {
       const key = newApiKey();
@@ -53,19 +60,38 @@ step(
       run.phase('rotation');
       const [old, next] = [run.key, newApiKey()];
       await pause(LOAD_MS / 2);
-      const patch = ['patch', 'secret', 'partner-load-rotation', '--namespace', world.release.keysNamespace];
-      await world.kubectl.run([...patch, '--patch', JSON.stringify({ stringData: { 'key-2': next } })]);
+      const patch = [
+        'patch',
+        'secret',
+        'partner-load-rotation',
+        '--namespace',
+        world.release.keysNamespace,
+      ];
+      await world.kubectl.run([
+        ...patch,
+        '--patch',
+        JSON.stringify({ stringData: { 'key-2': next } }),
+      ]);
       await world.answers(next, 202);
       run.key = next;
       await pause(LOAD_MS);
-      await world.kubectl.run([...patch, '--type=json', '--patch', '[{"op":"remove","path":"/data/key-1"}]']);
+      await world.kubectl.run([
+        ...patch,
+        '--type=json',
+        '--patch',
+        '[{"op":"remove","path":"/data/key-1"}]',
+      ]);
       await world.answers(old, 401);
       await pause(LOAD_MS);
       const { violations } = await run.finish();
       const outcome = await run.outcome('rotation');
       note('requests in a rotation of keys', outcomeWords(outcome));
       const { broken, early500, requests } = outcome;
-      expect({ broken, early500, violations }).toEqual({ broken: [], early500: [], violations: [] });
+      expect({ broken, early500, violations }).toEqual({
+        broken: [],
+        early500: [],
+        violations: [],
+      });
       expect(requests).toBeGreaterThan(100);
     } finally {
       await run.stop();
@@ -81,7 +107,11 @@ step(
     await world.applyPartner('switched', [key]);
     await world.answers(key, 202);
     const times: string[] = [];
-    const changed = async (words: string, change: () => Promise<void>, status: number): Promise<void> => {
+    const changed = async (
+      words: string,
+      change: () => Promise<void>,
+      status: number,
+    ): Promise<void> => {
       await change();
       times.push(
         `${words} ${status} after ${Math.round((await world.answers(key, status, AT_MOST_MS)).everywhere)} ms`,

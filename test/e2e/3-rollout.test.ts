@@ -21,7 +21,10 @@ afterAll(async () => {
   world.close();
 });
 
-/** One rollout under load: from the command until all pods are of `tag` and those of before are gone. */
+/**
+ * One rollout under load: from the command until all pods are of `tag` and those of before are
+ * gone.
+ */
 async function rollout(phase: string, tag: string, act: () => Promise<unknown>): Promise<void> {
   const load = run as LoadRun;
   load.phase(phase);
@@ -33,12 +36,18 @@ async function rollout(phase: string, tag: string, act: () => Promise<unknown>):
   await pause(MARGIN_MS);
   const outcome = await load.outcome(phase);
   note(`requests in the rollout: ${phase}`, `${outcomeWords(outcome)}, in ${seconds} s`);
-  expect({ broken: outcome.broken, early500: outcome.early500 }).toEqual({ broken: [], early500: [] });
+  expect({ broken: outcome.broken, early500: outcome.early500 }).toEqual({
+    broken: [],
+    early500: [],
+  });
   expect(outcome.requests).toBeGreaterThan(100);
 }
 
 const upgradeTo = (tag: string) => (): Promise<unknown> =>
-  world.kubectl.helmAndWait(['upgrade', world.release.name, ...chartArgs(world.tools)], [valuesFor(world.images, tag)]);
+  world.kubectl.helmAndWait(
+    ['upgrade', world.release.name, ...chartArgs(world.tools)],
+    [valuesFor(world.images, tag)],
+  );
 
 step(
   'to the earlier commit, which is where an upgrade begins: no request is lost',
@@ -62,7 +71,9 @@ step(
 step(
   '`helm rollback`: no request is lost',
   async () => {
-    await rollout('rollback', world.images.earlier, () => world.kubectl.helmAndWait(['rollback', world.release.name]));
+    await rollout('rollback', world.images.earlier, () =>
+      world.kubectl.helmAndWait(['rollback', world.release.name]),
+    );
   },
   TIMEOUT_MS,
 );

@@ -1,9 +1,21 @@
-/** Every part of the install taken away under load, one after the other; then the audit of `make chaos`. */
+/**
+ * Every part of the install taken away under load, one after the other; then the audit of `make
+ * chaos`.
+ */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { table } from '../../internal/platform/terminal.ts';
-import { busiest, crash, deleteByForce, deletePod, leader, podOf, replaced, startedAgain } from './kill.ts';
+import {
+  busiest,
+  crash,
+  deleteByForce,
+  deletePod,
+  leader,
+  podOf,
+  replaced,
+  startedAgain,
+} from './kill.ts';
 import type { PodInfo } from './kubectl.ts';
 import { outcomeWords, startRun, type LoadRun } from './load-run.ts';
 import { note } from './measured.ts';
@@ -11,9 +23,15 @@ import { openWorld, step, type World } from './world.ts';
 
 const MARGIN_MS = 2_000;
 const TIMEOUT_MS = 180_000;
-/** Four times the 20 s that the death of a leader costs at most on a quiet machine: a bound against a hang. */
+/**
+ * Four times the 20 s that the death of a leader costs at most on a quiet machine: a bound against
+ * a hang.
+ */
 const TAKE_OVER_HANG_MS = 80_000;
-/** Long after its deletion a pod may still be at work: its node has to hear of it, and gives it time. */
+/**
+ * Long after its deletion a pod may still be at work: its node has to hear of it, and gives it
+ * time.
+ */
 const STOPS_FOR_MS = 10_000;
 
 let world: World;
@@ -27,7 +45,10 @@ afterAll(async () => {
   world.close();
 });
 
-/** A fault under load, with load before and after; how long it took until all pods were ready again is noted. */
+/**
+ * A fault under load, with load before and after; how long it took until all pods were ready again
+ * is noted.
+ */
 async function fault(phase: string, act: (run: LoadRun) => Promise<void>): Promise<void> {
   const run = load as LoadRun;
   run.phase(phase);
@@ -92,8 +113,14 @@ step(
   TIMEOUT_MS,
 );
 
-/** Ends the leader; then a key that is new since then has to come into force at every pod. Gives who led. */
-async function takeOver(how: 'deleted by force' | 'crashed', end: (led: PodInfo) => Promise<void>): Promise<PodInfo> {
+/**
+ * Ends the leader; then a key that is new since then has to come into force at every pod. Gives who
+ * led.
+ */
+async function takeOver(
+  how: 'deleted by force' | 'crashed',
+  end: (led: PodInfo) => Promise<void>,
+): Promise<PodInfo> {
   const led = await leader(world);
   await end(led);
   const endedAt = performance.now();
@@ -152,7 +179,17 @@ step(
   async () => {
     const startedAt = performance.now();
     const { violations, total, windows, phases } = await (load as LoadRun).finish();
-    const head = ['', 'requests', '202', '400', '401/403', '500', 'no answer', 'lost', 'second mails'];
+    const head = [
+      '',
+      'requests',
+      '202',
+      '400',
+      '401/403',
+      '500',
+      'no answer',
+      'lost',
+      'second mails',
+    ];
     const rows = [...phases].map(([phase, of]) => {
       const counts = [
         of.requests,

@@ -1,6 +1,6 @@
 /**
- * A HorizontalPodAutoscaler on the records that wait: processors grow with a backlog of which Redis knows nothing. Refuses a
- * cluster that has external metrics of its own.
+ * A HorizontalPodAutoscaler on the records that wait: processors grow with a backlog of which Redis
+ * knows nothing. Refuses a cluster that has external metrics of its own.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -30,7 +30,13 @@ let world: World;
 let free = false;
 beforeAll(async () => {
   world = await openWorld();
-  const there = await world.kubectl.run(['get', 'apiservice', API_SERVICE, '--ignore-not-found', '--output=name']);
+  const there = await world.kubectl.run([
+    'get',
+    'apiservice',
+    API_SERVICE,
+    '--ignore-not-found',
+    '--output=name',
+  ]);
   if (there !== '') throw new Error(`the cluster has external metrics of its own: ${there.trim()}`);
   free = true;
   await startAdapter();
@@ -38,7 +44,11 @@ beforeAll(async () => {
 afterAll(async () => {
   if (free) {
     await world.kubectl.run(['delete', 'apiservice', API_SERVICE, '--ignore-not-found']);
-    await world.kubectl.run(['delete', 'pod,service,configmap,secret', `--selector=app=${ADAPTER}`]);
+    await world.kubectl.run([
+      'delete',
+      'pod,service,configmap,secret',
+      `--selector=app=${ADAPTER}`,
+    ]);
   }
   world.close();
 }, 60_000);
@@ -50,7 +60,9 @@ async function startAdapter(): Promise<void> {
   const metadata = { name: ADAPTER, namespace, labels };
   const folder = await mkdtemp(join(tmpdir(), 'metrics-adapter-'));
   makeCertificate(folder);
-  const [key, certificate] = await Promise.all(['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))));
+  const [key, certificate] = await Promise.all(
+    ['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))),
+  );
   await rm(folder, { recursive: true });
   const script = await readFile(join(import.meta.dirname, `${ADAPTER}.ts`), 'utf8');
   await kubectl.apply(
@@ -73,12 +85,21 @@ async function startAdapter(): Promise<void> {
       kind: 'Pod',
       metadata,
       spec: {
-        securityContext: { runAsNonRoot: true, runAsUser: 65_532, seccompProfile: { type: 'RuntimeDefault' } },
+        securityContext: {
+          runAsNonRoot: true,
+          runAsUser: 65_532,
+          seccompProfile: { type: 'RuntimeDefault' },
+        },
         containers: [
           {
             name: ADAPTER,
             image: `${images.repository}:${images.current}`,
-            command: ['node', `/script/${ADAPTER}.ts`, METRIC, `${release.fullname}-controller-metrics`],
+            command: [
+              'node',
+              `/script/${ADAPTER}.ts`,
+              METRIC,
+              `${release.fullname}-controller-metrics`,
+            ],
             readinessProbe: { tcpSocket: { port: 6_443 } },
             securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
             volumeMounts: [
@@ -111,7 +132,10 @@ async function startAdapter(): Promise<void> {
 
 function upgrade(more: object): Promise<unknown> {
   const values = { ...valuesFor(world.images, world.images.current), ...more };
-  return world.kubectl.helmAndWait(['upgrade', world.release.name, ...chartArgs(world.tools)], [values]);
+  return world.kubectl.helmAndWait(
+    ['upgrade', world.release.name, ...chartArgs(world.tools)],
+    [values],
+  );
 }
 
 async function processorsReady(count: number): Promise<void> {
@@ -119,7 +143,12 @@ async function processorsReady(count: number): Promise<void> {
   await soon(
     `${count} processors`,
     async () => {
-      const said = await world.kubectl.run(['get', 'deployment', `${world.release.fullname}-processor`, path]);
+      const said = await world.kubectl.run([
+        'get',
+        'deployment',
+        `${world.release.fullname}-processor`,
+        path,
+      ]);
       if (said !== `${count} ${count} ${count}`) throw new Error(`wanted, there, ready: ${said}`);
       return true;
     },
@@ -177,7 +206,9 @@ step(
       'all to be completed',
       async () => {
         const done = await world.withDb((db) =>
-          db.collection<SubmissionRecord>(SUBMISSIONS).countDocuments({ _id: { $in: ids }, state: 'completed' }),
+          db
+            .collection<SubmissionRecord>(SUBMISSIONS)
+            .countDocuments({ _id: { $in: ids }, state: 'completed' }),
         );
         if (done < ids.length) throw new Error(`${done} are`);
         return true;

@@ -9,7 +9,8 @@ import { openWorld, step, type World } from './world.ts';
 /** What Kubernetes itself puts into every namespace. */
 const KUBERNETES_OWN = ['configmap/kube-root-ca.crt', 'serviceaccount/default'];
 const GONE_TIMEOUT_MS = 120_000;
-const CLUSTER_WIDE = 'namespaces,clusterroles,clusterrolebindings,persistentvolumes,customresourcedefinitions';
+const CLUSTER_WIDE =
+  'namespaces,clusterroles,clusterrolebindings,persistentvolumes,customresourcedefinitions';
 
 let world: World;
 let production: Release;
@@ -22,11 +23,13 @@ afterAll(async () => {
   await remove(world.tools, production);
 }, 200_000);
 
-/** Names of what is in no namespace and bears the name of `release`, in itself or in a reference. */
+/**
+ * Names of what is in no namespace and bears the name of `release`, in itself or in a reference.
+ */
 async function clusterWide(release: Release): Promise<string[]> {
-  const { items } = await world.kubectl.json<{ items: { kind: string; metadata: { name: string }; spec?: unknown }[] }>(
-    ['get', CLUSTER_WIDE],
-  );
+  const { items } = await world.kubectl.json<{
+    items: { kind: string; metadata: { name: string }; spec?: unknown }[];
+  }>(['get', CLUSTER_WIDE]);
   return items
     .filter((item) => JSON.stringify(item).includes(release.name))
     .map(({ kind, metadata }) => `${kind.toLowerCase()}/${metadata.name}`);
@@ -41,7 +44,9 @@ step(
       'everything to be gone but what Kubernetes puts into a namespace',
       async () => {
         const left = (await kubectl.everything()).filter((name) => !KUBERNETES_OWN.includes(name));
-        const wide = (await clusterWide(release)).filter((name) => name !== `namespace/${release.namespace}`);
+        const wide = (await clusterWide(release)).filter(
+          (name) => name !== `namespace/${release.namespace}`,
+        );
         if (left.length + wide.length > 0) throw new Error([...left, ...wide].join(', '));
         return true;
       },
@@ -57,7 +62,8 @@ step(
   async () => {
     const kubectl = new Kubectl(world.tools, production.namespace);
     await createNamespace(kubectl);
-    // No pods: what stays behind is decided by the API server, and there are no stores to connect to.
+    // No pods: what stays behind is decided by the API server, and there are no stores to connect
+    // to.
     const secret = { existingSecret: 'stores' };
     const values = {
       mongodb: secret,
@@ -69,7 +75,8 @@ step(
       controller: { replicaCount: 0 },
     };
     const [chart] = chartArgs(world.tools);
-    const install = () => kubectl.helmAndWait(['install', production.name, chart ?? '', '--values', '-'], [values]);
+    const install = () =>
+      kubectl.helmAndWait(['install', production.name, chart ?? '', '--values', '-'], [values]);
     await install();
     await kubectl.apply({
       apiVersion: 'v1',
@@ -85,7 +92,9 @@ step(
     await kubectl.helmAndWait(['uninstall', production.name]);
     const left = (await kubectl.everything()).filter((name) => !KUBERNETES_OWN.includes(name));
     const kept = (await keys.everything()).filter((name) => !KUBERNETES_OWN.includes(name));
-    const own = [production.namespace, production.keysNamespace].map((name) => `namespace/${name}`).toSorted();
+    const own = [production.namespace, production.keysNamespace]
+      .map((name) => `namespace/${name}`)
+      .toSorted();
     expect({ left, kept, wide: (await clusterWide(production)).toSorted() }).toEqual({
       left: [],
       kept: ['secret/partner-acme'],
@@ -93,7 +102,10 @@ step(
     });
     await install();
     expect(await keys.everything()).toContain('secret/partner-acme');
-    note('left by `helm uninstall`, production', 'the namespace of the partner keys, with the Secrets in it');
+    note(
+      'left by `helm uninstall`, production',
+      'the namespace of the partner keys, with the Secrets in it',
+    );
   },
   200_000,
 );

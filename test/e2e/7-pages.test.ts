@@ -1,6 +1,7 @@
 /**
- * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md, restore.md and
- * incident-leaked-key.md. All names are the printed ones, so this refuses a cluster that has one of their namespaces already.
+ * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md,
+ * restore.md and incident-leaked-key.md. All names are the printed ones, so this refuses a cluster
+ * that has one of their namespaces already.
  */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { resolve } from 'node:path';
@@ -24,7 +25,10 @@ const STEP_TIMEOUT_MS = 480_000;
 /** The two installs of the pages. The stores of the evaluation serve both. */
 const TRY: Release = release('try', 'try-partner-ingest');
 const PRODUCTION: Release = release('partner-ingest', 'partner-ingest');
-const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [namespace, keysNamespace]);
+const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [
+  namespace,
+  keysNamespace,
+]);
 const DATABASE = 'production';
 /** Both installs, beside the shared one, start on a node of two processors. */
 const SMALL = { resources: { requests: { cpu: '10m' } } };
@@ -50,11 +54,19 @@ function release(name: string, fullname: string): Release {
   return { name, namespace: name, fullname, keysNamespace: `${fullname}-keys` };
 }
 
-const step = (name: string, run: () => Promise<void>): void => stepIn(name, run, STEP_TIMEOUT_MS, NAMESPACES);
+const step = (name: string, run: () => Promise<void>): void =>
+  stepIn(name, run, STEP_TIMEOUT_MS, NAMESPACES);
 
 beforeAll(async () => {
-  const taken = await kubectl.run(['get', 'namespace', ...NAMESPACES, '--ignore-not-found', '--output=name']);
-  if (taken !== '') throw new Error(`the cluster has the pages' own names already: ${taken.trim()}`);
+  const taken = await kubectl.run([
+    'get',
+    'namespace',
+    ...NAMESPACES,
+    '--ignore-not-found',
+    '--output=name',
+  ]);
+  if (taken !== '')
+    throw new Error(`the cluster has the pages' own names already: ${taken.trim()}`);
   free = true;
   reader = await Reader.open(tools, IN_PLACE);
 }, 60_000);
@@ -89,11 +101,16 @@ async function podCounts(): Promise<Record<string, number>> {
     await kubectl.pods(),
     ({ metadata }) => metadata.labels['app.kubernetes.io/component'] ?? '',
   );
-  return Object.fromEntries(Object.entries(pods).map(([component, of]) => [component, of?.length ?? 0]));
+  return Object.fromEntries(
+    Object.entries(pods).map(([component, of]) => [component, of?.length ?? 0]),
+  );
 }
 
 step('install.md: the evaluation install, and `helm test`', async () => {
-  const given = tools.values === undefined ? {} : (parse(readFileSync(resolve(ROOT, tools.values), 'utf8')) as Values);
+  const given =
+    tools.values === undefined
+      ? {}
+      : (parse(readFileSync(resolve(ROOT, tools.values), 'utf8')) as Values);
   await reader.write('cluster.values.yaml', {
     ...given,
     image: { tag: images.current },
@@ -107,7 +124,10 @@ step('install.md: the evaluation install, and `helm test`', async () => {
 
 type Values = Readonly<Record<string, object>>;
 
-/** production.values.yaml on a cluster of one node, with the stores of an evaluation and partners at a NodePort. */
+/**
+ * production.values.yaml on a cluster of one node, with the stores of an evaluation and partners at
+ * a NodePort.
+ */
 function productionValues(smtp = {}): object {
   const production = parse(read('deploy/examples/production.values.yaml')) as Values;
   return {
@@ -133,12 +153,22 @@ step('install.md: the Secrets and the production install', async () => {
     spec: {
       podSelector: {},
       ingress: [
-        { from: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': PRODUCTION.namespace } } }] },
+        {
+          from: [
+            {
+              namespaceSelector: {
+                matchLabels: { 'kubernetes.io/metadata.name': PRODUCTION.namespace },
+              },
+            },
+          ],
+        },
       ],
     },
   });
   await reader.paste('docs/install.md', 'kubectl create namespace ');
-  expect(await reader.paste('docs/install.md', "printf 'password: '", 'p@ss/word')).toContain('p%40ss%2Fword');
+  expect(await reader.paste('docs/install.md', "printf 'password: '", 'p@ss/word')).toContain(
+    'p%40ss%2Fword',
+  );
   await reader.write('my-values.yaml', productionValues());
   const printed = await reader.paste('docs/install.md', 'helm install partner-ingest ');
   expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(7);
@@ -147,20 +177,27 @@ step('install.md: the Secrets and the production install', async () => {
   reader.inPlace.set('https://partners.example.com', url);
 });
 
-step('install.md and operations.md: a partner, a key, the first 202, and what became of it', async () => {
-  const made = madeKey(await reader.paste('docs/install.md', 'kubectl --namespace partner-ingest exec '));
-  key = made.key;
-  reader.inPlace.set('pik_…', key);
-  reader.inPlace.set('partner-acme-…', made.secret);
-  // A reader is slower than the second that a key takes.
-  await becomes(key, 202);
-  const answer = await reader.paste('docs/install.md', 'key=');
-  expect(answer).toContain('HTTP/1.1 202 Accepted');
-  reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
-  await soon('the request to be completed', async () => {
-    return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes('  completed\n');
-  });
-});
+step(
+  'install.md and operations.md: a partner, a key, the first 202, and what became of it',
+  async () => {
+    const made = madeKey(
+      await reader.paste('docs/install.md', 'kubectl --namespace partner-ingest exec '),
+    );
+    key = made.key;
+    reader.inPlace.set('pik_…', key);
+    reader.inPlace.set('partner-acme-…', made.secret);
+    // A reader is slower than the second that a key takes.
+    await becomes(key, 202);
+    const answer = await reader.paste('docs/install.md', 'key=');
+    expect(answer).toContain('HTTP/1.1 202 Accepted');
+    reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
+    await soon('the request to be completed', async () => {
+      return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes(
+        '  completed\n',
+      );
+    });
+  },
+);
 
 step('operations.md: a key is rotated', async () => {
   const old = key;
@@ -174,7 +211,10 @@ step('operations.md: a key is rotated', async () => {
 step('upgrade.md: upgrade and rollback', async () => {
   await reader.write('my-values.yaml', productionValues({ fromName: 'After the upgrade' }));
   await reader.paste('docs/upgrade.md', 'helm upgrade ');
-  const history = await kubectl.helmYaml<{ description: string; status: string }[]>(['history', PRODUCTION.name]);
+  const history = await kubectl.helmYaml<{ description: string; status: string }[]>([
+    'history',
+    PRODUCTION.name,
+  ]);
   expect(history.map(({ description, status }) => `${status}: ${description}`)).toEqual([
     'superseded: Install complete',
     'superseded: Upgrade complete',
@@ -206,7 +246,11 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
 
 /** As a backup of before `requestId` does. */
 async function forget(requestId: string): Promise<void> {
-  const forward = new PortForward(new Kubectl(tools, TRY.namespace), `service/${TRY.fullname}-mongodb`, 27_017);
+  const forward = new PortForward(
+    new Kubectl(tools, TRY.namespace),
+    `service/${TRY.fullname}-mongodb`,
+    27_017,
+  );
   const client = new MongoClient(`mongodb://${await forward.address()}/?directConnection=true`);
   try {
     const requests = client.db(DATABASE).collection<{ _id: string }>(SUBMISSIONS);
@@ -233,17 +277,27 @@ step('incident-leaked-key.md: from the first minute to a clean end', async () =>
   expect(printed).toContain('partner_ingest_removed_key_uses_total');
 });
 
-step('operations.md: a key ends at once; upgrade.md: the uninstall keeps the partners', async () => {
-  reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
-  await reader.paste('docs/operations.md', 'partner-ingest keys list ');
-  await becomes(key, 401);
-  await reader.paste('docs/upgrade.md', 'helm uninstall ');
-  const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run(['get', 'secrets', '--output=name']);
-  expect(kept).toMatch(/^secret\/partner-acme-\d+\n$/);
-});
+step(
+  'operations.md: a key ends at once; upgrade.md: the uninstall keeps the partners',
+  async () => {
+    reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
+    await reader.paste('docs/operations.md', 'partner-ingest keys list ');
+    await becomes(key, 401);
+    await reader.paste('docs/upgrade.md', 'helm uninstall ');
+    const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run([
+      'get',
+      'secrets',
+      '--output=name',
+    ]);
+    expect(kept).toMatch(/^secret\/partner-acme-\d+\n$/);
+  },
+);
 
 step('no block of these pages was left out', () => {
   expect(reader.left).toEqual([]);
-  note("the pages' own blocks of commands", `all run, in ${Math.round((performance.now() - startedAt) / 1_000)} s`);
+  note(
+    "the pages' own blocks of commands",
+    `all run, in ${Math.round((performance.now() - startedAt) / 1_000)} s`,
+  );
   return Promise.resolve();
 });

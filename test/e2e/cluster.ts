@@ -1,6 +1,6 @@
 /**
- * Which cluster the tests run on: the one of E2E_KUBECONFIG with the command E2E_LOAD_IMAGE that brings an image into it, or
- * a kind cluster of our own where kind and a Docker engine answer.
+ * Which cluster the tests run on: the one of E2E_KUBECONFIG with the command E2E_LOAD_IMAGE that
+ * brings an image into it, or a kind cluster of our own where kind and a Docker engine answer.
  */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
@@ -50,7 +50,8 @@ export async function noCluster(): Promise<string | undefined> {
 export async function openCluster(log: (line: string) => void): Promise<ClusterTools> {
   const missing = await noCluster();
   if (missing !== undefined) throw new Error(missing);
-  if (!(await dockerAnswers())) throw new Error('images are built with docker, and no Docker engine answers');
+  if (!(await dockerAnswers()))
+    throw new Error('images are built with docker, and no Docker engine answers');
   const helm = await findHelm(3);
   if (typeof helm === 'string') throw new Error(helm);
   const kubeconfig = given('E2E_KUBECONFIG');
@@ -59,7 +60,14 @@ export async function openCluster(log: (line: string) => void): Promise<ClusterT
   if (kubeconfig !== undefined) {
     const loadImage = (given('E2E_LOAD_IMAGE') ?? '').split(' ').filter((word) => word !== '');
     const kubectl = await findKubectl(kubeconfig);
-    return { ...rest, description: `cluster of ${kubeconfig}`, kubeconfig, kubectl, loadImage, kind: false };
+    return {
+      ...rest,
+      description: `cluster of ${kubeconfig}`,
+      kubeconfig,
+      kubectl,
+      loadImage,
+      kind: false,
+    };
   }
   return { ...rest, ...(await openKind(log)) };
 }
@@ -68,12 +76,22 @@ async function openKind(log: (line: string) => void) {
   await mkdir(FOLDER, { recursive: true });
   const kubeconfig = join(FOLDER, 'kind.kubeconfig');
   log(`making the kind cluster ${KIND_CLUSTER}`);
-  await command('kind', ['create', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig, '--wait', '120s'], {
-    timeoutMs: KIND_TIMEOUT_MS,
-  });
+  await command(
+    'kind',
+    ['create', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig, '--wait', '120s'],
+    {
+      timeoutMs: KIND_TIMEOUT_MS,
+    },
+  );
   const kubectl = await findKubectl(kubeconfig);
   const loadImage = ['kind', 'load', 'docker-image', '--name', KIND_CLUSTER];
-  return { description: `kind cluster ${KIND_CLUSTER}`, kubeconfig, kubectl, loadImage, kind: true };
+  return {
+    description: `kind cluster ${KIND_CLUSTER}`,
+    kubeconfig,
+    kubectl,
+    loadImage,
+    kind: true,
+  };
 }
 
 /** Deletes the cluster where it is ours. */
@@ -84,11 +102,15 @@ export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<
   });
 }
 
-/** KUBECTL, the PATH, or the folder `bin` beside the kubeconfig, where a local cluster has its own. */
+/**
+ * KUBECTL, the PATH, or the folder `bin` beside the kubeconfig, where a local cluster has its own.
+ */
 async function findKubectl(kubeconfig: string): Promise<string> {
   const beside = join(dirname(kubeconfig), 'bin', 'kubectl');
-  const found = given('KUBECTL') ?? (await findProgram('kubectl')) ?? (existsSync(beside) ? beside : undefined);
-  if (found === undefined) throw new Error('there is no kubectl: neither KUBECTL nor the PATH names one');
+  const found =
+    given('KUBECTL') ?? (await findProgram('kubectl')) ?? (existsSync(beside) ? beside : undefined);
+  if (found === undefined)
+    throw new Error('there is no kubectl: neither KUBECTL nor the PATH names one');
   return found;
 }
 
@@ -101,7 +123,10 @@ function given(name: string): string | undefined {
   return value === undefined || value === '' ? undefined : value;
 }
 
-/** `node test/e2e/cluster.ts`: ends with 0 where there is a cluster, and else says why there is none. */
+/**
+ * `node test/e2e/cluster.ts`: ends with 0 where there is a cluster, and else says why there is
+ * none.
+ */
 if (import.meta.main) {
   const missing = await noCluster();
   if (missing !== undefined) {

@@ -42,7 +42,10 @@ export async function command(
     child.once('close', (...ended) => resolve(ended));
   });
   if (code !== 0) {
-    const why = signal === null ? `ended with ${code}` : `was ended by ${signal} (time: ${options.timeoutMs} ms)`;
+    const why =
+      signal === null
+        ? `ended with ${code}`
+        : `was ended by ${signal} (time: ${options.timeoutMs} ms)`;
     const said = `${output.out}\n${output.err}`.trim().split('\n').slice(-SHOWN_LINES).join('\n');
     throw new Error(`${program} ${args.join(' ').slice(0, 200)} ${why}:\n${said}`);
   }

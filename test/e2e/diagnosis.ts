@@ -1,4 +1,6 @@
-/** What a person needs to see when a step failed: pods, Events, and the logs of what is not well. */
+/**
+ * What a person needs to see when a step failed: pods, Events, and the logs of what is not well.
+ */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FOLDER } from './cluster.ts';
@@ -7,11 +9,17 @@ import { isReady, type Kubectl, type PodInfo } from './kubectl.ts';
 const EVENTS_SHOWN = 25;
 const LOG_LINES_SHOWN = 25;
 
-/** `kubectl get pods,events` and the ends of the logs of pods that are not ready or were restarted. Never rejects. */
+/**
+ * `kubectl get pods,events` and the ends of the logs of pods that are not ready or were restarted.
+ * Never rejects.
+ */
 export async function diagnose(kubectl: Kubectl): Promise<string> {
   const ask = (...args: string[]): Promise<string> => kubectl.run(args).catch(String);
   const pods = await kubectl.pods().catch((): PodInfo[] => []);
-  const events = (await ask('get', 'events', '--sort-by=.lastTimestamp')).trim().split('\n').slice(-EVENTS_SHOWN);
+  const events = (await ask('get', 'events', '--sort-by=.lastTimestamp'))
+    .trim()
+    .split('\n')
+    .slice(-EVENTS_SHOWN);
   const parts = [await ask('get', 'pods', '--output=wide'), ...events];
   for (const pod of pods) {
     if (isReady(pod) && restartsOf(pod) === 0) continue;
@@ -31,12 +39,16 @@ export async function keepLogs(kubectl: Kubectl): Promise<void> {
   for (const pod of await kubectl.pods().catch((): PodInfo[] => [])) {
     const { name } = pod.metadata;
     const now = await kubectl.run(['logs', name, '--all-containers']).catch(String);
-    const before = restartsOf(pod) > 0 ? await kubectl.run(['logs', name, '--previous']).catch(String) : '';
+    const before =
+      restartsOf(pod) > 0 ? await kubectl.run(['logs', name, '--previous']).catch(String) : '';
     await writeFile(join(folder, `${name}.log`), `${before}${now}`);
   }
   await writeFile(join(folder, 'diagnosis.txt'), await diagnose(kubectl));
 }
 
 export function restartsOf(pod: PodInfo): number {
-  return (pod.status.containerStatuses ?? []).reduce((sum, { restartCount }) => sum + restartCount, 0);
+  return (pod.status.containerStatuses ?? []).reduce(
+    (sum, { restartCount }) => sum + restartCount,
+    0,
+  );
 }

@@ -1,4 +1,7 @@
-/** Keeps the logs, and takes away what the set-up made, whatever became of the tests (E2E_KEEP=1 leaves it). */
+/**
+ * Keeps the logs, and takes away what the set-up made, whatever became of the tests (E2E_KEEP=1
+ * leaves it).
+ */
 import { keepLogs } from './diagnosis.ts';
 import { Kubectl } from './kubectl.ts';
 import { removeAll } from './release.ts';

@@ -15,10 +15,20 @@ const TAG_LENGTH = 12;
 const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
 const MAIL_REPOSITORY = 'partner-ingest-maildev';
-/** An image without it closes connections in use when it drains, and so loses requests; it is no fair start. */
+/**
+ * An image without it closes connections in use when it drains, and so loses requests; it is no
+ * fair start.
+ */
 const NEEDED = 'internal/ingest/last-answers.ts';
 /** What an image is made of. */
-const SOURCES = ['cmd', 'internal', 'deploy/image', 'package.json', 'package-lock.json', 'Dockerfile'];
+const SOURCES = [
+  'cmd',
+  'internal',
+  'deploy/image',
+  'package.json',
+  'package-lock.json',
+  'Dockerfile',
+];
 
 export interface Images {
   readonly repository: string;
@@ -34,7 +44,10 @@ export interface Images {
   readonly seconds: number;
 }
 
-export async function buildAndLoad({ loadImage }: ClusterTools, log: (line: string) => void): Promise<Images> {
+export async function buildAndLoad(
+  { loadImage }: ClusterTools,
+  log: (line: string) => void,
+): Promise<Images> {
   const startedAt = performance.now();
   log('building the image of the working tree');
   const current = await build(ROOT, REPOSITORY, []);
@@ -44,7 +57,11 @@ export async function buildAndLoad({ loadImage }: ClusterTools, log: (line: stri
   log('building an image of MailDev, because its own may not be had here');
   const version = ['--build-arg', `VERSION=${MAILDEV_VERSION}`];
   const mail = await build(join(ROOT, 'test/e2e/maildev'), MAIL_REPOSITORY, version);
-  const names = [`${REPOSITORY}:${current}`, `${REPOSITORY}:${earlier}`, `${MAIL_REPOSITORY}:${mail}`];
+  const names = [
+    `${REPOSITORY}:${current}`,
+    `${REPOSITORY}:${earlier}`,
+    `${MAIL_REPOSITORY}:${mail}`,
+  ];
   const [program = '', ...args] = loadImage;
   for (const name of names) {
     log(`${loadImage.join(' ')} ${name}`);
@@ -63,8 +80,8 @@ export async function buildAndLoad({ loadImage }: ClusterTools, log: (line: stri
 }
 
 /**
- * Builds `folder` and gives the tag. It is made from the image's id: other content has another name, which matters because a
- * node that has a name keeps what it has under it.
+ * Builds `folder` and gives the tag. It is made from the image's id: other content has another
+ * name, which matters because a node that has a name keeps what it has under it.
  */
 async function build(folder: string, repository: string, more: readonly string[]): Promise<string> {
   // Where the base image comes from is the machine's business, as in the Makefile.
@@ -82,7 +99,8 @@ async function buildOf(commit: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
   try {
     const archive = join(folder, '.archive.tar');
-    // With the modes of a working tree, without which none of the layers built for it would be found again.
+    // With the modes of a working tree, without which none of the layers built for it would be
+    // found again.
     await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, commit]);
     await command('tar', ['-xf', archive, '-C', folder], { timeoutMs: QUICK_TIMEOUT_MS });
     await rm(archive);
@@ -97,13 +115,21 @@ async function earlierCommit(): Promise<{ commit: string; words: string }> {
   const wanted = process.env['E2E_FROM'] ?? '';
   const head = await git(['rev-parse', 'HEAD']);
   const changed = await git(['log', '-1', '--format=%H', '--', ...SOURCES]);
-  const candidate = await git(['rev-parse', '--verify', `${wanted === '' ? `${changed}^` : wanted}^{commit}`]).catch(
-    () => undefined,
-  );
-  if (candidate === undefined && wanted !== '') throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
-  const fair = candidate !== undefined && (await git(['cat-file', '-e', `${candidate}:${NEEDED}`]).catch(() => 'none'));
+  const candidate = await git([
+    'rev-parse',
+    '--verify',
+    `${wanted === '' ? `${changed}^` : wanted}^{commit}`,
+  ]).catch(() => undefined);
+  if (candidate === undefined && wanted !== '')
+    throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
+  const fair =
+    candidate !== undefined &&
+    (await git(['cat-file', '-e', `${candidate}:${NEEDED}`]).catch(() => 'none'));
   if (candidate === undefined || fair !== '') {
-    return { commit: head, words: `the same commit once more (this clone has no earlier one with ${NEEDED})` };
+    return {
+      commit: head,
+      words: `the same commit once more (this clone has no earlier one with ${NEEDED})`,
+    };
   }
   return { commit: candidate, words: await git(['log', '-1', '--format=%h "%s"', candidate]) };
 }

@@ -1,4 +1,7 @@
-/** Jest for the tests in a cluster: one install, one file after the other, in the order of their names. */
+/**
+ * Jest for the tests in a cluster: one install, one file after the other, in the order of their
+ * names.
+ */
 import type { Config } from 'jest';
 
 const config: Config = {

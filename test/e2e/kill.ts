@@ -1,4 +1,6 @@
-/** Ends pods the hard ways: deleted by force, and a process that dies in the middle of what it does. */
+/**
+ * Ends pods the hard ways: deleted by force, and a process that dies in the middle of what it does.
+ */
 import { pause } from '../../internal/platform/deadline.ts';
 import { isReady, soon, type PodInfo } from './kubectl.ts';
 import { restartsOf } from './diagnosis.ts';
@@ -9,10 +11,11 @@ const BACK_TIMEOUT_MS = 90_000;
 const LOOK_MS = 1_500;
 
 /**
- * Runs in the container, beside the process it ends. A container's first process cannot be sent a SIGKILL from inside, and
- * Kubernetes has none to give: `delete --force` removes the pod from the API at once, but its node still says SIGTERM first.
- * So the process is told to open its debugger (SIGUSR1), and through that to crash (`process.abort`, which ends as a
- * segmentation fault): no drain, no closing, no `finally`, nothing flushed.
+ * Runs in the container, beside the process it ends. A container's first process cannot be sent a
+ * SIGKILL from inside, and Kubernetes has none to give: `delete --force` removes the pod from the
+ * API at once, but its node still says SIGTERM first. So the process is told to open its debugger
+ * (SIGUSR1), and through that to crash (`process.abort`, which ends as a segmentation fault): no
+ * drain, no closing, no `finally`, nothing flushed.
  */
 const CRASH = `
 process.kill(1, 'SIGUSR1');
@@ -38,12 +41,17 @@ export async function crash(world: World, pod: PodInfo): Promise<void> {
     .catch(() => undefined);
 }
 
-/** Waits until the container that crashed has been started again and is ready; rejects where it never crashed. */
+/**
+ * Waits until the container that crashed has been started again and is ready; rejects where it
+ * never crashed.
+ */
 export async function startedAgain(world: World, pod: PodInfo): Promise<void> {
   await soon(
     `${pod.metadata.name} to have been started again`,
     async () => {
-      const now = (await world.kubectl.pods()).find(({ metadata }) => metadata.uid === pod.metadata.uid);
+      const now = (await world.kubectl.pods()).find(
+        ({ metadata }) => metadata.uid === pod.metadata.uid,
+      );
       return now !== undefined && restartsOf(now) > restartsOf(pod) && isReady(now);
     },
     BACK_TIMEOUT_MS,
@@ -58,7 +66,9 @@ export async function deleteByForce(world: World, pod: PodInfo): Promise<void> {
 /** As an SRE deletes a pod, until it has ended; `graceSeconds` is what it is given for that. */
 export async function deletePod(world: World, pod: PodInfo, graceSeconds?: number): Promise<void> {
   const grace = graceSeconds === undefined ? [] : [`--grace-period=${graceSeconds}`];
-  await world.kubectl.run(['delete', 'pod', pod.metadata.name, ...grace], { timeoutMs: BACK_TIMEOUT_MS });
+  await world.kubectl.run(['delete', 'pod', pod.metadata.name, ...grace], {
+    timeoutMs: BACK_TIMEOUT_MS,
+  });
 }
 
 /** Waits until another pod has taken the place of a deleted one, and all are ready. */
@@ -75,12 +85,17 @@ export async function podOf(world: World, component: Component): Promise<PodInfo
   return pod;
 }
 
-/** The ingest pod that answers most right now: clients keep their connections, so another may have none. */
+/**
+ * The ingest pod that answers most right now: clients keep their connections, so another may have
+ * none.
+ */
 export async function busiest(world: World): Promise<PodInfo> {
   const pods = (await world.kubectl.pods('ingest')).filter(isReady);
   const before = await answeredByEach(world);
   await pause(LOOK_MS);
-  const answered = (await answeredByEach(world)).map((count, index) => count - (before[index] ?? 0));
+  const answered = (await answeredByEach(world)).map(
+    (count, index) => count - (before[index] ?? 0),
+  );
   const pod = pods[answered.indexOf(Math.max(...answered))];
   if (pod === undefined) throw new Error('no pod of ingest is ready');
   return pod;

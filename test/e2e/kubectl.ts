@@ -45,7 +45,10 @@ export class Kubectl {
   }
 
   /** Standard output of `kubectl --namespace … ARGS`. */
-  async run(args: readonly string[], options: { readonly input?: string; readonly timeoutMs?: number } = {}) {
+  async run(
+    args: readonly string[],
+    options: { readonly input?: string; readonly timeoutMs?: number } = {},
+  ) {
     const { out } = await command(this.program, ['--namespace', this.namespace, ...args], {
       timeoutMs: TIMEOUT_MS,
       env: this.environment,
@@ -69,16 +72,24 @@ export class Kubectl {
 
   /** Pods of the namespace, of one component where it is named. */
   async pods(component?: string): Promise<PodInfo[]> {
-    const selector = component === undefined ? [] : [`--selector=app.kubernetes.io/component=${component}`];
+    const selector =
+      component === undefined ? [] : [`--selector=app.kubernetes.io/component=${component}`];
     return (await this.json<{ items: PodInfo[] }>(['get', 'pods', ...selector])).items;
   }
 
-  /** Names of all objects whose kind can be listed, such as `secret/x`; without those that come and go by themselves. */
+  /**
+   * Names of all objects whose kind can be listed, such as `secret/x`; without those that come and
+   * go by themselves.
+   */
   async everything(): Promise<string[]> {
-    const kinds = (await this.run(['api-resources', '--verbs=list', '--namespaced', '--output=name']))
+    const kinds = (
+      await this.run(['api-resources', '--verbs=list', '--namespaced', '--output=name'])
+    )
       .trim()
       .split('\n');
-    const kept = kinds.filter((kind) => !/^(events|endpoints|endpointslices|podmetrics|localsubject)/.test(kind));
+    const kept = kinds.filter(
+      (kind) => !/^(events|endpoints|endpointslices|podmetrics|localsubject)/.test(kind),
+    );
     const listed = await this.run(['get', kept.join(','), '--output=name', '--ignore-not-found']);
     return listed.split('\n').filter((line) => line !== '');
   }
@@ -105,13 +116,17 @@ export class Kubectl {
 export function isReady(pod: PodInfo): boolean {
   return (
     pod.metadata.deletionTimestamp === undefined &&
-    pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true
+    pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') ===
+      true
   );
 }
 
 const POLL_MS = 250;
 
-/** Polls with time between: `kubectl` is a process each time. What it waited for in vain is in the error. */
+/**
+ * Polls with time between: `kubectl` is a process each time. What it waited for in vain is in the
+ * error.
+ */
 export async function soon<T>(
   what: string,
   look: () => Promise<T | undefined | false>,

@@ -1,4 +1,7 @@
-/** The load and the audit of `make chaos` on the cluster: partners at the Service, stores behind port-forwards. */
+/**
+ * The load and the audit of `make chaos` on the cluster: partners at the Service, stores behind
+ * port-forwards.
+ */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -16,7 +19,10 @@ import { soon } from './kubectl.ts';
 import type { World } from './world.ts';
 
 const SEED = 20_261_121;
-/** Enough that something is under way at any instant, and little enough to leave two cores to the cluster. */
+/**
+ * Enough that something is under way at any instant, and little enough to leave two cores to the
+ * cluster.
+ */
 export const PER_SECOND = 30;
 /** Numbers of requests and applicants of one load; no run comes near. */
 const RANGE = 1_000_000;
@@ -43,7 +49,10 @@ export interface Outcome {
   readonly broken: readonly string[];
   /** 500 well before the time-out for recording: somebody gave up early. */
   readonly early500: readonly string[];
-  /** 500 because MongoDB took longer than the time-out: the contract's answer, and the machine's doing. */
+  /**
+   * 500 because MongoDB took longer than the time-out: the contract's answer, and the machine's
+   * doing.
+   */
   readonly slow500: number;
 }
 
@@ -89,7 +98,8 @@ export async function startRun(world: World, name: string, part: number): Promis
       inactive,
       unknown: newApiKey(),
     },
-    // Which pod a request reaches nobody outside knows; so it is only the phase that can excuse something.
+    // Which pod a request reaches nobody outside knows; so it is only the phase that can excuse
+    // something.
     targets: () => [{ instance: phase, url: world.url }],
     phase: () => phase,
     perSecond: PER_SECOND,
@@ -120,7 +130,9 @@ export async function startRun(world: World, name: string, part: number): Promis
       await soon('the last answers', async () => !pending(), ANSWERS_WITHIN_MS);
       const wrong = entries.filter((entry) => !isAsUsual(entry));
       const failed = wrong.filter(({ answer }) => answer?.status === 500);
-      const early = failed.filter(({ answer, sentAt }) => (answer?.at ?? 0) - sentAt < ACCEPT_TIMEOUT_MS);
+      const early = failed.filter(
+        ({ answer, sentAt }) => (answer?.at ?? 0) - sentAt < ACCEPT_TIMEOUT_MS,
+      );
       return {
         requests: entries.length,
         broken: wrong.filter((entry) => !failed.includes(entry)).map(wordsOf),
@@ -133,7 +145,13 @@ export async function startRun(world: World, name: string, part: number): Promis
       await load.stop();
       await settle(world);
       await mails.collect();
-      const facts = { killedIngest, processorStops, mailStops: [], ambiguous: new Map(), refused: new Set<string>() };
+      const facts = {
+        killedIngest,
+        processorStops,
+        mailStops: [],
+        ambiguous: new Map(),
+        refused: new Set<string>(),
+      };
       const stored = await storedOf(world, part);
       const sent = mails.all.filter(({ to }) => isOf(part, applicantNumber(to)));
       await stop();
@@ -144,7 +162,13 @@ export async function startRun(world: World, name: string, part: number): Promis
 
 /** Whether it was answered as it is while nothing is away. */
 function isAsUsual({ kind, answer }: LedgerEntry): boolean {
-  const wanted = { valid: [202], invalid: [202], malformed: [400], unauthorized: [401, 403], cut: [] }[kind];
+  const wanted = {
+    valid: [202],
+    invalid: [202],
+    malformed: [400],
+    unauthorized: [401, 403],
+    cut: [],
+  }[kind];
   return answer !== undefined && (wanted as number[]).includes(answer.status);
 }
 
@@ -159,7 +183,9 @@ async function settle(world: World): Promise<void> {
     'every record to be final and no withdrawal to be pending',
     async () => {
       const open = await world.withDb((db) =>
-        db.collection<SubmissionRecord>(SUBMISSIONS).countDocuments({ state: { $in: [...openStates] } }),
+        db
+          .collection<SubmissionRecord>(SUBMISSIONS)
+          .countDocuments({ state: { $in: [...openStates] } }),
       );
       if (open > 0) throw new Error(`${open} records are open`);
       return (await world.metric('ingest', 'partner_ingest_withdrawals_pending')) === 0;
@@ -168,8 +194,14 @@ async function settle(world: World): Promise<void> {
   );
 }
 
-/** Records and accounts of this part; withdrawals of requests whose sender is not known belong to every part. */
-function storedOf(world: World, part: number): Promise<{ records: SubmissionRecord[]; accounts: Account[] }> {
+/**
+ * Records and accounts of this part; withdrawals of requests whose sender is not known belong to
+ * every part.
+ */
+function storedOf(
+  world: World,
+  part: number,
+): Promise<{ records: SubmissionRecord[]; accounts: Account[] }> {
   return world.withDb(async (db) => {
     const all = await db.collection<SubmissionRecord>(SUBMISSIONS).find().toArray();
     const records = all.filter(({ userAgent, state }) =>
@@ -177,7 +209,8 @@ function storedOf(world: World, part: number): Promise<{ records: SubmissionReco
     );
     const ours = new Set(records.map(({ _id }) => _id));
     const accounts = (await db.collection<Account>(ACCOUNTS).find().toArray()).filter(
-      ({ requestId, emailNormalized }) => ours.has(requestId) || isOf(part, applicantNumber(emailNormalized)),
+      ({ requestId, emailNormalized }) =>
+        ours.has(requestId) || isOf(part, applicantNumber(emailNormalized)),
     );
     return { records, accounts };
   });
@@ -213,8 +246,11 @@ class MailCollector {
   async collect(): Promise<void> {
     const listed = await this.#world.mails();
     const known = listed.some(({ id }) => this.#seen.has(id));
-    if (!known && this.#seen.size > 0) throw new Error('mails were forgotten before they were seen');
-    for (const { id, envelope, time, headers } of listed.filter((mail) => !this.#seen.has(mail.id))) {
+    if (!known && this.#seen.size > 0)
+      throw new Error('mails were forgotten before they were seen');
+    for (const { id, envelope, time, headers } of listed.filter(
+      (mail) => !this.#seen.has(mail.id),
+    )) {
       this.#seen.add(id);
       for (const { address } of envelope.to)
         this.all.push({

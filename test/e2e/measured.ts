@@ -37,6 +37,8 @@ function quantile(values: readonly number[], share: number): number {
 
 /** `p50 180 ms, p99 420 ms, most 450 ms (50)`. */
 export function spread(values: readonly number[]): string {
-  const [half, most] = [quantile(values, 0.5), quantile(values, 0.99)].map((value) => Math.round(value));
+  const [half, most] = [quantile(values, 0.5), quantile(values, 0.99)].map((value) =>
+    Math.round(value),
+  );
   return `p50 ${half} ms, p99 ${most} ms, most ${Math.round(Math.max(...values))} ms (${values.length} times)`;
 }

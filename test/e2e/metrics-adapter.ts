@@ -1,6 +1,7 @@
 /**
- * Runs in a pod as `external.metrics.k8s.io`: gives a HorizontalPodAutoscaler the records that wait, as an adapter of Prometheus
- * would. Usage: `node metrics-adapter.ts METRIC HOST`, where HOST is the headless Service of the controllers' admin port.
+ * Runs in a pod as `external.metrics.k8s.io`: gives a HorizontalPodAutoscaler the records that
+ * wait, as an adapter of Prometheus would. Usage: `node metrics-adapter.ts METRIC HOST`, where HOST
+ * is the headless Service of the controllers' admin port.
  */
 import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
@@ -15,7 +16,10 @@ const WAITING = /^partner_ingest_records\{[^}]*state="(recorded|account_created)
 
 const [metric = '', host = ''] = process.argv.slice(2);
 
-/** Two controllers export the figures for a moment after the lead has changed: the larger number of each state counts. */
+/**
+ * Two controllers export the figures for a moment after the lead has changed: the larger number of
+ * each state counts.
+ */
 async function recordsWaiting(): Promise<number> {
   const addresses = await lookup(host, { all: true });
   const most = new Map<string, number>();
@@ -47,13 +51,26 @@ async function answer(path: string): Promise<object> {
       resources: [resource],
     };
   }
-  const value = { metricName: metric, metricLabels: {}, timestamp: new Date(), value: String(await recordsWaiting()) };
-  return { kind: 'ExternalMetricValueList', apiVersion: API.slice('/apis/'.length), metadata: {}, items: [value] };
+  const value = {
+    metricName: metric,
+    metricLabels: {},
+    timestamp: new Date(),
+    value: String(await recordsWaiting()),
+  };
+  return {
+    kind: 'ExternalMetricValueList',
+    apiVersion: API.slice('/apis/'.length),
+    metadata: {},
+    items: [value],
+  };
 }
 
-createServer({ key: readFileSync('/tls/tls.key'), cert: readFileSync('/tls/tls.crt') }, (request, response) => {
-  answer(new URL(request.url ?? '/', 'https://adapter').pathname).then(
-    (body) => response.setHeader('content-type', 'application/json').end(JSON.stringify(body)),
-    (error: unknown) => response.writeHead(503).end(String(error)),
-  );
-}).listen(PORT);
+createServer(
+  { key: readFileSync('/tls/tls.key'), cert: readFileSync('/tls/tls.crt') },
+  (request, response) => {
+    answer(new URL(request.url ?? '/', 'https://adapter').pathname).then(
+      (body) => response.setHeader('content-type', 'application/json').end(JSON.stringify(body)),
+      (error: unknown) => response.writeHead(503).end(String(error)),
+    );
+  },
+).listen(PORT);

@@ -1,4 +1,7 @@
-/** Which blocks of commands in the pages `make e2e` runs as printed, and how a block is found by its beginning. */
+/**
+ * Which blocks of commands in the pages `make e2e` runs as printed, and how a block is found by its
+ * beginning.
+ */
 import { read } from '../support/pages.ts';
 
 /** In the order of the page. A block that a lone cluster cannot run begins with ```sh untested. */
@@ -12,7 +15,11 @@ export const BLOCKS = {
     'key=',
   ],
   'docs/upgrade.md': ['helm upgrade ', 'helm uninstall '],
-  'docs/operations.md': ['partner-ingest() {', 'partner-ingest keys new ', 'partner-ingest keys list '],
+  'docs/operations.md': [
+    'partner-ingest() {',
+    'partner-ingest keys new ',
+    'partner-ingest keys list ',
+  ],
   'docs/restore.md': [
     'kubectl -n "$NS" get deploy -l ',
     'kubectl -n "$NS" get deploy "$NAME-processor"',
@@ -38,8 +45,12 @@ export function blocksOf(page: WalkedPage): string[] {
 }
 
 /** The one block of `page` that begins so. */
-export function blockOf<Page extends WalkedPage>(page: Page, beginning: (typeof BLOCKS)[Page][number]): string {
+export function blockOf<Page extends WalkedPage>(
+  page: Page,
+  beginning: (typeof BLOCKS)[Page][number],
+): string {
   const [block, another] = blocksOf(page).filter((text) => text.startsWith(beginning));
-  if (block === undefined || another !== undefined) throw new Error(`not one block of ${page} begins ${beginning}`);
+  if (block === undefined || another !== undefined)
+    throw new Error(`not one block of ${page} begins ${beginning}`);
   return block;
 }

@@ -1,4 +1,7 @@
-/** `kubectl port-forward`, started when it is needed and again when it has ended: for stores, which have one pod each. */
+/**
+ * `kubectl port-forward`, started when it is needed and again when it has ended: for stores, which
+ * have one pod each.
+ */
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Kubectl } from './kubectl.ts';
 
@@ -37,7 +40,13 @@ export class PortForward {
   }
 
   #start(): Promise<string> {
-    const args = ['--namespace', this.#kubectl.namespace, 'port-forward', this.#target, `:${this.#port}`];
+    const args = [
+      '--namespace',
+      this.#kubectl.namespace,
+      'port-forward',
+      this.#target,
+      `:${this.#port}`,
+    ];
     const child = spawn(this.#kubectl.program, args, {
       env: { ...process.env, ...this.#kubectl.environment },
       stdio: ['ignore', 'pipe', 'pipe'],

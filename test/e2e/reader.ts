@@ -1,4 +1,7 @@
-/** A reader of the pages: pastes their blocks of commands into a terminal beside the chart, with names of its own where one is printed. */
+/**
+ * A reader of the pages: pastes their blocks of commands into a terminal beside the chart, with
+ * names of its own where one is printed.
+ */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +33,11 @@ export class Reader {
     await symlink(tools.helm, join(programs, 'helm'));
     await symlink(join(ROOT, 'charts'), join(folder, 'charts'));
     const path = `${programs}:${process.env['PATH'] ?? ''}`;
-    return new Reader(folder, new Terminal(folder, { KUBECONFIG: tools.kubeconfig, PATH: path }), inPlace);
+    return new Reader(
+      folder,
+      new Terminal(folder, { KUBECONFIG: tools.kubeconfig, PATH: path }),
+      inPlace,
+    );
   }
 
   /** A values file beside the chart. */
@@ -38,7 +45,10 @@ export class Reader {
     await writeFile(join(this.#folder, name), stringify(values));
   }
 
-  /** Runs the block of a page that begins so; `typed` is what the reader answers. Gives what it printed. */
+  /**
+   * Runs the block of a page that begins so; `typed` is what the reader answers. Gives what it
+   * printed.
+   */
   async paste<Page extends WalkedPage>(
     page: Page,
     beginning: (typeof BLOCKS)[Page][number],
@@ -57,7 +67,9 @@ export class Reader {
 
   /** Blocks that were not run yet. */
   get left(): string[] {
-    const all = Object.entries(BLOCKS).flatMap(([page, blocks]) => blocks.map((block) => `${page}: ${block}`));
+    const all = Object.entries(BLOCKS).flatMap(([page, blocks]) =>
+      blocks.map((block) => `${page}: ${block}`),
+    );
     return all.filter((block) => !this.#pasted.has(block));
   }
 

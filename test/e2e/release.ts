@@ -1,4 +1,7 @@
-/** The one install that all tests share: its names, its values, how it is installed, upgraded and taken away. */
+/**
+ * The one install that all tests share: its names, its values, how it is installed, upgraded and
+ * taken away.
+ */
 import { randomBytes } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { closeCluster, ROOT, type ClusterTools } from './cluster.ts';
@@ -29,9 +32,10 @@ export function newRelease(about = 'e2e'): Release {
 }
 
 /**
- * As somebody would install it for a first try, with one difference: partners come in through a NodePort, because a
- * `kubectl port-forward` holds on to one pod, and a rollout is just about leaving it. The tests are what an Ingress would be:
- * they come from a trusted address and name the partner's in X-Forwarded-For. So the default limit of 300 a minute holds.
+ * As somebody would install it for a first try, with one difference: partners come in through a
+ * NodePort, because a `kubectl port-forward` holds on to one pod, and a rollout is just about
+ * leaving it. The tests are what an Ingress would be: they come from a trusted address and name the
+ * partner's in X-Forwarded-For. So the default limit of 300 a minute holds.
  */
 export function valuesFor(images: Images, tag: string): object {
   return {
@@ -45,7 +49,12 @@ export function valuesFor(images: Images, tag: string): object {
 
 /** Arguments of install and upgrade; the values go to standard input. */
 export function chartArgs({ values }: ClusterTools): string[] {
-  return [CHART, ...(values === undefined ? [] : ['--values', resolve(ROOT, values)]), '--values', '-'];
+  return [
+    CHART,
+    ...(values === undefined ? [] : ['--values', resolve(ROOT, values)]),
+    '--values',
+    '-',
+  ];
 }
 
 export async function createNamespace(kubectl: Kubectl): Promise<void> {
@@ -56,8 +65,15 @@ export async function createNamespace(kubectl: Kubectl): Promise<void> {
   });
 }
 
-/** Makes the namespace and installs; gives what Helm said on standard error, where warnings of the API server stand. */
-export async function install(tools: ClusterTools, images: Images, release: Release): Promise<string> {
+/**
+ * Makes the namespace and installs; gives what Helm said on standard error, where warnings of the
+ * API server stand.
+ */
+export async function install(
+  tools: ClusterTools,
+  images: Images,
+  release: Release,
+): Promise<string> {
   const kubectl = new Kubectl(tools, release.namespace);
   await createNamespace(kubectl);
   const values = valuesFor(images, images.current);
@@ -72,7 +88,14 @@ export async function remove(tools: ClusterTools, release: Release): Promise<voi
   await kubectl.run(['delete', 'namespace', ...namespaces, '--ignore-not-found', '--wait=false']);
   await soon(
     `${namespaces.join(' and ')} to be gone`,
-    async () => (await kubectl.run(['get', 'namespace', ...namespaces, '--ignore-not-found', '--output=name'])) === '',
+    async () =>
+      (await kubectl.run([
+        'get',
+        'namespace',
+        ...namespaces,
+        '--ignore-not-found',
+        '--output=name',
+      ])) === '',
     DELETE_TIMEOUT_MS,
   );
 }

@@ -1,4 +1,7 @@
-/** Runs the test files in the order of their names: each leaves the install to the next as it should be. */
+/**
+ * Runs the test files in the order of their names: each leaves the install to the next as it should
+ * be.
+ */
 
 interface TestFile {
   readonly path: string;
@@ -11,6 +14,8 @@ export default class InOrder {
     return tests.toSorted((one, other) => one.path.localeCompare(other.path));
   }
 
-  /** Jest's own remembers how long each took, to start the slow ones first; here the order is fixed. */
+  /**
+   * Jest's own remembers how long each took, to start the slow ones first; here the order is fixed.
+   */
   cacheResults(): void {}
 }

@@ -1,4 +1,7 @@
-/** A reader's terminal: one bash into which blocks of commands are pasted, so that what one sets is there for the next. */
+/**
+ * A reader's terminal: one bash into which blocks of commands are pasted, so that what one sets is
+ * there for the next.
+ */
 import { randomUUID } from 'node:crypto';
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 
@@ -11,7 +14,10 @@ export class Terminal {
 
   /** `folder` is where commands run; `env` comes on top of this process's environment. */
   constructor(folder: string, env: Readonly<Record<string, string>>) {
-    this.#bash = spawn('bash', ['--norc', '-euo', 'pipefail'], { cwd: folder, env: { ...process.env, ...env } });
+    this.#bash = spawn('bash', ['--norc', '-euo', 'pipefail'], {
+      cwd: folder,
+      env: { ...process.env, ...env },
+    });
     const hear = (text: string): void => {
       this.#said += text;
       this.#heard();
@@ -26,7 +32,10 @@ export class Terminal {
     });
   }
 
-  /** What a block printed. Rejects when one of its commands fails, which ends the terminal. `typed` is its standard input. */
+  /**
+   * What a block printed. Rejects when one of its commands fails, which ends the terminal. `typed`
+   * is its standard input.
+   */
   async run(block: string, timeoutMs: number, typed = ''): Promise<string> {
     this.#said = '';
     const input = `'${typed.replaceAll("'", String.raw`'\''`)}'`;
@@ -34,7 +43,10 @@ export class Terminal {
     let timer: NodeJS.Timeout | undefined;
     try {
       await new Promise<void>((resolve, reject) => {
-        timer = setTimeout(() => reject(new Error(this.#failure(`took over ${timeoutMs} ms`, block))), timeoutMs);
+        timer = setTimeout(
+          () => reject(new Error(this.#failure(`took over ${timeoutMs} ms`, block))),
+          timeoutMs,
+        );
         this.#heard = () => {
           if (this.#said.includes(this.#end)) resolve();
           else if (this.#ended) reject(new Error(this.#failure('failed', block)));

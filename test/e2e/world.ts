@@ -1,4 +1,7 @@
-/** What a test file works with: the shared install, both commands, the stores behind them, and requests as partners send them. */
+/**
+ * What a test file works with: the shared install, both commands, the stores behind them, and
+ * requests as partners send them.
+ */
 import { test } from '@jest/globals';
 import { MongoClient, type Db } from 'mongodb';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
@@ -14,7 +17,14 @@ const DATABASE = 'partner_ingest';
 const MONGO_TIMEOUT_MS = 10_000;
 const READY_TIMEOUT_MS = 120_000;
 /** How many components the release has pods of, each with how many pods. */
-export const PODS = { ingest: 2, processor: 2, controller: 2, mongodb: 1, redis: 1, mail: 1 } as const;
+export const PODS = {
+  ingest: 2,
+  processor: 2,
+  controller: 2,
+  mongodb: 1,
+  redis: 1,
+  mail: 1,
+} as const;
 export type Component = keyof typeof PODS;
 
 export interface World extends Shared {
@@ -26,8 +36,15 @@ export interface World extends Shared {
   /** Makes the Secret `partner-<partner>` what it says, by `kubectl apply`. */
   applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
   deletePartner(partner: string): Promise<void>;
-  /** Waits until requests with this key are answered so by every pod; gives the milliseconds to the first such answer. */
-  answers(key: string, status: number, timeoutMs?: number): Promise<{ first: number; everywhere: number }>;
+  /**
+   * Waits until requests with this key are answered so by every pod; gives the milliseconds to the
+   * first such answer.
+   */
+  answers(
+    key: string,
+    status: number,
+    timeoutMs?: number,
+  ): Promise<{ first: number; everywhere: number }>;
   /** Sum of a metric over the pods of a component that answer. */
   metric(component: Component, name: string, labels?: string): Promise<number>;
   /** Waits until all pods of the release are ready and none is going; gives them. */
@@ -68,7 +85,10 @@ export function openShared(): Shared & { readonly kubectl: Kubectl } {
   return { ...shared, kubectl: new Kubectl(shared.tools, shared.release.namespace) };
 }
 
-/** Pods that say the same on this many connections in a row are all of them: 1 in 256 that one of two was never asked. */
+/**
+ * Pods that say the same on this many connections in a row are all of them: 1 in 256 that one of
+ * two was never asked.
+ */
 const IN_A_ROW = 8;
 const POLL_MS = 10;
 let senders = 0;
@@ -89,7 +109,11 @@ export async function openWorld(): Promise<World> {
     ...shared,
     url,
     post: (key, body, from = newAddress()) =>
-      send(url, { ...(key === undefined ? {} : { key }), body, headers: { 'x-forwarded-for': from } }),
+      send(url, {
+        ...(key === undefined ? {} : { key }),
+        body,
+        headers: { 'x-forwarded-for': from },
+      }),
     applyPartner: (partner, keys, status) =>
       kubectl.apply({
         apiVersion: 'v1',
@@ -100,11 +124,20 @@ export async function openWorld(): Promise<World> {
           labels: { [PARTNER_LABEL]: partner },
           annotations: { [STATUS_ANNOTATION]: status ?? 'active' },
         },
-        // `data`, because `kubectl apply` takes an entry away only from what it was told as such (docs/install.md).
-        data: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, Buffer.from(key).toString('base64')])),
+        // `data`, because `kubectl apply` takes an entry away only from what it was told as such
+        // (docs/install.md).
+        data: Object.fromEntries(
+          keys.map((key, index) => [`key-${index + 1}`, Buffer.from(key).toString('base64')]),
+        ),
       }),
     async deletePartner(partner) {
-      await kubectl.run(['delete', 'secret', `partner-${partner}`, '--namespace', release.keysNamespace]);
+      await kubectl.run([
+        'delete',
+        'secret',
+        `partner-${partner}`,
+        '--namespace',
+        release.keysNamespace,
+      ]);
     },
     async answers(key, status, timeoutMs = 30_000) {
       const startedAt = performance.now();
@@ -118,7 +151,8 @@ export async function openWorld(): Promise<World> {
           if (row === 0) since = now;
           row += 1;
         }
-        if (now > timeoutMs) throw new Error(`after ${timeoutMs} ms the key is still answered ${answer.status}`);
+        if (now > timeoutMs)
+          throw new Error(`after ${timeoutMs} ms the key is still answered ${answer.status}`);
         if (row === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       }
       return { first, everywhere: since };

@@ -1,9 +1,19 @@
-/** What the leader shows of the waiting work: read from the real stores, and only while it leads. */
+/**
+ * What the leader shows of the waiting work: read from the real stores, and only while it leads.
+ */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import { loggingRead, showBacklog, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
+import {
+  loggingRead,
+  showBacklog,
+  type BacklogTools,
+} from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { readBacklog, readPartnerBacklog, type Backlog } from '../../internal/submission/backlog.ts';
+import {
+  readBacklog,
+  readPartnerBacklog,
+  type Backlog,
+} from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
@@ -42,8 +52,16 @@ test('records are counted by state, and final ones are left out', async () => {
       recordOf({}, ago(2 * HOUR_MS)),
       recordOf({}, ago(3 * HOUR_MS), { state: 'account_created' }),
       recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'completed' }),
-      recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'undeliverable', bouncedAt: ago(23 * HOUR_MS) }),
-      recordOf({}, ago(99 * HOUR_MS), { ...final, state: 'undeliverable', bouncedAt: ago(25 * HOUR_MS) }),
+      recordOf({}, ago(9 * HOUR_MS), {
+        ...final,
+        state: 'undeliverable',
+        bouncedAt: ago(23 * HOUR_MS),
+      }),
+      recordOf({}, ago(99 * HOUR_MS), {
+        ...final,
+        state: 'undeliverable',
+        bouncedAt: ago(25 * HOUR_MS),
+      }),
       recordOf({}, ago(9 * HOUR_MS), { ...final, state: 'dead_lettered' }),
     ],
     { ignoreUndefined: true },
@@ -56,9 +74,13 @@ test('records are counted by state, and final ones are left out', async () => {
 });
 
 test('the oldest is found in a large backlog, whether nobody came to it or its next attempt is far away', async () => {
-  const crowd = Array.from({ length: 3 * BACKLOG_LOOKED_AT }, (_, index) => recordOf({}, ago(index)));
+  const crowd = Array.from({ length: 3 * BACKLOG_LOOKED_AT }, (_, index) =>
+    recordOf({}, ago(index)),
+  );
   const untouched = recordOf({}, ago(2 * HOUR_MS));
-  const failing = recordOf({}, ago(3 * HOUR_MS), { dueAt: new Date(clock.now().getTime() + HOUR_MS) });
+  const failing = recordOf({}, ago(3 * HOUR_MS), {
+    dueAt: new Date(clock.now().getTime() + HOUR_MS),
+  });
   await collection.insertMany([...crowd, untouched]);
   expect((await readBacklog(stores.db)).oldestReceivedAt.recorded).toEqual(untouched.receivedAt);
   await collection.insertOne(failing);
@@ -82,7 +104,9 @@ test('only the leader shows it, and an age grows on while the database is away',
   const shown = async (): Promise<string[]> =>
     (await registry.metrics())
       .split('\n')
-      .filter((line) => /^partner_ingest_(records|partner_records|oldest_waiting_seconds|queue_jobs)\{/.test(line))
+      .filter((line) =>
+        /^partner_ingest_(records|partner_records|oldest_waiting_seconds|queue_jobs)\{/.test(line),
+      )
       .map((line) => line.replace(/^partner_ingest_/, '').replace(',component="controller"', ''));
   const expected = (age: number): string[] => [
     'records{state="recorded"} 1',

@@ -1,16 +1,30 @@
-/** The short form of `make chaos`: five faults one upon the other, on stores of its own, and an audit without a violation. */
+/**
+ * The short form of `make chaos`: five faults one upon the other, on stores of its own, and an
+ * audit without a violation.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runChaos, type ChaosResult } from '../chaos/engine.ts';
 import { faults } from '../chaos/faults.ts';
 import { report } from '../chaos/report.ts';
 
 const SEED = 20_260_101;
-/** Processors first: what a killed one held takes up to 45 s and a round of reconcile, and the others heal meanwhile. */
-const SHORT = ['processor-killed', 'redis-emptied', 'mongodb-election', 'mongodb-partitioned', 'ingest-killed'];
+/**
+ * Processors first: what a killed one held takes up to 45 s and a round of reconcile, and the
+ * others heal meanwhile.
+ */
+const SHORT = [
+  'processor-killed',
+  'redis-emptied',
+  'mongodb-election',
+  'mongodb-partitioned',
+  'ingest-killed',
+];
 const SECONDS_PER_FAULT = 2;
 const PER_SECOND = 20;
 /** Chaos only for stores that are ours: those of the environment are not killed. */
-const given = [process.env['MONGODB_URI'], process.env['REDIS_URL']].some((url) => url !== undefined && url !== '');
+const given = [process.env['MONGODB_URI'], process.env['REDIS_URL']].some(
+  (url) => url !== undefined && url !== '',
+);
 
 const stop = new AbortController();
 let result: ChaosResult | undefined;
@@ -18,7 +32,9 @@ beforeAll(async () => {
   if (given) return;
   result = await runChaos({
     seed: SEED,
-    faults: SHORT.map((name) => faults.find((fault) => fault.name === name)).filter((fault) => fault !== undefined),
+    faults: SHORT.map((name) => faults.find((fault) => fault.name === name)).filter(
+      (fault) => fault !== undefined,
+    ),
     secondsPerFault: SECONDS_PER_FAULT,
     settle: 'end',
     perSecond: PER_SECOND,
@@ -34,7 +50,11 @@ afterAll(() => stop.abort());
     const { audit, troubles, phases } = result as ChaosResult;
     expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
     // The whole table, so that a failure says what happened.
-    expect({ violations: audit.violations, troubles, report: report(result as ChaosResult) }).toEqual({
+    expect({
+      violations: audit.violations,
+      troubles,
+      report: report(result as ChaosResult),
+    }).toEqual({
       violations: [],
       troubles: [],
       report: expect.any(String),

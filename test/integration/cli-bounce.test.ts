@@ -1,11 +1,19 @@
-/** A bounce that comes after the mail server took the e-mail: reported by the real command, once. */
+/**
+ * A bounce that comes after the mail server took the e-mail: reported by the real command, once.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
 import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
-import { amazonSes, failures, noFailures, noNotifications, type Returned } from '../support/notifications.ts';
+import {
+  amazonSes,
+  failures,
+  noFailures,
+  noNotifications,
+  type Returned,
+} from '../support/notifications.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -36,15 +44,21 @@ const mailOf = (messageId: string, recipient = 'jane@example.com'): Returned => 
 
 test('a notification makes a completed request undeliverable, once; a retry mails again', async () => {
   const { id, application, messageId } = await completed();
-  const report = (text: string): Promise<Ran> => spawnCli(world.environment, text, 'bounce', '--as', 'bounces');
+  const report = (text: string): Promise<Ran> =>
+    spawnCli(world.environment, text, 'bounce', '--as', 'bounces');
   expect(await report(delayed!(mailOf(messageId)))).toMatchObject({ code: 0 });
   expect((await world.record(id))?.state).toBe('completed');
 
   const { bounced } = await readBacklog(world.stores.db);
   expect(await report(failed!(mailOf(messageId)))).toMatchObject({ code: 0 });
   const record = await world.recordIn('undeliverable', id);
-  const reason = 'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
-  expect(record).toMatchObject({ lastError: reason, bouncedAt: expect.any(Date), expiresAt: expect.any(Date) });
+  const reason =
+    'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
+  expect(record).toMatchObject({
+    lastError: reason,
+    bouncedAt: expect.any(Date),
+    expiresAt: expect.any(Date),
+  });
   expect(record.history.at(-1)).toMatchObject({ state: 'undeliverable', reason });
   const trail = world.stores.db
     .collection(OPERATOR_AUDIT)
@@ -68,7 +82,9 @@ test('a notification makes a completed request undeliverable, once; a retry mail
 
 test('a Message-ID or a request id does without a notification', async () => {
   const [one, other] = [await completed(), await completed()];
-  expect(await cli('bounce', '--message-id', one.messageId, '--status', '5.2.1')).toMatchObject({ code: 0 });
+  expect(await cli('bounce', '--message-id', one.messageId, '--status', '5.2.1')).toMatchObject({
+    code: 0,
+  });
   expect((await world.recordIn('undeliverable', one.id)).lastError).toContain('(5.2.1)');
   expect(await cli('bounce', '--request', other.id)).toMatchObject({ code: 0 });
   await world.recordIn('undeliverable', other.id);
@@ -90,7 +106,8 @@ test('a report that was cut off is finished by the same command', async () => {
 });
 
 describe('a relay that gave the mail its own id', () => {
-  const report = (text: string): Promise<Ran> => runCli(world.environment, text, 'bounce', '--as', 'bounces');
+  const report = (text: string): Promise<Ran> =>
+    runCli(world.environment, text, 'bounce', '--as', 'bounces');
   const relaysId = (id: string): string => `0102${id.slice(-26)}-000000`;
   /** The request of an applicant whose newest mail the relay took by `relaysId`. */
   async function taken() {
@@ -102,7 +119,10 @@ describe('a relay that gave the mail its own id', () => {
       { requestId: id },
       { $set: { [`mail.handOvers.${claim}.answer`]: `250 Ok ${relaysId(id)}` } },
     );
-    return { id, mail: { messageId, recipient: application.email.toUpperCase(), relaysId: relaysId(id) } };
+    return {
+      id,
+      mail: { messageId, recipient: application.email.toUpperCase(), relaysId: relaysId(id) },
+    };
   }
 
   test('names it in its notification', async () => {
@@ -143,9 +163,14 @@ test('what is no bounce of ours changes nothing and says so', async () => {
     ]);
   }
   for (const write of Object.values(noFailures)) {
-    expect(await report(write(mail))).toMatchObject({ code: 0, stdout: expect.stringContaining('no failure') });
+    expect(await report(write(mail))).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('no failure'),
+    });
   }
-  expect(await report(failed!(mailOf('<other@x.example>', application.email)))).toMatchObject({ code: 1 });
+  expect(await report(failed!(mailOf('<other@x.example>', application.email)))).toMatchObject({
+    code: 1,
+  });
   expect((await report('x'.repeat(262_145))).stderr).toContain('more than 262144 bytes');
   expect(await cli('bounce', '--status', '5.1.1')).toMatchObject({ code: 2 });
   expect((await world.record(id))?.state).toBe('completed');

@@ -1,4 +1,7 @@
-/** What operators change: retry, resend, a corrected address, a released account; by the real command, done by the real processor. */
+/**
+ * What operators change: retry, resend, a corrected address, a released account; by the real
+ * command, done by the real processor.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
@@ -37,7 +40,8 @@ afterEach(async () => {
 afterAll(() => world.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-const accountOf = (requestId: string) => world.stores.db.collection<Account>(ACCOUNTS).findOne({ requestId });
+const accountOf = (requestId: string) =>
+  world.stores.db.collection<Account>(ACCOUNTS).findOne({ requestId });
 const trailOf = (requestId: string) =>
   world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
@@ -47,7 +51,10 @@ const trailOf = (requestId: string) =>
 const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
 
-async function completed(): Promise<{ id: string; application: ReturnType<typeof newApplication> }> {
+async function completed(): Promise<{
+  id: string;
+  application: ReturnType<typeof newApplication>;
+}> {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -65,13 +72,18 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   const application = newApplication();
   world.mail.setFault(busy);
   const id = await submit(world, ingest, application);
-  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'the first attempt to fail',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   // The next attempt is its last, and comes by our hand instead of in 30 s.
   await requests().updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await world.recordIn('dead_lettered', id);
   expect((await cli('show', id)).stdout).toMatch(/given up: the mail server did not accept/);
-  expect((await cli('find', '--state', 'dead_lettered', '--json')).json()).toMatchObject([{ request_id: id }]);
+  expect((await cli('find', '--state', 'dead_lettered', '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
 
   world.mail.setFault(undefined);
   const retried = await cli('retry', id, '--as', 'jane', '--why', 'relay is back', '--json');
@@ -101,7 +113,10 @@ test('retry is refused while a worker has the request in hand, with the time whe
   const application = newApplication();
   world.mail.setFault(busy);
   const id = await submit(world, ingest, application);
-  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'the first attempt to fail',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   const heldUntil = new Date(Date.now() + CLAIM_MS);
   const version = (await world.record(id))?.version;
   await requests().updateOne({ _id: id }, { $set: { heldUntil, dueAt: heldUntil } });
@@ -115,7 +130,8 @@ test('retry is refused while a worker has the request in hand, with the time whe
 test('retry of many: a list without --yes, done with it, and only what can be retried', async () => {
   const ids: string[] = [];
   world.mail.setFault(unknownUser);
-  for (let index = 0; index < 3; index += 1) ids.push(await submit(world, ingest, newApplication()));
+  for (let index = 0; index < 3; index += 1)
+    ids.push(await submit(world, ingest, newApplication()));
   for (const id of ids) await world.recordIn('undeliverable', id);
   world.mail.setFault(undefined);
   expect(await cli('erase', ids[0] ?? '', '--yes')).toMatchObject({ code: 0 });
@@ -128,7 +144,9 @@ test('retry of many: a list without --yes, done with it, and only what can be re
 
   expect((await cli('retry', '--state', 'undeliverable', '--yes')).stdout).toContain('2 retried');
   for (const id of ids.slice(1)) await world.recordIn('completed', id);
-  expect(await cli('retry', '--state', 'dead_lettered', '--since', '1s')).toMatchObject({ code: 1 });
+  expect(await cli('retry', '--state', 'dead_lettered', '--since', '1s')).toMatchObject({
+    code: 1,
+  });
 });
 
 test('retry of many: an e-mail that may have gone out three times is sent again all the same', async () => {
@@ -162,10 +180,14 @@ test('resend: nothing without --yes; then the same link once more, in a mail of 
   expect(tokenHashOf(second)).toBe(tokenHashOf(first));
   expect(tokenHashOf(second)).toBe((await accountOf(id))?.activation?.tokenHash);
   expect(second?.messageId).not.toBe(first?.messageId);
-  expect((await cli('show', id)).stdout).toContain('waits to be mailed again: operator resend by test-operator');
+  expect((await cli('show', id)).stdout).toContain(
+    'waits to be mailed again: operator resend by test-operator',
+  );
 
   // A used link is not made to work again.
-  await world.stores.db.collection(ACCOUNTS).updateOne({ requestId: id }, { $unset: { activation: true } });
+  await world.stores.db
+    .collection(ACCOUNTS)
+    .updateOne({ requestId: id }, { $unset: { activation: true } });
   const refused = await cli('resend', id, '--yes');
   expect(refused).toMatchObject({ code: 1 });
   expect(refused.stderr).toContain('has been used');
@@ -189,7 +211,9 @@ test('correct-email: nothing without --yes; then a new link to the new address, 
   expect(account?.activation?.tokenHash).toBe(tokenHashOf(mail));
   expect(tokenHashOf(mail)).not.toBe(tokenHashOf(world.mail.mailsTo(application.email)[0]));
   expect(world.mail.mailsTo(application.email)).toHaveLength(1);
-  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([{ request_id: id }]);
+  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
 });
 
 test('correct-email of an undeliverable and of a still failing request; another account keeps its address', async () => {
@@ -206,7 +230,13 @@ test('correct-email of an undeliverable and of a still failing request; another 
       return record?.state === state && record.lastError !== undefined;
     });
     world.mail.setFault(undefined);
-    const taken = await cli('account', 'correct-email', id, other.application.email.toUpperCase(), '--yes');
+    const taken = await cli(
+      'account',
+      'correct-email',
+      id,
+      other.application.email.toUpperCase(),
+      '--yes',
+    );
     expect(taken).toMatchObject({ code: 1, stdout: '' });
     expect(taken.stderr).toContain(`belongs to another account (${other.id})`);
 
@@ -222,7 +252,8 @@ test('correct-email given again finishes what was cut off: after the account, an
   const corrections = new AccountCorrections({ db: world.stores.db, clock });
   const { id, application } = await completed();
   const address = `right-${application.email}`;
-  // Cut off after its first write: nobody mails the new address, and the request is found by the old one.
+  // Cut off after its first write: nobody mails the new address, and the request is found by the
+  // old one.
   await corrections.correctEmail((await accountOf(id))!, address);
   expect((await world.record(id))?.state).toBe('completed');
   const dry = await cli('account', 'correct-email', id, address);
@@ -232,16 +263,22 @@ test('correct-email given again finishes what was cut off: after the account, an
   await world.recordIn('completed', id);
   expect((await accountOf(id))?.activation?.tokenHash).toBe(tokenHashOf(mail));
   expect(await accountOf(id)).toMatchObject({ linkVersion: 1, mailVersion: 1 });
-  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([{ request_id: id }]);
+  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
   const done = await cli('account', 'correct-email', id, address, '--yes');
   expect(done).toMatchObject({ code: 1, stdout: '' });
   expect(done.stderr).toContain('has this address already');
 
-  // Cut off at the same place with work ahead: the processor mails the new address by itself, only the record is left.
+  // Cut off at the same place with work ahead: the processor mails the new address by itself, only
+  // the record is left.
   const other = newApplication();
   world.mail.setFault(busy);
   const waiting = await submit(world, ingest, other);
-  await eventually('a failed attempt', async () => (await world.record(waiting))?.lastError !== undefined);
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(waiting))?.lastError !== undefined,
+  );
   await corrections.correctEmail((await accountOf(waiting))!, `right-${other.email}`);
   world.mail.setFault(undefined);
   expect(await cli('retry', waiting)).toMatchObject({ code: 0 });
@@ -259,8 +296,14 @@ test('correct-email given again finishes what was cut off: after the account, an
   ]);
 });
 
-/** The command, given by an operator whose moves others cut in on: `cutIn` comes before each reopening. */
-async function overtaken(cutIn: (id: string) => Promise<unknown>, ...positionals: string[]): Promise<number> {
+/**
+ * The command, given by an operator whose moves others cut in on: `cutIn` comes before each
+ * reopening.
+ */
+async function overtaken(
+  cutIn: (id: string) => Promise<unknown>,
+  ...positionals: string[]
+): Promise<number> {
   const { db } = world.stores;
   const retention = {};
   class Overtaken extends OperatorMoves {
@@ -284,7 +327,8 @@ test('correct-email says what it did to the account, whoever moves the request m
   const { id, application } = await completed();
   const address = `right-${application.email}`;
   let times = 0;
-  const touch = (requestId: string) => requests().updateOne({ _id: requestId }, { $inc: { version: 1 } });
+  const touch = (requestId: string) =>
+    requests().updateOne({ _id: requestId }, { $inc: { version: 1 } });
   // Somebody is faster once: the command goes on from what is there now.
   expect(await overtaken(async (_id) => (times += 1) === 1 && touch(_id), id, address)).toBe(0);
   await world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
@@ -292,18 +336,30 @@ test('correct-email says what it did to the account, whoever moves the request m
 
   // Somebody is always faster: the answer names what has changed and what is left.
   const second = `second-${application.email}`;
-  await expect(overtaken(touch, id, second)).rejects.toThrow(/has the address and its old link is void.*same command/);
+  await expect(overtaken(touch, id, second)).rejects.toThrow(
+    /has the address and its old link is void.*same command/,
+  );
   expect(await accountOf(id)).toMatchObject({ email: second, linkVersion: 2 });
-  expect((await trailOf(id)).at(-1)).toMatchObject({ action: 'account correct-email', result: 'done' });
+  expect((await trailOf(id)).at(-1)).toMatchObject({
+    action: 'account correct-email',
+    result: 'done',
+  });
   expect(await cli('account', 'correct-email', id, second, '--yes')).toMatchObject({ code: 0 });
   await world.mail.waitForMail((caught) => caught.to.includes(second), HANG_MS);
   await world.recordIn('completed', id);
 
   // A discarded request mails nobody, so its account keeps its address.
-  await requests().updateOne({ _id: id }, { $set: { state: 'rejected', reasons: [discardedReason] } });
+  await requests().updateOne(
+    { _id: id },
+    { $set: { state: 'rejected', reasons: [discardedReason] } },
+  );
   const before = await accountOf(id);
   const refused = await cli('account', 'correct-email', id, `third-${application.email}`, '--yes');
-  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('is rejected') });
+  expect(refused).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('is rejected'),
+  });
   expect(await accountOf(id)).toEqual(before);
 });
 
@@ -311,7 +367,9 @@ test('release: the use of a link stays noted, and an unused link ends', async ()
   const { id } = await completed();
   const usedAt = new Date(Date.now() - 1_000);
   const used = { _id: (await accountOf(id))!._id };
-  await world.stores.db.collection<Account>(ACCOUNTS).updateOne(used, { $set: { 'activation.usedAt': usedAt } });
+  await world.stores.db
+    .collection<Account>(ACCOUNTS)
+    .updateOne(used, { $set: { 'activation.usedAt': usedAt } });
   const { activation } = (await accountOf(id))!;
   expect(await cli('account', 'release', id, '--yes')).toMatchObject({ code: 0 });
   expect(await accountOf(id)).toMatchObject({ releasedAt: expect.any(Date), activation });
@@ -325,18 +383,26 @@ test('release: the EIN and the address may be applied with again; the account st
   expect((await cli('account', 'release', id)).stdout).toContain('add --yes');
   expect((await accountOf(id))?.ein).toBe(application.ein);
 
-  expect(await cli('account', 'release', id, '--yes', '--why', 'EIN of another business')).toMatchObject({ code: 0 });
+  expect(
+    await cli('account', 'release', id, '--yes', '--why', 'EIN of another business'),
+  ).toMatchObject({ code: 0 });
   const account = await accountOf(id);
   expect(account).toMatchObject({
     releasedAt: expect.any(Date),
-    released: { email: application.email, ein: application.ein, businessName: application.business_name },
+    released: {
+      email: application.email,
+      ein: application.ein,
+      businessName: application.business_name,
+    },
   });
   expect(account?.activation).toBeUndefined();
   const third = await submit(world, ingest, application);
   await world.recordIn('completed', third);
   expect(world.mail.mailsTo(application.email)).toHaveLength(2);
 
-  expect((await cli('show', id)).stdout).toContain('operator test-operator: account release (EIN of another business)');
+  expect((await cli('show', id)).stdout).toContain(
+    'operator test-operator: account release (EIN of another business)',
+  );
   for (const words of [
     ['account', 'release', id, '--yes'],
     ['resend', id, '--yes'],
@@ -353,7 +419,10 @@ test('a mail to the old address that is in hand during the correction does not c
   const application = newApplication();
   world.mail.setFault(busy);
   const id = await submit(world, ingest, application);
-  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   const before = await accountOf(id);
   const address = `right-${application.email}`;
   expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
@@ -382,8 +451,19 @@ test('a mail to the old address that is in hand during the correction does not c
 /** Records in any state, as if they had come a while ago; each of an applicant of its own. */
 async function plant(count: number, change: Partial<SubmissionRecord>): Promise<string[]> {
   const { id } = await completed();
-  const { expiresAt: _e, dueAt: _d, accountId: _a, bodyUntil: _b, ...like } = (await world.record(id))!;
-  const records = Array.from({ length: count }, () => ({ ...like, ...change, _id: newId('req'), applicant: {} }));
+  const {
+    expiresAt: _e,
+    dueAt: _d,
+    accountId: _a,
+    bodyUntil: _b,
+    ...like
+  } = (await world.record(id))!;
+  const records = Array.from({ length: count }, () => ({
+    ...like,
+    ...change,
+    _id: newId('req'),
+    applicant: {},
+  }));
   const history = [{ state: change.state ?? like.state, at: new Date(), attempt: 1 }];
   await requests().insertMany(records.map((record) => ({ ...record, history })));
   return records.map(({ _id }) => _id);
@@ -393,8 +473,13 @@ test('close: an open request and a dead letter end for good, with a reason; what
   const later = new Date(Date.now() + 3_600_000);
   const [waiting] = await plant(1, { state: 'recorded', dueAt: later, version: 1 });
   const [held] = await plant(1, { state: 'recorded', dueAt: later, heldUntil: later, version: 1 });
-  expect(await cli('close', waiting!, '--yes')).toMatchObject({ code: 2, stderr: expect.stringContaining('--why') });
-  expect((await cli('close', waiting!)).stdout).toContain('recorded → rejected; nothing was changed');
+  expect(await cli('close', waiting!, '--yes')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('--why'),
+  });
+  expect((await cli('close', waiting!)).stdout).toContain(
+    'recorded → rejected; nothing was changed',
+  );
   expect(await cli('close', waiting!, '--yes', '--why', 'ticket 4711')).toMatchObject({ code: 0 });
   const record = await world.record(waiting!);
   expect(record).toMatchObject({
@@ -412,26 +497,49 @@ test('close: an open request and a dead letter end for good, with a reason; what
     stderr: expect.stringContaining('worked on'),
   });
   expect(await world.record(held!)).toMatchObject({ state: 'recorded', version: 1 });
-  expect(await cli('close', waiting!)).toMatchObject({ code: 1, stderr: expect.stringContaining('nothing to close') });
+  expect(await cli('close', waiting!)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('nothing to close'),
+  });
   await requests().deleteOne({ _id: held! });
 
   world.mail.setFault(busy);
   const application = newApplication();
   const id = await submit(world, ingest, application);
-  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'the first attempt to fail',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   expect(await cli('close', id, '--yes', '--why', 'wrong business')).toMatchObject({ code: 0 });
-  expect(await world.record(id)).toMatchObject({ state: 'undeliverable', accountId: (await accountOf(id))?._id });
+  expect(await world.record(id)).toMatchObject({
+    state: 'undeliverable',
+    accountId: (await accountOf(id))?._id,
+  });
   expect(await cli('audit')).toMatchObject({ code: 0 });
 });
 
 test('close and retry by query: dry run first, only what matches, page after page, and on behind an id', async () => {
   const dead = { state: 'dead_lettered', version: 3, partnerId: 'acme' } as const;
-  const ids = (await plant(1_203, { ...dead, lastError: 'the mail server answered 451' })).toSorted();
+  const ids = (
+    await plant(1_203, { ...dead, lastError: 'the mail server answered 451' })
+  ).toSorted();
   const others = await plant(2, { ...dead, lastError: 'a bug' });
-  const query = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--reason', 'answered 451', '--why', 'old'];
+  const query = [
+    'close',
+    '--state',
+    'dead_lettered',
+    '--partner',
+    'acme',
+    '--reason',
+    'answered 451',
+    '--why',
+    'old',
+  ];
   const dry = await cli(...query);
   expect(dry.stdout).toMatch(/1203 would be closed; add --yes to do it/);
-  expect(await requests().countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(1_205);
+  expect(await requests().countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(
+    1_205,
+  );
   const first = await cli(...query, '--yes', '--limit', '600', '--json');
   expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
   const rest = await cli(...query, '--yes', '--after', ids[600]!);
@@ -459,22 +567,34 @@ test('close and retry by query: dry run first, only what matches, page after pag
   );
   expect(retried.json()).toMatchObject({ looked_at: 2, retried: 2 });
   for (const id of others)
-    await eventually('worked on again', async () => (await world.record(id))?.state !== 'dead_lettered');
+    await eventually(
+      'worked on again',
+      async () => (await world.record(id))?.state !== 'dead_lettered',
+    );
   await requests().deleteMany({ _id: { $in: [...ids, ...others] } });
 });
 
 test('resend by query: a mail of its own for each that has a link', async () => {
   const since = new Date(Date.now() - 1).toISOString();
   const { id, application } = await completed();
-  expect((await cli('resend', '--state', 'completed', '--since', since)).stdout).toContain('1 would be resent');
-  expect((await cli('resend', '--state', 'completed', '--since', since, '--yes')).stdout).toContain('1 resent');
+  expect((await cli('resend', '--state', 'completed', '--since', since)).stdout).toContain(
+    '1 would be resent',
+  );
+  expect((await cli('resend', '--state', 'completed', '--since', since, '--yes')).stdout).toContain(
+    '1 resent',
+  );
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
 });
 
 test('find by business name, in any case and in part', async () => {
   const { id, application } = await completed();
-  const found = await cli('find', '--name', application.business_name.toUpperCase().slice(2), '--json');
+  const found = await cli(
+    'find',
+    '--name',
+    application.business_name.toUpperCase().slice(2),
+    '--json',
+  );
   expect(found.json()).toMatchObject([{ request_id: id }]);
   expect(await cli('find', '--name', '.*')).toMatchObject({ code: 1 });
 });

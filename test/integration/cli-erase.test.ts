@@ -1,4 +1,7 @@
-/** Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched, and audit agrees. */
+/**
+ * Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched,
+ * and audit agrees.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
 import { Binary } from 'mongodb';
@@ -32,7 +35,8 @@ async function everythingStored(): Promise<string> {
     for (const document of await world.stores.db.collection(name).find().toArray()) {
       texts.push(`${name} ${JSON.stringify(document)}`);
       const body: unknown = document['body'];
-      if (body instanceof Binary) texts.push(Buffer.from(body.buffer).toString('latin1').replaceAll('\0', ''));
+      if (body instanceof Binary)
+        texts.push(Buffer.from(body.buffer).toString('latin1').replaceAll('\0', ''));
     }
   }
   return texts.join('\n').toLowerCase();
@@ -43,7 +47,11 @@ async function malformed(body: string | Buffer): Promise<string> {
 }
 
 test('by address: account, all records and raw bodies of any kind; the trail stays and is not personal', async () => {
-  const person = { email: 'Erika.Mustermann@example.com', business_name: 'Mustermann Erben', ein: '987654321' };
+  const person = {
+    email: 'Erika.Mustermann@example.com',
+    business_name: 'Mustermann Erben',
+    ein: '987654321',
+  };
   const email = person.email.toLowerCase();
   const first = await submit(world, ingest, person);
   await world.recordIn('completed', first);
@@ -59,7 +67,10 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     await malformed(`{'email': '${email}'}`),
     await malformed(Buffer.from(`\ufeff{'email': '${email}'}`, 'utf16le').swap16()),
     await submit(world, ingest, { Email: email, business_name: 'Mustermann', ein: '111111111' }),
-    await submit(world, ingest, { ...newApplication(), email: `Erika Mustermann <${person.email}>` }),
+    await submit(world, ingest, {
+      ...newApplication(),
+      email: `Erika Mustermann <${person.email}>`,
+    }),
   ];
   const others = [
     await malformed(`["x${email}"]`),
@@ -68,9 +79,16 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     await submit(world, ingest, { ...newApplication(), email: `mrs-${email}` }),
   ];
   const theirKey = { 'idempotency-key': '"a-key-of-another-applicant"' };
-  const repeated = { key: world.key, body: JSON.stringify({ ...newApplication(), contact: email }), headers: theirKey };
+  const repeated = {
+    key: world.key,
+    body: JSON.stringify({ ...newApplication(), contact: email }),
+    headers: theirKey,
+  };
   const mentioning = requestIdOf(await send(ingest.url, repeated));
-  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0);
+  await eventually(
+    'all settled',
+    async () => (await world.records({ dueAt: { $exists: true } })).length === 0,
+  );
   const untouched = await world.records({ _id: { $in: others } });
 
   const dry = await cli('erase', '--email', person.email.toUpperCase());
@@ -80,7 +98,10 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
 
   const erased = await cli('erase', '--email', person.email, '--yes', '--why', 'request of today');
   expect(erased).toMatchObject({ code: 0 });
-  const left = (await everythingStored()).replaceAll(/\S*(x|mrs?-)erika[^"\s]*|erika[^"\s]*\.au/g, '');
+  const left = (await everythingStored()).replaceAll(
+    /\S*(x|mrs?-)erika[^"\s]*|erika[^"\s]*\.au/g,
+    '',
+  );
   for (const trace of [email, 'mustermann', '987654321']) expect(left).not.toContain(trace);
 
   expect(await world.records({ _id: { $in: others } })).toEqual(untouched);
@@ -93,12 +114,21 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     });
     expect(record).not.toHaveProperty('bodySha256');
   }
-  expect(await world.record(mentioning)).toMatchObject({ state: 'completed', applicant: expect.any(Object) });
+  expect(await world.record(mentioning)).toMatchObject({
+    state: 'completed',
+    applicant: expect.any(Object),
+  });
   expect(await world.record(mentioning)).not.toHaveProperty('body');
   // Another applicant's request stays true for its partner.
   expectAnswer(await send(ingest.url, repeated), 202, bodies.accepted(mentioning));
-  expectAnswer(await send(ingest.url, { ...repeated, body: '{"a":"b"}' }), 422, bodies.idempotencyMismatch(mentioning));
-  const noted = await world.stores.db.collection(OPERATOR_AUDIT).findOne({ why: 'request of today', result: 'done' });
+  expectAnswer(
+    await send(ingest.url, { ...repeated, body: '{"a":"b"}' }),
+    422,
+    bodies.idempotencyMismatch(mentioning),
+  );
+  const noted = await world.stores.db
+    .collection(OPERATOR_AUDIT)
+    .findOne({ why: 'request of today', result: 'done' });
   expect(noted).toMatchObject({ action: 'erase', by: 'test-operator' });
   expect((await cli('show', first)).stdout).toContain('personal data erased');
   expect(await cli('retry', first)).toMatchObject({ code: 1 });
@@ -116,7 +146,10 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   const application = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
   const id = await submit(world, ingest, application);
-  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
   world.mail.setFault(undefined);
   const record = await world.record(id);
@@ -131,8 +164,17 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   expect(await cli('audit')).toMatchObject({ code: 0 });
 
   // A worker that had the body in hand made the account after all.
-  const late = { email: application.email, emailNormalized: application.email, ein: application.ein };
-  await accounts().insertOne({ ...late, _id: newId('acc'), requestId: id, createdAt: new Date() } as Account);
+  const late = {
+    email: application.email,
+    emailNormalized: application.email,
+    ein: application.ein,
+  };
+  await accounts().insertOne({
+    ...late,
+    _id: newId('acc'),
+    requestId: id,
+    createdAt: new Date(),
+  } as Account);
   const audited = await cli('audit');
   expect(audited).toMatchObject({ code: 1 });
   expect(audited.stdout).toMatch(new RegExp(`problem +1 erased_but_account.*\\n +${id}`));
@@ -148,7 +190,9 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
 test('what the caller said of itself goes, too', async () => {
   const application = newApplication();
   const headers = { 'user-agent': `curl of ${application.email}` };
-  const id = requestIdOf(await send(ingest.url, { key: world.key, body: JSON.stringify(application), headers }));
+  const id = requestIdOf(
+    await send(ingest.url, { key: world.key, body: JSON.stringify(application), headers }),
+  );
   expect(await world.recordIn('completed', id)).toMatchObject({ userAgent: headers['user-agent'] });
   expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
   expect(await world.record(id)).not.toHaveProperty('userAgent');
@@ -160,7 +204,10 @@ test('another applicant’s request that mentions them keeps its body until it i
   const application = { ...newApplication(), contact: person };
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
   const id = await submit(world, ingest, application);
-  await eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   const early = await cli('erase', '--email', person, '--yes');
   expect(early).toMatchObject({ code: 1, stdout: expect.stringContaining('still open') });
   expect(early.stderr).toContain('run it again');
@@ -170,7 +217,10 @@ test('another applicant’s request that mentions them keeps its body until it i
   // A retry of a dead letter needs its body as well.
   const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
   const { dueAt } = (await world.record(id))!;
-  await requests.updateOne({ _id: id }, { $set: { state: 'dead_lettered' }, $unset: { dueAt: true } });
+  await requests.updateOne(
+    { _id: id },
+    { $set: { state: 'dead_lettered' }, $unset: { dueAt: true } },
+  );
   expect((await cli('erase', '--email', person, '--yes')).stdout).toContain('still open');
   await requests.updateOne({ _id: id }, { $set: { state: 'account_created', dueAt: dueAt! } });
 
@@ -180,7 +230,10 @@ test('another applicant’s request that mentions them keeps its body until it i
   expect(world.mail.mailsTo(application.email)).toHaveLength(1);
   expect(await cli('erase', '--email', person, '--yes')).toMatchObject({ code: 0 });
   expect(await everythingStored()).not.toContain(person);
-  expect(await world.record(id)).toMatchObject({ state: 'completed', applicant: { email: application.email } });
+  expect(await world.record(id)).toMatchObject({
+    state: 'completed',
+    applicant: { email: application.email },
+  });
 });
 
 test('by request: it goes after all else of its applicant, so that the same command can be given again', async () => {
@@ -188,9 +241,15 @@ test('by request: it goes after all else of its applicant, so that the same comm
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
   const named = await submit(world, ingest, person);
   const mentioning = await submit(world, ingest, { ...newApplication(), contact: person.email });
-  await eventually('a failed attempt', async () => (await world.record(mentioning))?.lastError !== undefined);
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(mentioning))?.lastError !== undefined,
+  );
   const early = await cli('erase', named, '--yes');
-  expect(early).toMatchObject({ code: 1, stdout: expect.stringMatching(new RegExp(`${named} .*comes last`)) });
+  expect(early).toMatchObject({
+    code: 1,
+    stdout: expect.stringMatching(new RegExp(`${named} .*comes last`)),
+  });
   expect((await world.record(named))?.body).toBeDefined();
 
   world.mail.setFault(undefined);
@@ -222,7 +281,8 @@ test('by EIN: with a hyphen in a body, and the account', async () => {
   expect(listed.count).toBe(3);
   expect(listed.listed.map((entry) => entry.id)).toEqual(expect.arrayContaining([id, broken]));
   expect(
-    (await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: longer }))?.body,
+    (await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: longer }))
+      ?.body,
   ).toBeDefined();
 });
 
@@ -234,7 +294,8 @@ test('by EIN: with the address and the name of a request that was rejected for i
   await world.recordIn('completed', other);
   expect(await cli('erase', '--ein', '223344556', '--yes')).toMatchObject({ code: 0 });
   const left = await everythingStored();
-  for (const trace of [application.email, 'number & co', '"223344556"']) expect(left).not.toContain(trace);
+  for (const trace of [application.email, 'number & co', '"223344556"'])
+    expect(left).not.toContain(trace);
   expect(await world.record(other)).toHaveProperty('body');
 });
 
@@ -245,7 +306,10 @@ test('what cannot be read stops nothing', async () => {
   const later = await malformed(`email=${encodeURIComponent(email)}`);
   const named = await submit(world, ingest, { ...newApplication(), email: 'none' });
   const alike = await submit(world, ingest, { ...newApplication(), email: 'none' });
-  await eventually('all settled', async () => (await world.records({ dueAt: { $exists: true } })).length === 0);
+  await eventually(
+    'all settled',
+    async () => (await world.records({ dueAt: { $exists: true } })).length === 0,
+  );
   const erased = await cli('erase', '--email', email, '--yes', '--json');
   expect(erased).toMatchObject({ code: 0 });
   const listed = erased.json<{ listed: { id: string }[] }>().listed.map(({ id }) => id);
@@ -265,5 +329,7 @@ test('a released account is found when no request of it is left, and goes on beh
   expect((await cli(...words)).stdout).toMatch(/account .* released .*would be erased/);
   expect(await cli(...words, '--yes')).toMatchObject({ code: 0 });
   expect(await everythingStored()).not.toContain(application.email.toLowerCase());
-  expect(await cli('erase', '--email', application.email, '--after', 'nonsense')).toMatchObject({ code: 2 });
+  expect(await cli('erase', '--email', application.email, '--after', 'nonsense')).toMatchObject({
+    code: 2,
+  });
 });

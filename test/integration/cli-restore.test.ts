@@ -1,4 +1,7 @@
-/** The runbook of docs/restore.md: MongoDB back from an older dump, Redis empty, and audit says what that means. */
+/**
+ * The runbook of docs/restore.md: MongoDB back from an older dump, Redis empty, and audit says what
+ * that means.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -32,15 +35,22 @@ async function restore(world: World, dumped: Dump): Promise<void> {
   await world.stores.redis.flushdb();
 }
 
-/** What the page's own commands print: the log lines of requests that the database does not have. */
+/**
+ * What the page's own commands print: the log lines of requests that the database does not have.
+ */
 async function namedAsLost(world: World, lines: readonly string[]): Promise<unknown[]> {
-  const [, block = ''] = /^## Which requests are lost$[^]*?^```sh\n([^]*?)^```/m.exec(read('docs/restore.md')) ?? [];
+  const [, block = ''] =
+    /^## Which requests are lost$[^]*?^```sh\n([^]*?)^```/m.exec(read('docs/restore.md')) ?? [];
   const folder = await mkdtemp(join(tmpdir(), 'restore-'));
   try {
     await writeFile(join(folder, 'accepts.log'), `${lines.join('\n')}\n`);
     const command = `partner-ingest() { node "$PROJECT/cmd/cli/main.ts" "$@"; }; set -eo pipefail; ${block}`;
     const env = { PATH: process.env['PATH'], PROJECT: process.cwd(), ...world.environment };
-    const { stdout } = await promisify(execFile)('bash', ['-c', command], { cwd: folder, env, timeout: HANG_MS });
+    const { stdout } = await promisify(execFile)('bash', ['-c', command], {
+      cwd: folder,
+      env,
+      timeout: HANG_MS,
+    });
     return stdout
       .trim()
       .split('\n')
@@ -90,9 +100,12 @@ test('a dump of an hour ago and an empty Redis: what survived ends once, second 
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });
 
-    // What was lost can be sent again, and the first mail of each survivor says which got a second one.
+    // What was lost can be sent again, and the first mail of each survivor says which got a second
+    // one.
     await world.recordIn('completed', await submit(world, ingest, lost.application));
-    const mails = [done, mailing, waiting, lost].map(({ application }) => world.mail.mailsTo(application.email).length);
+    const mails = [done, mailing, waiting, lost].map(
+      ({ application }) => world.mail.mailsTo(application.email).length,
+    );
     expect(mails).toEqual([1, 2, 2, 2]);
     const [first, second] = world.mail.mailsTo(mailing.application.email);
     expect(second?.links).toEqual(first?.links);

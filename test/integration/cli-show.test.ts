@@ -62,7 +62,11 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
   expect(shown.code).toBe(0);
   expect(shown.json<{ applicant: object; body: string }>()).toMatchObject({
     request_id: id,
-    applicant: { email: application.email, ein: application.ein, business_name: application.business_name },
+    applicant: {
+      email: application.email,
+      ein: application.ein,
+      business_name: application.business_name,
+    },
     body: JSON.stringify(application),
   });
   expect(await trail().find({ requestId: id }).toArray()).toMatchObject([
@@ -90,10 +94,17 @@ test('a rejected request tells all its reasons and is found by the address it cl
   await world.recordIn('rejected', id);
   const shown = await cli('show', id);
   expect(shown.stdout).toContain('3 reasons');
-  for (const code of ['email', 'invalid_format', 'blank', 'business_name must have a letter or a digit.']) {
+  for (const code of [
+    'email',
+    'invalid_format',
+    'blank',
+    'business_name must have a letter or a digit.',
+  ]) {
     expect(shown.stdout).toContain(code);
   }
-  expect((await cli('find', '--email', ' nobody HERE', '--json')).json()).toMatchObject([{ request_id: id }]);
+  expect((await cli('find', '--email', ' nobody HERE', '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
 });
 
 test('a duplicate names the request that has the account', async () => {
@@ -105,7 +116,10 @@ test('a duplicate names the request that has the account', async () => {
   expect((await cli('show', second)).stdout).toContain(`See ${first}.`);
   const ein = `${application.ein.slice(0, 2)}-${application.ein.slice(2)}`;
   const found = await cli('find', '--ein', ein, '--json');
-  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual([second, first]);
+  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual([
+    second,
+    first,
+  ]);
 });
 
 test('what was turned away can be looked up as well', async () => {
@@ -113,7 +127,9 @@ test('what was turned away can be looked up as well', async () => {
   const shown = await cli('show', malformed);
   expect(shown.stdout).toContain(`${malformed}  malformed`);
   expect(shown.stdout).toContain('3 bytes, not a JSON object');
-  const refused = (await send(ingest.url, { key: 'wrong-key-of-some-length', body: '{}' })).headers['x-request-id'];
+  const refused = (await send(ingest.url, { key: 'wrong-key-of-some-length', body: '{}' })).headers[
+    'x-request-id'
+  ];
   await world.recordIn('refused', String(refused));
   expect((await cli('show', String(refused))).stdout).toContain('nobody known');
 });
@@ -145,7 +161,9 @@ test('an unknown id says so, suggests what is near, and fails with 1', async () 
 test('what partners send cannot move the cursor or change colours of the screen that shows it', async () => {
   const record = newRecord({
     state: 'dead_lettered',
-    history: [{ state: 'dead_lettered', at: new Date(), attempt: 27, reason: 'bad \u001b[2J\u0007 answer' }],
+    history: [
+      { state: 'dead_lettered', at: new Date(), attempt: 27, reason: 'bad \u001b[2J\u0007 answer' },
+    ],
     applicant: { email: '\u001b[31mx@y.example', ein: '123456789', businessName: '\u202etxt' },
     lastError: '\u001b]0;owned\u0007',
   });
@@ -153,39 +171,64 @@ test('what partners send cannot move the cursor or change colours of the screen 
   const shown = await cli('show', record._id, '--reveal');
   expect(shown.code).toBe(0);
   // oxlint-disable-next-line no-control-regex -- what must not be there
-  expect(shown.stdout.replaceAll('\n', '')).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e]/);
+  const hidden = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e]/;
+  expect(shown.stdout.replaceAll('\n', '')).not.toMatch(hidden);
   expect(shown.stdout).toContain('�[2J� answer');
 });
 
 test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
   const before = new Date().toISOString();
   const ids: string[] = [];
-  for (let index = 0; index < 3; index += 1) ids.push(await submit(world, ingest, newApplication()));
+  for (let index = 0; index < 3; index += 1)
+    ids.push(await submit(world, ingest, newApplication()));
   for (const id of ids) await world.recordIn('completed', id);
 
-  const found = await cli('find', '--partner', 'demo', '--state', 'completed', '--since', before, '--json');
-  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual(ids.toReversed());
+  const found = await cli(
+    'find',
+    '--partner',
+    'demo',
+    '--state',
+    'completed',
+    '--since',
+    before,
+    '--json',
+  );
+  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual(
+    ids.toReversed(),
+  );
   const two = await cli('find', '--since', before, '--limit', '2');
   expect(two.stdout.trimEnd().split('\n')).toHaveLength(3);
   expect(two.stderr).toContain('there are more');
   expect(two.stdout).not.toMatch(/applicant-/);
-  expect(await cli('find', '--until', '2000-01-01')).toMatchObject({ code: 1, stdout: '', stderr: 'nothing found\n' });
+  expect(await cli('find', '--until', '2000-01-01')).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: 'nothing found\n',
+  });
   expect(await cli('find', '--email', 'nobody@nowhere.example')).toMatchObject({ code: 1 });
 });
 
 test('an idempotency key finds its request, of its partner only, and shows whether it was used again', async () => {
   const [key, body] = ['8e03978e-40d5-43dd-bc93-6894a57f9324', JSON.stringify(newApplication())];
-  const post = () => send(ingest.url, { key: world.key, body, headers: { 'idempotency-key': `"${key}"` } });
+  const post = () =>
+    send(ingest.url, { key: world.key, body, headers: { 'idempotency-key': `"${key}"` } });
   const id = requestIdOf(await post());
-  const find = (partner: string) => cli('find', '--partner', partner, '--idempotency-key', key, '--json');
-  expect((await find('demo')).json()).toMatchObject([{ request_id: id, idempotency_key: true, sent_again: false }]);
+  const find = (partner: string) =>
+    cli('find', '--partner', partner, '--idempotency-key', key, '--json');
+  expect((await find('demo')).json()).toMatchObject([
+    { request_id: id, idempotency_key: true, sent_again: false },
+  ]);
   expect((await cli('show', id)).stdout).toMatch(/idempotency +with a key\n/);
   await post();
   const shown = await cli('show', id);
   expect(shown.stdout).toMatch(/idempotency +with a key, and sent again with it\n/);
-  expect((await find('demo')).json()).toMatchObject([{ request_id: id, idempotency_key: true, sent_again: true }]);
+  expect((await find('demo')).json()).toMatchObject([
+    { request_id: id, idempotency_key: true, sent_again: true },
+  ]);
   expect(await find('dormant')).toMatchObject({ code: 1, stdout: '[]\n' });
-  expect((await cli('show', await submit(world, ingest, newApplication()))).stdout).not.toContain('idempotency');
+  expect((await cli('show', await submit(world, ingest, newApplication()))).stdout).not.toContain(
+    'idempotency',
+  );
 });
 
 test('export: every match on a line, masked; revealed only with a note', async () => {
@@ -199,11 +242,22 @@ test('export: every match on a line, masked; revealed only with a note', async (
       .map((line) => JSON.parse(line) as { request_id: string; state: string });
   const everything = await cli('export');
   expect(everything.code).toBe(0);
-  expect(lines(everything)).toHaveLength(await world.stores.db.collection(SUBMISSIONS).countDocuments());
+  expect(lines(everything)).toHaveLength(
+    await world.stores.db.collection(SUBMISSIONS).countDocuments(),
+  );
   expect(everything.stdout).not.toContain(application.email);
 
-  const revealed = await cli('export', '--email', application.email, '--reveal', '--why', 'request for access');
-  expect(lines(revealed)).toMatchObject([{ request_id: id, applicant: { email: application.email } }]);
+  const revealed = await cli(
+    'export',
+    '--email',
+    application.email,
+    '--reveal',
+    '--why',
+    'request for access',
+  );
+  expect(lines(revealed)).toMatchObject([
+    { request_id: id, applicant: { email: application.email } },
+  ]);
   expect(await trail().findOne({ action: 'export --email --reveal' })).toMatchObject({
     by: 'test-operator',
     unproven: true,
@@ -218,7 +272,9 @@ test('export: every match on a line, masked; revealed only with a note', async (
 test('audit --since reads what came since then, and nothing older', async () => {
   const old = new Date(Date.now() - 2 * 86_400_000);
   const record = newRecord({ state: 'unheard of' as SubmissionRecord['state'], receivedAt: old });
-  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne({ ...record, _id: firstIdAt('req', old) });
+  await world.stores.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .insertOne({ ...record, _id: firstIdAt('req', old) });
   const everything = await cli('audit');
   expect(everything.stdout).toContain(firstIdAt('req', old));
   const bounded = await cli('audit', '--since', '1d');
@@ -230,13 +286,29 @@ test('a search by what is personal is audited without it, copied to standard err
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
-  const found = await cli('find', '--email', application.email, '--json', '--as', 'jane', '--why', 'ticket 12');
+  const found = await cli(
+    'find',
+    '--email',
+    application.email,
+    '--json',
+    '--as',
+    'jane',
+    '--why',
+    'ticket 12',
+  );
   expect(found.json()).toMatchObject([{ request_id: id }]);
   expect(found.stdout).not.toContain('body_sha256');
   const entry = await trail().findOne({ why: 'ticket 12' });
-  expect(entry).toMatchObject({ action: 'find --email', requestId: id, by: 'jane', unproven: true });
+  expect(entry).toMatchObject({
+    action: 'find --email',
+    requestId: id,
+    by: 'jane',
+    unproven: true,
+  });
   expect(JSON.stringify(entry)).not.toContain(application.email);
-  expect(JSON.parse(found.stderr)).toMatchObject({ operator_audit: { _id: entry?._id, action: 'find --email' } });
+  expect(JSON.parse(found.stderr)).toMatchObject({
+    operator_audit: { _id: entry?._id, action: 'find --email' },
+  });
   const revealed = await cli('show', id, '--reveal', '--json');
   expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
 });

@@ -1,4 +1,7 @@
-/** Mistakes at the command line: each one clear line and a telling exit code; help for everything; keys. */
+/**
+ * Mistakes at the command line: each one clear line and a telling exit code; help for everything;
+ * keys.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
@@ -26,7 +29,13 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 test('a mistake fails with 2 and one line', async () => {
-  const { code, stdout, stderr } = await spawnCli(world.environment, '', 'show', 'req_x', '--revael');
+  const { code, stdout, stderr } = await spawnCli(
+    world.environment,
+    '',
+    'show',
+    'req_x',
+    '--revael',
+  );
   expect({ code, stdout, stderr }).toEqual({
     code: 2,
     stdout: '',
@@ -62,7 +71,8 @@ test('every command has help with examples, which are commands that exist', asyn
     for (const example of command.examples) {
       expect(help.stdout).toContain(`  partner-ingest ${example}`);
       expect(example.startsWith(command.name)).toBe(true);
-      for (const option of example.match(/--[a-z]+/g) ?? []) expect(help.stdout).toContain(`  ${option}`);
+      for (const option of example.match(/--[a-z]+/g) ?? [])
+        expect(help.stdout).toContain(`  ${option}`);
     }
   }
 });
@@ -70,22 +80,30 @@ test('every command has help with examples, which are commands that exist', asyn
 test('docs/operations.md tells of every command and every exit code', async () => {
   const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
   for (const command of commands) expect(text).toContain(`\`${command.name}`);
-  for (const code of ['0', '1', '2', '3', '70']) expect(text).toMatch(new RegExp(`^\\| +${code} +\\|`, 'm'));
+  for (const code of ['0', '1', '2', '3', '70'])
+    expect(text).toMatch(new RegExp(`^\\| +${code} +\\|`, 'm'));
 });
 
 test('a reader that has seen enough is no fault', async () => {
   const { spawnSync } = await import('node:child_process');
-  const piped = spawnSync('bash', ['-c', `set -o pipefail; "${process.execPath}" cmd/cli/main.ts --help | head -1`], {
-    cwd: new URL('../..', import.meta.url).pathname,
-    encoding: 'utf8',
-  });
+  const piped = spawnSync(
+    'bash',
+    ['-c', `set -o pipefail; "${process.execPath}" cmd/cli/main.ts --help | head -1`],
+    {
+      cwd: new URL('../..', import.meta.url).pathname,
+      encoding: 'utf8',
+    },
+  );
   expect(piped).toMatchObject({ status: 0, stderr: '' });
 });
 
 test('keys: a new one is a Secret that the controller takes; the list tells its last use', async () => {
   const made = await cli('keys', 'new', 'Acme.Corp');
   expect(made).toMatchObject({ code: 0 });
-  const secret = parse(made.stdout) as { metadata: { name: string }; stringData: Record<string, string> };
+  const secret = parse(made.stdout) as {
+    metadata: { name: string };
+    stringData: Record<string, string>;
+  };
   const key = /: (\S+)\n$/.exec(made.stderr)?.[1] ?? '';
   expect(secret.stringData).toEqual({ 'key-1': `sha256:${hashApiKey(key)}` });
   expect(made.stdout).not.toContain(key);
@@ -102,8 +120,9 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
 
   await writeFile(join(world.keyFolder, 'acme.yaml'), made.stdout);
   const stored = async () =>
-    (await world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key), status: 'active' })) !==
-    null;
+    (await world.stores.db
+      .collection<PartnerKey>(PARTNER_KEYS)
+      .findOne({ _id: hashApiKey(key), status: 'active' })) !== null;
   await eventually('the key to be in force', stored);
   const list = async () =>
     (await cli('keys', 'list', '--partner', 'Acme.Corp', '--json')).json<
@@ -119,7 +138,9 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
   const [listed] = await list();
   expect(new Date(listed?.last_used_at ?? 0).getTime()).toBeGreaterThanOrEqual(before);
   const text = await cli('keys', 'list');
-  expect(text.stdout).toMatch(/Acme\.Corp +active +[0-9a-f]{12} +partner-ingest-keys\/partner-acme-corp-\d+ +\d{4}-/);
+  expect(text.stdout).toMatch(
+    /Acme\.Corp +active +[0-9a-f]{12} +partner-ingest-keys\/partner-acme-corp-\d+ +\d{4}-/,
+  );
   expect(text.stdout).not.toContain(key);
   expect(await cli('keys', 'list', '--partner', 'nobody')).toMatchObject({ code: 1, stdout: '' });
 });
@@ -127,7 +148,8 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
 test('keys revoke: in force within about a second without a controller, and it stays so when one comes back', async () => {
   const key = newApiKey();
   const id = hashApiKey(key).slice(0, 12);
-  const stored = () => world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) });
+  const stored = () =>
+    world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) });
   const file = await world.writePartner({ partner: 'leaky', keys: [key] });
   await eventually('the key', async () => (await stored())?.status === 'active');
   const ingest = await world.start('ingest');
@@ -135,7 +157,9 @@ test('keys revoke: in force within about a second without a controller, and it s
   expect(await status()).toBe(202);
   await controller.close();
 
-  expect((await cli('keys', 'revoke', id)).stdout).toContain(`key ${id} of leaky, from partner-keys/partner-leaky,`);
+  expect((await cli('keys', 'revoke', id)).stdout).toContain(
+    `key ${id} of leaky, from partner-keys/partner-leaky,`,
+  );
   for (const [words, code] of [
     [['000000000000', '--yes'], 1],
     [[id.slice(1), '--yes'], 2],
@@ -144,19 +168,32 @@ test('keys revoke: in force within about a second without a controller, and it s
     expect(await cli('keys', 'revoke', ...words)).toMatchObject({ code, stdout: '' });
   expect(await status()).toBe(202);
 
-  const revoked = await cli('keys', 'revoke', id.toUpperCase(), '--yes', '--json', '--why', 'leaked');
+  const revoked = await cli(
+    'keys',
+    'revoke',
+    id.toUpperCase(),
+    '--yes',
+    '--json',
+    '--why',
+    'leaked',
+  );
   const startedAt = performance.now();
   expect(revoked.json()).toMatchObject({ key: id, partner: 'leaky', result: 'revoked' });
   await eventually('401', async () => (await status()) === 401);
   console.log(`revoked: 401 ${Math.round(performance.now() - startedAt)} ms after the command`);
   expect((await cli('keys', 'revoke', id, '--yes')).code).toBe(1);
-  expect((await cli('keys', 'list', '--partner', 'leaky', '--json')).json()).toMatchObject([{ status: 'revoked' }]);
+  expect((await cli('keys', 'list', '--partner', 'leaky', '--json')).json()).toMatchObject([
+    { status: 'revoked' },
+  ]);
   expect(
-    await world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT).findOne({ action: 'keys revoke', result: 'done' }),
+    await world.stores.db
+      .collection<TrailEntry>(OPERATOR_AUDIT)
+      .findOne({ action: 'keys revoke', result: 'done' }),
   ).toMatchObject({ partnerId: 'leaky', keyId: id, why: 'leaked' });
 
   controller = await world.start('controller');
-  const problems = () => world.metric(controller, 'partner_ingest_secret_problems', { problem: 'key_revoked' });
+  const problems = () =>
+    world.metric(controller, 'partner_ingest_secret_problems', { problem: 'key_revoked' });
   await eventually('the problem', async () => (await problems()) === 1);
   expect(await status()).toBe(401);
   // The Secret agrees; one that brings the key back soon after changes nothing.

@@ -1,4 +1,7 @@
-/** The loop that takes hints from Redis: what is in hand has left Redis, and a process with hints in hand is alive. */
+/**
+ * The loop that takes hints from Redis: what is in hand has left Redis, and a process with hints in
+ * hand is alive.
+ */
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -18,7 +21,10 @@ let stores: TestStores;
 let sender: HintSender;
 const consumers: Consumer[] = [];
 const ends: (() => void)[] = [];
-/** From the end of a test on no work waits: what a slot that was freed begins would be among the next test's. */
+/**
+ * From the end of a test on no work waits: what a slot that was freed begins would be among the
+ * next test's.
+ */
 let over = false;
 
 beforeEach(async () => {
@@ -37,7 +43,10 @@ afterEach(async () => {
 
 const hint = (id: number): Hint => ({ requestId: `req_${id}`, version: 0 });
 
-/** Sends many hints. On a busy machine Redis may be too slow for the sender: then they are sent once more. */
+/**
+ * Sends many hints. On a busy machine Redis may be too slow for the sender: then they are sent once
+ * more.
+ */
 const sendMany = (hints: readonly Hint[]) =>
   eventually('the hints to be sent', async () => {
     await sender.send(hints);
@@ -97,7 +106,10 @@ test('one hint of a partner is taken before the many of another that came first'
   // The first hundred of the many went first; the others wait behind.
   while (!begun.includes('req_small')) {
     const count = begun.length;
-    await eventually('the next ones to be begun', () => begun.length > count || ends.length >= SLOTS);
+    await eventually(
+      'the next ones to be begun',
+      () => begun.length > count || ends.length >= SLOTS,
+    );
     for (const end of ends.splice(0)) end();
   }
   expect(begun.indexOf('req_small')).toBeLessThanOrEqual(100 + SLOTS);
@@ -107,7 +119,9 @@ test('an idle loop turns; one that does not for a minute is not live', async () 
   const { clock, consumer } = scene();
   await eventually('the loop to turn', () => consumer.faults(0).length > 0);
   clock.advance(DEADLINE_MS);
-  expect(consumer.faults(DEADLINE_MS)).toEqual(['the worker has not asked for work for 60 s and has none in hand']);
+  expect(consumer.faults(DEADLINE_MS)).toEqual([
+    'the worker has not asked for work for 60 s and has none in hand',
+  ]);
   await eventually('the loop to turn again', () => consumer.faults(DEADLINE_MS).length === 0);
 });
 

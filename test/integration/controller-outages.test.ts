@@ -16,7 +16,11 @@ let own: OwnWorld;
 let world: World;
 let ingest: ServiceProcess;
 let first: InProcess;
-let beforeSync: { readonly ready: number; readonly live: number; readonly faults: readonly string[] };
+let beforeSync: {
+  readonly ready: number;
+  readonly live: number;
+  readonly faults: readonly string[];
+};
 
 beforeAll(async () => {
   own = await openOwnWorld({ controller: false });
@@ -29,7 +33,11 @@ beforeAll(async () => {
     const readyz = await fetch(`${ingest.adminUrl}/readyz`);
     const { faults } = (await readyz.json()) as { faults: string[] };
     return (
-      faults.length === 1 && { ready: readyz.status, live: (await fetch(`${ingest.adminUrl}/livez`)).status, faults }
+      faults.length === 1 && {
+        ready: readyz.status,
+        live: (await fetch(`${ingest.adminUrl}/livez`)).status,
+        faults,
+      }
     );
   });
   first = await world.start('controller');
@@ -69,7 +77,9 @@ test('Redis away: keys become active and end as fast as ever', async () => {
     await becomes(key, 401);
   }
   const sorted = tookMs.toSorted((a, b) => a - b).map(Math.round);
-  console.log(`Redis away: changes of Secrets count after ${sorted[10]} ms (p50), ${sorted.at(-1)} ms at most, of 20`);
+  console.log(
+    `Redis away: changes of Secrets count after ${sorted[10]} ms (p50), ${sorted.at(-1)} ms at most, of 20`,
+  );
   await own.redis.restart();
 });
 
@@ -87,7 +97,8 @@ test('MongoDB away: a controller that cannot read the backlog lives on, and its 
   await first.close();
   const controller = await world.spawn('controller');
   const unread = async (): Promise<number> =>
-    Date.now() / 1_000 - (await world.metric(controller, 'partner_ingest_backlog_read_timestamp_seconds'));
+    Date.now() / 1_000 -
+    (await world.metric(controller, 'partner_ingest_backlog_read_timestamp_seconds'));
   try {
     await eventually('the backlog to be read', async () => (await unread()) < READ_EVERY_S);
     await own.mongo.signal('SIGKILL');

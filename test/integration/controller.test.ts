@@ -1,4 +1,7 @@
-/** Partner keys from a folder of Secrets to ingest: issuing, rotating, switching off, and everything that can be wrong with a file. */
+/**
+ * Partner keys from a folder of Secrets to ingest: issuing, rotating, switching off, and everything
+ * that can be wrong with a file.
+ */
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
@@ -91,18 +94,26 @@ test('a key counts from its own addresses, and until its end', async () => {
   await annotate({ 'partner-ingest.io/cidrs': '192.0.2.0/24' });
   await becomes(key, 401);
   // Written after the answer.
-  await eventually('its record', async () => (await world.records({ partnerId: 'bound', httpStatus: 401 })).length > 0);
+  await eventually(
+    'its record',
+    async () => (await world.records({ partnerId: 'bound', httpStatus: 401 })).length > 0,
+  );
   await annotate({ 'partner-ingest.io/cidrs': '192.0.2.0/240' });
   await eventually('the problem', async () => (await problems('invalid_annotation')) === 1);
   await annotate({});
   await becomes(key, 202);
   // Nothing is written when the time comes: ingest looks at its clock.
   await annotate({ 'partner-ingest.io/not-after': new Date(Date.now() + 3_000).toISOString() });
-  await eventually('the end to be known', async () => (await stored(key))?.terms?.notAfter !== undefined);
+  await eventually(
+    'the end to be known',
+    async () => (await stored(key))?.terms?.notAfter !== undefined,
+  );
   await becomes(key, 401);
   expect(await world.metric(controller, 'partner_ingest_partners_keys_ending')).toBe(1);
   for (const because of ['address', 'ended'])
-    expect(await world.metric(ingest, 'partner_ingest_keys_out_of_terms_total', { because })).toBeGreaterThan(0);
+    expect(
+      await world.metric(ingest, 'partner_ingest_keys_out_of_terms_total', { because }),
+    ).toBeGreaterThan(0);
 });
 
 describe('files', () => {
@@ -184,7 +195,10 @@ describe('files', () => {
   test('entries that are no keys cost only themselves', async () => {
     const [good, shared] = [newApiKey(), newApiKey()];
     // Keys in clear: the helper writes digests, which are never empty or short.
-    await write('mixed.yaml', manifest('mixed', [`stringData: { one: ${good}, two: '', three: short }`]));
+    await write(
+      'mixed.yaml',
+      manifest('mixed', [`stringData: { one: ${good}, two: '', three: short }`]),
+    );
     await becomes(good, 202);
     await world.writePartner({ partner: 'a-owner', keys: [shared] });
     await becomes(shared, 202);

@@ -39,7 +39,10 @@ async function fill(count: number, more: Partial<SubmissionRecord>): Promise<str
   await stored.insertMany(records, { ordered: false });
   return records.map(({ _id }) => _id);
 }
-const ofPartner = (partnerId: string, email = `${partnerId}@${partnerId}.example`): Partial<SubmissionRecord> => ({
+const ofPartner = (
+  partnerId: string,
+  email = `${partnerId}@${partnerId}.example`,
+): Partial<SubmissionRecord> => ({
   state: 'account_created',
   partnerId,
   applicant: { email },
@@ -71,7 +74,12 @@ test('the head of a short line is all of it, the oldest first', async () => {
   const head = await line.head({ withoutPartners: ['held'] });
   expect(head.more).toBe(false);
   expect(head.mails.map(({ requestId }) => requestId)).toEqual(acme);
-  expect(head.mails[0]).toMatchObject({ version: 1, partnerId: 'acme', domain: 'acme.example', urgent: false });
+  expect(head.mails[0]).toMatchObject({
+    version: 1,
+    partnerId: 'acme',
+    domain: 'acme.example',
+    urgent: false,
+  });
 });
 
 test('in a long line the records of one partner hide no other partner', async () => {

@@ -1,4 +1,7 @@
-/** What each process says to MongoDB, seen on the wire: every write waits for majority and journal, whatever sends it. */
+/**
+ * What each process says to MongoDB, seen on the wire: every write waits for majority and journal,
+ * whatever sends it.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { cliOf } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
@@ -6,7 +9,13 @@ import { submit } from '../support/processing.ts';
 import { send } from '../support/http.ts';
 import { openTestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
@@ -47,7 +56,9 @@ function concerns(): Record<string, readonly unknown[]> {
   return Object.fromEntries(
     [...collections].map(([collection, all]) => [
       collection,
-      [...new Set(all.map(([, concern]) => JSON.stringify(concern)))].map((text) => JSON.parse(text) as unknown),
+      [...new Set(all.map(([, concern]) => JSON.stringify(concern)))].map(
+        (text) => JSON.parse(text) as unknown,
+      ),
     ]),
   );
 }
@@ -60,9 +71,14 @@ test('every write of every process, and of the operator, waits for majority and 
   await world.recordIn('rejected', await submit(world, ingest, application));
   const malformed = requestIdOf(await send(ingest.url, { key: world.key, body: '[]' }));
   await send(ingest.url, { key: world.inactiveKey, body: '{}' });
-  await eventually('the refused record', async () => (await world.records({ state: 'refused' })).length === 1);
+  await eventually(
+    'the refused record',
+    async () => (await world.records({ state: 'refused' })).length === 1,
+  );
   await eventually('a request over the limit', async () => {
-    await Promise.all(Array.from({ length: 20 }, () => send(ingest.url, { key: 'none', body: '{}' })));
+    await Promise.all(
+      Array.from({ length: 20 }, () => send(ingest.url, { key: 'none', body: '{}' })),
+    );
     return (await world.rateLimited()).length > 0;
   });
   for (const words of [

@@ -1,4 +1,7 @@
-/** Personal data goes in time where no TTL index can remove it: raw bodies, and what released accounts held. */
+/**
+ * Personal data goes in time where no TTL index can remove it: raw bodies, and what released
+ * accounts held.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
@@ -13,7 +16,13 @@ import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 
 let world: World;
@@ -61,7 +70,8 @@ test('a raw body goes 30 days after the end; its length and digest stay, and ope
     await requests().insertOne(kept);
   }
   await expireIn(29);
-  for (const id of [done, rejected, open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
+  for (const id of [done, rejected, open._id, dead._id])
+    expect(await world.record(id)).toHaveProperty('body');
   await expireIn(31);
   for (const id of [done, rejected]) {
     const record = await world.record(id);
@@ -77,13 +87,18 @@ test('what an operator makes due again keeps its body, and gets a new date at it
   const { bodyUntil } = await world.recordIn('completed', id);
   expect(await cliOf(world)('resend', id, '--yes')).toMatchObject({ code: 0 });
   await eventually('its end', async () => (await world.record(id))!.history.length === 5);
-  expect((await world.recordIn('completed', id)).bodyUntil!.getTime()).toBeGreaterThan(bodyUntil!.getTime());
+  expect((await world.recordIn('completed', id)).bodyUntil!.getTime()).toBeGreaterThan(
+    bodyUntil!.getTime(),
+  );
 });
 
 test('a body that was answered 400 goes with its record after a week', async () => {
   const answer = await send(ingest.url, { key: world.key, body: '{"email": "x' });
   const record = await world.record(requestIdOf(answer));
-  expect(record).toMatchObject({ state: 'malformed', expiresAt: later(record!.receivedAt, 7 * DAY_MS) });
+  expect(record).toMatchObject({
+    state: 'malformed',
+    expiresAt: later(record!.receivedAt, 7 * DAY_MS),
+  });
   expect(record).not.toHaveProperty('bodyUntil');
 });
 

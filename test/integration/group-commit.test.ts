@@ -1,4 +1,6 @@
-/** Group commit against the real store, through a connection that can be harmed where that matters. */
+/**
+ * Group commit against the real store, through a connection that can be harmed where that matters.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Collection, MongoClient } from 'mongodb';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
@@ -15,7 +17,10 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 
 /** Of tests that wait for it to pass. */
 const TIMEOUT_MS = 1_500;
-/** The database waits nine tenths of it for its majority; in the rest the answer arrives, on a busy machine as well. */
+/**
+ * The database waits nine tenths of it for its majority; in the rest the answer arrives, on a busy
+ * machine as well.
+ */
 const STALLED_TIMEOUT_MS = 10_000;
 
 let stores: TestStores;
@@ -55,7 +60,8 @@ async function connect(timeoutMs: number): Promise<MongoClient> {
     waitQueueTimeoutMS: timeoutMs,
     maxPoolSize: 3,
   });
-  // The time-out is for the writes of the tests: on a busy machine the first contact may need another try.
+  // The time-out is for the writes of the tests: on a busy machine the first contact may need
+  // another try.
   await eventually('a connection', async () => {
     await connected.db(stores.database).collection(SUBMISSIONS).findOne({});
     return true;
@@ -93,7 +99,8 @@ function groupCommit(
 const impatientCommit = (limits: Partial<GroupCommitLimits> = {}): GroupCommit =>
   groupCommit(limits, { by: impatient, timeoutMs: TIMEOUT_MS });
 
-const newRecords = (count: number): SubmissionRecord[] => Array.from({ length: count }, () => newRecord());
+const newRecords = (count: number): SubmissionRecord[] =>
+  Array.from({ length: count }, () => newRecord());
 const stateOf = async (record: SubmissionRecord): Promise<string | undefined> =>
   (await stored.findOne({ _id: record._id }))?.state;
 
@@ -108,16 +115,22 @@ describe('sharing batches', () => {
   test('records of one turn of the event loop share one insert', async () => {
     const commits = groupCommit();
     const records = newRecords(100);
-    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(new Set(['stored']));
+    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(
+      new Set(['stored']),
+    );
     expect(counted.batches).toEqual([100]);
   });
 
   test('a thousand records need few inserts, none larger than its bound, and every one is there', async () => {
     const commits = groupCommit();
     const records = newRecords(1_000);
-    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(new Set(['stored']));
+    expect(new Set(await Promise.all(records.map((record) => commits.record(record))))).toEqual(
+      new Set(['stored']),
+    );
     expect(counted.batches).toEqual([256, 256, 256, 232]);
-    expect(await stored.countDocuments({ _id: { $in: records.map((record) => record._id) } })).toBe(1_000);
+    expect(await stored.countDocuments({ _id: { $in: records.map((record) => record._id) } })).toBe(
+      1_000,
+    );
   });
 
   test('a batch is bounded in bytes, but one record always fits', async () => {
@@ -180,7 +193,9 @@ describe('bounds', () => {
 
   test('beyond the bytes that may wait, too', async () => {
     const commits = groupCommit({ maxWaitingBytes: 2_000 });
-    const results = ['x'.repeat(1_200), 'x'.repeat(200)].map((text) => commits.record(newRecord({}, text)));
+    const results = ['x'.repeat(1_200), 'x'.repeat(200)].map((text) =>
+      commits.record(newRecord({}, text)),
+    );
     expect(await Promise.all(results)).toEqual(['stored', 'not_stored']);
     expect(await commits.record(newRecord({}, 'x'.repeat(1_200)))).toBe('stored');
   });
@@ -189,7 +204,10 @@ describe('bounds', () => {
     const commits = impatientCommit({ maxInFlight: 1, maxBatchDocuments: 1 });
     proxy.holdRequests();
     const [sent, unsent] = [newRecord(), newRecord()];
-    expect(await Promise.all([commits.record(sent), commits.record(unsent)])).toEqual(['in_doubt', 'not_stored']);
+    expect(await Promise.all([commits.record(sent), commits.record(unsent)])).toEqual([
+      'in_doubt',
+      'not_stored',
+    ]);
     await commits.whenIdle();
     proxy.pass();
     // The held insert arrives late, which is why it was in doubt.
@@ -200,12 +218,16 @@ describe('bounds', () => {
   test('a record whose time is all but over is refused, because no answer could come in time, and never sent', async () => {
     let later = 0;
     const clock = { now: () => new Date(), monotonicMs: () => performance.now() + later };
-    const commits = groupCommit({ maxInFlight: 1, maxBatchDocuments: 1, minSendBudgetMs: HANG_MS }, { clock });
+    const commits = groupCommit(
+      { maxInFlight: 1, maxBatchDocuments: 1, minSendBudgetMs: HANG_MS },
+      { clock },
+    );
     proxy.holdRequests();
     const [sent, unsent] = [newRecord(), newRecord()];
     const results = Promise.all([commits.record(sent), commits.record(unsent)]);
     await eventually('the first insert to be under way', () => proxy.heldBytes() > 0);
-    // A quarter of it is left, which no sweep ends, but less than half of it is too little to send anything.
+    // A quarter of it is left, which no sweep ends, but less than half of it is too little to send
+    // anything.
     later = HANG_MS * 0.75;
     proxy.pass();
     expect((await results)[1]).toBe('not_stored');
@@ -261,18 +283,29 @@ describe('an answer that does not confirm', () => {
   });
 
   test('a write concern error means in doubt: written, but perhaps lost with its server', async () => {
-    const error = { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'waiting for replication timed out' };
-    wire.answer((command, reply) => ('insert' in command ? { ...reply, writeConcernError: error } : undefined));
+    const error = {
+      code: 64,
+      codeName: 'WriteConcernTimeout',
+      errmsg: 'waiting for replication timed out',
+    };
+    wire.answer((command, reply) =>
+      'insert' in command ? { ...reply, writeConcernError: error } : undefined,
+    );
     const commits = groupCommit({}, { by: through });
     const taken = newRecord({}, '{"other":true}');
     await stored.insertOne(taken);
     const records = [newRecord(), newRecord({ _id: taken._id })];
-    expect(await Promise.all(records.map((record) => commits.record(record)))).toEqual(['in_doubt', 'not_stored']);
+    expect(await Promise.all(records.map((record) => commits.record(record)))).toEqual([
+      'in_doubt',
+      'not_stored',
+    ]);
     expect(counted.notAccepted).toEqual(['write_concern', 'id_taken']);
   });
 
   test('fewer documents than were sent mean in doubt, all of them: which one is missing is not told', async () => {
-    wire.answer((command, reply) => ('insert' in command ? { ...reply, n: Number(reply['n']) - 1 } : undefined));
+    wire.answer((command, reply) =>
+      'insert' in command ? { ...reply, n: Number(reply['n']) - 1 } : undefined,
+    );
     const commits = groupCommit({}, { by: through });
     const results = await Promise.all(newRecords(3).map((record) => commits.record(record)));
     expect(results).toEqual(['in_doubt', 'in_doubt', 'in_doubt']);
@@ -287,7 +320,8 @@ describe('a connection in trouble', () => {
     const records = newRecords(3);
     const results = await Promise.all(records.map((record) => commits.record(record)));
     expect(results).toEqual(['in_doubt', 'in_doubt', 'in_doubt']);
-    for (const record of records) await eventually('the record', async () => (await stateOf(record)) === 'recorded');
+    for (const record of records)
+      await eventually('the record', async () => (await stateOf(record)) === 'recorded');
   });
 
   test('cut before an answer every document is in doubt: a lost connection never looks like success', async () => {
@@ -302,7 +336,9 @@ describe('a connection in trouble', () => {
   test('a server that is not there refuses or leaves in doubt, and never stores', async () => {
     await proxy.close();
     proxy.cut();
-    const results = await Promise.all(newRecords(2).map((record) => impatientCommit().record(record)));
+    const results = await Promise.all(
+      newRecords(2).map((record) => impatientCommit().record(record)),
+    );
     expect(results).not.toContain('stored');
   });
 
@@ -313,7 +349,10 @@ describe('a connection in trouble', () => {
     await commits.whenIdle();
     proxy.pass();
     expect(
-      await eventually('a record to be stored', async () => (await commits.record(newRecord())) === 'stored'),
+      await eventually(
+        'a record to be stored',
+        async () => (await commits.record(newRecord())) === 'stored',
+      ),
     ).toBe(true);
     expect(counted.waiting).toBe(0);
   });
@@ -363,7 +402,8 @@ describe('a stall of the majority', () => {
     pending = groupCommitLimits.maxPendingWithdrawals - 1;
     const [sent, waiting, late] = [newRecord(), newRecord(), newRecord()];
     const results = [commits.record(sent), commits.record(waiting)];
-    // Both wait for the same turn of the event loop; the first is sent in it, and then the bound is reached.
+    // Both wait for the same turn of the event loop; the first is sent in it, and then the bound is
+    // reached.
     setImmediate(() => (pending += 1));
     expect(await Promise.all(results)).toEqual(['stored', 'not_stored']);
     expect(await commits.record(late)).toBe('not_stored');

@@ -1,4 +1,7 @@
-/** The program of `helm test`, as its pod runs it: it follows an application, and leaves nothing in the database. */
+/**
+ * The program of `helm test`, as its pod runs it: it follows an application, and leaves nothing in
+ * the database.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,18 +35,22 @@ test('sends an application, sees it through, and removes what it made', async ()
   const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
   writeFileSync(uriFile, mongodbUri);
   writeFileSync(keyFile, world.key);
-  const run = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
-    cwd: ROOT,
-    timeout: HANG_MS,
-    env: {
-      BASE_URL: `${ingest.url}/api/v1`,
-      TIMEOUT_SECONDS: '60',
-      EMAIL: 'helm-test@example.com',
-      MONGODB_DATABASE: database,
-      MONGODB_URI_FILE: uriFile,
-      API_KEY_FILE: keyFile,
+  const run = await promisify(execFile)(
+    process.execPath,
+    ['--input-type=module', '--eval', program],
+    {
+      cwd: ROOT,
+      timeout: HANG_MS,
+      env: {
+        BASE_URL: `${ingest.url}/api/v1`,
+        TIMEOUT_SECONDS: '60',
+        EMAIL: 'helm-test@example.com',
+        MONGODB_DATABASE: database,
+        MONGODB_URI_FILE: uriFile,
+        API_KEY_FILE: keyFile,
+      },
     },
-  });
+  );
   expect(run.stdout).toContain('e-mail handed over');
   expect(world.mail.mails).toHaveLength(1);
   expect(await world.records()).toEqual([]);

@@ -35,12 +35,17 @@ async function heard(ingest: number, key: string, body: string): Promise<Answer>
 }
 
 /** Sends both bodies of each pair at once, to both processes. */
-const race = (pairs: readonly (readonly [key: string, one: string, other: string])[]): Promise<Answer[][]> =>
-  Promise.all(pairs.map(([key, one, other]) => Promise.all([heard(0, key, one), heard(1, key, other)])));
+const race = (
+  pairs: readonly (readonly [key: string, one: string, other: string])[],
+): Promise<Answer[][]> =>
+  Promise.all(
+    pairs.map(([key, one, other]) => Promise.all([heard(0, key, one), heard(1, key, other)])),
+  );
 
 const live = (): Promise<unknown[]> => world.records({ state: { $ne: 'withdrawn' } });
 
-const recordsOf = async (answers: readonly Answer[]) => world.records({ _id: { $in: answers.map(requestIdOf) } });
+const recordsOf = async (answers: readonly Answer[]) =>
+  world.records({ _id: { $in: answers.map(requestIdOf) } });
 
 test(`${PAIRS} pairs of equal requests at once: one record for each key, and equal answers`, async () => {
   const before = (await live()).length;
@@ -54,7 +59,9 @@ test(`${PAIRS} pairs of equal requests at once: one record for each key, and equ
     const id = requestIdOf(one!);
     expectAnswer(one!, 202, bodies.accepted(id));
     expectAnswer(other!, 202, bodies.accepted(id));
-    expect([one, other].filter((answer) => answer!.headers['idempotent-replayed'] === 'true')).toHaveLength(1);
+    expect(
+      [one, other].filter((answer) => answer!.headers['idempotent-replayed'] === 'true'),
+    ).toHaveLength(1);
   }
   await eventually('one record for each key', async () => (await live()).length - before === PAIRS);
   expect((await recordsOf(answers.flat())).every(({ adopted }) => adopted === true)).toBe(true);
@@ -83,7 +90,11 @@ test('a repeat of which nobody knows whether the first one is adopted gets a clo
     const first = await send(ingest.url, options);
     expectAnswer(first, 202, bodies.accepted);
     set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, SUBMISSIONS);
-    const unanswered = withDeadline(send(ingest.url, options), HANG_MS, 'the end of the connection');
+    const unanswered = withDeadline(
+      send(ingest.url, options),
+      HANG_MS,
+      'the end of the connection',
+    );
     await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
     set.refuse('update');
     expectAnswer(await send(ingest.url, options), 202, bodies.accepted(requestIdOf(first)));
@@ -105,12 +116,19 @@ test('a malformed body is answered 400 and binds no key', async () => {
   expectAnswer(await post(1, key, '[]'), 400, bodies.notAnObject);
 });
 
-test.each(['', '""', 'two words', `"${'k'.repeat(256)}"`])('the key %j is answered 400 and recorded', async (key) => {
-  const answer = await post(0, key, newBody());
-  expectAnswer(answer, 400, bodies.idempotencyKeyInvalid);
-  const [record] = await recordsOf([answer]);
-  expect(record).toMatchObject({ state: 'malformed', httpStatus: 400, partnerId: expect.any(String) });
-});
+test.each(['', '""', 'two words', `"${'k'.repeat(256)}"`])(
+  'the key %j is answered 400 and recorded',
+  async (key) => {
+    const answer = await post(0, key, newBody());
+    expectAnswer(answer, 400, bodies.idempotencyKeyInvalid);
+    const [record] = await recordsOf([answer]);
+    expect(record).toMatchObject({
+      state: 'malformed',
+      httpStatus: 400,
+      partnerId: expect.any(String),
+    });
+  },
+);
 
 test('quoted or not, a key is the same', async () => {
   const body = newBody();
@@ -120,7 +138,9 @@ test('quoted or not, a key is the same', async () => {
 
 test('without the header nothing is bound', async () => {
   const body = newBody();
-  const [one, other] = await Promise.all([0, 1].map((n) => send(ingests[n]!.url, { key: world.key, body })));
+  const [one, other] = await Promise.all(
+    [0, 1].map((n) => send(ingests[n]!.url, { key: world.key, body })),
+  );
   expect(requestIdOf(one!)).not.toBe(requestIdOf(other!));
   expect(await recordsOf([one!, other!])).toEqual(
     [0, 1].map(() => expect.not.objectContaining({ idempotencyDigest: expect.anything() })),

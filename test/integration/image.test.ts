@@ -1,4 +1,7 @@
-/** The image that Docker builds and the one that `make release` makes without it: the same files, and both answer. */
+/**
+ * The image that Docker builds and the one that `make release` makes without it: the same files,
+ * and both answer.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -28,12 +31,19 @@ beforeAll(async () => {
   world = await openWorld();
   const source = join(folder, 'source');
   await mkdir(source);
-  const list = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: ROOT });
+  const list = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: ROOT,
+  });
   const paths = list.split('\0').filter((path) => path !== '');
   await Promise.all(paths.map((path) => cp(join(ROOT, path), join(source, path))));
   ours = await buildImage(
     { folder: source, version: '0.0.0', commit: 'none', committedAt: 0 },
-    { name: 'partner-ingest-test', file: join(folder, 'image.tar'), work: join(folder, 'work'), log: () => {} },
+    {
+      name: 'partner-ingest-test',
+      file: join(folder, 'image.tar'),
+      work: join(folder, 'work'),
+      log: () => {},
+    },
   );
   await docker('build', '--quiet', '--tag', DOCKERS, ...baseImageArguments(), source);
   await docker('load', '--input', ours.file);
@@ -54,27 +64,36 @@ test('both have the same files', async () => {
   await unpackImage(ours, byUs);
   const [one, other] = await Promise.all([treeOf(byDocker), treeOf(byUs)]);
   const made = Object.fromEntries(
-    Object.entries(other).filter(([path]) => FILES.some((file) => path === file || path.startsWith(`${file}/`))),
+    Object.entries(other).filter(([path]) =>
+      FILES.some((file) => path === file || path.startsWith(`${file}/`)),
+    ),
   );
   expect(Object.keys(one).length).toBeGreaterThan(1_000);
   expect(made).toEqual(one);
 });
 
-test.each([DOCKERS, OURS])('%s answers partners, and its command answers operators', async (image) => {
-  const [http, admin] = [await freePort(), await freePort()];
-  const settings = { ...world.environment, HTTP_PORT: String(http), ADMIN_PORT: String(admin) };
-  const given = Object.entries(settings).flatMap(([name, value]) => ['--env', `${name}=${value}`]);
-  const safe = ['--read-only', '--cap-drop', 'ALL', '--network', 'host'];
-  const container = await docker('run', '--detach', ...safe, ...given, image);
-  try {
-    const isReady = async (): Promise<boolean> => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok;
-    await eventually(`${image} to be ready`, isReady, HEAL_HANG_MS);
-    const body = JSON.stringify(newApplication());
-    const answer = await send(`http://127.0.0.1:${http}`, { key: world.key, body });
-    const id = expectAnswer(answer, 202, bodies.accepted);
-    expect((await world.record(id))?.state).toBe('recorded');
-    expect(await docker('exec', container, 'partner-ingest', 'help')).toContain('partner-ingest');
-  } finally {
-    await docker('rm', '--force', container);
-  }
-});
+test.each([DOCKERS, OURS])(
+  '%s answers partners, and its command answers operators',
+  async (image) => {
+    const [http, admin] = [await freePort(), await freePort()];
+    const settings = { ...world.environment, HTTP_PORT: String(http), ADMIN_PORT: String(admin) };
+    const given = Object.entries(settings).flatMap(([name, value]) => [
+      '--env',
+      `${name}=${value}`,
+    ]);
+    const safe = ['--read-only', '--cap-drop', 'ALL', '--network', 'host'];
+    const container = await docker('run', '--detach', ...safe, ...given, image);
+    try {
+      const isReady = async (): Promise<boolean> =>
+        (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok;
+      await eventually(`${image} to be ready`, isReady, HEAL_HANG_MS);
+      const body = JSON.stringify(newApplication());
+      const answer = await send(`http://127.0.0.1:${http}`, { key: world.key, body });
+      const id = expectAnswer(answer, 202, bodies.accepted);
+      expect((await world.record(id))?.state).toBe('recorded');
+      expect(await docker('exec', container, 'partner-ingest', 'help')).toContain('partner-ingest');
+    } finally {
+      await docker('rm', '--force', container);
+    }
+  },
+);

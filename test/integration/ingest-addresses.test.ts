@@ -1,4 +1,7 @@
-/** Whose request it is: the address on the record and the one that is limited, behind proxies and without. */
+/**
+ * Whose request it is: the address on the record and the one that is limited, behind proxies and
+ * without.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { bodies, expectAnswer, expectRecord } from '../support/ingest.ts';
 import { send } from '../support/http.ts';
@@ -22,7 +25,11 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-async function expectAddress(ingest: InProcess, forwardedFor: string, remoteIp: string): Promise<void> {
+async function expectAddress(
+  ingest: InProcess,
+  forwardedFor: string,
+  remoteIp: string,
+): Promise<void> {
   const answer = await send(ingest.url, {
     key: world.key,
     body: '{}',
@@ -73,7 +80,11 @@ describe('from a trusted peer', () => {
   });
 
   test('without the header it is the peer', async () => {
-    const id = expectAnswer(await send(behindProxies.url, { key: world.key, body: '{}' }), 202, bodies.accepted);
+    const id = expectAnswer(
+      await send(behindProxies.url, { key: world.key, body: '{}' }),
+      202,
+      bodies.accepted,
+    );
     expect((await world.record(id))?.remoteIp).toBe('127.0.0.1');
   });
 });
@@ -93,16 +104,29 @@ describe('from a peer that is not trusted', () => {
 
 describe('the limit', () => {
   test.each([
-    ['IPv4 addresses are limited one by one', ['192.0.2.21', '::ffff:192.0.2.21', '192.0.2.21:80'], '192.0.2.22'],
-    ['IPv6 addresses are limited by their /64', ['2001:db8:0:1::1', '2001:db8:0:1:ffff::2'], '2001:db8:0:2::1'],
+    [
+      'IPv4 addresses are limited one by one',
+      ['192.0.2.21', '::ffff:192.0.2.21', '192.0.2.21:80'],
+      '192.0.2.22',
+    ],
+    [
+      'IPv6 addresses are limited by their /64',
+      ['2001:db8:0:1::1', '2001:db8:0:1:ffff::2'],
+      '2001:db8:0:2::1',
+    ],
     [
       'IPv6 addresses of a translator are limited by the IPv4 address within',
       ['64:ff9b::192.0.2.41', '64:ff9b::c000:229', '0064:ff9b:0::c000:0229', '192.0.2.41'],
       '64:ff9b::192.0.2.42',
     ],
-    ['a forged entry on the left buys nothing', ['1.1.1.1, 192.0.2.31', '2.2.2.2, 192.0.2.31'], '1.1.1.1'],
+    [
+      'a forged entry on the left buys nothing',
+      ['1.1.1.1, 192.0.2.31', '2.2.2.2, 192.0.2.31'],
+      '1.1.1.1',
+    ],
   ])('%s', async (_name, together, other) => {
-    // One process and one window, so that no count is lost: a Redis that takes too long would leave the next to the process.
+    // One process and one window, so that no count is lost: a Redis that takes too long would leave
+    // the next to the process.
     const ingest = await world.start('ingest', {
       TRUSTED_PROXIES: '127.0.0.0/8',
       RATE_LIMIT_MAX: '1',
@@ -110,7 +134,13 @@ describe('the limit', () => {
       REDIS_URL: NO_REDIS,
     });
     const status = async (forwardedFor: string): Promise<number> =>
-      (await send(ingest.url, { key: world.key, body: '{}', headers: { 'x-forwarded-for': forwardedFor } })).status;
+      (
+        await send(ingest.url, {
+          key: world.key,
+          body: '{}',
+          headers: { 'x-forwarded-for': forwardedFor },
+        })
+      ).status;
     const [first = '', ...rest] = together;
     expect(await status(first)).toBe(202);
     for (const address of rest) expect(await status(address)).toBe(429);

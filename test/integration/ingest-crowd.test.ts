@@ -1,6 +1,6 @@
 /**
- * Ingest under a crowd: all the connections it takes and more, and every hostile shape at once. A partner beside them is
- * served, and memory stays below the bound of docs/decisions/0018.
+ * Ingest under a crowd: all the connections it takes and more, and every hostile shape at once. A
+ * partner beside them is served, and memory stays below the bound of docs/decisions/0018.
  */
 import { Agent } from 'node:http';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -16,24 +16,38 @@ import {
 } from '../../internal/ingest/limits.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { imageEnvironment } from '../support/image.ts';
-import { memoryOf as memoryOfPid, openCrowd, openFilesLimit, type Crowd } from '../support/crowd.ts';
+import {
+  memoryOf as memoryOfPid,
+  openCrowd,
+  openFilesLimit,
+  type Crowd,
+} from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { hostileShapes } from '../support/hostile-shapes.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
-const [REFUSED, RAN_OUT] = ['HTTP/1.1 500 Internal Server Error', 'HTTP/1.1 400 Bad Request'] as const;
+const [REFUSED, RAN_OUT] = [
+  'HTTP/1.1 500 Internal Server Error',
+  'HTTP/1.1 400 Bad Request',
+] as const;
 /** Beyond what ingest takes. */
 const SURPLUS = 100;
 /** Besides the crowd: Jest's own files, the stores, the partner. */
 const OTHER_FILES = 500;
-/** Longer than the test: none of the crowd may end before all of it is there, and opening it takes its time. */
+/**
+ * Longer than the test: none of the crowd may end before all of it is there, and opening it takes
+ * its time.
+ */
 const ENDLESS_SECONDS = 600;
 /** Of a crowd that is to end by itself. */
 const [SOME, SOON_SECONDS] = [200, 1];
 const MIB = 1024 * 1024;
-/** What an idle connection may cost: 12 kB, of which the sum in docs/decisions/0018 is made, and garbage of a young generation. */
+/**
+ * What an idle connection may cost: 12 kB, of which the sum in docs/decisions/0018 is made, and
+ * garbage of a young generation.
+ */
 const IDLE_CONNECTION_BYTES = 20 * 1024;
 /** The pod's memory limit in the chart's values. */
 const POD_BYTES = 512 * MIB;
@@ -54,7 +68,10 @@ afterEach(() => {
 });
 afterAll(() => world.close());
 
-async function gather(target: ServiceProcess, options: Omit<Parameters<typeof openCrowd>[0], 'url'>): Promise<Crowd> {
+async function gather(
+  target: ServiceProcess,
+  options: Omit<Parameters<typeof openCrowd>[0], 'url'>,
+): Promise<Crowd> {
   const opened = await openCrowd({ url: target.url, ...options });
   crowds.push(opened);
   return opened;
@@ -80,11 +97,19 @@ interface Served {
 }
 
 /** A well-behaved partner, one request after another until `enough`; every one must be accepted. */
-async function partnerIsServed(target: ServiceProcess, enough: () => boolean, agent?: Agent): Promise<Served> {
+async function partnerIsServed(
+  target: ServiceProcess,
+  enough: () => boolean,
+  agent?: Agent,
+): Promise<Served> {
   let [answers, slowestMs] = [0, 0];
   while (!enough()) {
     const startedAt = performance.now();
-    const answer = await send(target.url, { key: world.key, body: '{}', ...(agent === undefined ? {} : { agent }) });
+    const answer = await send(target.url, {
+      key: world.key,
+      body: '{}',
+      ...(agent === undefined ? {} : { agent }),
+    });
     expectAnswer(answer, 202, bodies.accepted);
     slowestMs = Math.max(slowestMs, performance.now() - startedAt);
     answers += 1;
@@ -94,7 +119,10 @@ async function partnerIsServed(target: ServiceProcess, enough: () => boolean, ag
   return { answers, slowestMs: Math.round(slowestMs) };
 }
 
-/** Runs where this process may hold a socket for each of `count` connections; elsewhere it says what is missing. */
+/**
+ * Runs where this process may hold a socket for each of `count` connections; elsewhere it says what
+ * is missing.
+ */
 function testWith(count: number, name: string, run: () => Promise<void>): void {
   const needed = count + OTHER_FILES;
   const limit = openFilesLimit();
@@ -106,7 +134,10 @@ testWith(
   MAX_CONNECTIONS + SURPLUS,
   `${MAX_CONNECTIONS} idle connections keep no partner waiting; more are closed at once`,
   async () => {
-    const target = await world.spawn('ingest', { ...AS_IN_A_POD, HTTP_KEEP_ALIVE_SECONDS: String(ENDLESS_SECONDS) });
+    const target = await world.spawn('ingest', {
+      ...AS_IN_A_POD,
+      HTTP_KEEP_ALIVE_SECONDS: String(ENDLESS_SECONDS),
+    });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     await partnerIsServed(target, once(50), agent);
     const before = memoryOf(target).now;
@@ -117,7 +148,10 @@ testWith(
     });
     // With the partner's own there are as many as it takes.
     await eventually('the surplus to be closed', () => idle.ended.get('') === SURPLUS);
-    await eventually('it to be counted', async () => (await broken(target, 'too_many_connections')) === SURPLUS);
+    await eventually(
+      'it to be counted',
+      async () => (await broken(target, 'too_many_connections')) === SURPLUS,
+    );
 
     const { slowestMs } = await partnerIsServed(target, once(100), agent);
     const cost = memoryOf(target).peak - before;
@@ -125,7 +159,10 @@ testWith(
       `${MAX_CONNECTIONS} connections: ${mib(cost)}, ${Math.round(cost / MAX_CONNECTIONS)} bytes each; ` +
         `beside them the slowest answer in ${slowestMs} ms`,
     );
-    expect([idle.open, Object.fromEntries(idle.ended)]).toEqual([MAX_CONNECTIONS - 1, { '': SURPLUS }]);
+    expect([idle.open, Object.fromEntries(idle.ended)]).toEqual([
+      MAX_CONNECTIONS - 1,
+      { '': SURPLUS },
+    ]);
     expect(cost).toBeLessThan(MAX_CONNECTIONS * IDLE_CONNECTION_BYTES);
     agent.destroy();
     idle.destroy();
@@ -135,7 +172,10 @@ testWith(
 );
 
 test(`${SOME} idle connections end by themselves, each after its answer and without another word`, async () => {
-  const target = await world.spawn('ingest', { ...AS_IN_A_POD, HTTP_KEEP_ALIVE_SECONDS: String(SOON_SECONDS) });
+  const target = await world.spawn('ingest', {
+    ...AS_IN_A_POD,
+    HTTP_KEEP_ALIVE_SECONDS: String(SOON_SECONDS),
+  });
   const idle = await gather(target, {
     count: SOME,
     from: () => '127.0.0.3',
@@ -151,10 +191,15 @@ test('bodies held back on purpose have a bound together: the oldest give way wit
   const noRoom = (): Promise<number> =>
     world.metric(ingest, 'partner_ingest_not_accepted_total', { reason: 'no_room' });
   const allButOne = Buffer.alloc(MAX_BODY_BYTES - 1, 'x');
-  const notAccepted = (): Promise<number> => world.metric(ingest, 'partner_ingest_not_accepted_total');
+  const notAccepted = (): Promise<number> =>
+    world.metric(ingest, 'partner_ingest_not_accepted_total');
   const [before, allBefore] = [await noRoom(), await notAccepted()];
   const userAgent = 'holds-back';
-  const lines = [`Authorization: Bearer ${world.key}`, `User-Agent: ${userAgent}`, `Content-Length: ${MAX_BODY_BYTES}`];
+  const lines = [
+    `Authorization: Bearer ${world.key}`,
+    `User-Agent: ${userAgent}`,
+    `Content-Length: ${MAX_BODY_BYTES}`,
+  ];
   const begunAt = performance.now();
   const held = await gather(ingest, {
     count: atOnce + SURPLUS,
@@ -165,14 +210,21 @@ test('bodies held back on purpose have a bound together: the oldest give way wit
     },
   });
   await eventually('the surplus to give way', () => held.open <= atOnce);
-  // Where it takes longer to send them all than a body may take, the first run out of time and make room.
-  if (performance.now() - begunAt < BODY_TIMEOUT_MS) expect((await noRoom()) - before).toBe(SURPLUS);
+  // Where it takes longer to send them all than a body may take, the first run out of time and make
+  // room.
+  if (performance.now() - begunAt < BODY_TIMEOUT_MS)
+    expect((await noRoom()) - before).toBe(SURPLUS);
   await partnerIsServed(ingest, once(20));
   await eventually('the rest to run out of time', () => held.open === 0);
-  const { [REFUSED]: refused = 0, [RAN_OUT]: ranOut = 0, ...others } = Object.fromEntries(held.ended);
+  const {
+    [REFUSED]: refused = 0,
+    [RAN_OUT]: ranOut = 0,
+    ...others
+  } = Object.fromEntries(held.ended);
   expect(others).toEqual({});
   expect(refused + ranOut).toBe(atOnce + SURPLUS);
-  // What gave way is not recorded, because its 500 says so; what ran out of time is, unless a busy database took too long.
+  // What gave way is not recorded, because its 500 says so; what ran out of time is, unless a busy
+  // database took too long.
   expect(await world.records({ userAgent, state: 'malformed' })).toHaveLength(ranOut);
   expect((await notAccepted()) - allBefore).toBe(refused);
 });
@@ -185,10 +237,14 @@ test('requests that do not wait for answers have a bound on each connection: one
   const before = await broken(ingest, 'too_many_pipelined');
   // All is there at once when it wakes up: no answer can come in between.
   ingest.child.kill('SIGSTOP');
-  for (const [index, { socket }] of connections.entries()) socket.write(request.repeat(counts[index] ?? 0));
-  await eventually('all to be on its way', () => connections.every(({ socket }) => socket.writableLength === 0));
+  for (const [index, { socket }] of connections.entries())
+    socket.write(request.repeat(counts[index] ?? 0));
+  await eventually('all to be on its way', () =>
+    connections.every(({ socket }) => socket.writableLength === 0),
+  );
   ingest.child.kill('SIGCONT');
-  const answers = (connection: RawConnection): number => connection.text().match(/HTTP\/1\.1 202 /g)?.length ?? 0;
+  const answers = (connection: RawConnection): number =>
+    connection.text().match(/HTTP\/1\.1 202 /g)?.length ?? 0;
   // What others do on their connections takes nothing from one that stays within the bound.
   await eventually('each to be answered to the end, or closed', () =>
     connections.every((connection, index) =>
@@ -210,7 +266,10 @@ testWith(
     const target = await world.spawn('ingest', AS_IN_A_POD);
     const bytes = Buffer.alloc(60_000, 'x');
     const openedAt = performance.now();
-    const crowd = await gather(target, { count: WHOLE_BODIES, from: (index) => `127.2.0.${1 + (index % 100)}` });
+    const crowd = await gather(target, {
+      count: WHOLE_BODIES,
+      from: (index) => `127.2.0.${1 + (index % 100)}`,
+    });
     const before = memoryOf(target).now;
     target.child.kill('SIGSTOP');
     crowd.each((socket) => {
@@ -222,12 +281,17 @@ testWith(
     const asleepMs = performance.now() - openedAt;
     const refused = (): number => crowd.answered('HTTP/1.1 401 ');
     const ranOut = (): number =>
-      [...crowd.ended].reduce((sum, [status, count]) => (status.startsWith('HTTP/1.1 401 ') ? sum : sum + count), 0);
+      [...crowd.ended].reduce(
+        (sum, [status, count]) => (status.startsWith('HTTP/1.1 401 ') ? sum : sum + count),
+        0,
+      );
     await eventually('each to be answered', () => refused() + ranOut() === WHOLE_BODIES, 180_000);
     // A busy machine may take longer to send all than ingest waits for the head of a request.
     if (asleepMs < HEADERS_TIMEOUT_MS) expect(ranOut()).toBe(0);
     const { peak } = memoryOf(target);
-    console.log(`${WHOLE_BODIES} whole bodies at once: ${mib(before)} before, ${mib(peak)} at the peak`);
+    console.log(
+      `${WHOLE_BODIES} whole bodies at once: ${mib(before)} before, ${mib(peak)} at the peak`,
+    );
     expect(peak).toBeLessThan(POD_BYTES);
     await partnerIsServed(target, once(20));
     await target.stop();
@@ -240,7 +304,10 @@ testWith(
   besieging,
   'every hostile shape at once: memory is bounded, and what a partner sends beside them is accepted',
   async () => {
-    const target = await world.spawn('ingest', { ...AS_IN_A_POD, RATE_LIMIT_MAX: String(RATE_LIMIT) });
+    const target = await world.spawn('ingest', {
+      ...AS_IN_A_POD,
+      RATE_LIMIT_MAX: String(RATE_LIMIT),
+    });
     // A limit of its own as well.
     const agent = new Agent({ localAddress: '127.0.0.9' });
     await partnerIsServed(target, once(20), agent);
@@ -249,16 +316,26 @@ testWith(
     for (const [shape, { what, connections: count, begin }] of hostileShapes(world.key).entries()) {
       // Few from one address, as a limit by address asks for.
       const from = (index: number): string => `127.1.${shape}.${1 + (index % 100)}`;
-      siege.push([what, await gather(target, { count, from, begin, againAfterMs: AGAIN_AFTER_MS })]);
+      siege.push([
+        what,
+        await gather(target, { count, from, begin, againAfterMs: AGAIN_AFTER_MS }),
+      ]);
     }
     const startedAt = performance.now();
-    const { answers, slowestMs } = await partnerIsServed(target, () => performance.now() - startedAt > SIEGE_MS, agent);
+    const { answers, slowestMs } = await partnerIsServed(
+      target,
+      () => performance.now() - startedAt > SIEGE_MS,
+      agent,
+    );
     const { peak } = memoryOf(target);
     console.log(
       [
         `${besieging} hostile connections for ${SIEGE_MS / 1_000} s: ${mib(before)} before, ${mib(peak)} at the peak; ` +
           `${answers} accepted beside them, the slowest in ${slowestMs} ms`,
-        ...siege.map(([what, { open, ended }]) => `  ${what}: ${open} open, ended ${JSON.stringify([...ended])}`),
+        ...siege.map(
+          ([what, { open, ended }]) =>
+            `  ${what}: ${open} open, ended ${JSON.stringify([...ended])}`,
+        ),
       ].join('\n'),
     );
     expect(peak).toBeLessThan(POD_BYTES);

@@ -1,11 +1,21 @@
-/** The ingest process as the cluster sees it: signals, exit codes, failed starts, and what a kill leaves behind. */
+/**
+ * The ingest process as the cluster sees it: signals, exit codes, failed starts, and what a kill
+ * leaves behind.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
 import { createServer, type AddressInfo } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { BODY_TIMEOUT_MS } from '../../internal/ingest/limits.ts';
 import { pause } from '../../internal/platform/deadline.ts';
-import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/ingest.ts';
+import {
+  bodies,
+  expectAnswer,
+  expectRecord,
+  head,
+  openRaw,
+  type RawConnection,
+} from '../support/ingest.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
@@ -56,12 +66,16 @@ describe('a signal', () => {
       const answer = await connection.answer();
       // On a busy machine the end of the body may come after the time a body may take.
       const late = answer.status === 400 && performance.now() - begunAt > BODY_TIMEOUT_MS;
-      const id = late ? expectAnswer(answer, 400, bodies.notAnObject) : expectAnswer(answer, 202, bodies.accepted);
+      const id = late
+        ? expectAnswer(answer, 400, bodies.notAnObject)
+        : expectAnswer(answer, 202, bodies.accepted);
       expect(answer.headers['connection']).toBe('close');
       await connection.closed();
       expect(await ingest.exited).toEqual({ code: 0, signal: null });
       await expectRecord(world, id, {
-        ...(late ? { state: 'malformed', httpStatus: 400 } : { state: 'recorded', httpStatus: 202 }),
+        ...(late
+          ? { state: 'malformed', httpStatus: 400 }
+          : { state: 'recorded', httpStatus: 202 }),
         partnerId: 'demo',
         bytes: Buffer.from(late ? '{"a"' : '{"a":1}'),
       });
@@ -87,7 +101,8 @@ describe('a signal', () => {
     const clients = Promise.all(Array.from({ length: 32 }, client));
     await eventually(
       'all to be served',
-      async () => (await world.metric(ingest, 'partner_ingest_requests_total', { status: '202' })) > 100,
+      async () =>
+        (await world.metric(ingest, 'partner_ingest_requests_total', { status: '202' })) > 100,
     );
     ingest.child.kill('SIGTERM');
     await clients;
@@ -119,7 +134,9 @@ describe('a signal', () => {
     await eventually('load', () => accepted.length > 300);
     ingest.child.kill('SIGKILL');
     await partners;
-    expect(await world.records({ _id: { $in: accepted }, state: 'recorded' })).toHaveLength(accepted.length);
+    expect(await world.records({ _id: { $in: accepted }, state: 'recorded' })).toHaveLength(
+      accepted.length,
+    );
   });
 });
 
@@ -130,9 +147,9 @@ describe('a start that cannot succeed exits 1', () => {
       taken.listen(0, '127.0.0.1', resolve);
     });
     const port = String((taken.address() as AddressInfo).port);
-    await expect(startService('ingest', { ...world.environment, LOG_LEVEL: 'info', [name]: port })).rejects.toThrow(
-      /ended while starting \(1\)[^]*EADDRINUSE/,
-    );
+    await expect(
+      startService('ingest', { ...world.environment, LOG_LEVEL: 'info', [name]: port }),
+    ).rejects.toThrow(/ended while starting \(1\)[^]*EADDRINUSE/);
     taken.close();
   });
 

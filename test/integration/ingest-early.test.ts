@@ -1,13 +1,28 @@
-/** Answers that are certain before the body has come: they do not wait for it, and no reset destroys them. */
+/**
+ * Answers that are certain before the body has come: they do not wait for it, and no reset destroys
+ * them.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startIngest } from '../../cmd/ingest/wire.ts';
-import { MAX_CONNECTIONS_PER_ADDRESS, REFUSALS_PER_SECOND, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
+import {
+  MAX_CONNECTIONS_PER_ADDRESS,
+  REFUSALS_PER_SECOND,
+  REFUSAL_BURST,
+} from '../../internal/ingest/limits.ts';
 import { Closers } from '../../internal/platform/closers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { openCrowd } from '../support/crowd.ts';
-import { bodies, expectAnswer, expectRecord, head, openRaw, rawAnswer, type RawConnection } from '../support/ingest.ts';
+import {
+  bodies,
+  expectAnswer,
+  expectRecord,
+  head,
+  openRaw,
+  rawAnswer,
+  type RawConnection,
+} from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
@@ -23,8 +38,13 @@ beforeAll(async () => {
   world = await openWorld();
   [ingest, limited] = await Promise.all([
     world.start('ingest', { STATUS_ENDPOINT: 'true' }),
-    // Counted in this process alone and in one window: however slow the machine, the next one is over the limit.
-    world.start('ingest', { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW_SECONDS: '3600', REDIS_URL: NO_REDIS }),
+    // Counted in this process alone and in one window: however slow the machine, the next one is
+    // over the limit.
+    world.start('ingest', {
+      RATE_LIMIT_MAX: '1',
+      RATE_LIMIT_WINDOW_SECONDS: '3600',
+      REDIS_URL: NO_REDIS,
+    }),
   ]);
   expect((await send(limited.url, { key: world.key, body: '{}' })).status).toBe(202);
 });
@@ -38,7 +58,10 @@ const cases: [status: number, target: Target, lines: () => string[]][] = [
   [429, () => limited, () => [`Authorization: Bearer ${world.key}`]],
 ];
 
-/** Writes `bytes` and gives the answer that comes at once, on a connection that is still open for more. */
+/**
+ * Writes `bytes` and gives the answer that comes at once, on a connection that is still open for
+ * more.
+ */
 async function answerAtOnce(target: InProcess, bytes: string): Promise<[Answer, RawConnection]> {
   const connection = await openRaw(target.url);
   connection.write(bytes);
@@ -49,7 +72,10 @@ describe('a body that has not come', () => {
   test.each(cases)(
     'a %d does not wait for it, and what comes later is read and dropped',
     async (status, target, lines) => {
-      const [answer, connection] = await answerAtOnce(target(), head([...lines(), 'Content-Length: 60000']));
+      const [answer, connection] = await answerAtOnce(
+        target(),
+        head([...lines(), 'Content-Length: 60000']),
+      );
       expect(answer.status).toBe(status);
       expect(answer.headers['connection']).toBe('close');
       let reset: unknown;
@@ -65,7 +91,11 @@ describe('a body that has not come', () => {
     const userAgent = 'behind-a-close';
     const [answer, connection] = await answerAtOnce(ingest, head(['Content-Length: 10']));
     expect(answer.status).toBe(401);
-    const next = head([`Authorization: Bearer ${world.key}`, `User-Agent: ${userAgent}`, 'Content-Length: 2']);
+    const next = head([
+      `Authorization: Bearer ${world.key}`,
+      `User-Agent: ${userAgent}`,
+      'Content-Length: 2',
+    ]);
     connection.write(`${'x'.repeat(10)}${next}{}`);
     await connection.closed();
     expect(connection.text().match(/HTTP\/1\.1 /g)).toHaveLength(1);
@@ -130,12 +160,20 @@ test('a body beyond 16 MiB gets its 400, and no reset destroys it', async () => 
 });
 
 test('CONNECT is a 405 in our words, counted', async () => {
-  const count = (): Promise<number> => world.metric(ingest, 'partner_ingest_requests_total', { status: '405' });
+  const count = (): Promise<number> =>
+    world.metric(ingest, 'partner_ingest_requests_total', { status: '405' });
   const before = await count();
   for (const target of ['other.test:443', INGEST_PATH]) {
-    const answer = await rawAnswer(ingest.url, `CONNECT ${target} HTTP/1.1\r\nHost: other.test:443\r\n\r\n`);
+    const answer = await rawAnswer(
+      ingest.url,
+      `CONNECT ${target} HTTP/1.1\r\nHost: other.test:443\r\n\r\n`,
+    );
     expectAnswer(answer, 405, bodies.methodNotAllowed);
-    expect(answer.headers).toMatchObject({ allow: 'POST', connection: 'close', date: expect.any(String) });
+    expect(answer.headers).toMatchObject({
+      allow: 'POST',
+      connection: 'close',
+      date: expect.any(String),
+    });
   }
   expect(await count()).toBe(before + 2);
 });
@@ -144,8 +182,16 @@ describe('before the keys are loaded', () => {
   test('it is a 500 that says when to ask again, a 503 for look-ups, and never a 401', async () => {
     // It is never ready, so the world would wait for it in vain.
     const closers = new Closers(createLogger('test', 'silent'));
-    const environment = { ...world.environment, MONGODB_URI: 'mongodb://127.0.0.1:1', STATUS_ENDPOINT: 'true' };
-    const tools = { log: createLogger('test', 'silent'), closers, registry: createRegistry('ingest') };
+    const environment = {
+      ...world.environment,
+      MONGODB_URI: 'mongodb://127.0.0.1:1',
+      STATUS_ENDPOINT: 'true',
+    };
+    const tools = {
+      log: createLogger('test', 'silent'),
+      closers,
+      registry: createRegistry('ingest'),
+    };
     const away = {
       ...(await startIngest(loadConfig('ingest', environment), tools)),
       close: () => closers.closeAll(),
@@ -160,7 +206,9 @@ describe('before the keys are loaded', () => {
       expect(status.status).toBe(503);
       expect(status.headers['retry-after']).toMatch(/^[1-9]\d*$/);
     }
-    expect(await world.metric(away, 'partner_ingest_not_accepted_total', { reason: 'keys_not_loaded' })).toBe(3);
+    expect(
+      await world.metric(away, 'partner_ingest_not_accepted_total', { reason: 'keys_not_loaded' }),
+    ).toBe(3);
     await away.close();
   });
 });
@@ -172,12 +220,17 @@ test('a flood of refusals is recorded up to a bound and counted beyond it, with 
   for (let round = 0; round < 10; round += 1) {
     await Promise.all(
       Array.from({ length: 50 }, async () => {
-        const answer = await send(flooded.url, { key: 'guess', body: '{}', headers: { 'x-forwarded-for': address } });
+        const answer = await send(flooded.url, {
+          key: 'guess',
+          body: '{}',
+          headers: { 'x-forwarded-for': address },
+        });
         expect(answer.status).toBe(401);
       }),
     );
   }
-  const bound = REFUSAL_BURST + Math.ceil(((performance.now() - startedAt) / 1_000) * REFUSALS_PER_SECOND) + 1;
+  const bound =
+    REFUSAL_BURST + Math.ceil(((performance.now() - startedAt) / 1_000) * REFUSALS_PER_SECOND) + 1;
   const counted = await eventually('all to be kept', async () => {
     const counts = (await world.rateLimited()).filter((record) => record.address === address);
     const sum = counts.reduce((total, { count }) => total + count, 0);
@@ -185,7 +238,10 @@ test('a flood of refusals is recorded up to a bound and counted beyond it, with 
   });
   expect((await world.records({ remoteIp: address })).length).toBeLessThanOrEqual(bound);
   for (const record of counted) {
-    expect(record).toMatchObject({ _id: `${address} 401 ${record.windowStart.toISOString()}`, status: 401 });
+    expect(record).toMatchObject({
+      _id: `${address} 401 ${record.windowStart.toISOString()}`,
+      status: 401,
+    });
     expect(record.windowStart.getTime() % 60_000).toBe(0);
     expect(record.expiresAt.getTime()).toBe(record.windowStart.getTime() + 7 * 86_400_000);
     expect(record.requestIds.length).toBe(Math.min(20, record.count));

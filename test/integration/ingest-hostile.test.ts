@@ -1,6 +1,16 @@
-/** Ingest against slow, broken and hostile HTTP: always an answer in our words, never two records for one request. */
+/**
+ * Ingest against slow, broken and hostile HTTP: always an answer in our words, never two records
+ * for one request.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { bodies, expectAnswer, expectRecord, head, openRaw, type RawConnection } from '../support/ingest.ts';
+import {
+  bodies,
+  expectAnswer,
+  expectRecord,
+  head,
+  openRaw,
+  type RawConnection,
+} from '../support/ingest.ts';
 import { INGEST_PATH, type Answer } from '../support/http.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
@@ -25,21 +35,28 @@ beforeAll(async () => {
       connection.write('1\r\n{\r\n'),
     ),
     refusedBody: begin('refusedBody', `${head(['Content-Length: 100'])}{"a":`),
-    largeBody: begin('largeBody', head([authorized(), 'Content-Length: 70000']) + 'x'.repeat(66_000)),
+    largeBody: begin(
+      'largeBody',
+      head([authorized(), 'Content-Length: 70000']) + 'x'.repeat(66_000),
+    ),
   };
   for (const one of Object.values(slow)) one.catch(() => {});
 });
-// After all of them, in whatever order they ran: each request that had to be recorded left one record, and nothing else did.
+// After all of them, in whatever order they ran: each request that had to be recorded left one
+// record, and nothing else did.
 afterAll(async () => {
   try {
-    expect((await world.records()).map((record) => record._id).toSorted()).toEqual([...recorded].toSorted());
+    expect((await world.records()).map((record) => record._id).toSorted()).toEqual(
+      [...recorded].toSorted(),
+    );
   } finally {
     await world.close();
   }
 });
 
 /** KEY is filled in when the world is open. */
-const post = (lines: readonly string[]): string => `${head(['Authorization: Bearer KEY', ...lines])}{}`;
+const post = (lines: readonly string[]): string =>
+  `${head(['Authorization: Bearer KEY', ...lines])}{}`;
 const hostIs = (host: string): string =>
   `POST ${INGEST_PATH} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer KEY\r\nContent-Length: 2\r\n\r\n{}`;
 const chunkedAs = (coding: string, version = '1.1'): string => {
@@ -78,7 +95,8 @@ async function onlyAnswer(...writes: readonly (string | Uint8Array)[]): Promise<
   return answer;
 }
 
-const broken = (kind: string): Promise<number> => world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
+const broken = (kind: string): Promise<number> =>
+  world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
 
 /** Exactly `count` of this kind, once the last is counted. */
 const becomesBroken = (kind: string, count: number): Promise<unknown> =>
@@ -106,19 +124,47 @@ describe('what is no HTTP', () => {
     ['a header line without a colon', post(['nonsense', 'Content-Length: 2']), 'not_http'],
     ['a blank before a colon', post(['Content-Length : 2']), 'not_http'],
     ['a NUL in a header', post(['X-Nul: a\0b', 'Content-Length: 2']), 'not_http'],
-    ['headers of 17 kB', post([`X-Large: ${'x'.repeat(17_000)}`, 'Content-Length: 2']), 'headers_too_large'],
-    ['100 headers', post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']), 'headers_too_large'],
+    [
+      'headers of 17 kB',
+      post([`X-Large: ${'x'.repeat(17_000)}`, 'Content-Length: 2']),
+      'headers_too_large',
+    ],
+    [
+      '100 headers',
+      post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']),
+      'headers_too_large',
+    ],
     ['a path of 20 kB', head([], `POST /${'x'.repeat(20_000)} HTTP/1.1`), 'headers_too_large'],
-    ['Content-Length with Transfer-Encoding', post(['Content-Length: 2', 'Transfer-Encoding: chunked']), 'not_http'],
-    ['Transfer-Encoding with Content-Length', post(['Transfer-Encoding: chunked', 'Content-Length: 2']), 'not_http'],
-    ['Transfer-Encoding: chunked, identity', post(['Transfer-Encoding: chunked, identity']), 'not_http'],
-    ['two Transfer-Encodings', post(['Transfer-Encoding: chunked', 'Transfer-Encoding: identity']), 'not_http'],
+    [
+      'Content-Length with Transfer-Encoding',
+      post(['Content-Length: 2', 'Transfer-Encoding: chunked']),
+      'not_http',
+    ],
+    [
+      'Transfer-Encoding with Content-Length',
+      post(['Transfer-Encoding: chunked', 'Content-Length: 2']),
+      'not_http',
+    ],
+    [
+      'Transfer-Encoding: chunked, identity',
+      post(['Transfer-Encoding: chunked, identity']),
+      'not_http',
+    ],
+    [
+      'two Transfer-Encodings',
+      post(['Transfer-Encoding: chunked', 'Transfer-Encoding: identity']),
+      'not_http',
+    ],
     ['two Content-Lengths', post(['Content-Length: 2', 'Content-Length: 44']), 'not_http'],
     ['the same Content-Length twice', post(['Content-Length: 2', 'Content-Length: 2']), 'not_http'],
     ['a list of Content-Lengths', post(['Content-Length: 2, 2']), 'not_http'],
     ['a negative Content-Length', post(['Content-Length: -2']), 'not_http'],
     ['a Content-Length in words', post(['Content-Length: two']), 'not_http'],
-    ['a Content-Length beyond 64 bits', post(['Content-Length: 99999999999999999999999']), 'not_http'],
+    [
+      'a Content-Length beyond 64 bits',
+      post(['Content-Length: 99999999999999999999999']),
+      'not_http',
+    ],
     ['HTTP/2.0 in the request line', head([], `POST ${INGEST_PATH} HTTP/2.0`), 'bad_version'],
     ['HTTP/0.9 in the request line', head([], `POST ${INGEST_PATH} HTTP/0.9`), 'bad_version'],
     ['two Hosts', post(['Host: ingest.test', 'Content-Length: 2']), 'bad_host'],
@@ -134,7 +180,11 @@ describe('what is no HTTP', () => {
     ['Transfer-Encoding: chunked twice', chunkedAs('chunked, chunked'), 'not_http'],
     ['Transfer-Encoding: xchunked', chunkedAs('xchunked'), 'bad_transfer_encoding'],
     ['Transfer-Encoding: identity', chunkedAs('identity'), 'bad_transfer_encoding'],
-    ['no Host', `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`, 'no_host'],
+    [
+      'no Host',
+      `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+      'no_host',
+    ],
   ])('%s is answered 400, counted and not recorded', async (_name, bytes, kind) => {
     const before = await broken(kind);
     const answers = await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' });
@@ -147,7 +197,8 @@ describe('what is no HTTP', () => {
     // At least this one: on a busy machine some of the slow ones are answered meanwhile.
     await eventually(
       'the answer to be counted',
-      async () => (await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })) > answers,
+      async () =>
+        (await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })) > answers,
     );
   });
 });
@@ -201,7 +252,9 @@ describe('framing that breaks after the headers', () => {
 
   test('in the second of two pipelined requests leaves each its own answer and record', async () => {
     const connection = await openRaw(ingest.url);
-    connection.write(`${head([authorized(), 'Content-Length: 2'])}{}${chunked()}5\r\n{"a":\r\nZZ\r\n`);
+    connection.write(
+      `${head([authorized(), 'Content-Length: 2'])}{}${chunked()}5\r\n{"a":\r\nZZ\r\n`,
+    );
     const id = expectAnswer(await connection.answer(), 202, bodies.accepted);
     recorded.add(id);
     await expectRecord(world, id, {
@@ -238,7 +291,9 @@ describe('a partner that goes away', () => {
     const before = await world.metric(ingest, 'partner_ingest_limiter_decisions_total');
     const userAgent = `gone-${reset}`;
     const connection = await openRaw(ingest.url);
-    connection.write(`${head([authorized(), 'Content-Length: 100', `User-Agent: ${userAgent}`])}{"a":1`);
+    connection.write(
+      `${head([authorized(), 'Content-Length: 100', `User-Agent: ${userAgent}`])}{"a":1`,
+    );
     await eventually(
       'ingest to read the body',
       async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > before,
@@ -304,6 +359,8 @@ describe('a partner that is slow', () => {
     const record = await world.record(id);
     expect(record).toMatchObject({ state: 'malformed', httpStatus: 400, partnerId: 'demo' });
     expect(record?.bodyBytes).toBeGreaterThan(10);
-    expect(Buffer.from(record?.body?.value() ?? []).toString()).toBe('{'.repeat(record?.bodyBytes ?? 0));
+    expect(Buffer.from(record?.body?.value() ?? []).toString()).toBe(
+      '{'.repeat(record?.bodyBytes ?? 0),
+    );
   });
 });

@@ -1,4 +1,7 @@
-/** The limit of requests per address: shared by real processes, before authentication, and in force without Redis. */
+/**
+ * The limit of requests per address: shared by real processes, before authentication, and in force
+ * without Redis.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
@@ -50,7 +53,11 @@ const post = (
   address: string,
   key: string | undefined = world.key,
 ): Promise<Answer> =>
-  send(process.url, { ...(key === '' ? {} : { key }), body: '{}', headers: { 'x-forwarded-for': address } });
+  send(process.url, {
+    ...(key === '' ? {} : { key }),
+    body: '{}',
+    headers: { 'x-forwarded-for': address },
+  });
 
 /** A 429 in full; gives its request_id. */
 async function expectLimited(
@@ -71,7 +78,10 @@ async function expectLimited(
   return id;
 }
 
-/** Sends one after the other; every one is a 202, and judged by the process itself: none asked Redis and had an answer. */
+/**
+ * Sends one after the other; every one is a 202, and judged by the process itself: none asked Redis
+ * and had an answer.
+ */
 async function expectServed(ingest: InProcess, count: number): Promise<void> {
   const judged = (store: string): Promise<number> => world.metric(ingest, DECISIONS, { store });
   const [byRedis, locally] = [await judged('redis'), await judged('local')];
@@ -80,11 +90,15 @@ async function expectServed(ingest: InProcess, count: number): Promise<void> {
     const id = expectAnswer(await post(ingest, `192.0.3.${index}`), 202, bodies.accepted);
     expect((await world.record(id))?.state).toBe('recorded');
   }
-  console.log(`${count} without Redis, one after the other: ${Math.round(performance.now() - startedAt)} ms`);
+  console.log(
+    `${count} without Redis, one after the other: ${Math.round(performance.now() - startedAt)} ms`,
+  );
   expect([await judged('redis'), await judged('local')]).toEqual([byRedis, locally + count]);
 }
 
-/** How many of the requests of `expectServed` asked this Redis, be it that it heard of them later. */
+/**
+ * How many of the requests of `expectServed` asked this Redis, be it that it heard of them later.
+ */
 async function askedOf(store: Store): Promise<number> {
   const client = new Redis(store.url);
   try {
@@ -97,20 +111,26 @@ async function askedOf(store: Store): Promise<number> {
 let addresses = 0;
 
 /**
- * Judges the count in Redis with a new address. On a busy machine Redis may take longer than ingest waits for it; then a
- * process counts on its own, as it should, and the count in Redis is judged by another address.
+ * Judges the count in Redis with a new address. On a busy machine Redis may take longer than ingest
+ * waits for it; then a process counts on its own, as it should, and the count in Redis is judged by
+ * another address.
  */
 async function withSharedCount(
   processes: readonly { readonly adminUrl: string }[],
   judge: (address: string) => Promise<void>,
 ): Promise<void> {
   const alone = async (): Promise<number> => {
-    const counts = await Promise.all(processes.map((each) => world.metric(each, DECISIONS, { store: 'local' })));
+    const counts = await Promise.all(
+      processes.map((each) => world.metric(each, DECISIONS, { store: 'local' })),
+    );
     return counts.reduce((sum, count) => sum + count, 0);
   };
   for (let attempt = 1; ; attempt += 1) {
     for (const each of processes)
-      await eventually('the limiter to use Redis', async () => (await world.metric(each, FALLBACK)) === 0);
+      await eventually(
+        'the limiter to use Redis',
+        async () => (await world.metric(each, FALLBACK)) === 0,
+      );
     const before = await alone();
     addresses += 1;
     try {
@@ -124,14 +144,21 @@ async function withSharedCount(
 
 async function expectLocalLimit(ingest: InProcess, address: string, max: number): Promise<void> {
   expect(await world.metric(ingest, FALLBACK)).toBe(1);
-  for (let count = 0; count < max; count += 1) expect((await post(ingest, address)).status).toBe(202);
+  for (let count = 0; count < max; count += 1)
+    expect((await post(ingest, address)).status).toBe(202);
   await expectLimited(await post(ingest, address), max, 60);
-  expect(await world.metric(ingest, DECISIONS, { store: 'local', decision: 'refused' })).toBeGreaterThan(0);
+  expect(
+    await world.metric(ingest, DECISIONS, { store: 'local', decision: 'refused' }),
+  ).toBeGreaterThan(0);
 }
 
-/** On a busy machine Redis may take longer than ingest waits for it once more; then another address is counted in it. */
+/**
+ * On a busy machine Redis may take longer than ingest waits for it once more; then another address
+ * is counted in it.
+ */
 async function expectSharedAgain(ingest: InProcess): Promise<void> {
-  const counted = (): Promise<number> => world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
+  const counted = (): Promise<number> =>
+    world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
   await eventually('the limiter to count in Redis again', async () => {
     if ((await world.metric(ingest, FALLBACK)) !== 0) return false;
     const before = await counted();
@@ -191,7 +218,10 @@ async function expectCountedTogether(address: string): Promise<void> {
   });
   const kept = counted.toSorted((a, b) => Number(a.windowStart) - Number(b.windowStart));
   for (const record of kept) {
-    expect(record).toMatchObject({ _id: `${address} ${record.windowStart.toISOString()}`, address });
+    expect(record).toMatchObject({
+      _id: `${address} ${record.windowStart.toISOString()}`,
+      address,
+    });
     expect(record.windowStart.getTime() % 60_000).toBe(0);
     expect(record.expiresAt.getTime()).toBe(record.windowStart.getTime() + 7 * 86_400_000);
     expect(record.requestIds.length).toBe(Math.min(20, record.count));
@@ -213,14 +243,19 @@ async function boundedPartner(
     Promise.all(processes.map((each) => world.metric(each, 'partner_ingest_keys')));
   const before = await counts();
   await world.writePartner({ partner, keys: [key], annotations });
-  await eventually('the key', async () => (await counts()).every((count, index) => count > before[index]!));
+  await eventually('the key', async () =>
+    (await counts()).every((count, index) => count > before[index]!),
+  );
   return key;
 }
 
 test("a partner's own bounds hold over all processes and addresses, for it alone, and its metrics say so", () =>
   withSharedCount(children, async (address) => {
     const partner = `bounded-${address}`;
-    const bounds = { 'partner-ingest.io/max-per-minute': '20', 'partner-ingest.io/max-megabytes-per-day': '1' };
+    const bounds = {
+      'partner-ingest.io/max-per-minute': '20',
+      'partner-ingest.io/max-megabytes-per-day': '1',
+    };
     const key = await boundedPartner(partner, bounds, children);
     const big = Buffer.alloc(65_000, ' ');
     const sendBig = (index: number): Promise<Answer> =>
@@ -229,9 +264,11 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
         body: big,
         headers: { 'x-forwarded-for': `192.0.8.${index}` },
       });
-    // 15 times 65,000 bytes are within a megabyte, one more is not. Blanks are no object, so each is a 400.
+    // 15 times 65,000 bytes are within a megabyte, one more is not. Blanks are no object, so each
+    // is a 400.
     for (let index = 0; index < 15; index += 1) expect((await sendBig(index)).status).toBe(400);
-    for (let index = 15; index < 19; index += 1) expect((await post(children[0], address, key)).status).toBe(202);
+    for (let index = 15; index < 19; index += 1)
+      expect((await post(children[0], address, key)).status).toBe(202);
     await expectLimited(await sendBig(19), '1 megabytes', 86_400, 'this partner');
     await expectLimited(await post(children[1], address, key), 20, 60, 'this partner');
     expect((await post(children[1], address)).status).toBe(202);
@@ -242,7 +279,9 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
       );
       return (await Promise.all(each)).reduce((sum, count) => sum + count);
     };
-    expect([await answered('400'), await answered('202'), await answered('429')]).toEqual([15, 4, 2]);
+    expect([await answered('400'), await answered('202'), await answered('429')]).toEqual([
+      15, 4, 2,
+    ]);
   }));
 
 describe('in one process', () => {
@@ -276,7 +315,11 @@ describe('in one process', () => {
     await withSharedCount([ingest], async (address) => {
       await post(ingest, address);
       const headers = { 'x-forwarded-for': address };
-      const answer = await send(ingest.url, { key: world.key, headers, body: Buffer.alloc(10_000_000, 'x') });
+      const answer = await send(ingest.url, {
+        key: world.key,
+        headers,
+        body: Buffer.alloc(10_000_000, 'x'),
+      });
       await expectLimited(answer, 1, 60);
     });
   });
@@ -292,7 +335,9 @@ describe('in one process', () => {
       statuses.push(...answers.map(({ status }) => status));
       return limitedBefore && answers.some(({ status }) => status === 202);
     });
-    expect(statuses.slice(0, 3).filter((status) => status === 202).length).toBeGreaterThanOrEqual(2);
+    expect(statuses.slice(0, 3).filter((status) => status === 202).length).toBeGreaterThanOrEqual(
+      2,
+    );
   });
 });
 
@@ -304,8 +349,11 @@ describe('without Redis', () => {
     const ingest = await startIngest({ REDIS_URL: redis.url, RATE_LIMIT_MAX: '5' });
     await expectServed(ingest, 40);
     await expectLocalLimit(ingest, '192.0.4.1', 5);
-    const key = await boundedPartner('bounded-alone', { 'partner-ingest.io/max-per-minute': '2' }, [ingest]);
-    for (const address of ['192.0.4.11', '192.0.4.12']) expect((await post(ingest, address, key)).status).toBe(202);
+    const key = await boundedPartner('bounded-alone', { 'partner-ingest.io/max-per-minute': '2' }, [
+      ingest,
+    ]);
+    for (const address of ['192.0.4.11', '192.0.4.12'])
+      expect((await post(ingest, address, key)).status).toBe(202);
     await expectLimited(await post(ingest, '192.0.4.13', key), 2, 60, 'this partner');
     await redis.restart();
     await expectSharedAgain(ingest);

@@ -1,4 +1,7 @@
-/** Ingest while MongoDB hangs, dies and comes back: a 500 means not accepted, a 202 means stored, without exception. */
+/**
+ * Ingest while MongoDB hangs, dies and comes back: a 500 means not accepted, a 202 means stored,
+ * without exception.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { MongoClient, type Collection } from 'mongodb';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
@@ -41,7 +44,10 @@ afterEach(() => heal(store));
 
 const ready = async (): Promise<boolean> => (await fetch(`${ingest.adminUrl}/readyz`)).ok;
 
-/** Every one is answered while the store is away, and nobody has mended it: so each came by its deadline. */
+/**
+ * Every one is answered while the store is away, and nobody has mended it: so each came by its
+ * deadline.
+ */
 async function expectRefused(requests: readonly Promise<Answer>[]): Promise<string[]> {
   const startedAt = performance.now();
   const answers = await withDeadline(Promise.all(requests), HANG_MS, 'refusing');
@@ -49,7 +55,10 @@ async function expectRefused(requests: readonly Promise<Answer>[]): Promise<stri
   return answers.map((answer) => expectAnswer(answer, 500, bodies.internal));
 }
 
-/** Once all withdrawals are acknowledged, no request answered 500 has anything but a withdrawn record. */
+/**
+ * Once all withdrawals are acknowledged, no request answered 500 has anything but a withdrawn
+ * record.
+ */
 async function expectNotAccepted(ids: readonly string[]): Promise<void> {
   await eventually(
     'all withdrawals to be acknowledged',
@@ -58,7 +67,12 @@ async function expectNotAccepted(ids: readonly string[]): Promise<void> {
   );
   const found = await records.find({ _id: { $in: [...ids] } }).toArray();
   for (const record of found) {
-    expect(record).toMatchObject({ state: 'withdrawn', httpStatus: 500, version: 0, expiresAt: expect.any(Date) });
+    expect(record).toMatchObject({
+      state: 'withdrawn',
+      httpStatus: 500,
+      version: 0,
+      expiresAt: expect.any(Date),
+    });
     expect(record.dueAt).toBeUndefined();
   }
 }
@@ -86,7 +100,8 @@ test.each([
       ...(await expectRefused([post(), post('[]'), post('x'.repeat(70_000)), post('')])),
       ...(await expectRefused([post()])),
     ];
-    // What needs no record is answered as ever, and the pod stays in service so that partners get this 500.
+    // What needs no record is answered as ever, and the pod stays in service so that partners get
+    // this 500.
     expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
     expectAnswer(await send(ingest.url, { method: 'GET' }), 405, bodies.methodNotAllowed);
     expect(await ready()).toBe(true);
@@ -98,8 +113,8 @@ test.each([
 );
 
 test('a MongoDB that hangs in the middle of large batches leaves no connection behind, however often', async () => {
-  // More than the kernel buffers between us and it, so that writing itself stalls; and more often than there are
-  // connections.
+  // More than the kernel buffers between us and it, so that writing itself stalls; and more often
+  // than there are connections.
   const large = JSON.stringify({ business_name: 'x'.repeat(60_000) });
   for (let round = 0; round < 4; round += 1) {
     await store.signal('SIGSTOP');

@@ -1,7 +1,18 @@
-/** Ingest from outside, case by case: status, exact body, and the record every request leaves (or does not leave). */
+/**
+ * Ingest from outside, case by case: status, exact body, and the record every request leaves (or
+ * does not leave).
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent, request } from 'node:http';
-import { bodies, expectAnswer, expectRecord, head, idOf, openRaw, rawAnswer } from '../support/ingest.ts';
+import {
+  bodies,
+  expectAnswer,
+  expectRecord,
+  head,
+  idOf,
+  openRaw,
+  rawAnswer,
+} from '../support/ingest.ts';
 import { eventually } from '../support/wait.ts';
 import { INGEST_PATH, send, sendRaw, type Answer } from '../support/http.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
@@ -16,10 +27,13 @@ beforeAll(async () => {
   world = await openWorld();
   ingest = await world.start('ingest');
 });
-// After all of them, in whatever order they ran: each request that had to be recorded left one record, and nothing else did.
+// After all of them, in whatever order they ran: each request that had to be recorded left one
+// record, and nothing else did.
 afterAll(async () => {
   try {
-    expect((await world.records()).map((record) => record._id).toSorted()).toEqual([...recorded].toSorted());
+    expect((await world.records()).map((record) => record._id).toSorted()).toEqual(
+      [...recorded].toSorted(),
+    );
   } finally {
     await world.close();
   }
@@ -48,7 +62,11 @@ async function expectStored(
   answer: Answer,
   outcome: 'accepted' | 'notAnObject' | 'tooLarge',
   body: string | Uint8Array,
-  extra: { readonly contentType?: string; readonly userAgent?: string; readonly traceparent?: string } = {},
+  extra: {
+    readonly contentType?: string;
+    readonly userAgent?: string;
+    readonly traceparent?: string;
+  } = {},
 ): Promise<string> {
   const status = outcome === 'accepted' ? 202 : 400;
   const id = expectAnswer(answer, status, bodies[outcome]);
@@ -72,7 +90,11 @@ async function expectUnrecorded(id: string): Promise<void> {
 
 describe('a body', () => {
   test.each<[name: string, body: string | Uint8Array, outcome: 'accepted' | 'notAnObject']>([
-    ['a valid application', '{"email":"a@example.com","business_name":"A","ein":"123456789"}', 'accepted'],
+    [
+      'a valid application',
+      '{"email":"a@example.com","business_name":"A","ein":"123456789"}',
+      'accepted',
+    ],
     ['an empty object', '{}', 'accepted'],
     ['an object in white space', ' \r\n\t{ "a" : 1 }\n ', 'accepted'],
     ['invalid field values', '{"email":7,"business_name":null,"ein":"12-3456789"}', 'accepted'],
@@ -100,9 +122,21 @@ describe('a body', () => {
     ['a NUL after the object', '{"a":1}\0', 'notAnObject'],
     ['a form', 'email=a%40example.com&ein=123456789', 'notAnObject'],
     ['a truncated object', '{"email":"a@example.com","busi', 'notAnObject'],
-    ['bytes that are not UTF-8', Buffer.from([0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d]), 'notAnObject'],
-    ['overlong UTF-8', Buffer.from([0x7b, 0x22, 0xc0, 0xaf, 0x22, 0x3a, 0x31, 0x7d]), 'notAnObject'],
-    ['a surrogate in UTF-8', Buffer.from([0x7b, 0x22, 0xed, 0xa0, 0x80, 0x22, 0x3a, 0x31, 0x7d]), 'notAnObject'],
+    [
+      'bytes that are not UTF-8',
+      Buffer.from([0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d]),
+      'notAnObject',
+    ],
+    [
+      'overlong UTF-8',
+      Buffer.from([0x7b, 0x22, 0xc0, 0xaf, 0x22, 0x3a, 0x31, 0x7d]),
+      'notAnObject',
+    ],
+    [
+      'a surrogate in UTF-8',
+      Buffer.from([0x7b, 0x22, 0xed, 0xa0, 0x80, 0x22, 0x3a, 0x31, 0x7d]),
+      'notAnObject',
+    ],
     ['UTF-16 with its mark', Buffer.from('\ufeff{"a":1}', 'utf16le'), 'notAnObject'],
     ['UTF-16 without its mark', Buffer.from('{"a":1}', 'utf16le'), 'notAnObject'],
     ['a lone byte order mark', BOM, 'notAnObject'],
@@ -154,7 +188,9 @@ describe('a body', () => {
   test('the same bytes sent twice are two requests', async () => {
     const body = '{"email":"twice@example.com","business_name":"Twice","ein":"000000002"}';
     const ids = await Promise.all(
-      [1, 2].map(async () => expectStored(await send(ingest.url, { key: world.key, body }), 'accepted', body)),
+      [1, 2].map(async () =>
+        expectStored(await send(ingest.url, { key: world.key, body }), 'accepted', body),
+      ),
     );
     expect(new Set(ids).size).toBe(2);
   });
@@ -223,14 +259,26 @@ describe('authentication', () => {
     ['Bearer: with a colon', () => `Bearer: ${world.key}`, 'keyMissing'],
     ['an unknown key', () => `Bearer ${unknown}`, 'keyInvalid'],
     ['a short key', () => 'Bearer x', 'keyInvalid'],
-    ['the key with its last character missing', () => `Bearer ${world.key.slice(0, -1)}`, 'keyInvalid'],
+    [
+      'the key with its last character missing',
+      () => `Bearer ${world.key.slice(0, -1)}`,
+      'keyInvalid',
+    ],
     ['the key in other case', () => `Bearer ${world.key.toUpperCase()}`, 'keyInvalid'],
     ['the key in quotes', () => `Bearer "${world.key}"`, 'keyInvalid'],
-    ['a space inside the key', () => `Bearer ${world.key.slice(0, 9)} ${world.key.slice(9)}`, 'keyInvalid'],
+    [
+      'a space inside the key',
+      () => `Bearer ${world.key.slice(0, 9)} ${world.key.slice(9)}`,
+      'keyInvalid',
+    ],
     ['two keys', () => `Bearer ${world.key}, Bearer ${world.key}`, 'keyInvalid'],
     ['a key of 8,000 characters', () => `Bearer ${'k'.repeat(8_000)}`, 'keyInvalid'],
     ['an inactive partner', () => `Bearer ${world.inactiveKey}`, 'partnerInactive'],
-    ['an inactive partner, bearer in lower case', () => `bearer ${world.inactiveKey}`, 'partnerInactive'],
+    [
+      'an inactive partner, bearer in lower case',
+      () => `bearer ${world.inactiveKey}`,
+      'partnerInactive',
+    ],
   ])('%s is refused, and recorded without its body', async (_name, authorization, refusal) => {
     const headers = {
       'content-type': 'application/json',
@@ -264,7 +312,11 @@ describe('authentication', () => {
   test('of two Authorization headers the first one counts', async () => {
     const both = [`Authorization: Bearer ${world.key}`, `Authorization: Bearer ${unknown}`];
     const rest = ['Content-Length: 2', 'Connection: close'];
-    await expectStored(await rawAnswer(ingest.url, `${head([...both, ...rest])}{}`), 'accepted', '{}');
+    await expectStored(
+      await rawAnswer(ingest.url, `${head([...both, ...rest])}{}`),
+      'accepted',
+      '{}',
+    );
     const answer = await rawAnswer(ingest.url, `${head([...both.toReversed(), ...rest])}{}`);
     const id = expectAnswer(answer, 401, bodies.keyInvalid);
     recorded.add(id);
@@ -325,7 +377,8 @@ describe('other methods and paths', () => {
     '*',
   ])('POST %s is answered 404 and leaves no record', async (path) => {
     const lines = [`Authorization: Bearer ${world.key}`, 'Content-Length: 2', 'Connection: close'];
-    const answered404 = (): Promise<number> => world.metric(ingest, 'partner_ingest_requests_total', { status: '404' });
+    const answered404 = (): Promise<number> =>
+      world.metric(ingest, 'partner_ingest_requests_total', { status: '404' });
     const before = await answered404();
     const answer = await rawAnswer(ingest.url, `${head(lines, `POST ${path} HTTP/1.1`)}{}`);
     await expectUnrecorded(expectAnswer(answer, 404, bodies.notFound));
@@ -333,13 +386,16 @@ describe('other methods and paths', () => {
     await eventually('it to be counted', async () => (await answered404()) === before + 1);
   });
 
-  test.each(['?x=1', '?', '?x=%zz', '?__proto__[a]=1'])('POST with the query %s is served', async (query) => {
-    await expectStored(
-      await send(ingest.url, { path: INGEST_PATH + query, key: world.key, body: '{}' }),
-      'accepted',
-      '{}',
-    );
-  });
+  test.each(['?x=1', '?', '?x=%zz', '?__proto__[a]=1'])(
+    'POST with the query %s is served',
+    async (query) => {
+      await expectStored(
+        await send(ingest.url, { path: INGEST_PATH + query, key: world.key, body: '{}' }),
+        'accepted',
+        '{}',
+      );
+    },
+  );
 
   test('GET with a query is still a 405', async () => {
     const answer = await send(ingest.url, { method: 'GET', path: `${INGEST_PATH}?x=1` });
@@ -350,7 +406,9 @@ describe('other methods and paths', () => {
 describe('HTTP', () => {
   test('Expect: 100-continue is answered, and then the body is read', async () => {
     const connection = await openRaw(ingest.url);
-    connection.write(head([authorized(), 'Content-Length: 2', 'Expect: 100-continue', 'Connection: close']));
+    connection.write(
+      head([authorized(), 'Content-Length: 2', 'Expect: 100-continue', 'Connection: close']),
+    );
     connection.write('{}');
     const answer = await connection.answer();
     expect(connection.text()).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 202 /);
@@ -364,7 +422,10 @@ describe('HTTP', () => {
 
   test('HTTP/1.0 is served and the connection closed', async () => {
     const line = `POST ${INGEST_PATH} HTTP/1.0`;
-    const text = await sendRaw(ingest.url, `${line}\r\n${authorized()}\r\nContent-Length: 2\r\n\r\n{}`);
+    const text = await sendRaw(
+      ingest.url,
+      `${line}\r\n${authorized()}\r\nContent-Length: 2\r\n\r\n{}`,
+    );
     const id = /x-request-id: (\S+)/i.exec(text)?.[1] ?? '';
     expect(text).toMatch(/^HTTP\/1\.1 202 /);
     expect(text.endsWith(`\r\n\r\n${bodies.accepted(id)}`)).toBe(true);
@@ -379,7 +440,9 @@ describe('HTTP', () => {
 
   test('HTTP/1.1 without Host is a 400 in our words', async () => {
     const lines = [`POST ${INGEST_PATH} HTTP/1.1`, authorized(), 'Content-Length: 2', '', '{}'];
-    await expectUnrecorded(expectAnswer(await rawAnswer(ingest.url, lines.join('\r\n')), 400, bodies.brokenRequest));
+    await expectUnrecorded(
+      expectAnswer(await rawAnswer(ingest.url, lines.join('\r\n')), 400, bodies.brokenRequest),
+    );
   });
 
   test('a request line in absolute form is served', async () => {
@@ -391,7 +454,11 @@ describe('HTTP', () => {
   test('ten pipelined requests are answered in order, each with its own id', async () => {
     const connection = await openRaw(ingest.url);
     const sent = Array.from({ length: 10 }, (_, index) => `{"n":${index}}`);
-    connection.write(sent.map((body) => `${head([authorized(), `Content-Length: ${body.length}`])}${body}`).join(''));
+    connection.write(
+      sent
+        .map((body) => `${head([authorized(), `Content-Length: ${body.length}`])}${body}`)
+        .join(''),
+    );
     for (const body of sent) await expectStored(await connection.answer(), 'accepted', body);
     connection.socket.destroy();
   });
@@ -426,12 +493,16 @@ describe('HTTP', () => {
     const post = (): Promise<void> =>
       new Promise((resolve, reject) => {
         const headers = { authorization: `Bearer ${world.key}`, 'content-length': 2 };
-        const outgoing = request(ingest.url + INGEST_PATH, { method: 'POST', agent, headers }, (incoming) => {
-          ports.add(incoming.socket.localPort);
-          recorded.add(String(incoming.headers['x-request-id']));
-          expect(incoming.statusCode).toBe(202);
-          incoming.resume().on('end', resolve);
-        });
+        const outgoing = request(
+          ingest.url + INGEST_PATH,
+          { method: 'POST', agent, headers },
+          (incoming) => {
+            ports.add(incoming.socket.localPort);
+            recorded.add(String(incoming.headers['x-request-id']));
+            expect(incoming.statusCode).toBe(202);
+            incoming.resume().on('end', resolve);
+          },
+        );
         outgoing.on('error', reject);
         outgoing.end('{}');
       });

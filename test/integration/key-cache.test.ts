@@ -1,8 +1,15 @@
-/** The keys in ingest's memory: what is read replaces them, and what cannot be read revokes none. */
+/**
+ * The keys in ingest's memory: what is read replaces them, and what cannot be read revokes none.
+ */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
-import { KeyStore, PARTNER_KEYS, type KeyChange, type PartnerKey } from '../../internal/partner/key-store.ts';
+import {
+  KeyStore,
+  PARTNER_KEYS,
+  type KeyChange,
+  type PartnerKey,
+} from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
@@ -57,12 +64,20 @@ test('keys count from the first complete sync on, an emptied store ends none, an
   });
   await change([put(key)], false);
   await cache.refresh();
-  expect({ loaded: cache.loaded, found: cache.lookup(key) }).toEqual({ loaded: false, found: { known: false } });
+  expect({ loaded: cache.loaded, found: cache.lookup(key) }).toEqual({
+    loaded: false,
+    found: { known: false },
+  });
 
   await change([]);
   await cache.refresh();
   expect(cache.loaded).toBe(true);
-  expect(cache.lookup(key)).toMatchObject({ known: true, partnerId: 'demo', active: true, terms: {} });
+  expect(cache.lookup(key)).toMatchObject({
+    known: true,
+    partnerId: 'demo',
+    active: true,
+    terms: {},
+  });
   expect(cache.lookup(other)).toEqual({ known: false });
   await cache.refresh();
   expect([loads, current]).toEqual([1, 2]);
@@ -96,13 +111,22 @@ test('keys count from the first complete sync on, an emptied store ends none, an
   expect(cache.lookup(key)).toMatchObject({ known: true });
 
   await cache.close();
-  const used = await stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(other) });
+  const used = await stores.db
+    .collection<PartnerKey>(PARTNER_KEYS)
+    .findOne({ _id: hashApiKey(other) });
   expect(used?.lastUsedAt).toBeInstanceOf(Date);
 });
 
 test('changes and revocations count within a second, though nobody tells of them', async () => {
   const keys = Array.from({ length: 20 }, newApiKey);
-  const cache = new KeyCache({ store, clock, log, onLoad: ignore, onCurrent: ignore, onRemovedUse: ignore });
+  const cache = new KeyCache({
+    store,
+    clock,
+    log,
+    onLoad: ignore,
+    onCurrent: ignore,
+    onRemovedUse: ignore,
+  });
   await change([]);
   cache.start();
   try {
@@ -119,7 +143,9 @@ test('changes and revocations count within a second, though nobody tells of them
       tookMs.push(performance.now() - revokedAt);
     }
     const sorted = tookMs.toSorted((a, b) => a - b).map(Math.round);
-    console.log(`changes of keys count after ${sorted[20]} ms (p50), ${sorted.at(-1)} ms at most, of ${sorted.length}`);
+    console.log(
+      `changes of keys count after ${sorted[20]} ms (p50), ${sorted.at(-1)} ms at most, of ${sorted.length}`,
+    );
   } finally {
     await cache.close();
   }

@@ -1,4 +1,7 @@
-/** Two controllers on one database: one leads, the other takes over, and only the leader's source counts. */
+/**
+ * Two controllers on one database: one leads, the other takes over, and only the leader's source
+ * counts.
+ */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -32,11 +35,15 @@ afterEach(async () => {
 });
 
 const start = async (name: string, folder = world.keyFolder): Promise<ServiceProcess> => {
-  const one = await world.spawn('controller', { POD_NAME: name, PARTNER_KEYS_SOURCE: `directory:${folder}` });
+  const one = await world.spawn('controller', {
+    POD_NAME: name,
+    PARTNER_KEYS_SOURCE: `directory:${folder}`,
+  });
   started.push(one);
   return one;
 };
-const leads = async (one: ServiceProcess): Promise<boolean> => (await world.metric(one, 'partner_ingest_leader')) === 1;
+const leads = async (one: ServiceProcess): Promise<boolean> =>
+  (await world.metric(one, 'partner_ingest_leader')) === 1;
 const status = async (key: string): Promise<number> =>
   (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
 /** Gives the milliseconds it took. */
@@ -51,7 +58,11 @@ const newKeyWorks = async (): Promise<number> => {
   return becomes(key, 202);
 };
 const allKeys = async (): Promise<PartnerKey[]> => {
-  const keys = await world.stores.db.collection<PartnerKey>(PARTNER_KEYS).find().sort({ _id: 1 }).toArray();
+  const keys = await world.stores.db
+    .collection<PartnerKey>(PARTNER_KEYS)
+    .find()
+    .sort({ _id: 1 })
+    .toArray();
   return keys.map(({ lastUsedAt: _used, ...key }) => key);
 };
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
@@ -96,7 +107,9 @@ test('a leader frozen until another leads, and thawed in the middle of changes, 
   const before = await allKeys();
 
   one.child.kill('SIGCONT');
-  await eventually('it to notice', () => one.lines.some((line) => line.includes('"no longer leading"')));
+  await eventually('it to notice', () =>
+    one.lines.some((line) => line.includes('"no longer leading"')),
+  );
   await eventually('it to stand by', async () => (await fetch(`${one.adminUrl}/readyz`)).ok);
   expect([await leads(one), await leads(other)]).toEqual([false, true]);
   expect(await allKeys()).toEqual(before);
@@ -123,13 +136,20 @@ test('removed and installed again, under whatever name: keys are what the new so
     { partner: 'demo', keys: [world.key] },
     { partner: 'kept', keys: [kept] },
   ]) {
-    const { yaml } = partnerSecretManifest({ name: `partner-${partner}`, namespace: 'elsewhere', partner, keys });
+    const { yaml } = partnerSecretManifest({
+      name: `partner-${partner}`,
+      namespace: 'elsewhere',
+      partner,
+      keys,
+    });
     await writeFile(join(folder, `${partner}.yaml`), yaml);
   }
   // These are many more than the deferral lets pass, so an operator confirms.
   await start('after', folder);
   expect(await status(kept)).toBe(202);
-  await eventually('the ends to be deferred', async () => (await allKeys()).some(({ deferredAt }) => deferredAt));
+  await eventually('the ends to be deferred', async () =>
+    (await allKeys()).some(({ deferredAt }) => deferredAt),
+  );
   await world.stores.db
     .collection(PARTNER_KEYS)
     .updateMany({ deferredAt: { $exists: true } }, { $set: { confirmedAt: new Date() } });

@@ -1,4 +1,7 @@
-/** Rounds of the controller on the stored keys: what a partial list may change, which ends wait, and who may write. */
+/**
+ * Rounds of the controller on the stored keys: what a partial list may change, which ends wait, and
+ * who may write.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import type { Db } from 'mongodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
@@ -7,7 +10,12 @@ import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
-import { DEFER_MS, KeyStore, PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
+import {
+  DEFER_MS,
+  KeyStore,
+  PARTNER_KEYS,
+  type PartnerKey,
+} from '../../internal/partner/key-store.ts';
 import { PARTNER_KEY_SYNC, SupersededError } from '../../internal/partner/key-sync.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -52,7 +60,10 @@ const roundsOf = (term: number, of = store): KeyRounds =>
     report: (all) => (problems = all),
   });
 
-const secret = (partnerId: string, of: Partial<PartnerSecret> & { readonly keys?: readonly string[] } = {}) => ({
+const secret = (
+  partnerId: string,
+  of: Partial<PartnerSecret> & { readonly keys?: readonly string[] } = {},
+) => ({
   namespace: 'read',
   name: `s-${partnerId}`,
   uid: `u-${partnerId}`,
@@ -60,7 +71,10 @@ const secret = (partnerId: string, of: Partial<PartnerSecret> & { readonly keys?
   partnerId,
   status: undefined,
   data: Object.fromEntries(
-    (of.keys ?? [newApiKey()]).map((key, index) => [`key-${index}`, Buffer.from(key).toString('base64')]),
+    (of.keys ?? [newApiKey()]).map((key, index) => [
+      `key-${index}`,
+      Buffer.from(key).toString('base64'),
+    ]),
   ),
   ...of,
 });
@@ -73,27 +87,33 @@ const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList 
   provesGone: ({ namespace }) => namespace !== unread,
   asOf: new Date(),
 });
-const round = (secrets: readonly PartnerSecret[], unread?: string) => rounds.round(listOf(secrets, unread));
+const round = (secrets: readonly PartnerSecret[], unread?: string) =>
+  rounds.round(listOf(secrets, unread));
 
 const loaded = async (): Promise<readonly PartnerKey[]> => (await store.load())?.keys ?? [];
 /** Keys that requests are accepted with now. */
 const active = async (): Promise<number> =>
   (await loaded()).filter(
-    ({ status, terms }) => status === 'active' && !((terms?.notAfter?.getTime() ?? Infinity) <= nowMs),
+    ({ status, terms }) =>
+      status === 'active' && !((terms?.notAfter?.getTime() ?? Infinity) <= nowMs),
   ).length;
 const codes = (): string[] => [...new Set(problems.map(({ code }) => code))];
 
 describe('a partial list', () => {
   test('a new key of a partner that something unread has switched off stays out', async () => {
     const banned = secret('banned');
-    const off = secret('banned', { namespace: 'unread', name: 'off', status: 'inactive', keys: [] });
+    const off = secret('banned', {
+      namespace: 'unread',
+      name: 'off',
+      status: 'inactive',
+      keys: [],
+    });
     await round([banned, off]);
     expect(await active()).toBe(0);
     await round([banned, secret('banned', { name: 'more' }), secret('fresh')], 'unread');
-    expect((await loaded()).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted()).toEqual([
-      'banned inactive',
-      'fresh active',
-    ]);
+    expect(
+      (await loaded()).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted(),
+    ).toEqual(['banned inactive', 'fresh active']);
   });
 
   test('a new key of a partner whose other keys are in what could not be read waits', async () => {
@@ -127,14 +147,24 @@ type Ending = (one: PartnerSecret) => readonly PartnerSecret[];
 const endings: readonly (readonly [string, Ending])[] = [
   ['their Secrets are deleted', () => []],
   ['their Secrets are inactive', (one) => [{ ...one, status: 'inactive' }]],
-  ['their time is over', (one) => [annotated(one, { 'partner-ingest.io/not-after': '2020-01-01T00:00:00Z' })]],
-  ['an annotation breaks its rule', (one) => [annotated(one, { 'partner-ingest.io/cidrs': 'everywhere' })]],
+  [
+    'their time is over',
+    (one) => [annotated(one, { 'partner-ingest.io/not-after': '2020-01-01T00:00:00Z' })],
+  ],
+  [
+    'an annotation breaks its rule',
+    (one) => [annotated(one, { 'partner-ingest.io/cidrs': 'everywhere' })],
+  ],
 ];
-const annotated = (one: PartnerSecret, annotations: Readonly<Record<string, string>>): PartnerSecret => ({
+const annotated = (
+  one: PartnerSecret,
+  annotations: Readonly<Record<string, string>>,
+): PartnerSecret => ({
   ...one,
   annotations,
 });
-const many = (count: number): PartnerSecret[] => Array.from({ length: count }, (_none, index) => secret(`p${index}`));
+const many = (count: number): PartnerSecret[] =>
+  Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
 describe.each(endings)('most keys end within ten minutes: %s', (_how, ended) => {
   /** All of them, of which the first `count` have ended. */
@@ -215,7 +245,9 @@ describe('deferred removals', () => {
     const all = many(6);
     await round(all);
     nowMs += 1_000;
-    expect(await round(many(6).map((one) => ({ ...one, uid: `other-${one.uid}` })))).toEqual({ deferred: 6 });
+    expect(await round(many(6).map((one) => ({ ...one, uid: `other-${one.uid}` })))).toEqual({
+      deferred: 6,
+    });
     expect(await active()).toBe(12);
   });
 
@@ -254,7 +286,15 @@ test('a revoked key never works again, whatever its Secret does, and however lon
   const [{ _id: hash }] = (await loaded()) as [PartnerKey];
   expect(await store.revoke(hash)).toBe(true);
   expect(await store.revoke(hash)).toBe(false);
-  for (const secrets of [[], [], [one], [{ ...one, uid: 'another', partnerId: 'other' }], [], [], [one]]) {
+  for (const secrets of [
+    [],
+    [],
+    [one],
+    [{ ...one, uid: 'another', partnerId: 'other' }],
+    [],
+    [],
+    [one],
+  ]) {
     await round(secrets);
     expect(await loaded()).toEqual([]);
     expect(codes()).toEqual(secrets.length === 0 ? [] : ['key_revoked']);
@@ -275,7 +315,9 @@ test('a key that was only removed is forgotten after a day', async () => {
 
 test('a key in two Secrets of one partner has the stricter terms of both, and is a problem', async () => {
   const key = newApiKey();
-  const [soon, late] = [1, 2].map((days) => later(new Date(Math.floor(nowMs / 1_000) * 1_000), days * DAY_MS));
+  const [soon, late] = [1, 2].map((days) =>
+    later(new Date(Math.floor(nowMs / 1_000) * 1_000), days * DAY_MS),
+  );
   const terms = (notAfter: Date | undefined, cidrs: string) => ({
     'partner-ingest.io/not-after': notAfter!.toISOString(),
     'partner-ingest.io/cidrs': cidrs,
@@ -337,7 +379,8 @@ describe('the version that ingest compares', () => {
 
 describe('who may write', () => {
   const documents = () => stores.db.collection<PartnerKey>(PARTNER_KEYS);
-  const stored = async () => new Map((await documents().find().toArray()).map((key) => [key._id, key]));
+  const stored = async () =>
+    new Map((await documents().find().toArray()).map((key) => [key._id, key]));
 
   test('one holder at a time, and each in a later term, also where the lease document is lost', async () => {
     const first = await leading('one');
@@ -355,7 +398,10 @@ describe('who may write', () => {
     expect(await store.takeLease('three')).toBeGreaterThan(second);
   });
 
-  /** A database whose user stands still before the call `at`, counted from 1, while `meanwhile` runs. */
+  /**
+   * A database whose user stands still before the call `at`, counted from 1, while `meanwhile`
+   * runs.
+   */
   function standingStill(
     at: number,
     meanwhile: () => Promise<void>,
@@ -385,11 +431,15 @@ describe('who may write', () => {
       await roundsOf(term).round(listOf(all));
       let after: ReadonlyMap<string, PartnerKey> = new Map();
       const { db, stood } = standingStill(at, async () => {
-        await roundsOf(await leading('other')).round(listOf([all[0]!, { ...all[1]!, status: 'inactive' }]));
+        await roundsOf(await leading('other')).round(
+          listOf([all[0]!, { ...all[1]!, status: 'inactive' }]),
+        );
         after = await stored();
       });
       const frozen = roundsOf(term, new KeyStore({ db, clock }));
-      const going = frozen.round(listOf([{ ...all[0]!, status: 'inactive' }, ...all.slice(1), secret('fresh')]));
+      const going = frozen.round(
+        listOf([{ ...all[0]!, status: 'inactive' }, ...all.slice(1), secret('fresh')]),
+      );
       if (!stood()) await going.catch(() => {});
       if (!stood()) {
         // All the calls of a round, to the count of what it changed.
@@ -398,7 +448,9 @@ describe('who may write', () => {
       }
       await expect(going).rejects.toThrow(SupersededError);
       // At most a tombstone that the other leader has not seen.
-      const changed = [...(await stored()).values()].filter((key) => !isDeepStrictEqual(key, after.get(key._id)));
+      const changed = [...(await stored()).values()].filter(
+        (key) => !isDeepStrictEqual(key, after.get(key._id)),
+      );
       expect(changed.map(({ status, partnerId }) => `${partnerId} ${status}`)).toEqual(
         changed.length === 0 ? [] : ['fresh removed'],
       );

@@ -1,4 +1,7 @@
-/** What becomes of the link: used on the reference login page, once; void after a leak; mailed again past the retention. */
+/**
+ * What becomes of the link: used on the reference login page, once; void after a leak; mailed again
+ * past the retention.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -22,8 +25,15 @@ let cli: (...words: string[]) => Promise<Ran>;
 beforeAll(async () => {
   world = await openWorld();
   ingest = await world.start('ingest');
-  page = await startLoginPage({ mongodbUri: world.stores.mongodbUri, database: world.stores.database });
-  await world.start('processor', { LOGIN_URL: page.url, LINK_SECRET: SECRETS, MAIL_SUPPORT_CONTACT: '+1 555 0100' });
+  page = await startLoginPage({
+    mongodbUri: world.stores.mongodbUri,
+    database: world.stores.database,
+  });
+  await world.start('processor', {
+    LOGIN_URL: page.url,
+    LINK_SECRET: SECRETS,
+    MAIL_SUPPORT_CONTACT: '+1 555 0100',
+  });
   cli = cliOf(world);
 });
 afterAll(async () => {
@@ -51,7 +61,8 @@ function linkIn(mail: { readonly links: readonly string[] } | undefined): URL {
   return new URL(mail?.links.find((url) => url.includes('token=')) ?? 'none:');
 }
 
-const confirm = (link: URL): Promise<Response> => fetch(page.url, { method: 'POST', body: link.searchParams });
+const confirm = (link: URL): Promise<Response> =>
+  fetch(page.url, { method: 'POST', body: link.searchParams });
 const mailsTo = (email: string): number => world.mail.mailsTo(email).length;
 
 test('the link in the e-mail opens, is confirmed by a button, and works once', async () => {
@@ -65,8 +76,12 @@ test('the link in the e-mail opens, is confirmed by a button, and works once', a
   expect((await cli('show', id)).stdout).toContain('its link is open until');
 
   const [one, other] = await Promise.all([confirm(link), confirm(link)]);
-  const answers = [await one.text(), await other.text()].map((text) => /<h1>(.*)<\/h1>/.exec(text)?.[1]);
-  expect(new Set(answers)).toEqual(new Set(['This link has been used', 'Your account is activated']));
+  const answers = [await one.text(), await other.text()].map(
+    (text) => /<h1>(.*)<\/h1>/.exec(text)?.[1],
+  );
+  expect(new Set(answers)).toEqual(
+    new Set(['This link has been used', 'Your account is activated']),
+  );
   expect((await accountOf(id)).activation?.usedAt).toBeInstanceOf(Date);
   expect(await (await confirm(link)).text()).toContain('This link has been used');
   expect((await cli('show', id)).stdout).toContain('its link has been used');
@@ -78,11 +93,14 @@ test('the page refuses another token, another account and an expired link', asyn
   const forged = new URL(mine.link);
   forged.searchParams.set('token', other.link.searchParams.get('token') ?? '');
   expect(await (await confirm(forged)).text()).toContain('not valid');
-  expect(await (await fetch(`${page.url}?account=${encodeURIComponent('"><script>')}&token=x`)).text()).not.toContain(
-    '<script>',
-  );
+  expect(
+    await (await fetch(`${page.url}?account=${encodeURIComponent('"><script>')}&token=x`)).text(),
+  ).not.toContain('<script>');
 
-  await accounts().updateOne({ requestId: mine.id }, { $set: { 'activation.expiresAt': new Date(0) } });
+  await accounts().updateOne(
+    { requestId: mine.id },
+    { $set: { 'activation.expiresAt': new Date(0) } },
+  );
   expect(await (await confirm(mine.link)).text()).toContain('has expired');
   expect((await cli('show', mine.id)).stdout).toContain('its link expired');
   expect(await cli('resend', mine.id, '--yes')).toMatchObject({ code: 0 });
@@ -109,7 +127,10 @@ test('a used link never works again: no command, no hand-over and no audit stand
   const fresh = { tokenHash: before.activation?.tokenHash ?? '', expiresAt: clock.now() };
   expect(await ledger.beginHandOver(before, intent, fresh)).toBe(false);
   const after = await accountOf(id);
-  expect(after).toMatchObject({ email: application.email, activation: { usedAt: expect.any(Date) } });
+  expect(after).toMatchObject({
+    email: application.email,
+    activation: { usedAt: expect.any(Date) },
+  });
   expect(after.mail).toEqual(before.mail);
 });
 
@@ -124,7 +145,9 @@ test('a used link completes the request: nothing is mailed any more', async () =
   await world.recordIn('completed', id);
   expect(mailsTo(application.email)).toBe(1);
   expect(
-    (await cli('audit', '--json')).json<{ findings: { kind: string }[] }>().findings.map(({ kind }) => kind),
+    (await cli('audit', '--json'))
+      .json<{ findings: { kind: string }[] }>()
+      .findings.map(({ kind }) => kind),
   ).not.toContain('mail_not_noted');
 });
 
@@ -139,7 +162,10 @@ test('the e-mail has a reference number and the contact, and commands take the n
 test('after a leak, a resend replaces the link made with the removed secret, and a used one stays', async () => {
   const [open, used] = [await completed(), await completed()];
   await confirm(used.link);
-  await accounts().updateOne({ requestId: open.id }, { $set: { 'activation.keyId': 'key-leaked' } });
+  await accounts().updateOne(
+    { requestId: open.id },
+    { $set: { 'activation.keyId': 'key-leaked' } },
+  );
   expect(await cli('resend', open.id, '--yes')).toMatchObject({ code: 0 });
   await eventually('the second mail', () => mailsTo(open.application.email) === 2);
   await world.recordIn('completed', open.id);
@@ -156,7 +182,10 @@ test.each(['resend', 'correct-email', 'release', 'erase'] as const)(
     const shown = await cli('show', accountId);
     expect(shown).toMatchObject({ code: 0 });
     expect(shown.stdout).toContain('past its retention');
-    expect((await cli('show', id, '--json')).json()).toMatchObject({ request_id: id, past_retention: true });
+    expect((await cli('show', id, '--json')).json()).toMatchObject({
+      request_id: id,
+      past_retention: true,
+    });
 
     const address = name === 'correct-email' ? `right-${application.email}` : application.email;
     const words = {
@@ -174,7 +203,11 @@ test.each(['resend', 'correct-email', 'release', 'erase'] as const)(
         HANG_MS,
       );
       const record = await world.recordIn('completed', id);
-      expect(record).toMatchObject({ accountId, applicant: { email: address }, expiresAt: expect.any(Date) });
+      expect(record).toMatchObject({
+        accountId,
+        applicant: { email: address },
+        expiresAt: expect.any(Date),
+      });
       expect((await accountOf(id)).mail?.begun).toBe(2);
     } else {
       // The EIN is free again.

@@ -1,4 +1,7 @@
-/** Everything a mail server can do wrong, against the real processor: which state follows, what is counted, how many mails. */
+/**
+ * Everything a mail server can do wrong, against the real processor: which state follows, what is
+ * counted, how many mails.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
@@ -23,7 +26,8 @@ beforeAll(async () => {
 afterEach(async () => {
   world.mail.setFault(undefined);
   await world.mail.listenAgain();
-  // On a slow machine the next attempts would meet the fault of a later test, and add to the answers that blame our sender.
+  // On a slow machine the next attempts would meet the fault of a later test, and add to the
+  // answers that blame our sender.
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
 afterAll(() => world.close());
@@ -33,7 +37,9 @@ function settled(requestId: string): Promise<SubmissionRecord> {
   return eventually('the first attempt to be settled', async () => {
     const record = await world.record(requestId);
     if (record === null || record.state === 'recorded') return undefined;
-    return record.state !== 'account_created' || record.lastError !== undefined ? record : undefined;
+    return record.state !== 'account_created' || record.lastError !== undefined
+      ? record
+      : undefined;
   });
 }
 
@@ -104,7 +110,11 @@ describe('a relay that is away', () => {
       const made = () => world.records({ _id: { $in: ids }, state: 'account_created' });
       await eventually('all accounts', async () => (await made()).length === 20);
       await eventually('the pause', async () => {
-        return (await world.metric(processor, 'partner_ingest_worker_paused', { waits_for: 'relay' })) === 1;
+        return (
+          (await world.metric(processor, 'partner_ingest_worker_paused', {
+            waits_for: 'relay',
+          })) === 1
+        );
       });
       expect((await made()).map(({ attempts }) => attempts)).toEqual(people.map(() => 0));
 
@@ -113,7 +123,11 @@ describe('a relay that is away', () => {
       for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
       expect(await world.records({ _id: { $in: ids }, state: 'completed' })).toHaveLength(20);
       await eventually('the end of the pause', async () => {
-        return (await world.metric(processor, 'partner_ingest_worker_paused', { waits_for: 'relay' })) === 0;
+        return (
+          (await world.metric(processor, 'partner_ingest_worker_paused', {
+            waits_for: 'relay',
+          })) === 0
+        );
       });
     },
   );
@@ -138,7 +152,9 @@ test('a relay that hangs keeps no account waiting, and leaves a place to another
   /** Of all accounts: a mail of another test that is still in hand takes one of the places. */
   async function inHand() {
     const accounts = await world.accounts({ mail: { $exists: true } });
-    return accounts.filter(({ mail }) => handOversOf(mail).some(({ endedAt }) => endedAt === undefined));
+    return accounts.filter(({ mail }) =>
+      handOversOf(mail).some(({ endedAt }) => endedAt === undefined),
+    );
   }
 });
 
@@ -146,7 +162,10 @@ test('a refused login (AUTH 535) is the relay’s state, not the fault of a mail
   const guarded = await openWorld();
   try {
     const guardedIngest = await guarded.start('ingest');
-    guarded.mail.setFault({ at: 'auth', answer: { code: 535, message: '5.7.8 authentication failed' } });
+    guarded.mail.setFault({
+      at: 'auth',
+      answer: { code: 535, message: '5.7.8 authentication failed' },
+    });
     const url = guarded.mail.smtpUrl.replace('smtp://', 'smtp://relay-user:relay-password@');
     const sender = await guarded.start('processor', { SMTP_URL: url });
     const application = newApplication();
@@ -159,7 +178,9 @@ test('a refused login (AUTH 535) is the relay’s state, not the fault of a mail
     expect(parked.lastError).toContain('EAUTH');
     expect(parked.lastError).not.toMatch(/relay-user|relay-password/);
     await eventually('the pause', async () => {
-      return (await guarded.metric(sender, 'partner_ingest_worker_paused', { waits_for: 'relay' })) === 1;
+      return (
+        (await guarded.metric(sender, 'partner_ingest_worker_paused', { waits_for: 'relay' })) === 1
+      );
     });
     expect(await guarded.metric(sender, 'partner_ingest_sender_refused')).toBe(1);
     guarded.mail.setFault(undefined);

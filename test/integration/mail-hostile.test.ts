@@ -1,4 +1,7 @@
-/** Names and addresses made to break a mail: one mail, one recipient, nothing of theirs in a header or as HTML. */
+/**
+ * Names and addresses made to break a mail: one mail, one recipient, nothing of theirs in a header
+ * or as HTML.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { submit } from '../support/processing.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
@@ -46,10 +49,17 @@ test.each([
   ]);
   expect(mail?.html).not.toMatch(/<script|<img|<a href="https:\/\/evil/);
   // oxlint-disable-next-line no-control-regex -- control characters are what must not arrive
-  expect(`${mail?.text}${mail?.html}`).not.toMatch(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]/);
-  expect(mail?.text.split('\n').filter((line) => line.startsWith('The account of '))).toHaveLength(1);
-  const hrefs = [...(mail?.html ?? '').matchAll(/(?:href|src)="([^"]*)"/g)].map(([, target]) => target);
-  expect(hrefs.filter((target) => target?.startsWith('https://login.partner-ingest.example/') !== true)).toEqual([]);
+  const hidden = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]/;
+  expect(`${mail?.text}${mail?.html}`).not.toMatch(hidden);
+  expect(mail?.text.split('\n').filter((line) => line.startsWith('The account of '))).toHaveLength(
+    1,
+  );
+  const hrefs = [...(mail?.html ?? '').matchAll(/(?:href|src)="([^"]*)"/g)].map(
+    ([, target]) => target,
+  );
+  expect(
+    hrefs.filter((target) => target?.startsWith('https://login.partner-ingest.example/') !== true),
+  ).toEqual([]);
   // The account keeps the name as it was given.
   const [account] = await world.accounts({ requestId });
   expect(account?.businessName).toBe(businessName.toWellFormed());
@@ -66,7 +76,10 @@ test.each([
   'ann@[127.0.0.1]',
 ])('a recipient injected as %j is an invalid e-mail address', async (email) => {
   const seen = world.mail.mails.length;
-  const record = await world.recordIn('rejected', await submit(world, ingest, { ...newApplication(), email }));
+  const record = await world.recordIn(
+    'rejected',
+    await submit(world, ingest, { ...newApplication(), email }),
+  );
   expect(record.reasons).toMatchObject([{ field: 'email', code: 'invalid_format' }]);
   expect(world.mail.mails).toHaveLength(seen);
 });

@@ -1,4 +1,7 @@
-/** The mail ledger in the real store: its counts hold through repeats, crashes and storms, and who was mailed twice is found. */
+/**
+ * The mail ledger in the real store: its counts hold through repeats, crashes and storms, and who
+ * was mailed twice is found.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -14,7 +17,13 @@ import { newApplication } from '../support/world.ts';
 
 const ACTIVATION = { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) };
 const ACCEPTED: HandOver = { result: 'accepted', answer: '250 2.0.0 Ok: queued as 1' };
-const REFUSED: HandOver = { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: '4.2.1', fault: 'busy' };
+const REFUSED: HandOver = {
+  result: 'refused',
+  phase: 'rcpt',
+  code: 450,
+  enhancedCode: '4.2.1',
+  fault: 'busy',
+};
 const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
 
 let stores: TestStores;
@@ -33,12 +42,20 @@ afterAll(() => stores.close());
 
 async function newAccount(): Promise<string> {
   const { email, business_name: businessName, ein } = newApplication();
-  const fact = await accounts.create({ email, businessName, ein }, { requestId: `req_${ein}`, partnerId: 'demo' });
+  const fact = await accounts.create(
+    { email, businessName, ein },
+    { requestId: `req_${ein}`, partnerId: 'demo' },
+  );
   if (fact.kind !== 'created') throw new Error('not created');
   return fact.accountId;
 }
 
-const intentOf = (claim: number): Intent => ({ claim, startedAt: clock.now(), attempt: 1, host: 'processor-1' });
+const intentOf = (claim: number): Intent => ({
+  claim,
+  startedAt: clock.now(),
+  attempt: 1,
+  host: 'processor-1',
+});
 const read = async (accountId: string): Promise<Account> => (await accounts.read(accountId))!;
 
 /** One hand-over as the processor does it; without `handOver`, one that dies in between. */
@@ -54,7 +71,10 @@ test('an accepted mail: intent and token hash in one update, result and notified
   const intent = intentOf(3);
   await ledger.beginHandOver(await read(id), intent, ACTIVATION);
   const before = await read(id);
-  expect(before).toMatchObject({ activation: ACTIVATION, mail: { begun: 1, possible: 1, handOvers: { 3: intent } } });
+  expect(before).toMatchObject({
+    activation: ACTIVATION,
+    mail: { begun: 1, possible: 1, handOvers: { 3: intent } },
+  });
   expect(before.notifiedAt).toBeUndefined();
 
   await ledger.endHandOver(before, intent, ACCEPTED);
@@ -113,14 +133,25 @@ test('updates that are repeated because their answer was lost count once', async
   }
   const { mail } = await read(id);
   expect(mail).toMatchObject({ begun: 3, possible: 2 });
-  expect(handOversOf(mail).map(({ result }) => result)).toEqual(['refused', 'ambiguous', 'accepted']);
+  expect(handOversOf(mail).map(({ result }) => result)).toEqual([
+    'refused',
+    'ambiguous',
+    'accepted',
+  ]);
 });
 
 test('a result for an intent that was never stored takes nothing off the count', async () => {
   const id = await newAccount();
   await handOver(id, 1, AMBIGUOUS);
-  await ledger.endHandOver(await read(id), intentOf(2), { result: 'aborted', cause: 'database away' });
-  expect((await read(id)).mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'ambiguous' } } });
+  await ledger.endHandOver(await read(id), intentOf(2), {
+    result: 'aborted',
+    cause: 'database away',
+  });
+  expect((await read(id)).mail).toMatchObject({
+    begun: 1,
+    possible: 1,
+    handOvers: { 1: { result: 'ambiguous' } },
+  });
 });
 
 test('a mail to an address that was corrected meanwhile is noted, but does not stand for the mail to the new one', async () => {

@@ -1,11 +1,19 @@
-/** One hand-over at a time against a misbehaving server: what the mailer says of it, and that its bounds hold. */
+/**
+ * One hand-over at a time against a misbehaving server: what the mailer says of it, and that its
+ * bounds hold.
+ */
 import { getServers, setServers } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
 import { clientNameOf } from '../../internal/mail/client-name.ts';
 import { startMailCatcher, type MailCatcher, type SmtpFault } from '../support/mail-catcher.ts';
-import { createMailer, type HandOver, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
+import {
+  createMailer,
+  type HandOver,
+  type Mailer,
+  type MailerLimits,
+} from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { startDnsServer } from '../support/dns-server.ts';
@@ -54,7 +62,9 @@ const handOver = (mailer = newMailer(), signal = never): Promise<HandOver> =>
 test('a mail that is taken is there, with the Message-ID it was given', async () => {
   const result = await handOver();
   expect(result).toMatchObject({ result: 'accepted', answer: expect.stringMatching(/^250 /) });
-  expect(catcher.mailsTo('ann@example.com').map(({ messageId }) => messageId)).toEqual([message.messageId]);
+  expect(catcher.mailsTo('ann@example.com').map(({ messageId }) => messageId)).toEqual([
+    message.messageId,
+  ]);
 });
 
 describe('a server that never answers', () => {
@@ -155,7 +165,9 @@ describe('giving up', () => {
 
   test('in the instant before the content sends none of it, and the next mail goes out as usual', async () => {
     const mailer = newMailer();
-    expect(await mailer.handOver(message, 'ann@example.com', never, () => false)).toMatchObject({ result: 'aborted' });
+    expect(await mailer.handOver(message, 'ann@example.com', never, () => false)).toMatchObject({
+      result: 'aborted',
+    });
     expect((await handOver(mailer)).result).toBe('accepted');
     expect(catcher.mails).toHaveLength(1);
   });
@@ -166,7 +178,8 @@ describe('giving up', () => {
     const recipient = 'bob@example.com';
     let asked = 0;
     catcher.setFault(({ rcptTo }) => {
-      // With the recipient known it is asked at RCPT, at DATA and, the third time, once the content has come.
+      // With the recipient known it is asked at RCPT, at DATA and, the third time, once the content
+      // has come.
       if (rcptTo.includes(recipient)) asked += 1;
       if (asked === 3) lost.abort();
       return undefined;
@@ -203,24 +216,36 @@ describe('a relay that answers 421 and hangs up', () => {
     ['CONTENT', 'content'],
   ] as const;
   describe.each([true, false])('where commands may come together: %s', (pipelining) => {
-    test.each(phases)('at %s is refused at %s, in a new session and in one that is open', async (at, phase) => {
-      const relay = await start({ pipelining });
-      const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);
-      const refused = { result: 'refused', phase, code: 421, enhancedCode: '4.3.2', fault: 'capacity' };
-      relay.odd = { at, ...busy };
-      expect(await handOver(mailer)).toEqual(refused);
-      relay.odd = undefined;
-      expect(await handOver(mailer)).toMatchObject({ result: 'accepted' });
-      relay.odd = { at, ...busy };
-      expect(await handOver(mailer)).toEqual(refused);
-      expect(relay.contents).toHaveLength(at === 'CONTENT' ? 3 : 1);
-    });
+    test.each(phases)(
+      'at %s is refused at %s, in a new session and in one that is open',
+      async (at, phase) => {
+        const relay = await start({ pipelining });
+        const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);
+        const refused = {
+          result: 'refused',
+          phase,
+          code: 421,
+          enhancedCode: '4.3.2',
+          fault: 'capacity',
+        };
+        relay.odd = { at, ...busy };
+        expect(await handOver(mailer)).toEqual(refused);
+        relay.odd = undefined;
+        expect(await handOver(mailer)).toMatchObject({ result: 'accepted' });
+        relay.odd = { at, ...busy };
+        expect(await handOver(mailer)).toEqual(refused);
+        expect(relay.contents).toHaveLength(at === 'CONTENT' ? 3 : 1);
+      },
+    );
   });
 
   test('in words without a line end', async () => {
     const relay = await start({});
     relay.odd = { at: 'RCPT', ...busy, unended: true };
-    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject({ result: 'refused', code: 421 });
+    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject({
+      result: 'refused',
+      code: 421,
+    });
   });
 
   test.each([
@@ -240,7 +265,8 @@ describe('a relay that answers 421 and hangs up', () => {
   test.each(phases)('without an answer at %s is no refusal', async (at, _phase) => {
     const relay = await start({});
     relay.odd = { at, says: '', closes: true, unended: true };
-    const expected = at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
+    const expected =
+      at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
     expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject(expected);
   });
 });
@@ -287,7 +313,10 @@ describe('on the way to the relay', () => {
     expect((await handOver(named)).result).toBe('accepted');
     expect(await newMailer(`smtp://127.0.0.1:${relay.port}`).probe()).toBe(true);
     const greetings = relay.heard.filter((line) => line.startsWith('EHLO '));
-    expect(greetings).toEqual(['EHLO out.partner.example', `EHLO ${clientNameOf('', 'accounts@partner.example')}`]);
+    expect(greetings).toEqual([
+      'EHLO out.partner.example',
+      `EHLO ${clientNameOf('', 'accounts@partner.example')}`,
+    ]);
   });
 
   test('a name is looked up by the system each time, past no DNS server of Node and no cache', async () => {
@@ -315,24 +344,33 @@ describe('on the way to the relay', () => {
 
   test('an address where nothing answers, or nobody listens, costs no mail: the next one is tried', async () => {
     // 192.0.2.1 is nobody's (RFC 5737).
-    expect((await handOver(through(to('192.0.2.1', '127.0.0.9', '127.0.0.1')))).result).toBe('accepted');
+    expect((await handOver(through(to('192.0.2.1', '127.0.0.9', '127.0.0.1')))).result).toBe(
+      'accepted',
+    );
   });
 
   test.each<[string, LookupFunction]>([
     ['that is nowhere', to('127.0.0.9')],
     ['that does not exist', (_host, _options, done) => done(new Error('ENOTFOUND'), '', 4)],
   ])('a relay %s is unreachable', async (_what, lookup) => {
-    expect(await handOver(through(lookup))).toMatchObject({ result: 'unreachable', connected: false });
+    expect(await handOver(through(lookup))).toMatchObject({
+      result: 'unreachable',
+      connected: false,
+    });
   });
 
   test('a look-up that never ends is bounded', async () => {
     const mailer = through(() => undefined, { ...patient, connectMs: 500 });
-    expect(await withDeadline(handOver(mailer), HANG_MS, 'connecting')).toMatchObject({ result: 'unreachable' });
+    expect(await withDeadline(handOver(mailer), HANG_MS, 'connecting')).toMatchObject({
+      result: 'unreachable',
+    });
   });
 
   test('a hand-over that is given up during the look-up connects to nothing afterwards', async () => {
     const { promise: asked, resolve } = Promise.withResolvers<() => void>();
-    const mailer = through((host, options, done) => resolve(() => to('127.0.0.1')(host, options, done)));
+    const mailer = through((host, options, done) =>
+      resolve(() => to('127.0.0.1')(host, options, done)),
+    );
     const lost = new AbortController();
     const result = handOver(mailer, lost.signal);
     const answer = await asked;
@@ -360,7 +398,12 @@ test('what comes out is one mail to one address, whatever is in it', async () =>
   try {
     const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);
     const long = `${'wörd '.repeat(300)}${'x'.repeat(3_000)}\n.\n..\nFrom here\n`;
-    const hostile = { ...message, subject: 'S\r\nBcc: eve@example.org', text: long, html: `<p>${long}</p>` };
+    const hostile = {
+      ...message,
+      subject: 'S\r\nBcc: eve@example.org',
+      text: long,
+      html: `<p>${long}</p>`,
+    };
     for (const recipient of ['ann@example.com', 'ann@example.com, eve@example.org']) {
       await mailer.handOver(hostile, recipient, never);
     }

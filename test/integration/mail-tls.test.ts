@@ -1,4 +1,7 @@
-/** TLS and AUTH with real relays whose certificate was made a moment ago: what is trusted, and that nothing leaves unencrypted. */
+/**
+ * TLS and AUTH with real relays whose certificate was made a moment ago: what is trusted, and that
+ * nothing leaves unencrypted.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +24,10 @@ const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'certi
 
 interface Relay {
   readonly port: number;
-  /** What it has seen: `AUTH`, `MAIL` and the recipient of each mail, with whether that was encrypted. */
+  /**
+   * What it has seen: `AUTH`, `MAIL` and the recipient of each mail, with whether that was
+   * encrypted.
+   */
   readonly seen: string[];
   readonly close: () => Promise<void>;
 }
@@ -30,7 +36,8 @@ const relays: Relay[] = [];
 /** A relay that wants a login; `tls` is when TLS begins, if at all. */
 async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay> {
   const seen: string[] = [];
-  const see = (what: string, secure: boolean): void => void seen.push(`${what} ${secure ? 'encrypted' : 'in clear'}`);
+  const see = (what: string, secure: boolean): void =>
+    void seen.push(`${what} ${secure ? 'encrypted' : 'in clear'}`);
   const server = new SMTPServer({
     secure: tls === 'at once',
     key: readFileSync(keyFile),
@@ -85,7 +92,16 @@ beforeAll(async () => {
     '-out',
     certificateFile,
   ];
-  const kind = ['-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1'];
+  const kind = [
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    '1',
+  ];
   execFileSync('openssl', ['req', ...kind, ...made], { stdio: 'ignore' });
   world = await openWorld();
   ingest = await world.start('ingest');
@@ -99,7 +115,11 @@ afterAll(async () => {
 
 /** From this process, which does not know the certificate. */
 async function handOver(url: string, tls: TlsMode): Promise<HandOver> {
-  const mailer = createMailer({ relay: relayOf(url, tls), from: 'accounts@partner.example', maxConnections: 1 });
+  const mailer = createMailer({
+    relay: relayOf(url, tls),
+    from: 'accounts@partner.example',
+    maxConnections: 1,
+  });
   mailers.push(mailer);
   const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
   return mailer.handOver(message, 'ann@example.com', new AbortController().signal);
@@ -110,14 +130,17 @@ describe('nothing leaves, not even the password', () => {
     ['smtps', 'at once', 'auto'],
     ['smtp', 'STARTTLS', 'required'],
     ['smtp', 'STARTTLS', 'opportunistic'],
-  ] as const)('%s to a relay with TLS %s and a certificate nobody knows (%s)', async (scheme, tls, mode) => {
-    const relay = await startRelay(tls);
-    expect(await handOver(`${scheme}://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({
-      result: 'unreachable',
-      connected: false,
-    });
-    expect(relay.seen).toEqual([]);
-  });
+  ] as const)(
+    '%s to a relay with TLS %s and a certificate nobody knows (%s)',
+    async (scheme, tls, mode) => {
+      const relay = await startRelay(tls);
+      expect(await handOver(`${scheme}://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({
+        result: 'unreachable',
+        connected: false,
+      });
+      expect(relay.seen).toEqual([]);
+    },
+  );
 
   test('where STARTTLS is required and the relay does not offer it', async () => {
     const relay = await startRelay('never');
@@ -137,7 +160,9 @@ test.each([
   ['STARTTLS', 'none'],
 ] as const)('a relay with TLS %s is used in clear with SMTP_TLS=%s', async (tls, mode) => {
   const relay = await startRelay(tls);
-  expect(await handOver(`smtp://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({ result: 'accepted' });
+  expect(await handOver(`smtp://${LOGIN}@localhost:${relay.port}`, mode)).toMatchObject({
+    result: 'accepted',
+  });
   expect(relay.seen).toEqual(['AUTH in clear', 'MAIL in clear', 'ann@example.com in clear']);
 });
 
@@ -146,23 +171,30 @@ describe('a processor told of the CA by NODE_EXTRA_CA_CERTS', () => {
     ['smtps', 'at once', 'auto'],
     ['smtp', 'STARTTLS', 'required'],
     ['smtp', 'STARTTLS', 'auto'],
-  ] as const)('mails by %s with TLS %s (%s), logged in and encrypted', async (scheme, tls, mode) => {
-    const relay = await startRelay(tls);
-    const processor = await world.spawn('processor', {
-      SMTP_URL: `${scheme}://${LOGIN}@localhost:${relay.port}`,
-      SMTP_TLS: mode,
-      NODE_EXTRA_CA_CERTS: certificateFile,
-    });
-    const application = newApplication();
-    await world.recordIn('completed', await submit(world, ingest, application));
-    // Mails of other tests may wait for a processor too.
-    expect(relay.seen).toEqual(
-      expect.arrayContaining(['AUTH encrypted', 'MAIL encrypted', `${application.email} encrypted`]),
-    );
-    expect(relay.seen.filter((what) => !what.endsWith(' encrypted'))).toEqual([]);
-    expect(await processor.stop()).toBe(0);
-    expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
-  });
+  ] as const)(
+    'mails by %s with TLS %s (%s), logged in and encrypted',
+    async (scheme, tls, mode) => {
+      const relay = await startRelay(tls);
+      const processor = await world.spawn('processor', {
+        SMTP_URL: `${scheme}://${LOGIN}@localhost:${relay.port}`,
+        SMTP_TLS: mode,
+        NODE_EXTRA_CA_CERTS: certificateFile,
+      });
+      const application = newApplication();
+      await world.recordIn('completed', await submit(world, ingest, application));
+      // Mails of other tests may wait for a processor too.
+      expect(relay.seen).toEqual(
+        expect.arrayContaining([
+          'AUTH encrypted',
+          'MAIL encrypted',
+          `${application.email} encrypted`,
+        ]),
+      );
+      expect(relay.seen.filter((what) => !what.endsWith(' encrypted'))).toEqual([]);
+      expect(await processor.stop()).toBe(0);
+      expect(processor.lines.join('\n')).not.toMatch(/p@ss|p%40ss/);
+    },
+  );
 
   test('does not mail to a relay whose certificate is for another name', async () => {
     const relay = await startRelay('at once');
@@ -200,7 +232,11 @@ describe('a processor whose mail settings are wrong does not start', () => {
       /SMTP_URL: must end after host and port/,
     ],
     ['an unknown mode', { SMTP_TLS: 'maybe' }, /SMTP_TLS: .*"required"/],
-    ['two lines of sender', { MAIL_FROM_NAME: 'Acme\nBcc: x@y.example' }, /MAIL_FROM_NAME: must be one line/],
+    [
+      'two lines of sender',
+      { MAIL_FROM_NAME: 'Acme\nBcc: x@y.example' },
+      /MAIL_FROM_NAME: must be one line/,
+    ],
   ])('%s', async (_name, overrides, words) => {
     const starting = world.spawn('processor', overrides);
     await expect(starting).rejects.toThrow(/ended while starting \(1\)/);

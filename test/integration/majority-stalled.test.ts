@@ -1,4 +1,7 @@
-/** A replica set that applies writes but has no majority, under load: a request that was answered 500 stays unprocessed. */
+/**
+ * A replica set that applies writes but has no majority, under load: a request that was answered
+ * 500 stays unprocessed.
+ */
 /* oxlint-disable node/no-process-env -- LONG is for whoever runs the tests */
 import { Agent } from 'node:http';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -10,7 +13,10 @@ import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const long = (process.env['LONG'] ?? '') !== '';
-/** Longer than reconcile needs to hand a record to the workers: it marks after 15 s and queues after 30 s. */
+/**
+ * Longer than reconcile needs to hand a record to the workers: it marks after 15 s and queues after
+ * 30 s.
+ */
 const STALL_SECONDS = long ? 60 : 40;
 const PER_SECOND = long ? 1_000 : 50;
 const TICK_MS = 10;
@@ -29,12 +35,19 @@ afterAll(async () => {
   await set.close();
 });
 
-/** Sends applications for `seconds`, and resolves with the answers once all are in; no answer is an error. */
+/**
+ * Sends applications for `seconds`, and resolves with the answers once all are in; no answer is an
+ * error.
+ */
 async function load(url: string, seconds: number): Promise<Map<string, number>> {
   const agent = new Agent({ keepAlive: true });
   const sent: Promise<readonly [string, number]>[] = [];
   const sendOne = async (): Promise<readonly [string, number]> => {
-    const answer = await send(url, { key: world.key, body: JSON.stringify(newApplication()), agent });
+    const answer = await send(url, {
+      key: world.key,
+      body: JSON.stringify(newApplication()),
+      agent,
+    });
     return [idOf(answer), answer.status];
   };
   const begin = performance.now();
@@ -63,7 +76,11 @@ test('workers pause while no majority acknowledges what they write, and resume w
   await eventually('the worker to pause', () => said('work paused'), HEAL_HANG_MS);
   const updates = set.commands.get('update') ?? 0;
   // The writes of a worker that had resumed, or its probes; reconcile probes as well.
-  await eventually('more writes', () => (set.commands.get('update') ?? 0) >= updates + 4, HEAL_HANG_MS);
+  await eventually(
+    'more writes',
+    () => (set.commands.get('update') ?? 0) >= updates + 4,
+    HEAL_HANG_MS,
+  );
   expect(said('work resumed')).toBe(false);
   set.resumeMajority();
   await eventually('the worker to resume', () => said('work resumed'), HEAL_HANG_MS);
@@ -71,13 +88,18 @@ test('workers pause while no majority acknowledges what they write, and resume w
 
 test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request that was answered 500 is processed`, async () => {
   const start = async (name: 'ingest' | 'processor') =>
-    world.spawn(name, { MONGODB_URI: (await set.door()).url, ACCEPT_TIMEOUT_MS: '2000', ...behindProxy });
+    world.spawn(name, {
+      MONGODB_URI: (await set.door()).url,
+      ACCEPT_TIMEOUT_MS: '2000',
+      ...behindProxy,
+    });
   const ingest = await start('ingest');
   await start('processor');
   set.stallMajority();
   const answers = await load(ingest.url, STALL_SECONDS);
   set.resumeMajority();
-  const answered = (status: number): string[] => [...answers].flatMap(([id, got]) => (got === status ? [id] : []));
+  const answered = (status: number): string[] =>
+    [...answers].flatMap(([id, got]) => (got === status ? [id] : []));
   await eventually(
     'all that is stored to be final',
     async () =>
@@ -87,7 +109,9 @@ test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no req
   );
   const records = new Map((await world.records()).map((record) => [record._id, record]));
   const refused = answered(500);
-  const processed = refused.filter((id) => !['withdrawn', undefined].includes(records.get(id)?.state));
+  const processed = refused.filter(
+    (id) => !['withdrawn', undefined].includes(records.get(id)?.state),
+  );
   console.log(
     `${refused.length} × 500, ${answers.size - refused.length} × 202, ${processed.length} of the 500 processed`,
   );

@@ -1,4 +1,7 @@
-/** What the three real processes show at /metrics is what internal/telemetry/metrics.ts defines: all of it, and nothing else. */
+/**
+ * What the three real processes show at /metrics is what internal/telemetry/metrics.ts defines: all
+ * of it, and nothing else.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
@@ -22,57 +25,76 @@ const canary = newApplication();
 beforeAll(async () => {
   world = await openWorld({ controller: false });
   // Ingest is not ready before the controller has synced the keys.
-  const spawned = await Promise.all(NAMES.map(async (name) => [name, await world.spawn(name)] as const));
+  const spawned = await Promise.all(
+    NAMES.map(async (name) => [name, await world.spawn(name)] as const),
+  );
   const processes = Object.fromEntries(spawned) as Record<ServiceName, ServiceProcess>;
 
   const { url } = processes.ingest;
   const application = JSON.stringify(canary);
   const accepted = await send(url, { key: world.key, body: application });
-  for (const body of ['[]', '{"email":"nobody"}', application]) await send(url, { key: world.key, body });
+  for (const body of ['[]', '{"email":"nobody"}', application])
+    await send(url, { key: world.key, body });
   await send(url, { key: world.inactiveKey, body: application });
   await send(url, { body: application });
   await fetch(`${url}/elsewhere`);
   await world.recordIn('completed', requestIdOf(accepted));
   await eventually('the leader to have read the backlog', async () => {
-    const read = await world.metric(processes.controller, 'partner_ingest_backlog_read_timestamp_seconds');
+    const read = await world.metric(
+      processes.controller,
+      'partner_ingest_backlog_read_timestamp_seconds',
+    );
     return read > 0;
   });
-  for (const name of NAMES) scraped[name] = await (await fetch(`${processes[name].adminUrl}/metrics`)).text();
+  for (const name of NAMES)
+    scraped[name] = await (await fetch(`${processes[name].adminUrl}/metrics`)).text();
 });
 afterAll(() => world.close());
 
-const namesIn = (text: string): string[] => [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name ?? '');
+const namesIn = (text: string): string[] =>
+  [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name ?? '');
 const ours = (name: string): boolean => name.startsWith('partner_ingest_');
 
 function seriesIn(text: string): Series[] {
   return [...text.matchAll(/^(\w+)\{(.*)\} \S+$/gm)].map(([, name = '', labels = '']) => ({
     name,
-    labels: Object.fromEntries([...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, value]) => [label, value])),
+    labels: Object.fromEntries(
+      [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, value]) => [label, value]),
+    ),
   }));
 }
 
 describe.each(NAMES)('%s', (name) => {
-  const defined = new Map(Object.values(definitions[name]).map((one) => [one.name, one as Definition]));
+  const defined = new Map(
+    Object.values(definitions[name]).map((one) => [one.name, one as Definition]),
+  );
 
   test('shows all that is defined, and nothing else', async () => {
     expect(namesIn(scraped[name]).filter(ours).toSorted()).toEqual([...defined.keys()].toSorted());
     const runtime = await createProcessRegistry(name).getMetricsAsJSON();
-    expect(namesIn(scraped[name]).filter((one) => !ours(one))).toEqual(runtime.map((one) => one.name));
+    expect(namesIn(scraped[name]).filter((one) => !ours(one))).toEqual(
+      runtime.map((one) => one.name),
+    );
   });
 
   test('every series has the labels and values that are defined', () => {
-    const faults = seriesIn(scraped[name]).flatMap(({ name: full, labels: { component, le, ...labels } }) => {
-      if (component !== name) return [`${full} has component ${component}`];
-      if (!ours(full)) return [];
-      const definition = defined.get(full) ?? defined.get(full.replace(/_(bucket|sum|count)$/, ''));
-      if (definition === undefined) return [`${full} is not defined`];
-      if ((le !== undefined) !== full.endsWith('_bucket')) return [`${full} has le ${le}`];
-      // Names of partners are not known beforehand.
-      const { partner, ...others } = labels;
-      const listed = partner === undefined ? definition : withoutPartner(definition);
-      const known = seriesOf(listed).some((one) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(others)));
-      return known ? [] : [`${full} has ${JSON.stringify(labels)}`];
-    });
+    const faults = seriesIn(scraped[name]).flatMap(
+      ({ name: full, labels: { component, le, ...labels } }) => {
+        if (component !== name) return [`${full} has component ${component}`];
+        if (!ours(full)) return [];
+        const definition =
+          defined.get(full) ?? defined.get(full.replace(/_(bucket|sum|count)$/, ''));
+        if (definition === undefined) return [`${full} is not defined`];
+        if ((le !== undefined) !== full.endsWith('_bucket')) return [`${full} has le ${le}`];
+        // Names of partners are not known beforehand.
+        const { partner, ...others } = labels;
+        const listed = partner === undefined ? definition : withoutPartner(definition);
+        const known = seriesOf(listed).some(
+          (one) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(others)),
+        );
+        return known ? [] : [`${full} has ${JSON.stringify(labels)}`];
+      },
+    );
     expect(faults).toEqual([]);
   });
 
@@ -85,13 +107,23 @@ describe.each(NAMES)('%s', (name) => {
     );
     const missing = [...defined.values()]
       .filter(({ kind }) => kind === 'counter')
-      .flatMap((definition) => seriesOf(definition).map((one) => definition.name + JSON.stringify(sorted(one))))
+      .flatMap((definition) =>
+        seriesOf(definition).map((one) => definition.name + JSON.stringify(sorted(one))),
+      )
       .filter((one) => !present.has(one));
     expect(missing).toEqual([]);
   });
 
   test('nothing in it is about a person or a request, and of a partner only its name is in a label of its own', () => {
-    const secrets = [canary.email, canary.ein, canary.business_name, world.key, 'req_', 'acc_', '127.0.0.1'];
+    const secrets = [
+      canary.email,
+      canary.ein,
+      canary.business_name,
+      world.key,
+      'req_',
+      'acc_',
+      '127.0.0.1',
+    ];
     expect(secrets.filter((secret) => scraped[name].includes(secret))).toEqual([]);
     const otherwise = scraped[name].replaceAll(/partner="(demo|dormant)"/g, '');
     expect(otherwise).not.toMatch(/demo|dormant/);

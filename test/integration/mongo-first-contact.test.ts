@@ -1,4 +1,7 @@
-/** MongoDB away at the very start: the driver's client stays closed after a failed first connection, ours must not. */
+/**
+ * MongoDB away at the very start: the driver's client stays closed after a failed first connection,
+ * ours must not.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -18,13 +21,22 @@ afterAll(() => store.stop());
 
 test('clients whose first connections failed work once MongoDB is there, and say until then where they look', async () => {
   const options = { serverSelectionTimeoutMS: SELECTION_TIMEOUT_MS };
-  const [plain, indexed] = [createMongo(store.url, 'plain', options), createMongo(store.url, 'indexed', options)];
+  const [plain, indexed] = [
+    createMongo(store.url, 'plain', options),
+    createMongo(store.url, 'indexed', options),
+  ];
   const db = indexed.db('first_contact');
   const connecting = connectUntilDone(plain, log);
-  const indexes = ensureIndexesUntilDone(db, [{ collection: 'things', name: 'things_a', key: { a: 1 } }], log);
+  const indexes = ensureIndexesUntilDone(
+    db,
+    [{ collection: 'things', name: 'things_a', key: { a: 1 } }],
+    log,
+  );
   const where = new URL(store.url.replace('mongodb:', 'http:')).host;
   for (const waiting of [connecting, indexes]) {
-    await eventually('a fault that says where', () => waiting.faults()[0]?.includes(`does not answer at ${where}`));
+    await eventually('a fault that says where', () =>
+      waiting.faults()[0]?.includes(`does not answer at ${where}`),
+    );
   }
   await expect(plain.db('first_contact').collection('things').insertOne({})).rejects.toThrow();
 
@@ -32,6 +44,8 @@ test('clients whose first connections failed work once MongoDB is there, and say
   await Promise.all([connecting.whenDone, indexes.whenDone]);
   expect([...connecting.faults(), ...indexes.faults()]).toEqual([]);
   await plain.db('first_contact').collection('things').insertOne({});
-  expect((await db.collection('things').indexes()).map((index) => index.name)).toContain('things_a');
+  expect((await db.collection('things').indexes()).map((index) => index.name)).toContain(
+    'things_a',
+  );
   await Promise.all([plain.close(), indexed.close()]);
 });

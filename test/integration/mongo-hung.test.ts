@@ -1,4 +1,7 @@
-/** MongoDB hung in the middle of a large message: the driver's own calls must end, although it waits for the socket alone. */
+/**
+ * MongoDB hung in the middle of a large message: the driver's own calls must end, although it waits
+ * for the socket alone.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
@@ -17,12 +20,17 @@ beforeAll(async () => {
 afterAll(() => store.stop());
 
 test('a call that meets a full socket ends with its connection', async () => {
-  const client = createMongo(store.url, 'hung', { socketTimeoutMS: SOCKET_TIMEOUT_MS, retryWrites: false });
+  const client = createMongo(store.url, 'hung', {
+    socketTimeoutMS: SOCKET_TIMEOUT_MS,
+    retryWrites: false,
+  });
   const things = client.db('hung').collection('things');
   await things.insertOne({});
   await store.signal('SIGSTOP');
   try {
-    await expect(withDeadline(things.insertMany(LARGE), HANG_MS, 'insertMany')).rejects.toMatchObject({
+    await expect(
+      withDeadline(things.insertMany(LARGE), HANG_MS, 'insertMany'),
+    ).rejects.toMatchObject({
       name: expect.stringMatching(/^Mongo/),
     });
   } finally {

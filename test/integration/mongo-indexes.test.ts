@@ -1,9 +1,16 @@
-/** Index faults are told as what they are: another definition, no right, a build that takes long; and mended, it goes on. */
+/**
+ * Index faults are told as what they are: another definition, no right, a build that takes long;
+ * and mended, it goes on.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Db, MongoClient } from 'mongodb';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
-import { ensureIndexes, ensureIndexesUntilDone, type IndexDefinition } from '../../internal/platform/mongo-indexes.ts';
+import {
+  ensureIndexes,
+  ensureIndexesUntilDone,
+  type IndexDefinition,
+} from '../../internal/platform/mongo-indexes.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
@@ -54,7 +61,8 @@ test.each<[string, Partial<IndexDefinition>]>([
 ])('an index of another %s is named, and mended by dropping it', async (_what, other) => {
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
-  const words = 'things: index things_due is not as this version defines it; drop it, and it is made anew';
+  const words =
+    'things: index things_due is not as this version defines it; drop it, and it is made anew';
   await eventually('the fault', () => ensuring.faults()[0] === words);
   await db.collection('things').dropIndex('things_due');
   await ensuring.whenDone;
@@ -62,9 +70,19 @@ test.each<[string, Partial<IndexDefinition>]>([
 });
 
 test.each([
-  ['createIndexes', 13, 'Unauthorized', /^things: indexes things_due: the user of MONGODB_URI has no right/],
+  [
+    'createIndexes',
+    13,
+    'Unauthorized',
+    /^things: indexes things_due: the user of MONGODB_URI has no right/,
+  ],
   ['listIndexes', 13, 'Unauthorized', /^things: its indexes: the user of MONGODB_URI has no right/],
-  ['createIndexes', 85, 'IndexOptionsConflict', /^things: indexes things_due: one of them exists under another name/],
+  [
+    'createIndexes',
+    85,
+    'IndexOptionsConflict',
+    /^things: indexes things_due: one of them exists under another name/,
+  ],
   ['createIndexes', 14_031, 'OutOfDiskSpace', /^MongoDB at .* refuses: OutOfDiskSpace \(14031\)/],
 ])('%s answered with %d (%s) is told as that', async (command, code, codeName, words) => {
   set.refuse(command, { code, codeName });
@@ -77,7 +95,10 @@ test.each([
 test('a build that takes long is told as one, and is asked for once', async () => {
   set.holdReplies('createIndexes', BUILD_MS);
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
-  await eventually('the build', () => ensuring.faults()[0] === 'indexes of things are being built: things_due');
+  await eventually(
+    'the build',
+    () => ensuring.faults()[0] === 'indexes of things are being built: things_due',
+  );
   await ensuring.whenDone;
   expect(set.commands.get('createIndexes')).toBe(1);
 });

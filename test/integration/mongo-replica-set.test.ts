@@ -1,4 +1,7 @@
-/** Our stores on a replica set that elects, stalls, loses and cuts off: the set is played in front of the real store. */
+/**
+ * Our stores on a replica set that elects, stalls, loses and cuts off: the set is played in front
+ * of the real store.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { getServers, lookup, setServers } from 'node:dns';
@@ -76,11 +79,16 @@ test('a stall of the majority applies writes, acknowledges none, and a rollback 
   set.stallMajority();
   const write = { writeConcern: { w: 'majority', wtimeoutMS: 200 } } as const;
   await expect(records.insertOne(during, write)).rejects.toMatchObject({ code: 64 });
-  await expect(records.updateOne({ _id: before._id }, { $set: { state: 'withdrawn' } }, write)).rejects.toMatchObject({
+  await expect(
+    records.updateOne({ _id: before._id }, { $set: { state: 'withdrawn' } }, write),
+  ).rejects.toMatchObject({
     code: 64,
   });
   expect([await stateOf(before), await stateOf(during)]).toEqual(['withdrawn', 'recorded']);
-  const majority = records.find({ _id: { $in: [before._id, during._id] } }, { readConcern: 'majority' });
+  const majority = records.find(
+    { _id: { $in: [before._id, during._id] } },
+    { readConcern: 'majority' },
+  );
   expect(await majority.toArray()).toEqual([]);
   await set.rollBack();
   expect([await stateOf(before), await stateOf(during)]).toEqual(['recorded', undefined]);
@@ -136,11 +144,18 @@ describe('TLS with a CA of its own, a user and a password', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'mongo-tls-'));
     makeCertificate(folder, names);
-    const [key, cert] = await Promise.all(['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))));
+    const [key, cert] = await Promise.all(
+      ['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))),
+    );
     secured = await startReplicaSet(stores.mongodbUri, { login });
     encrypted = await secured.door({ certificate: { key: key!, cert: cert! } });
     nameServer = await startDnsServer({
-      srv: { '_mongodb._tcp.set.mongo.test': names.map((name, index) => ({ name, port: encrypted.ports[index]! })) },
+      srv: {
+        '_mongodb._tcp.set.mongo.test': names.map((name, index) => ({
+          name,
+          port: encrypted.ports[index]!,
+        })),
+      },
       txt: { 'set.mongo.test': 'replicaSet=rs0&authSource=admin' },
     });
     setServers([nameServer.address]);
@@ -155,7 +170,8 @@ describe('TLS with a CA of its own, a user and a password', () => {
 
   // The names of the members, which the operating system does not know.
   const here: LookupFunction = (_name, options, callback) => lookup('127.0.0.1', options, callback);
-  const withLogin = (password = login.password): string => `${login.username}:${encodeURIComponent(password)}`;
+  const withLogin = (password = login.password): string =>
+    `${login.username}:${encodeURIComponent(password)}`;
   const insertBy = async (url: string): Promise<string | undefined> => {
     const record = newRecord();
     const one = createMongo(url, 'secured', { lookup: here });
@@ -178,19 +194,28 @@ describe('TLS with a CA of its own, a user and a password', () => {
 
   test('who does not know the CA, encrypts nothing, has no login or a wrong one is not', async () => {
     const ca = `tlsCAFile=${join(folder, 'ca.pem')}`;
-    /** Why a client is not let in; one that runs out of its two seconds on a busy machine is tried again. */
+    /**
+     * Why a client is not let in; one that runs out of its two seconds on a busy machine is tried
+     * again.
+     */
     const refusal = (url: string): Promise<unknown> =>
       eventually('a refusal that is no time-out', async () => {
         const told: unknown = await insertBy(url).catch((error: unknown) => error);
         return !String(told).includes('timed out') && told;
       });
-    expect(await refusal(`mongodb+srv://${withLogin('wrong')}@set.mongo.test/?${ca}`)).toMatchObject({
+    expect(
+      await refusal(`mongodb+srv://${withLogin('wrong')}@set.mongo.test/?${ca}`),
+    ).toMatchObject({
       message: expect.stringContaining('Authentication failed'),
     });
-    expect(await refusal(`mongodb+srv://set.mongo.test/?${ca}`)).toMatchObject({ codeName: 'Unauthorized' });
+    expect(await refusal(`mongodb+srv://set.mongo.test/?${ca}`)).toMatchObject({
+      codeName: 'Unauthorized',
+    });
     expect(await refusal(`mongodb+srv://${withLogin()}@set.mongo.test/`)).toMatchObject({
       message: expect.stringContaining('self-signed certificate'),
     });
-    await expect(insertBy(`mongodb://${withLogin()}@${hosts()}&authSource=admin`)).rejects.toThrow();
+    await expect(
+      insertBy(`mongodb://${withLogin()}@${hosts()}&authSource=admin`),
+    ).rejects.toThrow();
   });
 });

@@ -1,4 +1,7 @@
-/** A role that was lost is ours to mend: the record is parked, no attempt is counted, and nobody is dead-lettered. */
+/**
+ * A role that was lost is ours to mend: the record is parked, no attempt is counted, and nobody is
+ * dead-lettered.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { BACK_OFFS } from '../../internal/processor/limits.ts';
@@ -26,14 +29,21 @@ afterAll(async () => {
 test('a write of accounts without a right counts no attempt and calls an operator', async () => {
   set.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS);
   const id = await submit(world, ingest!, newApplication());
-  const ours = (): Promise<number> => world.metric(processor!, 'partner_ingest_failures_total', { class: 'ours' });
+  const ours = (): Promise<number> =>
+    world.metric(processor!, 'partner_ingest_failures_total', { class: 'ours' });
   await eventually('the failure', async () => (await ours()) === 1);
   const record = await eventually('the record to be parked', async () => {
     const found = await world.record(id);
     return found?.lastError === undefined ? undefined : found;
   });
-  expect(record).toMatchObject({ state: 'recorded', attempts: 0, lastError: expect.stringContaining('Mongo') });
-  expect(record.dueAt!.getTime()).toBeGreaterThan(record.stateAt.getTime() + BACK_OFFS.ours.firstMs / 2);
+  expect(record).toMatchObject({
+    state: 'recorded',
+    attempts: 0,
+    lastError: expect.stringContaining('Mongo'),
+  });
+  expect(record.dueAt!.getTime()).toBeGreaterThan(
+    record.stateAt.getTime() + BACK_OFFS.ours.firstMs / 2,
+  );
 
   // A claim that is refused is counted, too: no other failure says that a right is missing.
   set.refuse('insert');

@@ -1,4 +1,7 @@
-/** The running service against its own OpenAPI document, by schemathesis: short in `make test`, long in `make fuzz`. */
+/**
+ * The running service against its own OpenAPI document, by schemathesis: short in `make test`, long
+ * in `make fuzz`.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { eventually } from '../support/wait.ts';
@@ -22,7 +25,10 @@ beforeAll(async () => {
   await world.writePartner({ partner: 'other', keys: [otherKey] });
   ingest = await world.start('ingest');
   await world.start('processor');
-  await eventually('the other key', async () => (await send(ingest.url, { key: otherKey, body: '{}' })).status === 202);
+  await eventually(
+    'the other key',
+    async () => (await send(ingest.url, { key: otherKey, body: '{}' })).status === 202,
+  );
 });
 afterAll(() => world.close());
 

@@ -1,4 +1,7 @@
-/** Two operators at once: what one does from a view that the other has changed does nothing, and the trail says so. */
+/**
+ * Two operators at once: what one does from a view that the other has changed does nothing, and the
+ * trail says so.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -34,7 +37,8 @@ async function newAccount(): Promise<Account> {
   await stores.db.collection<Account>(ACCOUNTS).insertOne(account);
   return account;
 }
-const read = (account: Account) => stores.db.collection<Account>(ACCOUNTS).findOne({ _id: account._id });
+const read = (account: Account) =>
+  stores.db.collection<Account>(ACCOUNTS).findOne({ _id: account._id });
 
 test('an account that was mailed again meanwhile is not mailed, corrected or released', async () => {
   const seen = await newAccount();
@@ -52,7 +56,11 @@ test('an account whose address was corrected meanwhile is not corrected again, a
   const seen = await newAccount();
   expect(await corrections.correctEmail(seen, `Right-${seen.email}`)).toBe('done');
   const corrected = await read(seen);
-  expect(corrected).toMatchObject({ emailNormalized: `right-${seen.email}`, mailVersion: 1, linkVersion: 1 });
+  expect(corrected).toMatchObject({
+    emailNormalized: `right-${seen.email}`,
+    mailVersion: 1,
+    linkVersion: 1,
+  });
   expect(corrected?.activation).toBeUndefined();
   expect(await corrections.correctEmail(seen, 'late@example.com')).toBe('changed');
   expect(await read(seen)).toEqual(corrected);
@@ -70,9 +78,19 @@ test('an account that was released meanwhile stays as it is', async () => {
 test('the trail says how a deed ended: done, lost to somebody else, or cut off', async () => {
   const trail = new Trail({ db: stores.db, clock, by: 'jane', unproven: true, copy: () => {} });
   const requestId = newId('req');
-  expect(await trail.record({ action: 'retry', requestId }, () => Promise.resolve(true))).toBe(true);
-  expect(await trail.record({ action: 'retry', requestId }, () => Promise.resolve(false))).toBe(false);
-  const cutOff = trail.record({ action: 'retry', requestId }, () => Promise.reject(new Error('cut off')));
+  expect(await trail.record({ action: 'retry', requestId }, () => Promise.resolve(true))).toBe(
+    true,
+  );
+  expect(await trail.record({ action: 'retry', requestId }, () => Promise.resolve(false))).toBe(
+    false,
+  );
+  const cutOff = trail.record({ action: 'retry', requestId }, () =>
+    Promise.reject(new Error('cut off')),
+  );
   await expect(cutOff).rejects.toThrow('cut off');
-  expect((await trail.ofRequest(requestId)).map(({ result }) => result)).toEqual(['done', 'not_done', 'begun']);
+  expect((await trail.ofRequest(requestId)).map(({ result }) => result)).toEqual([
+    'done',
+    'not_done',
+    'begun',
+  ]);
 });

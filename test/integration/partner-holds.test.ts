@@ -7,7 +7,13 @@ import { cliOf, type Ran } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 
 let world: World;
 let ingest: InProcess;
@@ -21,7 +27,10 @@ beforeAll(async () => {
   ingest = await world.start('ingest');
   processor = await world.start('processor');
   cli = cliOf(world);
-  await eventually('the key of the other partner', async () => (await lookUp('req_x', otherKey)).status === 404);
+  await eventually(
+    'the key of the other partner',
+    async () => (await lookUp('req_x', otherKey)).status === 404,
+  );
 });
 afterAll(() => world.close());
 afterEach(async () => {
@@ -46,12 +55,16 @@ test('the work of a partner on hold waits and nobody else does; released, it is 
   const begun = new Date();
   await hold('--as', 'jane', '--why', 'key leaked');
   const id = await send202();
-  const others = requestIdOf(await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }));
+  const others = requestIdOf(
+    await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }),
+  );
   await world.recordIn('completed', others);
   expect(await world.record(id)).toMatchObject({ state: 'recorded', attempts: 0, version: 0 });
   expect((await lookUp(id)).json).toMatchObject({ data: { state: 'processing', reasons: [] } });
   expect((await cli('show', id)).stdout).toContain('partner-ingest partner release demo');
-  expect((await cli('partner', 'holds', '--json')).json()).toMatchObject([{ partner: 'demo', by: 'jane', waiting: 1 }]);
+  expect((await cli('partner', 'holds', '--json')).json()).toMatchObject([
+    { partner: 'demo', by: 'jane', waiting: 1 },
+  ]);
   expect(await cli('audit')).toMatchObject({ code: 0 });
   expect(await cli('partner', 'hold', 'demo')).toMatchObject({ code: 1 });
 
@@ -72,11 +85,16 @@ test('what is under way waits, too: neither its next attempt nor its e-mail come
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const application = newApplication();
   const id = await submit(world, ingest, application);
-  await eventually('the first attempt to fail', async () => (await world.record(id))?.lastError !== undefined);
+  await eventually(
+    'the first attempt to fail',
+    async () => (await world.record(id))?.lastError !== undefined,
+  );
   await hold();
   world.mail.setFault(undefined);
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
-  const others = requestIdOf(await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }));
+  const others = requestIdOf(
+    await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }),
+  );
   await world.recordIn('completed', others);
   expect(await world.record(id)).toMatchObject({ state: 'account_created' });
   expect(world.mail.mailsTo(application.email)).toEqual([]);
@@ -92,8 +110,12 @@ test('what was completed stays completed after hold, close and release, and can 
   await hold();
   const waiting = await send202();
   const why = ['--yes', '--why', 'sent with the leaked key'];
-  expect(await cli('close', '--partner', 'demo', '--state', 'recorded', ...why)).toMatchObject({ code: 0 });
-  expect((await lookUp(waiting)).json).toMatchObject({ data: { state: 'rejected', reasons: [{ code: 'discarded' }] } });
+  expect(await cli('close', '--partner', 'demo', '--state', 'recorded', ...why)).toMatchObject({
+    code: 0,
+  });
+  expect((await lookUp(waiting)).json).toMatchObject({
+    data: { state: 'rejected', reasons: [{ code: 'discarded' }] },
+  });
   await cli('partner', 'release', 'demo');
   expect(await cli('resend', done, '--yes')).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);

@@ -1,4 +1,7 @@
-/** One partner's backlog and another's single application: the one that sent little is not made to wait. */
+/**
+ * One partner's backlog and another's single application: the one that sent little is not made to
+ * wait.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -9,9 +12,18 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { INGEST_PATH, send } from '../support/http.ts';
 import { recordOf } from '../support/processor-records.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 
-/** Enough that a queue in order of arrival would take them all before the one that comes last. BACKLOG=30000 tries more. */
+/**
+ * Enough that a queue in order of arrival would take them all before the one that comes last.
+ * BACKLOG=30000 tries more.
+ */
 const BACKLOG = Number(process.env['BACKLOG'] ?? 3_000);
 const PAGE = 1_000;
 
@@ -24,16 +36,25 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** Sends an application of the small partner; gives the milliseconds from its receipt until it is completed. */
+/**
+ * Sends an application of the small partner; gives the milliseconds from its receipt until it is
+ * completed.
+ */
 async function completeOne(ingest: InProcess, mailbox: string): Promise<number> {
   const application = { ...newApplication(), email: `${mailbox}@small.example` };
-  const id = requestIdOf(await send(ingest.url, { key: smallKey, body: JSON.stringify(application) }));
+  const id = requestIdOf(
+    await send(ingest.url, { key: smallKey, body: JSON.stringify(application) }),
+  );
   const { receivedAt, stateAt } = await world.recordIn('completed', id);
   return stateAt.getTime() - receivedAt.getTime();
 }
 
 async function queueBacklog(): Promise<void> {
-  const sender = new HintSender({ redisUrl: world.stores.redisUrl, clock, log: createLogger('test', 'silent') });
+  const sender = new HintSender({
+    redisUrl: world.stores.redisUrl,
+    clock,
+    log: createLogger('test', 'silent'),
+  });
   try {
     await eventually('Redis to answer', () => sender.ready);
     for (let made = 0; made < BACKLOG; made += PAGE) {
@@ -63,7 +84,10 @@ test('an application is completed while most of another partner’s backlog stil
   await first.close();
   await queueBacklog();
   await world.start('processor');
-  await eventually('the backlog to be worked on', async () => (await world.accounts({ partnerId: 'demo' })).length > 0);
+  await eventually(
+    'the backlog to be worked on',
+    async () => (await world.accounts({ partnerId: 'demo' })).length > 0,
+  );
   const beside = await completeOne(ingest, 'beside');
   const waiting = await requests().countDocuments({
     partnerId: 'demo',

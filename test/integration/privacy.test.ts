@@ -1,6 +1,7 @@
 /**
- * Nothing personal and no key leaves the records: not in logs at their most talkative, nor in metrics, traces or Redis,
- * whether a request is good, bad or hostile, its e-mail fails, or the database dies under it.
+ * Nothing personal and no key leaves the records: not in logs at their most talkative, nor in
+ * metrics, traces or Redis, whether a request is good, bad or hostile, its e-mail fails, or the
+ * database dies under it.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { writeFile } from 'node:fs/promises';
@@ -84,10 +85,14 @@ async function writeBadSecrets(folder: string): Promise<void> {
     'swapped-not-base64': secret('swapped-not-base64', `data: {${keys.swapped}: "!"}`),
     'swapped-shared': secret('swapped-shared', `stringData: {${keys.swapped}: ${keys.shared}}`),
   };
-  for (const [name, text] of Object.entries(manifests)) await writeFile(join(folder, `${name}.yaml`), text);
+  for (const [name, text] of Object.entries(manifests))
+    await writeFile(join(folder, `${name}.yaml`), text);
 }
 
-/** Files that cannot be read as manifests, for a controller that has been in step once: before, no ingest would open. */
+/**
+ * Files that cannot be read as manifests, for a controller that has been in step once: before, no
+ * ingest would open.
+ */
 async function writeBrokenFiles(folder: string): Promise<void> {
   const number = `{apiVersion: v1, kind: Secret, metadata: {name: n, labels: {${PARTNER_LABEL}: n}}, data: {${keys.swapped}: 1}}`;
   await writeFile(join(folder, 'swapped-number.yaml'), number);
@@ -104,7 +109,10 @@ const fields = (index: number): { email: string; business_name: string; ein: str
   ein: eins[index] ?? '',
 });
 
-/** Requests that go wrong at every stage, each full of what must not be told; gives the answers' first lines. */
+/**
+ * Requests that go wrong at every stage, each full of what must not be told; gives the answers'
+ * first lines.
+ */
 async function attack(): Promise<string[]> {
   const body = JSON.stringify(fields(0));
   const authorized = `Authorization: Bearer ${world.key}`;
@@ -114,15 +122,33 @@ async function attack(): Promise<string[]> {
     post([`Authorization: Basic ${world.key}`]),
     post([`Authorization: Bearer ${keys.unknown}`]),
     post([`Authorization: Bearer ${world.key} ${MAILBOX}`]),
-    post([authorized, `traceparent: ${MAILBOX}`, `tracestate: ${MAILBOX}=1`, `baggage: email=${MAILBOX}`]),
-    post([authorized, `X-Request-Id: ${MAILBOX}`, `X-Forwarded-For: ${MAILBOX}`, `Cookie: ${MAILBOX}`]),
-    post([authorized, `Content-Type: ${MAILBOX}; ${NAME}`, `User-Agent: ${USER_AGENT}`, `Expect: ${MAILBOX}`]),
+    post([
+      authorized,
+      `traceparent: ${MAILBOX}`,
+      `tracestate: ${MAILBOX}=1`,
+      `baggage: email=${MAILBOX}`,
+    ]),
+    post([
+      authorized,
+      `X-Request-Id: ${MAILBOX}`,
+      `X-Forwarded-For: ${MAILBOX}`,
+      `Cookie: ${MAILBOX}`,
+    ]),
+    post([
+      authorized,
+      `Content-Type: ${MAILBOX}; ${NAME}`,
+      `User-Agent: ${USER_AGENT}`,
+      `Expect: ${MAILBOX}`,
+    ]),
     ...[body, body, JSON.stringify(fields(1))].map((each) =>
       post([authorized, `Idempotency-Key: "${IDEMPOTENCY_KEY}"`], each),
     ),
     post([authorized, `Idempotency-Key: ${IDEMPOTENCY_KEY} ${MAILBOX}`]),
     post([authorized], `["${MAILBOX}`),
-    post([authorized], `{"__proto__":{"email":"${MAILBOX}"},"email":{"$where":"${MAILBOX}"},"ein":${eins[0]}}`),
+    post(
+      [authorized],
+      `{"__proto__":{"email":"${MAILBOX}"},"email":{"$where":"${MAILBOX}"},"ein":${eins[0]}}`,
+    ),
     post([authorized], `{"email":"${MAILBOX}${'x'.repeat(66_000)}"}`),
     head([authorized, `Content-Length: 200`]) + body,
     head([authorized, 'Transfer-Encoding: chunked']) + `5\r\n{"a":\r\n${MAILBOX}\r\n`,
@@ -169,9 +195,11 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   world.mail.setFault(({ rcptTo }) => {
     const [recipient] = rcptTo;
     if (recipient?.startsWith(`${MAILBOX}1`) === true) return { at: 'rcpt', answer };
-    if (recipient?.startsWith(`${MAILBOX}2`) === true) return { at: 'rcpt', answer: { ...answer, code: 450 } };
+    if (recipient?.startsWith(`${MAILBOX}2`) === true)
+      return { at: 'rcpt', answer: { ...answer, code: 450 } };
     if (recipient?.startsWith(`${MAILBOX}3`) === true) return { at: 'data', cut: 'before-store' };
-    if (recipient?.startsWith(`${MAILBOX}4`) === true) return { at: 'data', answer: { ...answer, code: 451 } };
+    if (recipient?.startsWith(`${MAILBOX}4`) === true)
+      return { at: 'data', answer: { ...answer, code: 451 } };
     return undefined;
   });
   const ids: string[] = [];
@@ -179,19 +207,28 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   await world.recordIn('completed', ids[0]!);
   ids.push(await submit(world, ingest, fields(0)));
   ids.push(await submit(world, ingest, { ...fields(0), email: `${MAILBOX}@`, ein: `${eins[0]}0` }));
-  const malformed = await send(ingest.url, { key: world.key, body: `["${MAILBOX}5@example.com","${NAME}"` });
-  const refused = await send(ingest.url, { key: world.inactiveKey, body: JSON.stringify(fields(0)) });
+  const malformed = await send(ingest.url, {
+    key: world.key,
+    body: `["${MAILBOX}5@example.com","${NAME}"`,
+  });
+  const refused = await send(ingest.url, {
+    key: world.inactiveKey,
+    body: JSON.stringify(fields(0)),
+  });
   const unknown = await send(ingest.url, { key: `${world.key}x`, body: JSON.stringify(fields(0)) });
   expect([malformed.status, refused.status, unknown.status]).toEqual([400, 403, 401]);
   await writeBrokenFiles(world.keyFolder);
   const answers = await attack();
-  expect(answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404|422) /.test(line)).length).toBeLessThanOrEqual(1);
+  expect(
+    answers.filter((line) => !/^HTTP\/1\.1 (202|400|401|404|422) /.test(line)).length,
+  ).toBeLessThanOrEqual(1);
   expect(new Set(answers.map((line) => line.split(' ')[1])).size).toBeGreaterThanOrEqual(5);
 
   const records = await eventually('every first attempt', async () => {
     const found = await world.records({ _id: { $in: ids } });
     const settled = (record: SubmissionRecord): boolean =>
-      record.state !== 'recorded' && (record.state !== 'account_created' || record.lastError !== undefined);
+      record.state !== 'recorded' &&
+      (record.state !== 'account_created' || record.lastError !== undefined);
     return found.length === ids.length && found.every(settled) ? found : undefined;
   });
   expect(records.map(({ state }) => state).toSorted()).toEqual([
@@ -205,22 +242,33 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
 
   // The database dies while ingest writes and the processor works.
   world.mail.setFault(undefined);
-  const underWork = Array.from({ length: 30 }, () => ({ ...newApplication(), business_name: NAME }));
-  const sent = underWork.map((one) => send(ingest.url, { key: world.key, body: JSON.stringify(one) }));
+  const underWork = Array.from({ length: 30 }, () => ({
+    ...newApplication(),
+    business_name: NAME,
+  }));
+  const sent = underWork.map((one) =>
+    send(ingest.url, { key: world.key, body: JSON.stringify(one) }),
+  );
   await sent[0];
   await own.mongo.signal('SIGKILL');
   await Promise.all(sent);
   const away = await send(ingest.url, { key: world.key, body: JSON.stringify(fields(0)) });
   expect(away.status).toBe(500);
   await own.mongo.restart();
-  const lastId = await eventually('ingest to accept again', async () => submit(world, ingest, fields(0)));
+  const lastId = await eventually('ingest to accept again', async () =>
+    submit(world, ingest, fields(0)),
+  );
   await world.recordIn('rejected', lastId);
 
-  const metrics = await Promise.all(processes.map(async ({ adminUrl }) => (await fetch(`${adminUrl}/metrics`)).text()));
+  const metrics = await Promise.all(
+    processes.map(async ({ adminUrl }) => (await fetch(`${adminUrl}/metrics`)).text()),
+  );
   redisTexts.push(await readRedis());
   for (const process of processes.toReversed()) expect(await process.stop()).toBe(0);
   const logs = processes.flatMap(({ lines }) => lines).join('\n');
-  const tokens = world.mail.mails.map(({ links }) => new URL(links[0] ?? '').searchParams.get('token')!);
+  const tokens = world.mail.mails.map(({ links }) =>
+    new URL(links[0] ?? '').searchParams.get('token')!,
+  );
   expect(tokens.length).toBeGreaterThan(0);
   const mailboxes = underWork.map(({ email }) => email.split('@')[0]!);
   const partnerKeys = [world.key, world.inactiveKey, ...Object.values(keys)];
@@ -238,11 +286,18 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   ];
 
   // The nets would catch something: they hold what belongs there.
-  const nets = { logs, metrics: metrics.join('\n'), traces: collector.text(), redis: redisTexts.join('\n') };
+  const nets = {
+    logs,
+    metrics: metrics.join('\n'),
+    traces: collector.text(),
+    redis: redisTexts.join('\n'),
+  };
   expect(nets.logs).toContain(`"request_id":"${ids[0]}"`);
   expect(nets.logs).toContain('"problem":"same_key_two_partners"');
   expect(nets.logs).toMatch(
-    new RegExp(`"request_id":"${ids[0]}".*"partner":"demo","status":202,"body_sha256":"[0-9a-f]{64}"`),
+    new RegExp(
+      `"request_id":"${ids[0]}".*"partner":"demo","status":202,"body_sha256":"[0-9a-f]{64}"`,
+    ),
   );
   expect(nets.logs).toContain('"status":500');
   expect(nets.metrics).toContain('partner_ingest_outcomes_total');
@@ -252,7 +307,11 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   for (const [name, text] of Object.entries(nets)) {
     const lower = text.toLowerCase();
     for (const secret of secrets) {
-      expect({ name, secret, found: lower.includes(secret.toLowerCase()) }).toEqual({ name, secret, found: false });
+      expect({ name, secret, found: lower.includes(secret.toLowerCase()) }).toEqual({
+        name,
+        secret,
+        found: false,
+      });
     }
   }
   // What support reads of a failure holds none of it either.
@@ -260,12 +319,16 @@ test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused
   expect(all.filter(({ idempotencyDigest }) => idempotencyDigest !== undefined)).toHaveLength(1);
   expect(JSON.stringify(all)).not.toContain(IDEMPOTENCY_KEY);
   for (const { lastError, history, reasons } of all) {
-    for (const secret of secrets) expect(JSON.stringify({ lastError, history, reasons })).not.toContain(secret);
+    for (const secret of secrets)
+      expect(JSON.stringify({ lastError, history, reasons })).not.toContain(secret);
   }
   // Every line is a JSON object, and one about a record tells its trace as well.
   const traceOf = new Map(all.map(({ _id, traceparent }) => [_id, traceparent?.slice(3, 35)]));
-  const told = processes.flatMap(({ lines }) => lines.map((line) => JSON.parse(line) as Record<string, unknown>));
+  const told = processes.flatMap(({ lines }) =>
+    lines.map((line) => JSON.parse(line) as Record<string, unknown>),
+  );
   for (const { request_id: requestId, trace_id: traceId } of told) {
-    if (typeof requestId === 'string' && traceOf.has(requestId)) expect(traceId).toBe(traceOf.get(requestId));
+    if (typeof requestId === 'string' && traceOf.has(requestId))
+      expect(traceId).toBe(traceOf.get(requestId));
   }
 });

@@ -1,4 +1,7 @@
-/** Account creation on the real store: the unique indexes decide, and every repeat and race gets a true answer. */
+/**
+ * Account creation on the real store: the unique indexes decide, and every repeat and race gets a
+ * true answer.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -27,7 +30,11 @@ const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 /** A store of accounts whose writes `command` carries out. */
 function storeOver(command: Db['command']): AccountStore {
   const collection = stores.db.collection<Account>(ACCOUNTS);
-  const watched = { collectionName: ACCOUNTS, db: { command }, find: collection.find.bind(collection) };
+  const watched = {
+    collectionName: ACCOUNTS,
+    db: { command },
+    find: collection.find.bind(collection),
+  };
   return new AccountStore({ db: { collection: () => watched } as unknown as Db, clock });
 }
 
@@ -40,7 +47,9 @@ test('a repeat of the same request finds its own account', async () => {
   // Even where somebody holds the EIN as well: its own account comes first.
   const other = applicant();
   await accounts.create(other, by('req_other'));
-  expect(await accounts.create({ ...application, ein: other.ein }, by('req_own'))).toMatchObject({ kind: 'own' });
+  expect(await accounts.create({ ...application, ein: other.ein }, by('req_own'))).toMatchObject({
+    kind: 'own',
+  });
 });
 
 test('what is taken is named for each field, also when two accounts are in the way', async () => {
@@ -59,12 +68,18 @@ test('what is taken is named for each field, also when two accounts are in the w
     einBy: 'req_two',
   });
   const ofOther = { requestId: 'req_6', partnerId: 'other' };
-  expect(await accounts.create(late, ofOther)).toEqual({ kind: 'taken', emailBy: 'req_one', elsewhere: ['email'] });
+  expect(await accounts.create(late, ofOther)).toEqual({
+    kind: 'taken',
+    emailBy: 'req_one',
+    elsewhere: ['email'],
+  });
 });
 
 test('inserts that wait for each other’s keys all end with an answer, not with an error of the lock', async () => {
   const people = [applicant(), applicant(), applicant()];
-  const crossed = people.flatMap(({ email, businessName }) => people.map(({ ein }) => ({ email, businessName, ein })));
+  const crossed = people.flatMap(({ email, businessName }) =>
+    people.map(({ ein }) => ({ email, businessName, ein })),
+  );
   const facts = await Promise.all(
     [...crossed, ...crossed.toReversed()].map((application, index) =>
       accounts.create(application, by(`req_crossed_${index}`)),
@@ -102,7 +117,9 @@ test('of inserts that share a command only those that met a lock conflict are se
     const errors = [{ index: 0, code: 16_908_292, errmsg: 'deadlock detected' }];
     return { ...reply, writeErrors: errors };
   });
-  const facts = await Promise.all(['a', 'b', 'c'].map((name) => store.create(applicant(), by(`req_shared_${name}`))));
+  const facts = await Promise.all(
+    ['a', 'b', 'c'].map((name) => store.create(applicant(), by(`req_shared_${name}`))),
+  );
   expect(facts.map(({ kind }) => kind)).toEqual(['created', 'created', 'created']);
   expect(sent).toEqual([3, 1]);
 });

@@ -1,4 +1,7 @@
-/** A processor whose clock is wrong: its offset is measured, and beyond 5 s it takes no work and says why. */
+/**
+ * A processor whose clock is wrong: its offset is measured, and beyond 5 s it takes no work and
+ * says why.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { submit } from '../support/processing.ts';

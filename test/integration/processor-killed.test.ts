@@ -1,6 +1,7 @@
 /**
- * A processor or the database dies in the middle of the work: it is finished by others, with one mail each.
- * The tests mostly wait for claims to run out (45 s), so they do it at the same time, each in a world of its own.
+ * A processor or the database dies in the middle of the work: it is finished by others, with one
+ * mail each. The tests mostly wait for claims to run out (45 s), so they do it at the same time,
+ * each in a world of its own.
  */
 import { expect, test } from '@jest/globals';
 import { handOversOf } from '../../internal/mail/ledger.ts';
@@ -51,14 +52,24 @@ async function killAndFreeze(world: World): Promise<void> {
     return (await Promise.all(ends)).includes(1);
   });
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
-  // Nobody can know what the killed one had mailed, so that counts as possible; the thawed one could say that it had not.
+  // Nobody can know what the killed one had mailed, so that counts as possible; the thawed one
+  // could say that it had not.
   const ledgerOf = async (requestId: string) => {
     const [account] = await world.accounts({ requestId });
-    return { possible: account?.mail?.possible, results: handOversOf(account?.mail).map(({ result }) => result) };
+    return {
+      possible: account?.mail?.possible,
+      results: handOversOf(account?.mail).map(({ result }) => result),
+    };
   };
-  await eventually('the ledger of the killed one', async () => (await ledgerOf(killedId)).results.length === 2);
+  await eventually(
+    'the ledger of the killed one',
+    async () => (await ledgerOf(killedId)).results.length === 2,
+  );
   expect(await ledgerOf(killedId)).toEqual({ possible: 2, results: [undefined, 'accepted'] });
-  await eventually('the thawed one to note its end', async () => (await ledgerOf(frozenId)).possible === 1);
+  await eventually(
+    'the thawed one to note its end',
+    async () => (await ledgerOf(frozenId)).possible === 1,
+  );
   expect(await ledgerOf(frozenId)).toEqual({
     possible: 1,
     results: [expect.stringMatching(/^(aborted|unreachable)$/), 'accepted'],
@@ -67,11 +78,15 @@ async function killAndFreeze(world: World): Promise<void> {
   expect(await world.accounts()).toHaveLength(2);
 }
 
-async function killMongo({ world, mongo }: Awaited<ReturnType<typeof openOwnWorld>>): Promise<void> {
+async function killMongo({
+  world,
+  mongo,
+}: Awaited<ReturnType<typeof openOwnWorld>>): Promise<void> {
   const ingest = await world.start('ingest');
   const people = Array.from({ length: 20 }, newApplication);
   await Promise.all(people.map((fields) => submit(world, ingest, fields)));
-  // Some mails are under way when the database dies, so that their outcome cannot be written down at once.
+  // Some mails are under way when the database dies, so that their outcome cannot be written down
+  // at once.
   let asked = 0;
   let killed: Promise<void> | undefined;
   world.mail.setFault(() => {
@@ -89,7 +104,11 @@ async function killMongo({ world, mongo }: Awaited<ReturnType<typeof openOwnWorl
 
   await mongo.restart();
   await eventually('the workers to resume', async () => (await paused()) === 0);
-  await eventually('all to be completed', async () => (await stateCounts(world))['completed'] === 20, HEAL_HANG_MS);
+  await eventually(
+    'all to be completed',
+    async () => (await stateCounts(world))['completed'] === 20,
+    HEAL_HANG_MS,
+  );
   expect(await stateCounts(world)).toEqual({ completed: 20 });
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
   for (const { attempts } of await world.records()) expect(attempts).toBe(0);

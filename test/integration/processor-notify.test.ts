@@ -1,4 +1,7 @@
-/** The moment between the mail server's 250 and our update: the database may be away then, and still nobody is mailed twice. */
+/**
+ * The moment between the mail server's 250 and our update: the database may be away then, and still
+ * nobody is mailed twice.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, type Collection } from 'mongodb';
 import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
@@ -15,7 +18,10 @@ import { createLogger } from '../../internal/platform/log.ts';
 import { RelayState } from '../../internal/mail/relay-state.ts';
 import { BACKED_OFF_AT_MOST_MS, CLAIM_FRESH_MS } from '../../internal/processor/limits.ts';
 import type { MailPlace } from '../../internal/processor/mail-line.ts';
-import { processSubmission, type AttemptTools } from '../../internal/processor/process-submission.ts';
+import {
+  processSubmission,
+  type AttemptTools,
+} from '../../internal/processor/process-submission.ts';
 import type { Hint } from '../../internal/queue/job.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -39,7 +45,11 @@ beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
   catcher = await startMailCatcher();
-  mailer = createMailer({ relay: relayOf(catcher.smtpUrl, 'auto'), from: 'a@partner.example', maxConnections: 2 });
+  mailer = createMailer({
+    relay: relayOf(catcher.smtpUrl, 'auto'),
+    from: 'a@partner.example',
+    maxConnections: 2,
+  });
   accounts = new AccountStore({ db: stores.db, clock });
   ledger = new FailingLedger({ db: stores.db, clock });
 });
@@ -65,7 +75,9 @@ class FailingStore extends WorkerMoves {
 /** The real ledger, whose note that the mail is out fails as often as the test says. */
 class FailingLedger extends LedgerStore {
   failures = 0;
-  override async endHandOver(...given: Parameters<LedgerStore['endHandOver']>): Promise<MailLedger | undefined> {
+  override async endHandOver(
+    ...given: Parameters<LedgerStore['endHandOver']>
+  ): Promise<MailLedger | undefined> {
     if (this.failures === 0) return super.endHandOver(...given);
     this.failures -= 1;
     throw new MongoNetworkError('connection closed');
@@ -75,7 +87,11 @@ class FailingLedger extends LedgerStore {
 function newTools() {
   const counted = { attempts: [] as string[], secondMails: [] as string[], waits: 0 };
   const measured: { result: string; seconds: number }[] = [];
-  const store = new FailingStore({ db: stores.db, retention: { completed: 1, rejected: 1, undeliverable: 1 }, clock });
+  const store = new FailingStore({
+    db: stores.db,
+    retention: { completed: 1, rejected: 1, undeliverable: 1 },
+    clock,
+  });
   const tools: AttemptTools = {
     store,
     holds: { has: () => false, partners: () => [] },
@@ -112,26 +128,44 @@ function mailHinted(hint: Hint, tools: AttemptTools): Promise<void> {
   const relay = new RelayState(0);
   const addressed = { partnerId: 'demo', domain: 'example.com', startedAtMs: clock.monotonicMs() };
   const place: MailPlace = {
-    note: (handOver, dropped) => relay.note(addressed, handOver, { nowMs: clock.monotonicMs(), dropped }),
+    note: (handOver, dropped) =>
+      relay.note(addressed, handOver, { nowMs: clock.monotonicMs(), dropped }),
   };
   return processSubmission(hint, tools, place);
 }
 
-async function newAccount(more: Partial<SubmissionRecord> = {}): Promise<{ record: SubmissionRecord; email: string }> {
+async function newAccount(
+  more: Partial<SubmissionRecord> = {},
+): Promise<{ record: SubmissionRecord; email: string }> {
   const application = newApplication();
-  const record = recordOf(application, clock.now(), { state: 'account_created', version: 1, ...more });
+  const record = recordOf(application, clock.now(), {
+    state: 'account_created',
+    version: 1,
+    ...more,
+  });
   const { email, business_name: businessName, ein } = application;
-  const fact = await accounts.create({ email, businessName, ein }, { requestId: record._id, partnerId: 'demo' });
+  const fact = await accounts.create(
+    { email, businessName, ein },
+    { requestId: record._id, partnerId: 'demo' },
+  );
   if (fact.kind !== 'created') throw new Error('not created');
   const stored = { ...record, accountId: fact.accountId };
   await collection.insertOne(stored);
   return { record: stored, email };
 }
 
-/** Claim and result of each hand-over in the account's ledger, and how many of them may have arrived. */
-async function ledgerOf(record: SubmissionRecord): Promise<{ entries: string[]; possible: number | undefined }> {
+/**
+ * Claim and result of each hand-over in the account's ledger, and how many of them may have
+ * arrived.
+ */
+async function ledgerOf(
+  record: SubmissionRecord,
+): Promise<{ entries: string[]; possible: number | undefined }> {
   const mail = (await accounts.read(record.accountId!))?.mail;
-  return { entries: handOversOf(mail).map(({ claim, result }) => `${claim} ${result}`), possible: mail?.possible };
+  return {
+    entries: handOversOf(mail).map(({ claim, result }) => `${claim} ${result}`),
+    possible: mail?.possible,
+  };
 }
 
 /** Lets the time pass that the present claim on the record holds. */
@@ -160,7 +194,11 @@ test('the time of each hand-over is measured, by its result', async () => {
     now += 2_500;
     return mailer.handOver(...given);
   };
-  const slow = { ...tools, mailer: { ...mailer, handOver }, clock: { ...clock, monotonicMs: () => now } };
+  const slow = {
+    ...tools,
+    mailer: { ...mailer, handOver },
+    clock: { ...clock, monotonicMs: () => now },
+  };
   const { record } = await newAccount();
   catcher.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 later' } });
   await mailHinted({ requestId: record._id, version: 1 }, slow);
@@ -198,8 +236,13 @@ test('an update that took effect although its answer was lost is not done twice'
 test('the same hint many times at once mails once', async () => {
   const { tools, counted } = newTools();
   const { record, email } = await newAccount();
-  await Promise.all(Array.from({ length: 10 }, () => mailHinted({ requestId: record._id, version: 1 }, tools)));
-  expect(counted.attempts.toSorted()).toEqual(['done', ...Array.from({ length: 9 }, () => 'repeat')]);
+  await Promise.all(
+    Array.from({ length: 10 }, () => mailHinted({ requestId: record._id, version: 1 }, tools)),
+  );
+  expect(counted.attempts.toSorted()).toEqual([
+    'done',
+    ...Array.from({ length: 9 }, () => 'repeat'),
+  ]);
   expect(catcher.mailsTo(email)).toHaveLength(1);
 });
 
@@ -219,7 +262,10 @@ test('a claim that is lost just before the mail stops without a trace', async ()
     },
   });
   const late = { ...clock, monotonicMs: () => clock.monotonicMs() + lateMs };
-  await mailHinted({ requestId: record._id, version: 1 }, { ...tools, ledger: robbed, clock: late });
+  await mailHinted(
+    { requestId: record._id, version: 1 },
+    { ...tools, ledger: robbed, clock: late },
+  );
   expect(counted.attempts).toEqual(['claim_lost']);
   expect(catcher.mailsTo(email)).toHaveLength(0);
   expect(await ledgerOf(record)).toEqual({ entries: ['2 aborted'], possible: 0 });
@@ -261,11 +307,17 @@ test('both windows that may mail twice are in the ledger and counted by cause', 
   await mailHinted({ requestId: record._id, version: 3 }, tools);
   expect(catcher.mailsTo(email)).toHaveLength(3);
   expect(new Set(catcher.mailsTo(email).map(({ messageId }) => messageId)).size).toBe(1);
-  expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 undefined', '4 accepted'], possible: 3 });
+  expect(await ledgerOf(record)).toEqual({
+    entries: ['2 ambiguous', '3 undefined', '4 accepted'],
+    possible: 3,
+  });
   expect(counted.secondMails).toEqual(['ambiguous_data', 'crash']);
   thaw.resolve();
   await frozen;
-  expect(await ledgerOf(record)).toEqual({ entries: ['2 ambiguous', '3 accepted', '4 accepted'], possible: 3 });
+  expect(await ledgerOf(record)).toEqual({
+    entries: ['2 ambiguous', '3 accepted', '4 accepted'],
+    possible: 3,
+  });
   expect(counted.secondMails).toHaveLength(2);
 });
 
@@ -286,55 +338,68 @@ test('a database that is away before the mail: none goes out, and none counts as
 
 describe('a server that is away or silent', () => {
   // A login, so that there is an AUTH to refuse; and no more patience than a busy machine asks for.
-  const limits = { connectMs: 1_500, beforeContentMs: 2_000, afterContentMs: 1_000, idleMs: 60_000 };
-  test.each(faultsOfTheServer.map((row) => [nameOf(row), row] as const))('%s', async (_name, row) => {
-    const { tools } = newTools();
-    const url = catcher.smtpUrl.replace('smtp://', 'smtp://user:password@');
-    const impatient = createMailer({
-      relay: relayOf(url, 'auto'),
-      from: 'a@partner.example',
-      maxConnections: 1,
-      limits,
-    });
-    const { record, email } = await newAccount();
-    catcher.setFault(row.fault);
-    await mailHinted({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
-    catcher.setFault(undefined);
-    impatient.close();
-    const after = await read(record);
-    expect(after).toMatchObject({ state: row.state, attempts: row.attempts });
-    expect(after.ambiguous ?? 0).toBe(row.ambiguous ?? 0);
-    expect(after.lastError).toContain(row.words);
-    expect(catcher.mailsTo(email)).toHaveLength(row.mails ?? 0);
-    const account = await accounts.read(record.accountId!);
-    if (row.keepsPlace === true) expect(after.dueAt).toEqual(after.stateAt);
-    else expect(wrongPause(row, after, handOversOf(account?.mail)[0])).toBeUndefined();
-    expect(handOversOf(account?.mail)).toEqual([expect.objectContaining(row.ledger)]);
-    expect(account?.mail?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
-  });
+  const limits = {
+    connectMs: 1_500,
+    beforeContentMs: 2_000,
+    afterContentMs: 1_000,
+    idleMs: 60_000,
+  };
+  test.each(faultsOfTheServer.map((row) => [nameOf(row), row] as const))(
+    '%s',
+    async (_name, row) => {
+      const { tools } = newTools();
+      const url = catcher.smtpUrl.replace('smtp://', 'smtp://user:password@');
+      const impatient = createMailer({
+        relay: relayOf(url, 'auto'),
+        from: 'a@partner.example',
+        maxConnections: 1,
+        limits,
+      });
+      const { record, email } = await newAccount();
+      catcher.setFault(row.fault);
+      await mailHinted({ requestId: record._id, version: 1 }, { ...tools, mailer: impatient });
+      catcher.setFault(undefined);
+      impatient.close();
+      const after = await read(record);
+      expect(after).toMatchObject({ state: row.state, attempts: row.attempts });
+      expect(after.ambiguous ?? 0).toBe(row.ambiguous ?? 0);
+      expect(after.lastError).toContain(row.words);
+      expect(catcher.mailsTo(email)).toHaveLength(row.mails ?? 0);
+      const account = await accounts.read(record.accountId!);
+      if (row.keepsPlace === true) expect(after.dueAt).toEqual(after.stateAt);
+      else expect(wrongPause(row, after, handOversOf(account?.mail)[0])).toBeUndefined();
+      expect(handOversOf(account?.mail)).toEqual([expect.objectContaining(row.ledger)]);
+      expect(account?.mail?.possible).toBe(row.ledger.result === 'ambiguous' ? 1 : 0);
+    },
+  );
 });
 
 test.each([
   [BACKED_OFF_AT_MOST_MS - 1, 'account_created'],
   [BACKED_OFF_AT_MOST_MS, 'dead_lettered'],
-])('after %i ms of its own back-off another transient failure ends %s', async (backedOffMs, state) => {
-  const { tools } = newTools();
-  const { record } = await newAccount({ attempts: 26, backedOffMs });
-  await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
-  await mailHinted({ requestId: record._id, version: 1 }, tools);
-  const after = await read(record);
-  expect(after).toMatchObject({ state, lastError: expect.stringContaining('was not found') });
-  if (state === 'dead_lettered') {
-    expect(after.dueAt).toBeUndefined();
-    expect(after.expiresAt).toBeUndefined();
-    expect(after.history.at(-1)).toMatchObject({ state, attempt: 27 });
-  } else expect(after.backedOffMs).toBeGreaterThan(BACKED_OFF_AT_MOST_MS);
-});
+])(
+  'after %i ms of its own back-off another transient failure ends %s',
+  async (backedOffMs, state) => {
+    const { tools } = newTools();
+    const { record } = await newAccount({ attempts: 26, backedOffMs });
+    await stores.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: record._id });
+    await mailHinted({ requestId: record._id, version: 1 }, tools);
+    const after = await read(record);
+    expect(after).toMatchObject({ state, lastError: expect.stringContaining('was not found') });
+    if (state === 'dead_lettered') {
+      expect(after.dueAt).toBeUndefined();
+      expect(after.expiresAt).toBeUndefined();
+      expect(after.history.at(-1)).toMatchObject({ state, attempt: 27 });
+    } else expect(after.backedOffMs).toBeGreaterThan(BACKED_OFF_AT_MOST_MS);
+  },
+);
 
 test('neither age nor a hold makes a dead letter: only the time of a record’s own failures counts', async () => {
   const { tools } = newTools();
   catcher.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 busy' } });
-  const { record } = await newAccount({ stateAt: new Date(Date.now() - 2 * BACKED_OFF_AT_MOST_MS) });
+  const { record } = await newAccount({
+    stateAt: new Date(Date.now() - 2 * BACKED_OFF_AT_MOST_MS),
+  });
   await mailHinted({ requestId: record._id, version: 1 }, tools);
   expect(await read(record)).toMatchObject({ state: 'account_created', attempts: 0 });
   const { record: failing } = await newAccount({ backedOffMs: BACKED_OFF_AT_MOST_MS });

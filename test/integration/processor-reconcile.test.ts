@@ -15,7 +15,11 @@ import type { Hint } from '../../internal/queue/job.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import type { State } from '../../internal/submission/states.ts';
-import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import {
+  FIRST_DUE_MS,
+  RECORD_SCHEMA,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
@@ -74,7 +78,11 @@ async function round(): Promise<string[]> {
     unknown: { set: () => undefined },
     waiting: () => Promise.resolve().then(waiting),
     clockFaults: () => [],
-    worker: { paused, room, take: (given) => void taken.push(...given.map(({ requestId }) => requestId)) },
+    worker: {
+      paused,
+      room,
+      take: (given) => void taken.push(...given.map(({ requestId }) => requestId)),
+    },
     sendHints: async (batch) => {
       // Fails where the question for waiting jobs does: while Redis is away.
       await Promise.resolve().then(waiting);
@@ -115,27 +123,30 @@ test('a record that nobody claimed is only marked at first sight, and queued aft
 test.each([
   ['do not become durable', () => Promise.resolve(false)],
   ['are not answered', () => Promise.reject(new Error('no answer'))],
-])('while writes %s, and for the grace after it, what nobody claimed waits for its withdrawal', async (_how, fault) => {
-  await collection.insertMany(
-    Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
-  );
-  clock.advance(FIRST_DUE_MS);
-  takesWrites = fault;
-  do expect(await round()).toEqual([]);
-  while (moreIsDue);
-  clock.advance(2 * FIRST_SIGHT_GRACE_MS);
-  const claimed = await insert({ version: 1, dueAt: new Date(1) });
-  expect(await round()).toEqual([`${claimed._id} 1`]);
-  // A page is full of what waits: to go on at once would find it again.
-  expect(moreIsDue).toBe(false);
-  takesWrites = () => store.takesWrites();
-  expect(await round()).toEqual([]);
-  clock.advance(FIRST_SIGHT_GRACE_MS - 1);
-  expect(await round()).toEqual([]);
-  clock.advance(1);
-  expect(await round()).toHaveLength(RECONCILE_PAGE);
-  expect(moreIsDue).toBe(true);
-});
+])(
+  'while writes %s, and for the grace after it, what nobody claimed waits for its withdrawal',
+  async (_how, fault) => {
+    await collection.insertMany(
+      Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
+    );
+    clock.advance(FIRST_DUE_MS);
+    takesWrites = fault;
+    do expect(await round()).toEqual([]);
+    while (moreIsDue);
+    clock.advance(2 * FIRST_SIGHT_GRACE_MS);
+    const claimed = await insert({ version: 1, dueAt: new Date(1) });
+    expect(await round()).toEqual([`${claimed._id} 1`]);
+    // A page is full of what waits: to go on at once would find it again.
+    expect(moreIsDue).toBe(false);
+    takesWrites = () => store.takesWrites();
+    expect(await round()).toEqual([]);
+    clock.advance(FIRST_SIGHT_GRACE_MS - 1);
+    expect(await round()).toEqual([]);
+    clock.advance(1);
+    expect(await round()).toHaveLength(RECONCILE_PAGE);
+    expect(moreIsDue).toBe(true);
+  },
+);
 
 test('a claim that ran out is queued at once, with the version to claim', async () => {
   const record = await insert();
@@ -202,7 +213,11 @@ test('while enough jobs wait the workers of this process take the oldest records
 });
 
 test('while Redis is away the worker of this process gets as many records as it has room for', async () => {
-  const records = [await insert({ version: 1 }), await insert({ version: 1 }), await insert({ version: 1 })];
+  const records = [
+    await insert({ version: 1 }),
+    await insert({ version: 1 }),
+    await insert({ version: 1 }),
+  ];
   clock.advance(FIRST_DUE_MS);
   waiting = () => {
     throw new Error('redis is away');
@@ -231,7 +246,10 @@ test('a worker that waits out an outage gets nothing', async () => {
 });
 
 test('what a partner on hold has sent is left where it is', async () => {
-  const [held, other] = [await insert({ version: 1, partnerId: 'held' }), await insert({ version: 1 })];
+  const [held, other] = [
+    await insert({ version: 1, partnerId: 'held' }),
+    await insert({ version: 1 }),
+  ];
   clock.advance(FIRST_DUE_MS);
   onHold = ['held'];
   expect(await round()).toEqual([`${other._id} 1`]);
@@ -267,16 +285,21 @@ test('first sight needs no Redis: a withdrawal gets its time although Redis is a
   expect(await read(record)).toMatchObject({ firstSeenAt: clock.now() });
 });
 
-test.each(['completed', 'rejected', 'undeliverable', 'dead_lettered', 'malformed', 'refused', 'withdrawn'] as const)(
-  'a record that is %s is never queued',
-  async (state) => {
-    const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
-    await collection.insertOne(record);
-    clock.advance(86_400_000);
-    expect(await round()).toEqual([]);
-    expect(await store.claim(record._id, 0)).toBeUndefined();
-  },
-);
+test.each([
+  'completed',
+  'rejected',
+  'undeliverable',
+  'dead_lettered',
+  'malformed',
+  'refused',
+  'withdrawn',
+] as const)('a record that is %s is never queued', async (state) => {
+  const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
+  await collection.insertOne(record);
+  clock.advance(86_400_000);
+  expect(await round()).toEqual([]);
+  expect(await store.claim(record._id, 0)).toBeUndefined();
+});
 
 test('records of a newer schema or an unknown state are left alone and counted', async () => {
   const newer = await insert({ schema: RECORD_SCHEMA + 1, version: 1 });
@@ -313,9 +336,15 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
   const frozen = position(record, 1);
   expect(await store.renew(frozen)).toBe(false);
   expect(await store.move(frozen, 'reject', 1)).toBeUndefined();
-  expect(await store.postpone(frozen, { delayMs: 1, attempts: 9, ambiguous: 9, backedOffMs: 9, lastError: 'x' })).toBe(
-    false,
-  );
+  expect(
+    await store.postpone(frozen, {
+      delayMs: 1,
+      attempts: 9,
+      ambiguous: 9,
+      backedOffMs: 9,
+      lastError: 'x',
+    }),
+  ).toBe(false);
   expect(await read(record)).toEqual(before);
 });
 
@@ -374,7 +403,11 @@ test('a claim that ran out counts a death of its worker, until a worker gives a 
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);
-  expect(await store.claim(record._id, 1)).toMatchObject({ version: 2, crashes: 1, takenOver: true });
+  expect(await store.claim(record._id, 1)).toMatchObject({
+    version: 2,
+    crashes: 1,
+    takenOver: true,
+  });
   await store.putApart(position(record, 2), clock.now());
   const apart = await store.claim(record._id, 2);
   expect(apart).toMatchObject({ version: 3, crashes: 1 });
@@ -388,7 +421,10 @@ test('a worker that still believes to hold a record cannot touch the round of wo
   const record = await insert();
   await store.claim(record._id, 0);
   await store.move(position(record, 1), 'give_up', 27);
-  await operator.reopen(await read(record), 'retry', { accountId: undefined, reason: 'operator retry' });
+  await operator.reopen(await read(record), 'retry', {
+    accountId: undefined,
+    reason: 'operator retry',
+  });
   const reopened = await read(record);
   expect(reopened).toMatchObject({ state: 'recorded', version: 2, attempts: 0 });
   expect(await store.move(position(record, 1), 'reject', 1)).toBeUndefined();

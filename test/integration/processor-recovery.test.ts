@@ -1,4 +1,7 @@
-/** The record is the truth: Redis may be away or lose everything, and every accepted application is still processed. */
+/**
+ * The record is the truth: Redis may be away or lose everything, and every accepted application is
+ * still processed.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
@@ -44,7 +47,8 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
     skipVersionCheck: true,
   });
   // Some may fail where Redis is slow, which is as good as lost.
-  const told = async (): Promise<number> => (await world.metric(ingest, 'partner_ingest_hints_total')) - hintsBefore;
+  const told = async (): Promise<number> =>
+    (await world.metric(ingest, 'partner_ingest_hints_total')) - hintsBefore;
   await eventually('all hints to be sent, or given up', async () => (await told()) >= APPLICATIONS);
   expect(await queue.getWaitingCount()).toBeGreaterThan(0);
   await world.stores.redis.flushdb();
@@ -59,7 +63,8 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
 
   await eventually(
     'all to be completed',
-    async () => (await world.records({ _id: { $in: ids }, state: 'completed' })).length === APPLICATIONS,
+    async () =>
+      (await world.records({ _id: { $in: ids }, state: 'completed' })).length === APPLICATIONS,
     HEAL_HANG_MS,
   );
   console.log(`all healed after ${Math.round((performance.now() - startedAt) / 1_000)} s`);
@@ -80,13 +85,17 @@ test('Redis killed and restarted under work: the workers go on by themselves', a
   const processor = await spawnProcessor();
   await own.redis.signal('SIGKILL');
   await own.redis.restart();
-  // Ingest may still be about to connect, and its first hint be lost; from the next on there is nothing to wait for.
+  // Ingest may still be about to connect, and its first hint be lost; from the next on there is
+  // nothing to wait for.
   await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
-  const requeued = (): Promise<number> => world.metric(processor, 'partner_ingest_reconcile_requeued_total');
-  const failed = (): Promise<number> => world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
+  const requeued = (): Promise<number> =>
+    world.metric(processor, 'partner_ingest_reconcile_requeued_total');
+  const failed = (): Promise<number> =>
+    world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
   const [before, failedBefore] = [await requeued(), await failed()];
   const people = Array.from({ length: 3 }, newApplication);
-  for (const fields of people) await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
+  for (const fields of people)
+    await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
   // But for one that Redis was too slow to take.
   expect((await requeued()) - before).toBeLessThanOrEqual((await failed()) - failedBefore);
   for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);

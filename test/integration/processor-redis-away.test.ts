@@ -1,6 +1,7 @@
 /**
- * Workers after an outage of Redis under load: they take hints again by themselves, soon, and the liveness probe never
- * has to ask for a restart. A killed Redis breaks connections; a hung one leaves them open and says nothing.
+ * Workers after an outage of Redis under load: they take hints again by themselves, soon, and the
+ * liveness probe never has to ask for a restart. A killed Redis breaks connections; a hung one
+ * leaves them open and says nothing.
  */
 /* oxlint-disable node/no-process-env -- LONG is for whoever runs the tests */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -55,7 +56,10 @@ const repeating: { abandon(): void }[] = [];
 function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promise<void> } {
   const acts: Promise<void>[] = [];
   const failures: unknown[] = [];
-  const timer = setInterval(() => acts.push(act().catch((error: unknown) => void failures.push(error))), everyMs);
+  const timer = setInterval(
+    () => acts.push(act().catch((error: unknown) => void failures.push(error))),
+    everyMs,
+  );
   repeating.push({ abandon: () => clearInterval(timer) });
   return {
     stop: async () => {
@@ -67,7 +71,8 @@ function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promis
 }
 
 /** Applications that reconcile has put into the queue. */
-const requeued = (): Promise<number> => world.metric(processor, 'partner_ingest_reconcile_requeued_total');
+const requeued = (): Promise<number> =>
+  world.metric(processor, 'partner_ingest_reconcile_requeued_total');
 
 /** What the clock would do in 30 s: reconcile has seen these once, and they are due again. */
 async function hurryReconcile(ids: readonly string[]): Promise<void> {
@@ -90,11 +95,18 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
     const answer = await fetch(`${processor.adminUrl}/livez`);
     if (answer.status !== 200) complaints.push(await answer.text());
   });
-  await eventually('work to flow', async () => (await world.records({ state: 'completed' })).length >= 3);
+  await eventually(
+    'work to flow',
+    async () => (await world.records({ state: 'completed' })).length >= 3,
+  );
 
   await own.redis.signal(how === 'killed' ? 'SIGKILL' : 'SIGSTOP');
   const awayAt = performance.now();
-  await eventually('the outage to end', () => performance.now() - awayAt >= seconds * 1_000, seconds * 1_000 + HANG_MS);
+  await eventually(
+    'the outage to end',
+    () => performance.now() - awayAt >= seconds * 1_000,
+    seconds * 1_000 + HANG_MS,
+  );
   if (how === 'killed') await own.redis.restart();
   else await own.redis.signal('SIGCONT');
   const backAt = new Date();
@@ -110,25 +122,30 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
   await hurryReconcile(ids);
   await eventually(
     'all to be completed',
-    async () => (await world.records({ _id: { $in: ids }, state: 'completed' })).length === ids.length,
+    async () =>
+      (await world.records({ _id: { $in: ids }, state: 'completed' })).length === ids.length,
     HEAL_HANG_MS,
   );
   // A round of reconcile that was under way has been counted when this one is done.
   await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
   // From then on hints are enough, but for one that Redis was too slow to take.
-  const failed = (): Promise<number> => world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
+  const failed = (): Promise<number> =>
+    world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
   const [requeuedByNow, failedByNow] = [await requeued(), await failed()];
   for (const fields of [newApplication(), newApplication(), newApplication()])
     await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
   expect((await requeued()) - requeuedByNow).toBeLessThanOrEqual((await failed()) - failedByNow);
   await probing.stop();
-  console.log(`Redis ${how} for ${seconds} s: ${ids.length} applications, working again after ${workingAgainMs} ms`);
+  console.log(
+    `Redis ${how} for ${seconds} s: ${ids.length} applications, working again after ${workingAgainMs} ms`,
+  );
   expect(complaints).toEqual([]);
   for (const { email } of sent) expect(world.mail.mailsTo(email)).toHaveLength(1);
 }
 
-test.each(OUTAGES)('Redis $how for $seconds s: workers work again by themselves', ({ how, seconds }) =>
-  workGoesOnAfter(how, seconds),
+test.each(OUTAGES)(
+  'Redis $how for $seconds s: workers work again by themselves',
+  ({ how, seconds }) => workGoesOnAfter(how, seconds),
 );
 
 (long ? test : test.skip).each(LONG_OUTAGES)(
@@ -136,7 +153,10 @@ test.each(OUTAGES)('Redis $how for $seconds s: workers work again by themselves'
   ({ how, seconds }) => workGoesOnAfter(how, seconds),
 );
 
-/** From the 202 to the e-mail while Redis is away, at ten applications a second, on a machine with nothing else to do. */
+/**
+ * From the 202 to the e-mail while Redis is away, at ten applications a second, on a machine with
+ * nothing else to do.
+ */
 const WITHOUT_REDIS_S = 10;
 const STOPPED = [
   { how: 'killed', seconds: 5 },
@@ -144,14 +164,24 @@ const STOPPED = [
 ] as const;
 const LONG_STOPPED = [{ how: 'killed', seconds: 600 }] as const;
 
-/** Redis comes back only when all are mailed. Gives how long the slowest e-mail took, in seconds. */
+/**
+ * Redis comes back only when all are mailed. Gives how long the slowest e-mail took, in seconds.
+ */
 async function mailedWithoutRedis(how: 'killed' | 'hung', seconds: number): Promise<number> {
   await own.redis.signal(how === 'killed' ? 'SIGKILL' : 'SIGSTOP');
   const load = startFailoverLoad(world, { ingest, processor }, 100);
   const stoppedAt = performance.now();
-  await eventually('the time to pass', () => performance.now() - stoppedAt > seconds * 1_000, seconds * 1_000 + 5_000);
+  await eventually(
+    'the time to pass',
+    () => performance.now() - stoppedAt > seconds * 1_000,
+    seconds * 1_000 + 5_000,
+  );
   const { answers, slowest } = await load.settle();
-  console.log(`Redis ${how} for ${seconds} s:`, JSON.stringify(answers), `slowest ${slowest()} s to the e-mail`);
+  console.log(
+    `Redis ${how} for ${seconds} s:`,
+    JSON.stringify(answers),
+    `slowest ${slowest()} s to the e-mail`,
+  );
   if (how === 'killed') await own.redis.restart();
   else await own.redis.signal('SIGCONT');
   expect(Object.keys(answers)).toEqual(['202']);
@@ -166,6 +196,7 @@ test.each(STOPPED)(
 
 (long ? test : test.skip).each(LONG_STOPPED)(
   'Redis is $how for $seconds s: each e-mail takes seconds all the same (takes its time: LONG=1)',
-  async ({ how, seconds }) => expect(await mailedWithoutRedis(how, seconds)).toBeLessThan(WITHOUT_REDIS_S),
+  async ({ how, seconds }) =>
+    expect(await mailedWithoutRedis(how, seconds)).toBeLessThan(WITHOUT_REDIS_S),
   900_000,
 );

@@ -1,4 +1,7 @@
-/** The same applicant at the same moment, through several processes: the unique indexes decide, once and for all. */
+/**
+ * The same applicant at the same moment, through several processes: the unique indexes decide, once
+ * and for all.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -30,7 +33,9 @@ async function race(applications: readonly object[]): Promise<SubmissionRecord[]
     'all to be finished',
     async () => {
       const records = await world.records({ _id: { $in: ids } });
-      return records.every(({ state }) => state === 'completed' || state === 'rejected') ? records : undefined;
+      return records.every(({ state }) => state === 'completed' || state === 'rejected')
+        ? records
+        : undefined;
     },
     HEAL_HANG_MS,
   );
@@ -55,8 +60,11 @@ test(`${SUBMISSIONS} identical applications at once: one account, one e-mail, th
     expect(duplicates(loser)).toEqual({ duplicate_email: winner?._id, duplicate_ein: winner?._id });
     expect(loser.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
   }
-  expect((await duplicateKeysMet()).reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(SUBMISSIONS - 1);
-  // Both take part, or it is no race between processes; on a busy machine one may be too late for a single race.
+  expect((await duplicateKeysMet()).reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(
+    SUBMISSIONS - 1,
+  );
+  // Both take part, or it is no race between processes; on a busy machine one may be too late for a
+  // single race.
   const bothMet = async (): Promise<boolean> => Math.min(...(await duplicateKeysMet())) > 0;
   await eventually('both processors to meet duplicates', async () => {
     if (await bothMet()) return true;
@@ -67,16 +75,25 @@ test(`${SUBMISSIONS} identical applications at once: one account, one e-mail, th
 
 test(`${SUBMISSIONS} applications of mixed e-mails and EINs: each loser names the accounts it lost to`, async () => {
   const people = Array.from({ length: 5 }, newApplication);
-  const mixed = people.flatMap(({ email, business_name }) => people.map(({ ein }) => ({ email, business_name, ein })));
+  const mixed = people.flatMap(({ email, business_name }) =>
+    people.map(({ ein }) => ({ email, business_name, ein })),
+  );
   // The second half differs in case only, which is the same applicant.
-  const records = await race([...mixed, ...mixed.map((one) => ({ ...one, email: one.email.toUpperCase() }))]);
+  const records = await race([
+    ...mixed,
+    ...mixed.map((one) => ({ ...one, email: one.email.toUpperCase() })),
+  ]);
   expect(records).toHaveLength(SUBMISSIONS);
 
   const accounts = await world.accounts({ ein: { $in: people.map(({ ein }) => ein) } });
-  expect(new Set(accounts.map(({ emailNormalized }) => emailNormalized)).size).toBe(accounts.length);
+  expect(new Set(accounts.map(({ emailNormalized }) => emailNormalized)).size).toBe(
+    accounts.length,
+  );
   expect(new Set(accounts.map(({ ein }) => ein)).size).toBe(accounts.length);
   const completed = records.filter(({ state }) => state === 'completed');
-  expect(completed.map(({ _id }) => _id).toSorted()).toEqual(accounts.map(({ requestId }) => requestId).toSorted());
+  expect(completed.map(({ _id }) => _id).toSorted()).toEqual(
+    accounts.map(({ requestId }) => requestId).toSorted(),
+  );
   const mailed = people.map(({ email }) => world.mail.mailsTo(email).length);
   expect(mailed.reduce((sum, count) => sum + count, 0)).toBe(accounts.length);
   expect(Math.max(...mailed)).toBe(1);
@@ -95,11 +112,18 @@ test(`${SUBMISSIONS} applications of mixed e-mails and EINs: each loser names th
   }
 
   const [one, two] = accounts;
-  const [late] = await race([{ email: ` ${one?.email.toUpperCase()} `, business_name: 'Late', ein: two?.ein }]);
+  const [late] = await race([
+    { email: ` ${one?.email.toUpperCase()} `, business_name: 'Late', ein: two?.ein },
+  ]);
   expect(late?.state).toBe('rejected');
-  expect(duplicates(late!)).toEqual({ duplicate_email: one?.requestId, duplicate_ein: two?.requestId });
+  expect(duplicates(late!)).toEqual({
+    duplicate_email: one?.requestId,
+    duplicate_ein: two?.requestId,
+  });
 });
 
 /** How many each processor met. */
 const duplicateKeysMet = (): Promise<number[]> =>
-  Promise.all(processors.map((processor) => world.metric(processor, 'partner_ingest_duplicate_keys_total')));
+  Promise.all(
+    processors.map((processor) => world.metric(processor, 'partner_ingest_duplicate_keys_total')),
+  );

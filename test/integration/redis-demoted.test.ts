@@ -1,6 +1,7 @@
 /**
- * A Redis that fails over behind one address, as a managed one does: the old primary keeps its connections and refuses
- * writes, or says nothing any more. Each client has to look for the new primary by itself.
+ * A Redis that fails over behind one address, as a managed one does: the old primary keeps its
+ * connections and refuses writes, or says nothing any more. Each client has to look for the new
+ * primary by itself.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
@@ -40,7 +41,10 @@ afterAll(async () => {
 
 async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Promise<void> {
   const load = startFailoverLoad(world, service);
-  await eventually('work to flow', async () => (await world.records({ state: 'completed' })).length >= 3);
+  await eventually(
+    'work to flow',
+    async () => (await world.records({ state: 'completed' })).length >= 3,
+  );
   const next = current === 0 ? 1 : 0;
   await clients[next].replicaof('127.0.0.1', new URL(stores[current].url).port);
   await eventually('the replica to be in step', async () =>
@@ -54,7 +58,11 @@ async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Pr
     world.metric(service.ingest, 'partner_ingest_hints_total', { result: 'sent' });
   const before = await hintsSent();
   const since = new Date();
-  await eventually('hints to be sent again', async () => (await hintsSent()) > before + 10, HANG_MS);
+  await eventually(
+    'hints to be sent again',
+    async () => (await hintsSent()) > before + 10,
+    HANG_MS,
+  );
   await eventually(
     'the limiter to count together again',
     async () => (await world.metric(service.ingest, 'partner_ingest_limiter_fallback')) === 0,
@@ -62,13 +70,17 @@ async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Pr
   );
   await eventually(
     'an application sent since to be completed',
-    async () => (await world.records({ state: 'completed', receivedAt: { $gte: since } })).length > 0,
+    async () =>
+      (await world.records({ state: 'completed', receivedAt: { $gte: since } })).length > 0,
     HANG_MS,
   );
   const { answers, slowest, flips } = await load.settle();
-  console.log(JSON.stringify(answers), `slowest ${slowest()} s, of those since ${slowest(since)} s, flips ${flips}`);
-  // Hints that the old primary took, and nobody had fetched, are gone with it: reconcile finds their records.
-  // A hint that a store took and lost is found by reconcile, within half a minute.
+  console.log(
+    JSON.stringify(answers),
+    `slowest ${slowest()} s, of those since ${slowest(since)} s, flips ${flips}`,
+  );
+  // Hints that the old primary took, and nobody had fetched, are gone with it: reconcile finds
+  // their records. A hint that a store took and lost is found by reconcile, within half a minute.
   expect(slowest(since)).toBeLessThan(HANG_MS / 1_000);
   expect(await clients[next].exists('{partner-ingest}:applications:meta')).toBe(1);
 }
@@ -76,7 +88,8 @@ async function failOver(harm: (old: Redis, next: Store) => Promise<unknown>): Pr
 test('a demoted primary that keeps its connections', () =>
   failOver((old, next) => old.replicaof('127.0.0.1', new URL(next.url).port)));
 
-test('a primary that is silent on the connections it has', () => failOver(async () => proxy.deafen()));
+test('a primary that is silent on the connections it has', () =>
+  failOver(async () => proxy.deafen()));
 
 test('a demoted primary whose successor is found ten seconds late: work goes on, and nothing flips', async () => {
   const load = startFailoverLoad(world, service);
@@ -93,7 +106,8 @@ test('a demoted primary whose successor is found ten seconds late: work goes on,
   console.log(JSON.stringify(answers), `slowest ${slowest()} s, limiter flips ${flips}`);
   // A hint that a store took and lost is found by reconcile, within half a minute.
   expect(slowest()).toBeLessThan(HANG_MS / 1_000);
-  // There and back again; a busy machine may add one of each. A probe that only asks for an answer flips once a second.
+  // There and back again; a busy machine may add one of each. A probe that only asks for an answer
+  // flips once a second.
   expect(flips).toBeLessThanOrEqual(4);
 });
 

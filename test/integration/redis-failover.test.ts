@@ -1,13 +1,18 @@
 /**
- * A real Sentinel trio and a real Cluster of six lose their primary under load, with TLS, a CA of their own, a user and a
- * password. Limiter, queues and notifications find the new one.
+ * A real Sentinel trio and a real Cluster of six lose their primary under load, with TLS, a CA of
+ * their own, a user and a password. Limiter, queues and notifications find the new one.
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { startFailoverLoad } from '../support/failover.ts';
 import { send } from '../support/http.ts';
-import { startRedisCluster, startRedisSentinel, type RedisMember, type RedisSet } from '../support/redis-sets.ts';
+import {
+  startRedisCluster,
+  startRedisSentinel,
+  type RedisMember,
+  type RedisSet,
+} from '../support/redis-sets.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
@@ -25,7 +30,10 @@ describe.each([
   let service: Readonly<Record<ServiceName, ServiceProcess>>;
 
   beforeAll(async () => {
-    [world, set] = await Promise.all([openWorld({ controller: false }), startSet({ secured: true })]);
+    [world, set] = await Promise.all([
+      openWorld({ controller: false }),
+      startSet({ secured: true }),
+    ]);
     const spawn = (name: ServiceName): Promise<ServiceProcess> =>
       world.spawn(name, { REDIS_URL: set.url, NODE_EXTRA_CA_CERTS: set.ca! });
     const [controller, ingest, processor] = await Promise.all([
@@ -53,7 +61,11 @@ describe.each([
       async () => (await sum('hints_total', { result: 'sent' })) > before + 5,
       left(),
     );
-    await eventually('the limiter to count in Redis', async () => (await sum('limiter_fallback', {})) === 0, left());
+    await eventually(
+      'the limiter to count in Redis',
+      async () => (await sum('limiter_fallback', {})) === 0,
+      left(),
+    );
     const counted = await sum('limiter_decisions_total', { store: 'redis' });
     await eventually(
       'decisions made in Redis',
@@ -62,12 +74,16 @@ describe.each([
     );
   }
 
-  /** What is told while a client looks for the new primary is lost, so that a key is read with all others; then another one is tried. */
+  /**
+   * What is told while a client looks for the new primary is lost, so that a key is read with all
+   * others; then another one is tried.
+   */
   async function expectNotifications(): Promise<void> {
     await eventually('a new key to be known before all keys are read again', async () => {
       const key = newApiKey();
       await world.writePartner({ partner: `partner-${Date.now()}`, keys: [key] });
-      const known = async (): Promise<boolean> => (await send(service.ingest.url, { key, body: '{}' })).status === 202;
+      const known = async (): Promise<boolean> =>
+        (await send(service.ingest.url, { key, body: '{}' })).status === 202;
       return eventually('this key', known, BY_NOTIFICATION_MS);
     });
   }
@@ -96,7 +112,8 @@ describe.each([
       await expectAllUses(HANG_MS);
       await eventually(
         'an application sent since to be completed',
-        async () => (await world.records({ state: 'completed', receivedAt: { $gte: since } })).length > 0,
+        async () =>
+          (await world.records({ state: 'completed', receivedAt: { $gte: since } })).length > 0,
         HANG_MS,
       );
       await expectNotifications();
@@ -105,7 +122,10 @@ describe.each([
       await old.restart();
     }
     const { answers, slowest, flips } = await load.settle();
-    console.log(JSON.stringify(answers), `slowest ${slowest()} s, of those since ${slowest(since)} s, flips ${flips}`);
+    console.log(
+      JSON.stringify(answers),
+      `slowest ${slowest()} s, of those since ${slowest(since)} s, flips ${flips}`,
+    );
     expect(Object.keys(answers)).toEqual(['202']);
     // A hint that a store took and lost is found by reconcile, within half a minute.
     expect(slowest(since)).toBeLessThan(HANG_MS / 1_000);

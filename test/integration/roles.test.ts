@@ -1,4 +1,7 @@
-/** The rights that docs/stores.md gives each process: seen on the wire, a process uses these and no others. */
+/**
+ * The rights that docs/stores.md gives each process: seen on the wire, a process uses these and no
+ * others.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -31,9 +34,14 @@ let wires: Record<Name, MongoWire>;
 let [controller, ingest, processor]: InProcess[] = [];
 
 beforeAll(async () => {
-  world = await openWorld({ controller: false, environment: { STATUS_ENDPOINT: 'true', RATE_LIMIT_MAX: '60' } });
+  world = await openWorld({
+    controller: false,
+    environment: { STATUS_ENDPOINT: 'true', RATE_LIMIT_MAX: '60' },
+  });
   folder = mkdtempSync(join(tmpdir(), 'roles-'));
-  const opened = PROCESSES.map(async (name) => [name, await startMongoWire(world.stores.mongodbUri)] as const);
+  const opened = PROCESSES.map(
+    async (name) => [name, await startMongoWire(world.stores.mongodbUri)] as const,
+  );
   wires = Object.fromEntries(await Promise.all(opened)) as Record<Name, MongoWire>;
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
@@ -49,7 +57,9 @@ afterAll(async () => {
 function rightsOf(command: Document): string[] {
   const [name = '', collection] = Object.entries(command)[0] ?? [];
   const has = (list: string): boolean =>
-    [command, ...((command[list] as Document[] | undefined) ?? [])].some((item) => item['upsert'] === true);
+    [command, ...((command[list] as Document[] | undefined) ?? [])].some(
+      (item) => item['upsert'] === true,
+    );
   if (FREE.includes(name)) return [];
   if (READS.includes(name)) return [`${collection} find`];
   if (name === 'getMore') return [`${command['collection']} find`];
@@ -62,7 +72,8 @@ function rightsOf(command: Document): string[] {
   return [`unknown command ${name}`];
 }
 
-const used = (name: Name): string[] => [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
+const used = (name: Name): string[] =>
+  [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
 
 /** The rights in the row of a process. */
 function documented(name: Name): string[] {
@@ -84,16 +95,25 @@ function documented(name: Name): string[] {
 async function live(): Promise<void> {
   const cli = cliOf(world);
   const application = newApplication();
-  await eventually('the key', async () => (await send(ingest!.url, { key: world.key, body: '[]' })).status === 400);
+  await eventually(
+    'the key',
+    async () => (await send(ingest!.url, { key: world.key, body: '[]' })).status === 400,
+  );
   const id = await submit(world, ingest!, application);
   await world.recordIn('completed', id);
   await world.recordIn('rejected', await submit(world, ingest!, application));
   await send(ingest!.url, { method: 'GET', key: world.key, path: `/api/v1/capital/ingest/${id}` });
   await send(ingest!.url, { key: world.inactiveKey, body: '{}' });
-  await eventually('the refused record', async () => (await world.records({ state: 'refused' })).length === 1);
+  await eventually(
+    'the refused record',
+    async () => (await world.records({ state: 'refused' })).length === 1,
+  );
 
   await cli('partner', 'hold', 'demo');
-  await eventually('the hold', async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1);
+  await eventually(
+    'the hold',
+    async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1,
+  );
   const held = await submit(world, ingest!, newApplication());
   await cli('partner', 'release', 'demo');
   await world.recordIn('completed', held);
@@ -101,12 +121,21 @@ async function live(): Promise<void> {
   // An insert whose answer says nothing of durability: the record is withdrawn.
   wires.ingest.answer((command) =>
     command['insert'] === 'requests'
-      ? { ok: 1, n: 1, writeConcernError: { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'played' } }
+      ? {
+          ok: 1,
+          n: 1,
+          writeConcernError: { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'played' },
+        }
       : undefined,
   );
-  expect((await send(ingest!.url, { key: world.key, body: JSON.stringify(newApplication()) })).status).toBe(500);
+  expect(
+    (await send(ingest!.url, { key: world.key, body: JSON.stringify(newApplication()) })).status,
+  ).toBe(500);
   wires.ingest.answer(() => undefined);
-  await eventually('the withdrawal', async () => (await world.records({ state: 'withdrawn' })).length === 1);
+  await eventually(
+    'the withdrawal',
+    async () => (await world.records({ state: 'withdrawn' })).length === 1,
+  );
 }
 
 /** The pod of `helm test`. */
@@ -139,7 +168,10 @@ async function changeKeys(): Promise<void> {
   await eventually('the key', async () => (await stored()) === 3);
   unlinkSync(few);
   await eventually('no key', async () => (await stored()) === 2);
-  const partner = { partner: 'many', keys: Array.from({ length: ENDED_FREELY + 1 }, () => newApiKey()) };
+  const partner = {
+    partner: 'many',
+    keys: Array.from({ length: ENDED_FREELY + 1 }, () => newApiKey()),
+  };
   const many = await world.writePartner(partner);
   await eventually('the keys', async () => (await stored()) === ENDED_FREELY + 3);
   unlinkSync(many);
@@ -153,11 +185,14 @@ test('each process has the rights that it uses, and no others', async () => {
   await changeKeys();
   await helmTest();
   await eventually('a request over the limit', async () => {
-    await Promise.all(Array.from({ length: 20 }, () => send(ingest!.url, { key: 'none', body: '{}' })));
+    await Promise.all(
+      Array.from({ length: 20 }, () => send(ingest!.url, { key: 'none', body: '{}' })),
+    );
     return (await world.rateLimited()).length > 0;
   });
   // What was counted is written at the end at the latest.
   for (const service of [ingest, processor, controller]) await service!.close();
-  const all = (rights: (name: Name) => string[]) => Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
+  const all = (rights: (name: Name) => string[]) =>
+    Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
   expect(all(used)).toEqual(all(documented));
 });

@@ -1,4 +1,7 @@
-/** The functions that docs/runbooks/README.md gives to a terminal work, here with a `kubectl exec` that runs on this machine. */
+/**
+ * The functions that docs/runbooks/README.md gives to a terminal work, here with a `kubectl exec`
+ * that runs on this machine.
+ */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -15,7 +18,10 @@ const DEADLINE_MS = 60_000;
 const page = (name: string): string => readFileSync(`${ROOT}docs/runbooks/${name}.md`, 'utf8');
 const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
 
-/** There are two pods. Runs what follows `--` of an exec; "partner-ingest" is the command of this checkout. */
+/**
+ * There are two pods. Runs what follows `--` of an exec; "partner-ingest" is the command of this
+ * checkout.
+ */
 const KUBECTL = `kubectl() {
   case "$*" in *"get pods"*) printf 'pod/one\\npod/two\\n'; return;; esac
   while [ "$1" != -- ]; do shift; done; shift
@@ -30,8 +36,14 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-/** Standard output of `command` in a terminal that has the functions; the exit code is that of its last program. */
-async function terminal(command: string, { redisUrl = stores.redisUrl, adminPort = 9090 } = {}): Promise<string> {
+/**
+ * Standard output of `command` in a terminal that has the functions; the exit code is that of its
+ * last program.
+ */
+async function terminal(
+  command: string,
+  { redisUrl = stores.redisUrl, adminPort = 9090 } = {},
+): Promise<string> {
   const env = {
     PATH: process.env['PATH'],
     REDIS_URL: redisUrl,
@@ -40,7 +52,11 @@ async function terminal(command: string, { redisUrl = stores.redisUrl, adminPort
     MONGODB_DATABASE: stores.database,
   };
   const script = `${blockOf(page('README'))}\n${KUBECTL}\n${command}`;
-  const { stdout } = await promisify(execFile)('bash', ['-c', script], { cwd: ROOT, env, timeout: DEADLINE_MS });
+  const { stdout } = await promisify(execFile)('bash', ['-c', script], {
+    cwd: ROOT,
+    env,
+    timeout: DEADLINE_MS,
+  });
   return stdout;
 }
 
@@ -64,7 +80,9 @@ test('ApplicationsWaiting: the first command finds a paused queue, and what is s
 
 test('redis: what Redis says, and a Redis that is away', async () => {
   expect(await terminal('redis info')).toMatch(/^maxmemory_policy:/m);
-  expect(await terminal('redis info', { redisUrl: 'redis://127.0.0.1:1' })).toContain('redis: connect ECONNREFUSED');
+  expect(await terminal('redis info', { redisUrl: 'redis://127.0.0.1:1' })).toContain(
+    'redis: connect ECONNREFUSED',
+  );
 });
 
 test('metrics: those of every pod, each line with its pod', async () => {

@@ -1,4 +1,7 @@
-/** Status look-ups: whose request it is, what is told of it, and what happens when the look-up itself cannot be served. */
+/**
+ * Status look-ups: whose request it is, what is told of it, and what happens when the look-up
+ * itself cannot be served.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
@@ -34,10 +37,19 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const lookUpOnce = (id: string, options: RequestOptions & { readonly url?: string } = {}): Promise<Answer> =>
-  send(options.url ?? ingest.url, { method: 'GET', key: world.key, path: `${INGEST_PATH}/${id}`, ...options });
+const lookUpOnce = (
+  id: string,
+  options: RequestOptions & { readonly url?: string } = {},
+): Promise<Answer> =>
+  send(options.url ?? ingest.url, {
+    method: 'GET',
+    key: world.key,
+    path: `${INGEST_PATH}/${id}`,
+    ...options,
+  });
 
-const lookUp = (...given: Parameters<typeof lookUpOnce>): Promise<Answer> => lookedUp(() => lookUpOnce(...given));
+const lookUp = (...given: Parameters<typeof lookUpOnce>): Promise<Answer> =>
+  lookedUp(() => lookUpOnce(...given));
 
 const insert = async (changes: Partial<SubmissionRecord>): Promise<SubmissionRecord> => {
   const record = newRecord(changes);
@@ -45,7 +57,12 @@ const insert = async (changes: Partial<SubmissionRecord>): Promise<SubmissionRec
   return record;
 };
 
-const shown = (record: SubmissionRecord, state: string, message: string, reasons: object[] = []): string =>
+const shown = (
+  record: SubmissionRecord,
+  state: string,
+  message: string,
+  reasons: object[] = [],
+): string =>
   JSON.stringify({
     message,
     data: {
@@ -58,14 +75,20 @@ const shown = (record: SubmissionRecord, state: string, message: string, reasons
   });
 
 const PROCESSING = ['processing', 'The application is being processed'] as const;
-const NOT_ACCEPTED = ['not_accepted', 'The request was answered with an error and is not processed'] as const;
+const NOT_ACCEPTED = [
+  'not_accepted',
+  'The request was answered with an error and is not processed',
+] as const;
 const told: Record<SubmissionRecord['state'], readonly [state: string, message: string]> = {
   recorded: PROCESSING,
   account_created: PROCESSING,
   dead_lettered: PROCESSING,
   completed: ['completed', 'The account exists and the applicant has been e-mailed'],
   rejected: ['rejected', 'The application was rejected for the reasons given'],
-  undeliverable: ['undeliverable', 'The account exists, but the e-mail to the applicant was refused for good'],
+  undeliverable: [
+    'undeliverable',
+    'The account exists, but the e-mail to the applicant was refused for good',
+  ],
   malformed: NOT_ACCEPTED,
   refused: NOT_ACCEPTED,
   withdrawn: NOT_ACCEPTED,
@@ -96,18 +119,29 @@ describe('what is told', () => {
 
   test('every reason with field, code and sentence, but not whose request is in the way', async () => {
     const reasons = [
-      { field: 'email', code: 'duplicate_email', message: 'An account with this e-mail address exists already.' },
+      {
+        field: 'email',
+        code: 'duplicate_email',
+        message: 'An account with this e-mail address exists already.',
+      },
       { field: 'ein', code: 'invalid_format', message: 'ein must be exactly nine digits (0-9).' },
     ] as const;
     const record = await insert({
       state: 'rejected',
-      reasons: reasons.map((reason) => ({ ...reason, duplicateOf: newId('req'), samePartner: true })),
+      reasons: reasons.map((reason) => ({
+        ...reason,
+        duplicateOf: newId('req'),
+        samePartner: true,
+      })),
     });
     expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [...reasons]));
   });
 
   test('of accounts of other partners: one generic duplicate, which does not say of what', async () => {
-    const reasons = [duplicateReason('email', newId('req'), false), duplicateReason('ein', newId('req'), false)];
+    const reasons = [
+      duplicateReason('email', newId('req'), false),
+      duplicateReason('ein', newId('req'), false),
+    ];
     const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
     for (const stored of [reasons, reasons.slice(0, 1), reasons.slice(1)]) {
       const record = await insert({ state: 'rejected', reasons: stored });
@@ -118,8 +152,12 @@ describe('what is told', () => {
   test('of what was just answered 202 or 400', async () => {
     const accepted = requestIdOf(await send(ingest.url, { key: world.key, body: '{}' }));
     const malformed = requestIdOf(await send(ingest.url, { key: world.key, body: '[]' }));
-    expect((await lookUp(accepted)).json).toMatchObject({ data: { request_id: accepted, state: 'processing' } });
-    expect((await lookUp(malformed)).json).toMatchObject({ data: { request_id: malformed, state: 'not_accepted' } });
+    expect((await lookUp(accepted)).json).toMatchObject({
+      data: { request_id: accepted, state: 'processing' },
+    });
+    expect((await lookUp(malformed)).json).toMatchObject({
+      data: { request_id: malformed, state: 'not_accepted' },
+    });
   });
 });
 
@@ -159,7 +197,8 @@ describe('who is told', () => {
     expect(missing.headers['www-authenticate']).toBe('Bearer');
     expectAnswer(await lookUp(id, { key: newApiKey() }), 401, bodies.keyInvalid);
     expectAnswer(await lookUp(id, { key: world.inactiveKey }), 403, bodies.partnerInactive);
-    // A submission that is refused is recorded: once its record is there, those before it would be, too.
+    // A submission that is refused is recorded: once its record is there, those before it would be,
+    // too.
     const refused = await send(ingest.url, { body: '{}' });
     await eventually('its record', async () => (await world.record(idOf(refused))) ?? undefined);
     expect((await world.records()).length).toBe(before + 1);
@@ -175,11 +214,14 @@ describe('how it is asked', () => {
     expect((await lookUp('hello', { method: 'HEAD' })).status).toBe(404);
   });
 
-  test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])('%s is not allowed', async (method) => {
-    const answer = await lookUp(newId('req'), { method });
-    expectAnswer(answer, 405, USE_GET);
-    expect(answer.headers['allow']).toBe('GET, HEAD');
-  });
+  test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])(
+    '%s is not allowed',
+    async (method) => {
+      const answer = await lookUp(newId('req'), { method });
+      expectAnswer(answer, 405, USE_GET);
+      expect(answer.headers['allow']).toBe('GET, HEAD');
+    },
+  );
 
   test('GET of the submissions themselves stays not allowed, and of a longer path not found', async () => {
     const all = await send(ingest.url, { method: 'GET', key: world.key });
@@ -194,14 +236,24 @@ describe('how it is asked', () => {
     expectAnswer(await lookUp(record._id, { body: 'x'.repeat(70_000) }), 200, expected);
     expectAnswer(await lookUp(`${record._id}?request_id=other`), 200, expected);
     const line = `GET http://ingest.test${INGEST_PATH}/${record._id} HTTP/1.1`;
-    expectAnswer(await rawAnswer(ingest.url, head([`Authorization: Bearer ${world.key}`], line)), 200, expected);
+    expectAnswer(
+      await rawAnswer(ingest.url, head([`Authorization: Bearer ${world.key}`], line)),
+      200,
+      expected,
+    );
   });
 
   test('look-ups have a limit of the same size, before authentication, and use up no submissions', async () => {
-    const limited = await world.start('ingest', { RATE_LIMIT_MAX: '3', TRUSTED_PROXIES: '127.0.0.0/8' });
+    const limited = await world.start('ingest', {
+      RATE_LIMIT_MAX: '3',
+      TRUSTED_PROXIES: '127.0.0.0/8',
+    });
     const headers = { 'x-forwarded-for': '192.0.2.77' };
-    // A busy machine may make a process count on its own for a while, which starts anew: so at least three, not exactly.
-    const untilLimited = async (ask: () => Promise<Answer>): Promise<{ served: number[]; over: Answer }> => {
+    // A busy machine may make a process count on its own for a while, which starts anew: so at
+    // least three, not exactly.
+    const untilLimited = async (
+      ask: () => Promise<Answer>,
+    ): Promise<{ served: number[]; over: Answer }> => {
       const served: number[] = [];
       const over = await eventually('a 429', async () => {
         const answer = await ask();
@@ -211,7 +263,9 @@ describe('how it is asked', () => {
       });
       return { served, over };
     };
-    const lookUps = await untilLimited(() => lookUp(newId('req'), { url: limited.url, headers, key: '' }));
+    const lookUps = await untilLimited(() =>
+      lookUp(newId('req'), { url: limited.url, headers, key: '' }),
+    );
     expect(lookUps.served.length).toBeGreaterThanOrEqual(3);
     expect(new Set(lookUps.served)).toEqual(new Set([401]));
     const wait = lookUps.over.headers['retry-after'] ?? '';
@@ -220,11 +274,15 @@ describe('how it is asked', () => {
       429,
       `{"error":"Too many requests: at most 3 in 60 seconds from one address; retry after ${wait} seconds"}`,
     );
-    const submissions = await untilLimited(() => send(limited.url, { key: world.key, body: '{}', headers }));
+    const submissions = await untilLimited(() =>
+      send(limited.url, { key: world.key, body: '{}', headers }),
+    );
     expect(submissions.served.length).toBeGreaterThanOrEqual(3);
     expect(new Set(submissions.served)).toEqual(new Set([202]));
     await limited.close();
-    expect((await world.rateLimited()).map(({ count, requestIds }) => [count, requestIds.length])).toEqual([[1, 1]]);
+    expect(
+      (await world.rateLimited()).map(({ count, requestIds }) => [count, requestIds.length]),
+    ).toEqual([[1, 1]]);
   });
 });
 
@@ -249,13 +307,16 @@ describe('while MongoDB hangs', () => {
   afterAll(() => store.stop());
 
   test('look-ups are answered 503 while it still hangs, and come back by themselves', async () => {
-    const own = await openWorld({ environment: { STATUS_ENDPOINT: 'true', MONGODB_URI: store.url } });
+    const own = await openWorld({
+      environment: { STATUS_ENDPOINT: 'true', MONGODB_URI: store.url },
+    });
     try {
       const { url } = await own.start('ingest');
       const ask = (): Promise<Answer> => lookUpOnce(newId('req'), { url, key: own.key });
       expect((await ask()).status).toBe(404);
       await store.signal('SIGSTOP');
-      for (const answer of await Promise.all([ask(), ask()])) expectAnswer(answer, 503, UNAVAILABLE);
+      for (const answer of await Promise.all([ask(), ask()]))
+        expectAnswer(answer, 503, UNAVAILABLE);
       await store.signal('SIGCONT');
       await eventually('a look-up that is served', async () => (await ask()).status === 404);
     } finally {
@@ -266,12 +327,18 @@ describe('while MongoDB hangs', () => {
 
   test('reads beyond their number at once fail before those that wait', async () => {
     const client = new MongoClient(store.url);
-    const reader = new StatusReader({ db: client.db('status'), timeoutMs: HANG_MS, maxUnderWay: 2 });
+    const reader = new StatusReader({
+      db: client.db('status'),
+      timeoutMs: HANG_MS,
+      maxUnderWay: 2,
+    });
     try {
       expect(await reader.read('req_x', 'demo')).toBeUndefined();
       await store.signal('SIGSTOP');
       const waiting = Promise.all([reader.read('req_x', 'demo'), reader.read('req_x', 'demo')]);
-      await expect(reader.read('req_x', 'demo')).rejects.toThrow('2 status look-ups are under way already');
+      await expect(reader.read('req_x', 'demo')).rejects.toThrow(
+        '2 status look-ups are under way already',
+      );
       await store.signal('SIGCONT');
       expect(await waiting).toEqual([undefined, undefined]);
     } finally {

@@ -1,6 +1,7 @@
 /**
- * The simulation's model of MongoDB against MongoDB itself: our stores do the same things on both, and everything they
- * answer and leave behind has to be the same. If this is green, what the simulation proves holds for the real database.
+ * The simulation's model of MongoDB against MongoDB itself: our stores do the same things on both,
+ * and everything they answer and leave behind has to be the same. If this is green, what the
+ * simulation proves holds for the real database.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
@@ -26,7 +27,11 @@ import {
   type State,
 } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { RECORD_SCHEMA, SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import {
+  RECORD_SCHEMA,
+  SUBMISSIONS,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -100,7 +105,10 @@ const record = (
   state: State,
   version: number,
   dueInMs: number,
-  { schema = RECORD_SCHEMA, key }: { readonly schema?: number; readonly key?: number | undefined } = {},
+  {
+    schema = RECORD_SCHEMA,
+    key,
+  }: { readonly schema?: number; readonly key?: number | undefined } = {},
 ): SubmissionRecord => ({
   _id: `req_${id}`,
   receivedAt: new Date(START),
@@ -162,7 +170,8 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       ];
     }),
   atOnce(fc.tuple(id, version)).map((all): Step => {
-    const claims = ({ store }: Opened) => Promise.all(all.map(([n, at]) => store.claim(`req_${n}`, at)));
+    const claims = ({ store }: Opened) =>
+      Promise.all(all.map(([n, at]) => store.claim(`req_${n}`, at)));
     return [`claim ${JSON.stringify(all)}`, claims];
   }),
   atOnce(position).map((all): Step => {
@@ -170,7 +179,8 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     return [`renew ${JSON.stringify(all)}`, renewals];
   }),
   fc.tuple(atOnce(position), fc.constantFrom(...eventsOf.processor)).map(([all, event]): Step => {
-    const moves = ({ store }: Opened) => Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf)));
+    const moves = ({ store }: Opened) =>
+      Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf)));
     return [`${event} ${JSON.stringify(all)}`, moves];
   }),
   withPosition(fc.constantFrom(...eventsOf.processor)).map(([where, event]): Step => {
@@ -179,10 +189,19 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       lastError: 'x',
       reason: 'x',
     } as const;
-    return [`${event} ${JSON.stringify(where)}`, ({ store }) => store.move(where, event, 1, changes).catch(nameOf)];
+    return [
+      `${event} ${JSON.stringify(where)}`,
+      ({ store }) => store.move(where, event, 1, changes).catch(nameOf),
+    ];
   }),
   withPosition(fc.nat(60)).map(([where, seconds]): Step => {
-    const next = { delayMs: seconds * SECOND_MS, attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
+    const next = {
+      delayMs: seconds * SECOND_MS,
+      attempts: 1,
+      ambiguous: 1,
+      backedOffMs: 1,
+      lastError: 'x',
+    };
     return [`postpone ${JSON.stringify(where)}`, ({ store }) => store.postpone(where, next)];
   }),
   fc
@@ -190,7 +209,13 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     .map(([n, event, account]): Step => {
       const reopen = async ({ submissions, moves }: Opened): Promise<unknown> => {
         const read = await submissions.byId(`req_${n}`);
-        return read && moves.reopen(read, event, { accountId: account ? 'acc_of_it' : undefined, reason: 'asked' });
+        return (
+          read &&
+          moves.reopen(read, event, {
+            accountId: account ? 'acc_of_it' : undefined,
+            reason: 'asked',
+          })
+        );
       };
       return [`${event} ${n}`, reopen];
     }),
@@ -204,12 +229,14 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   }),
   fc.integer({ min: 1, max: IDS }).map((limit): Step => {
     // Which of several that are due at the same instant come first is the database's choice.
-    const due = async ({ store }: Opened) => (await store.findDue(limit, [])).map(({ dueAt }) => dueAt);
+    const due = async ({ store }: Opened) =>
+      (await store.findDue(limit, [])).map(({ dueAt }) => dueAt);
     return [`due ${limit}`, due];
   }),
   fc.constant<Step>([
     'all due',
-    async ({ store }) => (await store.findDue(IDS, [])).toSorted((one, other) => (one._id < other._id ? -1 : 1)),
+    async ({ store }) =>
+      (await store.findDue(IDS, [])).toSorted((one, other) => (one._id < other._id ? -1 : 1)),
   ]),
   fc.constant<Step>(['unknown due', ({ store }) => store.countUnknownDue(10)]),
   fc.tuple(fc.nat(60), fc.boolean()).map(([seconds, firstSeen]): Step => {
@@ -225,33 +252,55 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     return [`withdraw ${n}`, withdraw];
   }),
   fc.tuple(id, id, id).map(([n, email, ein]): Step => {
-    const application = { email: `Person${email}@example.com`, ein: `10000000${ein}`, businessName: 'Any' };
+    const application = {
+      email: `Person${email}@example.com`,
+      ein: `10000000${ein}`,
+      businessName: 'Any',
+    };
     const owner = { requestId: `req_${n}`, partnerId: 'demo' };
-    return [`account of ${n} for ${email} ${ein}`, ({ accounts }) => accounts.create(application, owner)];
+    return [
+      `account of ${n} for ${email} ${ein}`,
+      ({ accounts }) => accounts.create(application, owner),
+    ];
   }),
   fc.tuple(id, version, fc.constantFrom(...handOvers)).map(([n, claim, result]): Step => {
     const handOver = async ({ accountQueries, ledger, time }: Opened): Promise<unknown> => {
       const account = await accountQueries.find('requestId', `req_${n}`);
       if (account === undefined) return undefined;
       const intent = { claim, startedAt: new Date(time.ms), attempt: 1, host: 'here' };
-      await ledger.beginHandOver(account, intent, { tokenHash: 'hash', expiresAt: new Date(time.ms) });
+      await ledger.beginHandOver(account, intent, {
+        tokenHash: 'hash',
+        expiresAt: new Date(time.ms),
+      });
       return ledger.endHandOver(account, intent, result);
     };
     return [`mail ${n}: ${result.result}`, handOver];
   }),
-  fc.tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again')).map(([n, what]): Step => {
-    const operate = async ({ submissions, accountQueries, moves, corrections }: Opened): Promise<unknown> => {
-      const [seen, account] = [await submissions.byId(`req_${n}`), await accountQueries.find('requestId', `req_${n}`)];
-      if (what === 'correct') return account && corrections.correctEmail(account, `corrected${n}@example.com`);
-      if (what === 'mail again') return account && corrections.mailAgain(account);
-      if (seen === undefined) return undefined;
-      if (what === 'erase') return moves.erase(seen, 'asked');
-      return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
-    };
-    return [`${what} ${n}`, operate];
-  }),
+  fc
+    .tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again'))
+    .map(([n, what]): Step => {
+      const operate = async ({
+        submissions,
+        accountQueries,
+        moves,
+        corrections,
+      }: Opened): Promise<unknown> => {
+        const [seen, account] = [
+          await submissions.byId(`req_${n}`),
+          await accountQueries.find('requestId', `req_${n}`),
+        ];
+        if (what === 'correct')
+          return account && corrections.correctEmail(account, `corrected${n}@example.com`);
+        if (what === 'mail again') return account && corrections.mailAgain(account);
+        if (seen === undefined) return undefined;
+        if (what === 'erase') return moves.erase(seen, 'asked');
+        return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
+      };
+      return [`${what} ${n}`, operate];
+    }),
   fc.nat(90).map((seconds): Step => {
-    const pass = ({ time }: Opened): Promise<number> => Promise.resolve((time.ms += seconds * SECOND_MS));
+    const pass = ({ time }: Opened): Promise<number> =>
+      Promise.resolve((time.ms += seconds * SECOND_MS));
     return [`${seconds} s pass`, pass];
   }),
 );
@@ -266,14 +315,22 @@ function nameOf(error: unknown): string {
 
 /** As both databases can tell it: account ids are made up anew each time. */
 function plain(value: unknown): unknown {
-  const text = JSON.stringify(value ?? null, (_key, inner: unknown) => (inner === null ? undefined : inner));
-  return text === undefined ? undefined : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
+  const text = JSON.stringify(value ?? null, (_key, inner: unknown) =>
+    inner === null ? undefined : inner,
+  );
+  return text === undefined
+    ? undefined
+    : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
 }
 
 async function contents({ db }: Opened): Promise<unknown> {
-  const all = await Promise.all([SUBMISSIONS, ACCOUNTS].map((name) => db.collection(name).find({}).toArray()));
+  const all = await Promise.all(
+    [SUBMISSIONS, ACCOUNTS].map((name) => db.collection(name).find({}).toArray()),
+  );
   return all.map((documents) =>
-    documents.map(plain).toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1)),
+    documents
+      .map(plain)
+      .toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1)),
   );
 }
 
@@ -282,25 +339,31 @@ let told = 0;
 const results = new Set<string>();
 
 async function sameOnBoth(plan: readonly Step[]): Promise<void> {
-  await Promise.all([SUBMISSIONS, ACCOUNTS].map((name) => stores.db.collection(name).deleteMany({})));
+  await Promise.all(
+    [SUBMISSIONS, ACCOUNTS].map((name) => stores.db.collection(name).deleteMany({})),
+  );
   const [database, model] = [open(stores.db), openModel()];
   for (const [words, step] of plan) {
     const [answer, modelled] = await Promise.all([step(database), step(model)]);
     expect({ words, answer: plain(modelled) }).toEqual({ words, answer: plain(answer) });
     if (answer !== undefined && answer !== false) told += 1;
-    if (words.startsWith('insert')) for (const one of answer as CommitResult[]) results.add(resultOf(one));
+    if (words.startsWith('insert'))
+      for (const one of answer as CommitResult[]) results.add(resultOf(one));
   }
   expect(await contents(model)).toEqual(await contents(database));
 }
 
 test('any sequence of steps of our stores has the same answers and leaves the same documents', async () => {
   const before = told;
-  await fc.assert(fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth), {
-    numRuns: 40,
-    // A step that never ends is told with its sequence, as short as could be found meanwhile.
-    timeout: HANG_MS,
-    interruptAfterTimeLimit: HEAL_HANG_MS,
-  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth),
+    {
+      numRuns: 40,
+      // A step that never ends is told with its sequence, as short as could be found meanwhile.
+      timeout: HANG_MS,
+      interruptAfterTimeLimit: HEAL_HANG_MS,
+    },
+  );
   expect(told - before).toBeGreaterThan(200);
   // The rarer results come by chance.
   expect([...results]).toEqual(expect.arrayContaining(['mismatched', 'replayed', 'stored']));

@@ -1,4 +1,7 @@
-/** Traces over the real processes, taken by a real OTLP receiver: one request is one trace, whatever way its job came. */
+/**
+ * Traces over the real processes, taken by a real OTLP receiver: one request is one trace, whatever
+ * way its job came.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -6,7 +9,12 @@ import type { AddressInfo } from 'node:net';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
-import { printTrace, startOtlpReceiver, type OtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
+import {
+  printTrace,
+  startOtlpReceiver,
+  type OtlpReceiver,
+  type ReceivedSpan,
+} from '../support/otlp-receiver.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { NO_REDIS, newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
 
@@ -34,7 +42,8 @@ afterEach(async () => {
   // What is left would hold the places of the next test, whose mail would then wait in the line.
   await eventually(
     'nothing to be left',
-    async () => (await world.records({ state: { $in: ['recorded', 'account_created'] } })).length === 0,
+    async () =>
+      (await world.records({ state: { $in: ['recorded', 'account_created'] } })).length === 0,
     HEAL_HANG_MS,
   );
 });
@@ -42,7 +51,11 @@ afterEach(async () => {
 let traces = 0;
 
 /** A traceparent nobody has used before, as a partner's own service would send it. */
-function partnerTraceparent(flags: '00' | '01'): { traceparent: string; traceId: string; spanId: string } {
+function partnerTraceparent(flags: '00' | '01'): {
+  traceparent: string;
+  traceId: string;
+  spanId: string;
+} {
   traces += 1;
   const [traceId, spanId] = [String(traces).padStart(32, 'a'), String(traces).padStart(16, 'b')];
   return { traceparent: `00-${traceId}-${spanId}-${flags}`, traceId, spanId };
@@ -60,7 +73,10 @@ async function post(
 
 const traceIdOf = (record: SubmissionRecord): string => record.traceparent!.slice(3, 35);
 
-/** The spans of a trace once `count` have come; more where a hint was sent twice, as a busy machine does. */
+/**
+ * The spans of a trace once `count` have come; more where a hint was sent twice, as a busy machine
+ * does.
+ */
 const spansOf = (traceId: string, count: number): Promise<ReceivedSpan[]> =>
   eventually(`${count} spans of ${traceId}`, () => {
     const found = collector.ofTrace(traceId);
@@ -68,7 +84,9 @@ const spansOf = (traceId: string, count: number): Promise<ReceivedSpan[]> =>
   });
 
 const logLines = (process: ServiceProcess, requestId: string): Record<string, unknown>[] =>
-  process.lines.filter((line) => line.includes(requestId)).map((line) => JSON.parse(line) as Record<string, unknown>);
+  process.lines
+    .filter((line) => line.includes(requestId))
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 /** The lines about a request once there is one: they are written after the record. */
 const logged = (process: ServiceProcess, requestId: string): Promise<Record<string, unknown>[]> =>
@@ -101,7 +119,8 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
     '   └─ update requests (processor, client) state=completed',
   ]);
   expect(readFileSync(DOCS, 'utf8')).toContain(`\`\`\`text\n${tree}\n\`\`\``);
-  // What the record keeps is the span of the request itself, so that whoever works on it later is that span's child.
+  // What the record keeps is the span of the request itself, so that whoever works on it later is
+  // that span's child.
   const root = spans.find(({ kind }) => kind === 'server')!;
   expect(record.traceparent).toBe(`00-${root.traceId}-${root.spanId}-01`);
   expect(await logged(processor, record._id)).toMatchObject([
@@ -119,7 +138,9 @@ test('each span has the attributes of the conventions and ours, and no others', 
   });
   const spans = await spansOf(traceId, SPANS);
   expect(spans.find(({ kind }) => kind === 'server')?.parentSpanId).toBe(spanId);
-  const attributes = Object.fromEntries(spans.map((span) => [`${span.kind} ${span.name}`, span.attributes]));
+  const attributes = Object.fromEntries(
+    spans.map((span) => [`${span.kind} ${span.name}`, span.attributes]),
+  );
   const database = (operation: string, collection: string) => ({
     'db.system.name': 'mongodb',
     'db.namespace': world.stores.database,
@@ -146,7 +167,10 @@ test('each span has the attributes of the conventions and ours, and no others', 
     'client insert requests': { ...database('insert', 'requests'), 'db.operation.batch.size': 1 },
     'producer send applications': queue('send', 'applications'),
     'consumer process applications': { ...queue('process', 'applications'), ...work },
-    'client insert accounts': { ...database('insert', 'accounts'), 'partner_ingest.account': 'created' },
+    'client insert accounts': {
+      ...database('insert', 'accounts'),
+      'partner_ingest.account': 'created',
+    },
     'internal mail applicant': work,
     'client send mail': {
       'network.protocol.name': 'smtp',
@@ -155,7 +179,10 @@ test('each span has the attributes of the conventions and ours, and no others', 
       'partner_ingest.mail': 'accepted',
     },
     // Of two with this name the later one.
-    'client update requests': { ...database('update', 'requests'), 'partner_ingest.state': 'completed' },
+    'client update requests': {
+      ...database('update', 'requests'),
+      'partner_ingest.state': 'completed',
+    },
   });
 });
 
@@ -171,12 +198,20 @@ test.each(['', 'canary', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`, 'ff-x'])(
 
 test('requests that share an insert each have it in their own trace', async () => {
   const count = 40;
-  const requestIds = await Promise.all(Array.from({ length: count }, async () => (await post(ingest)).requestId));
-  const records = await Promise.all(requestIds.map((id) => world.recordIn('completed', id, HEAL_HANG_MS)));
+  const requestIds = await Promise.all(
+    Array.from({ length: count }, async () => (await post(ingest)).requestId),
+  );
+  const records = await Promise.all(
+    requestIds.map((id) => world.recordIn('completed', id, HEAL_HANG_MS)),
+  );
   const sizes: number[] = [];
   for (const record of records) {
     const spans = await spansOf(traceIdOf(record), SPANS);
-    sizes.push(Number(spans.find(({ name }) => name === 'insert requests')?.attributes['db.operation.batch.size']));
+    sizes.push(
+      Number(
+        spans.find(({ name }) => name === 'insert requests')?.attributes['db.operation.batch.size'],
+      ),
+    );
   }
   expect(Math.max(...sizes)).toBeGreaterThan(1);
   expect(new Set(records.map(traceIdOf)).size).toBe(count);
@@ -220,7 +255,10 @@ test('a duplicate and an address that does not exist: what came of each is in it
 });
 
 test('a job that reconcile made again belongs to the same trace and is linked to its sending', async () => {
-  const withoutRedis = await world.spawn('ingest', { ...collector.environment, REDIS_URL: NO_REDIS });
+  const withoutRedis = await world.spawn('ingest', {
+    ...collector.environment,
+    REDIS_URL: NO_REDIS,
+  });
   const { requestId } = await post(withoutRedis);
   // What the clock would do in 30 s: reconcile has seen the record once, and it is due again.
   const due = new Date(Date.now() - 1_000);
@@ -276,8 +314,12 @@ describe('sampling', () => {
       OTEL_TRACES_SAMPLER_ARG: '0.5',
     };
     const half = await world.spawn('ingest', environment);
-    const requestIds = await Promise.all(Array.from({ length: 60 }, async () => (await post(half)).requestId));
-    const records = await Promise.all(requestIds.map((id) => world.recordIn('completed', id, HEAL_HANG_MS)));
+    const requestIds = await Promise.all(
+      Array.from({ length: 60 }, async () => (await post(half)).requestId),
+    );
+    const records = await Promise.all(
+      requestIds.map((id) => world.recordIn('completed', id, HEAL_HANG_MS)),
+    );
     const sampled = records.filter(({ traceparent }) => traceparent?.endsWith('01'));
     // 1 in 10^8 that of 60 fair coins fewer than 9 or more than 51 show heads.
     expect(sampled.length).toBeGreaterThan(8);
@@ -305,13 +347,16 @@ describe('a collector that is away', () => {
         OTEL_BSP_EXPORT_TIMEOUT: '500',
       });
       for (let number = 0; number < 20; number += 1) await post(lonely);
-      const complaints = (): string[] => lonely.lines.filter((line) => line.includes('traces are incomplete'));
+      const complaints = (): string[] =>
+        lonely.lines.filter((line) => line.includes('traces are incomplete'));
       await eventually('a complaint', () => complaints().length > 0);
       for (let number = 0; number < 20; number += 1) await post(lonely);
       const signalledAt = performance.now();
       // Not null: it ended by itself, before anybody lost patience.
       expect(await lonely.stop()).toBe(0);
-      console.log(`a collector that ${how}: closed after ${Math.round(performance.now() - signalledAt)} ms`);
+      console.log(
+        `a collector that ${how}: closed after ${Math.round(performance.now() - signalledAt)} ms`,
+      );
       expect(complaints()).toHaveLength(1);
       silent.close();
     },

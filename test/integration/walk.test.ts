@@ -1,4 +1,7 @@
-/** A walk over all that match finds each record once, on a store that reads all that match to give one page. */
+/**
+ * A walk over all that match finds each record once, on a store that reads all that match to give
+ * one page.
+ */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { DAY_MS } from '../../internal/platform/clock.ts';
@@ -59,16 +62,24 @@ test.each([
 ])('finds every record once and in order where a read may sort %s', async (_, most) => {
   expect(await idsOf(pagesOf(givingUp(walked, most), odd, { size: SIZE }))).toEqual(expected);
   const after = expected[150];
-  expect(await idsOf(pagesOf(givingUp(walked, most), odd, { size: SIZE, after }))).toEqual(expected.slice(151));
+  expect(await idsOf(pagesOf(givingUp(walked, most), odd, { size: SIZE, after }))).toEqual(
+    expected.slice(151),
+  );
 });
 
 test('from a time up to another', async () => {
-  const [after, until] = [30 * DAY_MS, 3_600_000 - 20_000].map((ago) => firstIdAt('req', new Date(now - ago)));
+  const [after, until] = [30 * DAY_MS, 3_600_000 - 20_000].map((ago) =>
+    firstIdAt('req', new Date(now - ago)),
+  );
   const between = expected.filter((id) => id > after! && id < until!);
   expect(between.length).toBeGreaterThan(60);
-  expect(await idsOf(pagesOf(givingUp(walked, 60), odd, { size: SIZE, after, until }))).toEqual(between);
+  expect(await idsOf(pagesOf(givingUp(walked, 60), odd, { size: SIZE, after, until }))).toEqual(
+    between,
+  );
 });
 
 test('ends with the error of the store where even the shortest read takes too long', async () => {
-  await expect(idsOf(pagesOf(givingUp(walked, -1), odd, { size: SIZE }))).rejects.toMatchObject({ code: 50 });
+  await expect(idsOf(pagesOf(givingUp(walked, -1), odd, { size: SIZE }))).rejects.toMatchObject({
+    code: 50,
+  });
 });

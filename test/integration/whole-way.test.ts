@@ -3,7 +3,13 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { send } from '../support/http.ts';
 import { HANG_MS } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 
 let world: World;
 let ingest: InProcess;
@@ -20,11 +26,16 @@ test('a valid application ends completed, with one account and one e-mail that h
   const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(application) });
   expect(answer.status).toBe(202);
   const requestId = requestIdOf(answer);
-  expect(answer.text).toBe(`{"message":"Request accepted for processing","data":{"request_id":"${requestId}"}}`);
+  expect(answer.text).toBe(
+    `{"message":"Request accepted for processing","data":{"request_id":"${requestId}"}}`,
+  );
   expect(requestId).toMatch(/^req_[0-9a-z]{26}$/);
   expect(answer.headers['x-request-id']).toBe(requestId);
 
-  const mail = await world.mail.waitForMail((caught) => caught.to.includes(application.email), HANG_MS);
+  const mail = await world.mail.waitForMail(
+    (caught) => caught.to.includes(application.email),
+    HANG_MS,
+  );
   const record = await world.recordIn('completed', requestId);
   const [account, ...others] = await world.accounts({ requestId });
   expect(others).toEqual([]);
@@ -36,10 +47,19 @@ test('a valid application ends completed, with one account and one e-mail that h
     partnerId: 'demo',
     notifiedAt: expect.any(Date),
   });
-  expect(record).toMatchObject({ accountId: account?._id, partnerId: 'demo', httpStatus: 202, attempts: 0 });
+  expect(record).toMatchObject({
+    accountId: account?._id,
+    partnerId: 'demo',
+    httpStatus: 202,
+    attempts: 0,
+  });
   expect(record.dueAt).toBeUndefined();
   expect(record.expiresAt).toBeInstanceOf(Date);
-  expect(record.history.map((entry) => entry.state)).toEqual(['recorded', 'account_created', 'completed']);
+  expect(record.history.map((entry) => entry.state)).toEqual([
+    'recorded',
+    'account_created',
+    'completed',
+  ]);
 
   const link = new URL(mail.links.find((url) => url.includes('token=')) ?? '');
   expect(link.searchParams.get('account')).toBe(account?._id);

@@ -1,4 +1,7 @@
-/** Withdrawals that are pending when SIGTERM comes: the drain waits for them, and tells which it gave up. */
+/**
+ * Withdrawals that are pending when SIGTERM comes: the drain waits for them, and tells which it
+ * gave up.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { send } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
@@ -17,7 +20,10 @@ beforeEach(async () => {
 });
 afterEach(() => set.close());
 
-/** An ingest that is told to end while the withdrawal of one request, answered 500, waits for its majority. */
+/**
+ * An ingest that is told to end while the withdrawal of one request, answered 500, waits for its
+ * majority.
+ */
 async function drainWhileStalled() {
   const door = await set.door();
   const ingest = await world.spawn('ingest', { MONGODB_URI: door.url, ACCEPT_TIMEOUT_MS: '1000' });

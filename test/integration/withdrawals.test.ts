@@ -1,4 +1,7 @@
-/** Withdrawals against the real store: a 500 stays true whether the insert landed, lands late, or never does. */
+/**
+ * Withdrawals against the real store: a 500 stays true whether the insert landed, lands late, or
+ * never does.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection, MongoClient } from 'mongodb';
 import { newRecord } from '../support/records.ts';
@@ -33,7 +36,10 @@ afterAll(() => stores.close());
 
 beforeEach(async () => {
   proxy = await startTcpProxy(stores.mongodbUri);
-  client = createMongo(proxy.url, 'withdrawals test', { socketTimeoutMS: 1_000, serverSelectionTimeoutMS: 1_000 });
+  client = createMongo(proxy.url, 'withdrawals test', {
+    socketTimeoutMS: 1_000,
+    serverSelectionTimeoutMS: 1_000,
+  });
   // A busy machine may not answer the first time.
   await eventually('the database', () => collectionOf(client).findOne({}));
   withdrawals = withdrawalsBy(client);
@@ -70,7 +76,8 @@ afterEach(async () => {
   await proxy.close();
 });
 
-const find = (record: SubmissionRecord): Promise<SubmissionRecord | null> => stored.findOne({ _id: record._id });
+const find = (record: SubmissionRecord): Promise<SubmissionRecord | null> =>
+  stored.findOne({ _id: record._id });
 
 test('a record that never landed leaves a withdrawn one without its body, and a late insert then fails', async () => {
   const record = newRecord({}, '{"email":"late@example.com"}');
@@ -90,7 +97,14 @@ test('a record that never landed leaves a withdrawn one without its body, and a 
     stateAt: expect.any(Date),
     version: 0,
     attempts: 0,
-    history: [{ state: 'withdrawn', at: withdrawn?.stateAt, attempt: 0, reason: 'answered 500 while in doubt' }],
+    history: [
+      {
+        state: 'withdrawn',
+        at: withdrawn?.stateAt,
+        attempt: 0,
+        reason: 'answered 500 while in doubt',
+      },
+    ],
     expiresAt: new Date((withdrawn?.stateAt.getTime() ?? 0) + 7 * DAY_MS),
   });
   expect(counted).toEqual({ results: { withdrawn: 1 }, pending: 0 });
@@ -99,17 +113,25 @@ test('a record that never landed leaves a withdrawn one without its body, and a 
   expect((await find(record))?.state).toBe('withdrawn');
 });
 
-test.each(['recorded', 'malformed'] as const)('a %s record that has landed becomes withdrawn', async (state) => {
-  const record = newRecord({ state });
-  await stored.insertOne(record);
-  withdrawals.add(record);
-  await withdrawals.whenSettled();
-  const found = await find(record);
-  expect(found).toMatchObject({ state: 'withdrawn', httpStatus: 500, version: 0, bodySha256: record.bodySha256 });
-  expect(found?.dueAt).toBeUndefined();
-  expect(found?.history.map((entry) => entry.state)).toEqual(['recorded', 'withdrawn']);
-  expect(counted.results).toEqual({ withdrawn: 1 });
-});
+test.each(['recorded', 'malformed'] as const)(
+  'a %s record that has landed becomes withdrawn',
+  async (state) => {
+    const record = newRecord({ state });
+    await stored.insertOne(record);
+    withdrawals.add(record);
+    await withdrawals.whenSettled();
+    const found = await find(record);
+    expect(found).toMatchObject({
+      state: 'withdrawn',
+      httpStatus: 500,
+      version: 0,
+      bodySha256: record.bodySha256,
+    });
+    expect(found?.dueAt).toBeUndefined();
+    expect(found?.history.map((entry) => entry.state)).toEqual(['recorded', 'withdrawn']);
+    expect(counted.results).toEqual({ withdrawn: 1 });
+  },
+);
 
 test('a record that a worker has claimed or ended is left alone and counted, and its neighbours are withdrawn', async () => {
   const claimed = newRecord({ version: 1 });
@@ -122,7 +144,10 @@ test('a record that a worker has claimed or ended is left alone and counted, and
   for (const record of [landed, claimed, missing, completed, ended]) withdrawals.add(record);
   await withdrawals.whenSettled();
   for (const record of [claimed, completed, ended]) expect(await find(record)).toEqual(record);
-  expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual(['withdrawn', 'withdrawn']);
+  expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual([
+    'withdrawn',
+    'withdrawn',
+  ]);
   expect(counted).toEqual({ results: { withdrawn: 2, too_late: 3 }, pending: 0 });
 });
 
@@ -146,23 +171,29 @@ test.each([
       proxy.cut();
     },
   ],
-])('while the store is %s nothing counts as settled, and afterwards everything is', async (_name, harm) => {
-  const [landed, missing] = [newRecord(), newRecord()];
-  await stored.insertOne(landed);
-  harm();
-  withdrawals.add(landed);
-  withdrawals.add(missing);
-  let settled = false;
-  const whenSettled = withdrawals.whenSettled().then(() => (settled = true));
-  const before = told;
-  await eventually('a few tries to have failed', () => told >= before + 2);
-  expect({ settled, ...counted }).toEqual({ settled: false, results: {}, pending: 2 });
-  proxy.pass();
-  proxy.cut();
-  await whenSettled;
-  expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual(['withdrawn', 'withdrawn']);
-  expect(counted).toEqual({ results: { withdrawn: 2 }, pending: 0 });
-});
+])(
+  'while the store is %s nothing counts as settled, and afterwards everything is',
+  async (_name, harm) => {
+    const [landed, missing] = [newRecord(), newRecord()];
+    await stored.insertOne(landed);
+    harm();
+    withdrawals.add(landed);
+    withdrawals.add(missing);
+    let settled = false;
+    const whenSettled = withdrawals.whenSettled().then(() => (settled = true));
+    const before = told;
+    await eventually('a few tries to have failed', () => told >= before + 2);
+    expect({ settled, ...counted }).toEqual({ settled: false, results: {}, pending: 2 });
+    proxy.pass();
+    proxy.cut();
+    await whenSettled;
+    expect([(await find(landed))?.state, (await find(missing))?.state]).toEqual([
+      'withdrawn',
+      'withdrawn',
+    ]);
+    expect(counted).toEqual({ results: { withdrawn: 2 }, pending: 0 });
+  },
+);
 
 test('stop gives up on what is pending', async () => {
   proxy.holdRequests();
@@ -187,7 +218,8 @@ test('in a stall of the majority all are applied long before reconcile, and sett
     await eventually('all to be applied', async () => (await applied()) === 1_000, 12_000);
     expect(counted).toEqual({ results: {}, pending: 1_000 });
     const opened = set.opened();
-    // Further rounds need no connection each; one of them may be answered too late on a busy machine.
+    // Further rounds need no connection each; one of them may be answered too late on a busy
+    // machine.
     const from = set.commands.get('update') ?? 0;
     await eventually('more rounds', () => (set.commands.get('update') ?? 0) > from + 2);
     expect(set.opened()).toBeLessThanOrEqual(opened + 1);
@@ -210,7 +242,10 @@ test('withdrawals that a rollback took back are made again', async () => {
     await collectionOf(stalled).findOne({});
     set.stallMajority();
     withdrawals.add(record);
-    await eventually('the withdrawal to apply', async () => (await find(record))?.state === 'withdrawn');
+    await eventually(
+      'the withdrawal to apply',
+      async () => (await find(record))?.state === 'withdrawn',
+    );
     await set.rollBack();
     await withdrawals.whenSettled();
     expect((await find(record))?.state).toBe('withdrawn');

@@ -1,4 +1,7 @@
-/** The Kubernetes API killed, hung, and restarted without its memory: keys stay in force, and it heals. */
+/**
+ * The Kubernetes API killed, hung, and restarted without its memory: keys stay in force, and it
+ * heals.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
@@ -63,7 +66,11 @@ describe('an API server of our own', () => {
     await api.kill();
     const added = await addMeanwhile();
     await keysStay();
-    await eventually('unreadiness', async () => !(await fetch(`${controller.adminUrl}/readyz`)).ok, HANG_MS);
+    await eventually(
+      'unreadiness',
+      async () => !(await fetch(`${controller.adminUrl}/readyz`)).ok,
+      HANG_MS,
+    );
     await keysStay();
     await api.start();
     await own.becomes(added, 202, HANG_MS);
@@ -79,7 +86,11 @@ describe('an API server of our own', () => {
     const before = await failed();
     api.signal('SIGSTOP');
     const added = await addMeanwhile();
-    await eventually('a watch that hangs to be given up', async () => (await failed()) > before, HANG_MS);
+    await eventually(
+      'a watch that hangs to be given up',
+      async () => (await failed()) > before,
+      HANG_MS,
+    );
     await keysStay();
     api.signal('SIGCONT');
     await own.becomes(added, 202, HANG_MS);
@@ -114,7 +125,8 @@ describe('an API server of our own', () => {
     await own.apply('victim', { partner: 'victim', keys: [newApiKey()] });
     await eventually('the first ones', async () => (await names()) === 'kept off victim');
 
-    // The broken watch asks again at once, and is heard when the server is back: its memory begins after our version.
+    // The broken watch asks again at once, and is heard when the server is back: its memory begins
+    // after our version.
     proxy.park();
     await api.kill();
     await own.apply('off', { partner: 'off', keys: [inactive], status: 'inactive' });
@@ -123,7 +135,11 @@ describe('an API server of our own', () => {
     await own.remove('victim');
     await api.start();
     proxy.pass();
-    await eventually('what is there now', async () => (await names()) === 'kept meanwhile off', HANG_MS);
+    await eventually(
+      'what is there now',
+      async () => (await names()) === 'kept meanwhile off',
+      HANG_MS,
+    );
     expect(await count('secret_watches', 'expired')).toBe(1);
     expect(await count('secret_lists', 'complete')).toBe(2);
     expect(await count('secret_lists', 'failed')).toBe(0);

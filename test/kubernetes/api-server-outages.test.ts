@@ -37,7 +37,9 @@ describe('a bad way to the API server', () => {
         tookMs.push(await own.becomes(key, 401));
       }
       const sorted = tookMs.toSorted((a, b) => a - b).map(Math.round);
-      console.log(`cut every second: p50 ${sorted[25]} ms, slowest ${sorted.at(-1)} ms of ${sorted.length} changes`);
+      console.log(
+        `cut every second: p50 ${sorted[25]} ms, slowest ${sorted.at(-1)} ms of ${sorted.length} changes`,
+      );
     } finally {
       clearInterval(cutting);
     }

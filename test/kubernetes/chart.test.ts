@@ -1,4 +1,7 @@
-/** A real API server takes every object of the chart, in a namespace that enforces "restricted", without a warning. */
+/**
+ * A real API server takes every object of the chart, in a namespace that enforces "restricted",
+ * without a warning.
+ */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
 import { request, type RequestOptions } from 'node:https';
@@ -29,7 +32,10 @@ const RESTRICTED = {
   'pod-security.kubernetes.io/warn': 'restricted',
 };
 
-/** The API server as a client without comforts sees it: warnings are headers, and those are the point here. */
+/**
+ * The API server as a client without comforts sees it: warnings are headers, and those are the
+ * point here.
+ */
 class Api {
   readonly #config = new KubeConfig();
   readonly #resources = new Map<string, Promise<Json[]>>();
@@ -38,7 +44,11 @@ class Api {
     this.#config.loadFromFile(kubeconfig);
   }
 
-  async call(method: string, path: string, body?: object): Promise<{ status: number; warnings: string[]; body: Json }> {
+  async call(
+    method: string,
+    path: string,
+    body?: object,
+  ): Promise<{ status: number; warnings: string[]; body: Json }> {
     const url = new URL(path, this.#config.getCurrentCluster()?.server);
     const options: RequestOptions = {
       method,
@@ -72,9 +82,12 @@ class Api {
   async pathOf({ apiVersion, kind, metadata }: Rendered): Promise<string> {
     const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
     const known =
-      this.#resources.get(group) ?? this.call('GET', group).then(({ body }) => (body['resources'] ?? []) as Json[]);
+      this.#resources.get(group) ??
+      this.call('GET', group).then(({ body }) => (body['resources'] ?? []) as Json[]);
     this.#resources.set(group, known);
-    const resource = (await known).find((each) => each['kind'] === kind && !(each['name'] as string).includes('/'));
+    const resource = (await known).find(
+      (each) => each['kind'] === kind && !(each['name'] as string).includes('/'),
+    );
     if (resource === undefined) throw new Error(`the API server knows no ${kind} of ${apiVersion}`);
     return resource['namespaced'] === true
       ? `${group}/namespaces/${metadata.namespace}/${resource['name']}`
@@ -83,7 +96,11 @@ class Api {
 
   /** What the server says of creating this, without doing it; unknown fields are errors. */
   async tryOut(path: string, object: object) {
-    const { status, warnings, body } = await this.call('POST', `${path}?dryRun=All&fieldValidation=Strict`, object);
+    const { status, warnings, body } = await this.call(
+      'POST',
+      `${path}?dryRun=All&fieldValidation=Strict`,
+      object,
+    );
     return { status, warnings, message: status < HTTP.ok ? '' : String(body['message']) };
   }
 }
@@ -97,17 +114,26 @@ describe('an API server', () => {
 
   beforeAll(async () => {
     for (const name of names) {
-      const { status } = await api.call('POST', '/api/v1/namespaces', { metadata: { name, labels: RESTRICTED } });
+      const { status } = await api.call('POST', '/api/v1/namespaces', {
+        metadata: { name, labels: RESTRICTED },
+      });
       expect(status).toBeLessThan(HTTP.ok);
     }
     for (const definition of foreignKinds) {
       const { status, body } = await api.call('POST', DEFINITIONS, definition);
       if (status !== HTTP.conflict)
-        expect([definition.metadata.name, status, body['message']]).toEqual([definition.metadata.name, 201, undefined]);
+        expect([definition.metadata.name, status, body['message']]).toEqual([
+          definition.metadata.name,
+          201,
+          undefined,
+        ]);
     }
     for (const { spec } of foreignKinds) {
       const path = `/apis/${spec.group}/${spec.versions[0]?.name}/namespaces/${home}/${spec.names.plural}`;
-      await eventually(`${spec.names.kind} to be served`, async () => (await api.call('GET', path)).status < HTTP.ok);
+      await eventually(
+        `${spec.names.kind} to be served`,
+        async () => (await api.call('GET', path)).status < HTTP.ok,
+      );
     }
   });
   afterAll(async () => {
@@ -140,18 +166,31 @@ describe('an API server', () => {
     expect(await refusedOf(await renderExample(name, { partnerKeys }, home))).toEqual({});
   });
 
-  test.each(['argocd-application.yaml', 'secrets.yaml', 'partner-key.yaml'])('takes %s', async (name) => {
-    const objects = manifest(`deploy/examples/${name}`).map((object) => ({
-      ...object,
-      metadata: { ...object.metadata, namespace: home },
-    }));
-    expect(objects.length).toBeGreaterThan(0);
-    expect(await refusedOf(objects)).toEqual({});
-  });
+  test.each(['argocd-application.yaml', 'secrets.yaml', 'partner-key.yaml'])(
+    'takes %s',
+    async (name) => {
+      const objects = manifest(`deploy/examples/${name}`).map((object) => ({
+        ...object,
+        metadata: { ...object.metadata, namespace: home },
+      }));
+      expect(objects.length).toBeGreaterThan(0);
+      expect(await refusedOf(objects)).toEqual({});
+    },
+  );
 
   test('an upgrade that switches autoscaling on, and the next one, keep the pods there are', async () => {
     const run = async (command: string, values: Json): Promise<void> => {
-      const args = [command, 'scaled', CHART, '--kubeconfig', kubeconfigOfTests(), '--namespace', home, '-f', '-'];
+      const args = [
+        command,
+        'scaled',
+        CHART,
+        '--kubeconfig',
+        kubeconfigOfTests(),
+        '--namespace',
+        home,
+        '-f',
+        '-',
+      ];
       const { code, err } = await helm(args, {
         ...production,
         partnerKeys: { ...partnerKeys, createNamespace: false },
@@ -160,7 +199,8 @@ describe('an API server', () => {
       expect({ code, err: code === 0 ? '' : err }).toEqual({ code: 0, err: '' });
     };
     const path = `/apis/apps/v1/namespaces/${home}/deployments/scaled-partner-ingest-ingest`;
-    const replicas = async (): Promise<unknown> => (await api.call('GET', path)).body['spec'].replicas;
+    const replicas = async (): Promise<unknown> =>
+      (await api.call('GET', path)).body['spec'].replicas;
     await run('install', { ingest: { replicaCount: 4 } });
     expect(await replicas()).toBe(4);
     const autoscaling = { enabled: true, minReplicas: 3 };
@@ -206,9 +246,14 @@ describe('an API server', () => {
   });
 
   test('refuses a field it does not know, so a misspelt one would be told', async () => {
-    const [object] = (await render(production, { namespace: home })).filter(({ kind }) => kind === 'Deployment');
+    const [object] = (await render(production, { namespace: home })).filter(
+      ({ kind }) => kind === 'Deployment',
+    );
     const path = await api.pathOf(object as Rendered);
-    const result = await api.tryOut(path, { ...object, spec: { ...object?.['spec'], replicass: 1 } });
+    const result = await api.tryOut(path, {
+      ...object,
+      spec: { ...object?.['spec'], replicass: 1 },
+    });
     expect(result.message).toContain('replicass');
   });
 });

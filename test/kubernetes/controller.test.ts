@@ -1,4 +1,7 @@
-/** Partner keys from Secrets of a cluster to ingest: in force at once, bad Secrets, permission taken away. */
+/**
+ * Partner keys from Secrets of a cluster to ingest: in force at once, bad Secrets, permission taken
+ * away.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS } from '../../internal/partner/key-store.ts';
@@ -31,7 +34,9 @@ describe('keys from the Kubernetes API', () => {
     own.world.metric(controller, `partner_ingest_${name}`, labels);
   const problems = (problem: string): Promise<number> => metric('secret_problems', { problem });
   const reasonsOf = async (name: string): Promise<string[]> =>
-    (await own.cluster.events(own.keys, name)).map(({ reason = '', type = '' }) => `${type} ${reason}`);
+    (await own.cluster.events(own.keys, name)).map(
+      ({ reason = '', type = '' }) => `${type} ${reason}`,
+    );
   const readiness = async (): Promise<{ status: number; text: string }> => {
     const response = await fetch(`${controller.adminUrl}/readyz`);
     return { status: response.status, text: await response.text() };
@@ -73,7 +78,9 @@ describe('keys from the Kubernetes API', () => {
       const sorted = values.toSorted((a, b) => a - b).map(Math.round);
       return `${what}: p50 ${sorted[10]} ms, slowest ${sorted.at(-1)} ms`;
     };
-    console.log(`${line('apply to first 202', inForceMs)}; ${line('delete to first 401', revokedMs)} (20 each)`);
+    console.log(
+      `${line('apply to first 202', inForceMs)}; ${line('delete to first 401', revokedMs)} (20 each)`,
+    );
   });
 
   test('bad Secrets get one Warning Event for each kind of fault, without the key, and stop nobody', async () => {
@@ -103,8 +110,12 @@ describe('keys from the Kubernetes API', () => {
       const found = await own.cluster.events(own.keys, 'swapped');
       return found.length === 1 && found;
     });
-    expect(events.find(({ reason }) => reason === 'KeyTooShort')?.message).toContain('1 more like it');
-    const { uid } = (await own.cluster.core.readNamespacedSecret({ namespace: own.keys, name: 'bad' })).metadata!;
+    expect(events.find(({ reason }) => reason === 'KeyTooShort')?.message).toContain(
+      '1 more like it',
+    );
+    const { uid } = (
+      await own.cluster.core.readNamespacedSecret({ namespace: own.keys, name: 'bad' })
+    ).metadata!;
     expect(events.every((event) => event.involvedObject.uid === uid)).toBe(true);
     for (const secret of [shared, swapped, 'too-short-canary', 'short-x']) {
       expect(JSON.stringify([...events, ...ofSwapped])).not.toContain(secret);
@@ -116,7 +127,9 @@ describe('keys from the Kubernetes API', () => {
     const key = newApiKey();
     await own.apply('innocent', { partner: 'innocent', keys: [key] });
     await own.becomes(key, 202);
-    expect((await own.cluster.events(own.keys, 'bad')).map(({ count }) => count)).toEqual([1, 1, 1]);
+    expect((await own.cluster.events(own.keys, 'bad')).map(({ count }) => count)).toEqual([
+      1, 1, 1,
+    ]);
     await own.remove('bad');
     await own.remove('swapped');
     await own.remove('odd');
@@ -135,7 +148,9 @@ describe('keys from the Kubernetes API', () => {
       async () => (await metric('secret_events_total', { result: 'held_back' })) > 0,
     );
     const { items } = await own.cluster.core.listNamespacedEvent({ namespace: own.keys });
-    expect(items.filter(({ involvedObject }) => involvedObject.name?.startsWith('flood-')).length).toBeLessThan(40);
+    expect(
+      items.filter(({ involvedObject }) => involvedObject.name?.startsWith('flood-')).length,
+    ).toBeLessThan(40);
     await Promise.all(names.map((name) => own.remove(name)));
     await eventually('none to be left', async () => (await problems('key_too_short')) === 0);
   });
@@ -147,7 +162,11 @@ describe('keys from the Kubernetes API', () => {
     const before = await metric('key_changes_total');
     const started = performance.now();
     for (let change = 1; change <= 100; change += 1) {
-      await own.apply('busy', { partner: 'busy', keys: [key], status: change % 2 === 0 ? 'active' : 'inactive' });
+      await own.apply('busy', {
+        partner: 'busy',
+        keys: [key],
+        status: change % 2 === 0 ? 'active' : 'inactive',
+      });
     }
     await own.apply('busy', { partner: 'busy', keys: [key], status: 'inactive' });
     const seconds = (performance.now() - started) / 1_000;
@@ -165,7 +184,11 @@ describe('keys from the Kubernetes API', () => {
     await own.apply('lost', { partner: 'lost', keys: [lost] });
     await own.becomes(lost, 202);
     await own.cluster.allowSecrets(own.home, own.keys, false);
-    await eventually('the problem', async () => (await problems('unreadable_namespace')) === 1, HANG_MS);
+    await eventually(
+      'the problem',
+      async () => (await problems('unreadable_namespace')) === 1,
+      HANG_MS,
+    );
     await own.remove('lost');
 
     await controller.close();
@@ -183,11 +206,16 @@ describe('keys from the Kubernetes API', () => {
   });
 
   test('2,000 Secrets: listed, written and in force, in bounded memory', async () => {
-    const secrets = Array.from({ length: 2_000 }, (_, index) => ({ name: `bulk-${index}`, key: newApiKey() }));
+    const secrets = Array.from({ length: 2_000 }, (_, index) => ({
+      name: `bulk-${index}`,
+      key: newApiKey(),
+    }));
     await controller.close();
     for (let at = 0; at < secrets.length; at += 50) {
       await Promise.all(
-        secrets.slice(at, at + 50).map(({ name, key }) => own.apply(name, { partner: name, keys: [key] })),
+        secrets
+          .slice(at, at + 50)
+          .map(({ name, key }) => own.apply(name, { partner: name, keys: [key] })),
       );
     }
     const startedAt = performance.now();

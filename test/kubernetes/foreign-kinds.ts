@@ -1,6 +1,7 @@
 /**
- * Stand-ins for the definitions of operators that examples name: the fields those examples use, with their types, so that the
- * API server refuses a misspelt one. Where the real definition is there already, it stays.
+ * Stand-ins for the definitions of operators that examples name: the fields those examples use,
+ * with their types, so that the API server refuses a misspelt one. Where the real definition is
+ * there already, it stays.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -8,7 +9,10 @@ const text: Schema = { type: 'string' };
 const number: Schema = { type: 'integer' };
 const flag: Schema = { type: 'boolean' };
 const list = (items: Schema): Schema => ({ type: 'array', items });
-const fields = (properties: Readonly<Record<string, Schema>>): Schema => ({ type: 'object', properties });
+const fields = (properties: Readonly<Record<string, Schema>>): Schema => ({
+  type: 'object',
+  properties,
+});
 const texts: Schema = { type: 'object', additionalProperties: text };
 /** Kubernetes' own shapes, or those of an operator that a user gives: not judged here. */
 const any: Schema = { 'x-kubernetes-preserve-unknown-fields': true };
@@ -41,7 +45,16 @@ const kinds: Readonly<Record<string, Schema>> = {
     groups: list(
       fields({
         name: text,
-        rules: list(fields({ alert: text, record: text, expr: text, for: text, labels: texts, annotations: texts })),
+        rules: list(
+          fields({
+            alert: text,
+            record: text,
+            expr: text,
+            for: text,
+            labels: texts,
+            annotations: texts,
+          }),
+        ),
       }),
     ),
   }),
@@ -52,7 +65,9 @@ const kinds: Readonly<Record<string, Schema>> = {
     maxReplicaCount: number,
     fallback: fields({ failureThreshold: number, replicas: number }),
     advanced: any,
-    triggers: list(fields({ type: text, metricType: text, metadata: texts, authenticationRef: any })),
+    triggers: list(
+      fields({ type: text, metricType: text, metadata: texts, authenticationRef: any }),
+    ),
   }),
   'HTTPRoute.gateway.networking.k8s.io/v1': fields({
     parentRefs: list(fields({ name: text, namespace: text, sectionName: text })),
@@ -91,7 +106,10 @@ const kinds: Readonly<Record<string, Schema>> = {
     }),
     destination: fields({ server: text, namespace: text }),
     ignoreDifferences: list(fields({ group: text, kind: text, jsonPointers: list(text) })),
-    syncPolicy: fields({ automated: fields({ prune: flag, selfHeal: flag }), syncOptions: list(text) }),
+    syncPolicy: fields({
+      automated: fields({ prune: flag, selfHeal: flag }),
+      syncOptions: list(text),
+    }),
   }),
 };
 
@@ -108,7 +126,14 @@ export const foreignKinds = Object.entries(kinds).map(([name, spec]) => {
       group,
       names: { kind, plural, singular: kind.toLowerCase() },
       scope: 'Namespaced',
-      versions: [{ name: version, served: true, storage: true, schema: { openAPIV3Schema: fields({ spec }) } }],
+      versions: [
+        {
+          name: version,
+          served: true,
+          storage: true,
+          schema: { openAPIV3Schema: fields({ spec }) },
+        },
+      ],
     },
   };
 });

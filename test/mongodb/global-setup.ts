@@ -7,9 +7,13 @@ import { askServer } from './server.ts';
 export default async function globalSetup(): Promise<void> {
   const uri = process.env['MONGODB_URI'];
   const server = await askServer(uri);
-  if (uri === undefined || server.kind === 'unfit') throw new Error('run these tests with `make test-mongodb`');
+  if (uri === undefined || server.kind === 'unfit')
+    throw new Error('run these tests with `make test-mongodb`');
   await openTemporaryFolder();
-  const redis = await startRedis({ url: process.env['REDIS_URL'], log: (line) => console.log(line) });
+  const redis = await startRedis({
+    url: process.env['REDIS_URL'],
+    log: (line) => console.log(line),
+  });
   globalThis.partnerIngestTestServers = [redis];
   process.env['TEST_MONGODB_URI'] = uri;
   process.env['TEST_REDIS_URL'] = redis.url;

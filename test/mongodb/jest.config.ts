@@ -1,4 +1,7 @@
-/** Jest for the tests that need a real MongoDB: `make test-mongodb`. A fail point is the server's, so one file at a time. */
+/**
+ * Jest for the tests that need a real MongoDB: `make test-mongodb`. A fail point is the server's,
+ * so one file at a time.
+ */
 import type { Config } from 'jest';
 import { TEST_HANG_MS } from '../support/wait.ts';
 

@@ -1,4 +1,7 @@
-/** The promise on a real MongoDB: after a 202 nothing is lost, and what was answered 500 is not processed. */
+/**
+ * The promise on a real MongoDB: after a 202 nothing is lost, and what was answered 500 is not
+ * processed.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { isOpen } from '../../internal/submission/states.ts';
@@ -41,7 +44,9 @@ afterAll(async () => {
 /** Sends applications at once; gives the status of each request_id. */
 async function sendMany(): Promise<Map<string, number>> {
   const answers = await Promise.all(
-    Array.from({ length: AT_ONCE }, () => send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) })),
+    Array.from({ length: AT_ONCE }, () =>
+      send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) }),
+    ),
   );
   return new Map(answers.map((answer) => [idOf(answer), answer.status]));
 }
@@ -57,7 +62,9 @@ async function expectPromise(answers: ReadonlyMap<string, number>): Promise<void
   );
   const states = new Map((await world.records()).map(({ _id, state }) => [_id, state]));
   const broken = [...answers].filter(([id, status]) =>
-    status === 202 ? states.get(id) !== 'completed' : ![undefined, 'withdrawn'].includes(states.get(id)),
+    status === 202
+      ? states.get(id) !== 'completed'
+      : ![undefined, 'withdrawn'].includes(states.get(id)),
   );
   expect(broken).toEqual([]);
   expect([...answers.values()].filter((status) => status !== 202 && status !== 500)).toEqual([]);
@@ -88,7 +95,10 @@ test('an election: the primary steps down under load', async () => {
 withFailPoints(
   'a stall: writes answer later than a request may wait',
   async () => {
-    await failWrites(client, world.stores.database, 'alwaysOn', { blockConnection: true, blockTimeMS: STALL_MS });
+    await failWrites(client, world.stores.database, 'alwaysOn', {
+      blockConnection: true,
+      blockTimeMS: STALL_MS,
+    });
     const answers = await sendMany();
     await endFault(client);
     expect(count(answers, 500)).toBe(AT_ONCE);
@@ -100,7 +110,10 @@ withFailPoints(
 withFailPoints(
   'a write is applied, but no majority acknowledges it',
   async () => {
-    const writeConcernError = { code: WRITE_CONCERN_TIMEOUT, errmsg: 'waiting for replication timed out' };
+    const writeConcernError = {
+      code: WRITE_CONCERN_TIMEOUT,
+      errmsg: 'waiting for replication timed out',
+    };
     await failWrites(client, world.stores.database, 'alwaysOn', { writeConcernError });
     const answers = await sendMany();
     await endFault(client);
@@ -111,8 +124,14 @@ withFailPoints(
 );
 
 withFailPoints.each([
-  ['the server is no primary any more', { errorCode: NOT_WRITABLE_PRIMARY, errorLabels: ['RetryableWriteError'] }],
-  ['the server shuts down', { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels: ['RetryableWriteError'] }],
+  [
+    'the server is no primary any more',
+    { errorCode: NOT_WRITABLE_PRIMARY, errorLabels: ['RetryableWriteError'] },
+  ],
+  [
+    'the server shuts down',
+    { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels: ['RetryableWriteError'] },
+  ],
   ['the connection closes', { closeConnection: true }],
 ])('%s in one write: each answer stays true', async (_name, fault) => {
   await failWrites(client, world.stores.database, { times: 1 }, fault);

@@ -1,4 +1,6 @@
-/** The MongoDB of MONGODB_URI: whether it is what these tests are about, and its own fail points. */
+/**
+ * The MongoDB of MONGODB_URI: whether it is what these tests are about, and its own fail points.
+ */
 import { MongoClient, MongoServerError, type Document } from 'mongodb';
 
 const ANSWER_TIMEOUT_MS = 10_000;
@@ -20,7 +22,11 @@ export async function askServer(uri: string | undefined): Promise<Server> {
     if (typeof hello['setName'] !== 'string' || 'ferretdb' in build) {
       return { kind: 'unfit', reason: 'MONGODB_URI is not a replica set of MongoDB' };
     }
-    return { kind: 'replica set', version: String(build['version']), takesFailPoints: await takesFailPoints(client) };
+    return {
+      kind: 'replica set',
+      version: String(build['version']),
+      takesFailPoints: await takesFailPoints(client),
+    };
   } catch (error) {
     return { kind: 'unfit', reason: `MONGODB_URI does not answer: ${String(error)}` };
   } finally {
@@ -38,7 +44,10 @@ async function takesFailPoints(client: MongoClient): Promise<boolean> {
   }
 }
 
-/** Makes the server fail commands on the requests of one database; `mode` is `alwaysOn` or `{ times: n }`. */
+/**
+ * Makes the server fail commands on the requests of one database; `mode` is `alwaysOn` or `{ times:
+ * n }`.
+ */
 export async function failWrites(
   client: MongoClient,
   database: string,
@@ -61,6 +70,8 @@ if (import.meta.main) {
     process.exitCode = 1;
   } else {
     const without = 'without fail points: start it with --setParameter enableTestCommands=1';
-    console.log(`MongoDB ${server.version}, ${server.takesFailPoints ? 'with fail points' : without}`);
+    console.log(
+      `MongoDB ${server.version}, ${server.takesFailPoints ? 'with fail points' : without}`,
+    );
   }
 }

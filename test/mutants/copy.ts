@@ -25,7 +25,10 @@ export interface Copy {
 /** Copies what git knows or would add; the packages are shared. */
 export async function copyTree(): Promise<Copy> {
   const folder = await mkdtemp(join(tmpdir(), 'mutants-'));
-  const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], { cwd: ROOT, encoding: 'utf8' });
+  const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
   for (const file of listed.split('\0').filter((name) => name !== '' && name !== 'node_modules')) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     // A file that was deleted but not committed is still listed.
@@ -97,13 +100,16 @@ interface JestResults {
 function outcomeOf(code: number | null, text: string | undefined): Outcome {
   // A test file that this machine cannot run is no test file to Jest.
   if (text === undefined && code === 0) return { result: 'nothing ran', failed: [] };
-  if (text === undefined) return { result: 'red', failed: [code === null ? 'the tests hang' : 'Jest did not start'] };
+  if (text === undefined)
+    return { result: 'red', failed: [code === null ? 'the tests hang' : 'Jest did not start'] };
   const { numPassedTests, testResults } = JSON.parse(text) as JestResults;
   const failed = testResults.flatMap(({ assertionResults }) =>
     assertionResults.filter((one) => one.status === 'failed').map((one) => one.fullName),
   );
   if (failed.length > 0) return { result: 'red', failed };
-  const broken = testResults.filter(({ status }) => status === 'failed').map(({ name }) => basename(name));
+  const broken = testResults
+    .filter(({ status }) => status === 'failed')
+    .map(({ name }) => basename(name));
   if (code !== 0) return { result: 'broken', failed: broken };
   return { result: numPassedTests === 0 ? 'nothing ran' : 'green', failed };
 }

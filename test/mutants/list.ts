@@ -1,6 +1,7 @@
 /**
- * One-line changes that break a promise of docs/proof.md, each with the test that must turn red. `make mutants` tries them.
- * A row: the file, the test, a text that stands in the file once, what replaces it, and what breaks.
+ * One-line changes that break a promise of docs/proof.md, each with the test that must turn red.
+ * `make mutants` tries them. A row: the file, the test, a text that stands in the file once, what
+ * replaces it, and what breaks.
  */
 import { mutantsOf } from './mutant.ts';
 
@@ -183,7 +184,7 @@ export const mutants = [
     [
       'internal/submission/withdrawals.ts',
       idempotency,
-      'adopted: { $exists: false }, ',
+      'adopted: { $exists: false },\n',
       '',
       'a request answered 202 is withdrawn by its first try',
     ],
@@ -217,7 +218,13 @@ export const mutants = [
     ],
   ]),
   ...mutantsOf('Hostile clients cannot exhaust the memory of ingest', [
-    ['internal/ingest/body-room.ts', beside, 'oldest.giveWay();', '', 'bodies on their way take all memory'],
+    [
+      'internal/ingest/body-room.ts',
+      beside,
+      'oldest.giveWay();',
+      '',
+      'bodies on their way take all memory',
+    ],
     [
       'internal/submission/group-commit.ts',
       groupCommit,
@@ -339,8 +346,8 @@ export const mutants = [
     [
       'internal/partner/key-sync.ts',
       keyCache,
-      'found?.syncedAt === undefined ? undefined : ',
-      '',
+      'found?.syncedAt === undefined\n',
+      'found === null\n',
       'an emptied database locks all partners out',
     ],
     [
@@ -353,9 +360,21 @@ export const mutants = [
   ]),
   ...mutantsOf('Each fault raises its alert and no other', [
     [ALERTS, alertsTest, '{$(in)}) != 1', '{$(in)}) < 1', 'two leaders raise no alert'],
-    [ALERTS, alertsTest, 'or absent(partner_ingest_leader{$(in)})', '', 'no controller at all raises no alert'],
+    [
+      ALERTS,
+      alertsTest,
+      'or absent(partner_ingest_leader{$(in)})',
+      '',
+      'no controller at all raises no alert',
+    ],
     [ALERTS, alertsTest, 'for: 20m', 'for: 60m', 'lost work is told an hour late'],
-    [ALERTS, alertsTest, '{$(in),cause!="resent"}', '{$(in)}', 'an operator who resends mails is woken'],
+    [
+      ALERTS,
+      alertsTest,
+      '{$(in),cause!="resent"}',
+      '{$(in)}',
+      'an operator who resends mails is woken',
+    ],
     [
       ALERTS,
       alertsTest,

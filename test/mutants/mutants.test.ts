@@ -1,4 +1,7 @@
-/** The list of mutants fits the code: whoever moves a line it names is told here, not by `make mutants` days later. */
+/**
+ * The list of mutants fits the code: whoever moves a line it names is told here, not by `make
+ * mutants` days later.
+ */
 import { expect, test } from '@jest/globals';
 import { existsSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';

@@ -1,6 +1,7 @@
 /**
- * Applies each mutant to a copy of the working tree and runs its tests there: each must turn red. Prints a table and ends
- * red if one survives. A test must first be green without a mutant, because a test that is red anyway shows nothing.
+ * Applies each mutant to a copy of the working tree and runs its tests there: each must turn red.
+ * Prints a table and ends red if one survives. A test must first be green without a mutant, because
+ * a test that is red anyway shows nothing.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,10 +19,12 @@ const DRAWN = 10;
 const SHOWN = 30;
 const CONTEXT = 10;
 
-const colours = { red: 'green', survived: 'red', invalid: 'red', 'left out': 'yellow' } as const satisfies Record<
-  string,
-  Colour
->;
+const colours = {
+  red: 'green',
+  survived: 'red',
+  invalid: 'red',
+  'left out': 'yellow',
+} as const satisfies Record<string, Colour>;
 
 interface Tried {
   readonly mutant: Mutant;
@@ -64,12 +67,15 @@ class Trial {
     const changed = mutated(text, mutant);
     if (changed === undefined) return tried('invalid', 'its text does not occur exactly once');
     const unchanged = await this.#withoutMutant(mutant.test, copy);
-    if (unchanged.result === 'nothing ran') return tried('left out', 'its test is skipped on this machine');
-    if (unchanged.result !== 'green') return tried('invalid', `red without it: ${unchanged.failed.join('; ')}`);
+    if (unchanged.result === 'nothing ran')
+      return tried('left out', 'its test is skipped on this machine');
+    if (unchanged.result !== 'green')
+      return tried('invalid', `red without it: ${unchanged.failed.join('; ')}`);
     await writeFile(path, changed);
     try {
       const { result, failed } = await this.#run(mutant.test, copy);
-      if (result === 'broken') return tried('invalid', `with it nothing runs: ${failed.join(', ')}`);
+      if (result === 'broken')
+        return tried('invalid', `with it nothing runs: ${failed.join(', ')}`);
       return result === 'red' ? tried('red', failed.join('; ')) : tried('survived', mutant.why);
     } finally {
       await writeFile(path, text);
@@ -88,7 +94,9 @@ class Trial {
   }
 }
 
-async function startStores(wanted: readonly Mutant[]): Promise<readonly [Store, Store] | readonly []> {
+async function startStores(
+  wanted: readonly Mutant[],
+): Promise<readonly [Store, Store] | readonly []> {
   if (!wanted.some(({ test }) => needsStores(test))) return [];
   return Promise.all([
     startMongo({ url: process.env['MONGODB_URI'], log: say }),
@@ -99,23 +107,34 @@ async function startStores(wanted: readonly Mutant[]): Promise<readonly [Store, 
 async function tryAll(wanted: readonly Mutant[], signal: AbortSignal): Promise<Tried[]> {
   const stores = await startStores(wanted);
   const [mongo, redis] = stores;
-  const copies = await Promise.all(Array.from({ length: Math.min(COPIES, wanted.length) }, copyTree));
+  const copies = await Promise.all(
+    Array.from({ length: Math.min(COPIES, wanted.length) }, copyTree),
+  );
   const trial = new Trial({ MONGODB_URI: mongo?.url, REDIS_URL: redis?.url }, signal);
   const all: Tried[] = [];
   const left = [...wanted];
   const work = async (copy: Copy): Promise<void> => {
-    for (let mutant = left.shift(); mutant !== undefined && !signal.aborted; mutant = left.shift()) {
+    for (
+      let mutant = left.shift();
+      mutant !== undefined && !signal.aborted;
+      mutant = left.shift()
+    ) {
       const tried = await trial.try(mutant, copy);
       if (signal.aborted) return;
       all.push(tried);
       const { verdict, milliseconds } = tried;
-      say(`${all.length}/${wanted.length}  ${verdict.padEnd(8)}  ${mutant.file}  ${duration(milliseconds)}`);
+      say(
+        `${all.length}/${wanted.length}  ${verdict.padEnd(8)}  ${mutant.file}  ${duration(milliseconds)}`,
+      );
     }
   };
   try {
     await Promise.all(copies.map(work));
   } finally {
-    await Promise.all([...copies.map((copy) => copy.remove()), ...stores.map((store) => store.stop())]);
+    await Promise.all([
+      ...copies.map((copy) => copy.remove()),
+      ...stores.map((store) => store.stop()),
+    ]);
   }
   return wanted.flatMap((mutant) => all.filter((tried) => tried.mutant === mutant));
 }
@@ -140,7 +159,10 @@ function tableOf(all: readonly Tried[]): string {
     duration(milliseconds),
     short(words, 60),
   ]);
-  return table([['verdict', 'file', 'change', 'time', 'what turned red, or is wrong'], ...rows], '');
+  return table(
+    [['verdict', 'file', 'change', 'time', 'what turned red, or is wrong'], ...rows],
+    '',
+  );
 }
 
 async function main(): Promise<number> {
@@ -158,7 +180,9 @@ async function main(): Promise<number> {
   const counts = Object.keys(colours).map(
     (verdict) => `${all.filter((tried) => tried.verdict === verdict).length} ${verdict}`,
   );
-  const good = all.length === wanted.length && all.every(({ verdict }) => verdict === 'red' || verdict === 'left out');
+  const good =
+    all.length === wanted.length &&
+    all.every(({ verdict }) => verdict === 'red' || verdict === 'left out');
   const took = paint('dim', `in ${duration(performance.now() - startedAt)}`);
   console.log(`\n${tableOf(all)}\n\n${paint(good ? 'green' : 'red', counts.join(', '))} ${took}`);
   return good ? 0 : 1;

@@ -1,4 +1,7 @@
-/** What the mongodb driver makes of a collection: the calls our stores use, each of which may get lost on its way. */
+/**
+ * What the mongodb driver makes of a collection: the calls our stores use, each of which may get
+ * lost on its way.
+ */
 import { MongoServerError, MongoWriteConcernError, type Collection, type Db } from 'mongodb';
 import { createMongo, type UpdateItem } from '../../internal/platform/mongo.ts';
 import type {
@@ -27,9 +30,11 @@ export interface WriteConcern {
 }
 
 /** What the service's clients ask for where a call does not say. The client is never connected. */
-const clientConcern: WriteConcern = createMongo('mongodb://simulated.invalid', 'simulation').db().writeConcern ?? {};
+const clientConcern: WriteConcern =
+  createMongo('mongodb://simulated.invalid', 'simulation').db().writeConcern ?? {};
 
-const isDurable = ({ w, j, journal }: WriteConcern): boolean => w === 'majority' && (j ?? journal) === true;
+const isDurable = ({ w, j, journal }: WriteConcern): boolean =>
+  w === 'majority' && (j ?? journal) === true;
 
 export interface DriverOptions {
   readonly tamper?: Tamper;
@@ -47,20 +52,34 @@ const WRITE_CONCERN_TIMED_OUT = 64;
 export function driverOf<T extends { _id: string }>(
   documents: MemoryCollection,
   wire: Wire,
-  { tamper = (sent) => sent, concern, replicates = () => true, findsNothing = () => false }: DriverOptions = {},
+  {
+    tamper = (sent) => sent,
+    concern,
+    replicates = () => true,
+    findsNothing = () => false,
+  }: DriverOptions = {},
 ): Collection<T> {
   const update = (filter: Document, changes: Document, options: UpdateOptions): UpdateOutcome => {
     const sent = tamper({ filter, update: changes });
     return documents.update(sent.filter, sent.update, options);
   };
-  /** A write as durable as it asks to be; one that asks for more than it gets is applied and ends with an error. */
-  const write = <R>(apply: (durable: boolean) => R, asked: WriteConcern = clientConcern): Promise<R> =>
+  /**
+   * A write as durable as it asks to be; one that asks for more than it gets is applied and ends
+   * with an error.
+   */
+  const write = <R>(
+    apply: (durable: boolean) => R,
+    asked: WriteConcern = clientConcern,
+  ): Promise<R> =>
     wire(() => {
       const wanted = isDurable(concern ?? asked);
       const durable = wanted && replicates();
       const result = apply(durable);
       if (wanted === durable) return result;
-      const writeConcernError = { code: WRITE_CONCERN_TIMED_OUT, errmsg: 'waiting for replication timed out' };
+      const writeConcernError = {
+        code: WRITE_CONCERN_TIMED_OUT,
+        errmsg: 'waiting for replication timed out',
+      };
       throw new MongoWriteConcernError({ ok: 1, ...result, writeConcernError });
     });
   /** An unordered write of several items: each on its own, and the server's account of them all. */
@@ -73,7 +92,10 @@ export function driverOf<T extends { _id: string }>(
       ...(command.updates ?? []).map(({ q, u, upsert, multi }) => () => {
         if (multi === true) {
           const ids = new Set((q['_id'] as { readonly $in: readonly string[] }).$in);
-          return [...ids].reduce((n, _id) => n + update({ ...q, _id }, u, { durable }).matchedCount, 0);
+          return [...ids].reduce(
+            (n, _id) => n + update({ ...q, _id }, u, { durable }).matchedCount,
+            0,
+          );
         }
         const { matchedCount, upsertedCount } = update(q, u, { upsert, durable });
         return matchedCount + upsertedCount;
@@ -96,7 +118,8 @@ export function driverOf<T extends { _id: string }>(
       sort: (sort: FindOptions['sort']) => find(filter, { ...options, sort }),
       limit: (limit: number) => find(filter, { ...options, limit }),
       batchSize: () => find(filter, options),
-      toArray: () => (findsNothing(filter) ? Promise.resolve([]) : wire(() => documents.find(filter, options))),
+      toArray: () =>
+        findsNothing(filter) ? Promise.resolve([]) : wire(() => documents.find(filter, options)),
     };
     return cursor;
   };
@@ -104,21 +127,27 @@ export function driverOf<T extends { _id: string }>(
     collectionName: 'simulated',
     dbName: 'simulated',
     db: {
-      command: (command: WriteCommand) => write((durable) => writeTogether(command, durable), command.writeConcern),
+      command: (command: WriteCommand) =>
+        write((durable) => writeTogether(command, durable), command.writeConcern),
     },
     find,
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => write((durable) => documents.insert(document, { durable })),
-    updateOne: (filter: Document, changes: Document) => write((durable) => update(filter, changes, { durable })),
+    updateOne: (filter: Document, changes: Document) =>
+      write((durable) => update(filter, changes, { durable })),
     findOneAndUpdate: (filter: Document, changes: Document, options: FindOptions) =>
       write((durable) => {
         const { after } = update(filter, changes, { durable });
         if (after === undefined) return null;
-        return options.projection === undefined ? after : documents.find({ _id: after._id }, options)[0];
+        return options.projection === undefined
+          ? after
+          : documents.find({ _id: after._id }, options)[0];
       }),
     estimatedDocumentCount: () => wire(() => documents.all().length),
-    countDocuments: (filter: Document, options: FindOptions = {}) => wire(() => documents.find(filter, options).length),
-    deleteOne: (filter: Document) => write((durable) => ({ deletedCount: documents.delete(filter, { durable }) })),
+    countDocuments: (filter: Document, options: FindOptions = {}) =>
+      wire(() => documents.find(filter, options).length),
+    deleteOne: (filter: Document) =>
+      write((durable) => ({ deletedCount: documents.delete(filter, { durable }) })),
   };
   return collection as unknown as Collection<T>;
 }

@@ -12,8 +12,9 @@ import { VERY_LATE_MS } from './wire.ts';
 import { World, ourParts, type Parts } from './world.ts';
 
 /**
- * Longest from the end of all faults until every record is at rest: an answer to a mail may take 10 minutes, a refusal of
- * our own is tried again every 15, and attempts that failed during minutes of faults back off for some minutes more.
+ * Longest from the end of all faults until every record is at rest: an answer to a mail may take 10
+ * minutes, a refusal of our own is tried again every 15, and attempts that failed during minutes of
+ * faults back off for some minutes more.
  */
 const QUIET_WITHIN_MS = 40 * 60_000;
 /** With a server that is always busy, the attempts are used up first: 72 h 15 min, and jitter. */
@@ -41,11 +42,13 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
   const { scheduler } = world;
 
   const restUntil = async (withinMs: number, others: Pick<Operator, 'atRest'>): Promise<void> => {
-    const atRest = (): boolean => others.atRest() && world.records().every((record) => !isOpen(record.state));
+    const atRest = (): boolean =>
+      others.atRest() && world.records().every((record) => !isOpen(record.state));
     if (!(await scheduler.run(scheduler.now + withinMs, () => violations.length > 0 || atRest()))) {
       const open = world.records().filter((record) => isOpen(record.state));
       throw new Violation(
-        open.map(({ _id, state }) => `${_id} is still ${state}`).join(', ') || 'a partner still asks',
+        open.map(({ _id, state }) => `${_id} is still ${state}`).join(', ') ||
+          'a partner still asks',
       );
     }
     if (violations[0] !== undefined) throw violations[0];
@@ -53,7 +56,10 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
 
   return scheduler.rule(async () => {
     const planned = start(world, plan);
-    const faultsEnd = Math.max(0, ...plan.faults.map((fault) => startOf(fault, plan) + fault.forMs));
+    const faultsEnd = Math.max(
+      0,
+      ...plan.faults.map((fault) => startOf(fault, plan) + fault.forMs),
+    );
     const planEnds = Math.max(
       faultsEnd,
       ...plan.submissions.map(({ atMs }) => atMs),
@@ -62,9 +68,13 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     await scheduler.run(planEnds + 1, () => violations.length > 0);
     healed = true;
     await scheduler.run(planEnds + VERY_LATE_MS, () => violations.length > 0);
-    await restUntil(plan.tempers.includes('always_busy') ? USED_UP_WITHIN_MS : QUIET_WITHIN_MS, planned);
+    await restUntil(
+      plan.tempers.includes('always_busy') ? USED_UP_WITHIN_MS : QUIET_WITHIN_MS,
+      planned,
+    );
     const operator = startOperator(world, 0);
-    // A worker that had the body in hand may have made the account since: `audit` reports it, and it is erased again.
+    // A worker that had the body in hand may have made the account since: `audit` reports it, and
+    // it is erased again.
     for (const { requestId } of world.allAccounts())
       if (world.erasures.has(requestId)) operator.order(requestId, 'erase');
     await restUntil(QUIET_WITHIN_MS, operator);
@@ -81,8 +91,12 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     );
     const left = world
       .records()
-      .find(({ _id, state, erasedAt }) => isFailed(state) && erasedAt === undefined && !released.has(_id));
-    if (left !== undefined) throw new Violation(`${left._id} is ${left.state} although it was retried`);
+      .find(
+        ({ _id, state, erasedAt }) =>
+          isFailed(state) && erasedAt === undefined && !released.has(_id),
+      );
+    if (left !== undefined)
+      throw new Violation(`${left._id} is ${left.state} although it was retried`);
     return {
       windows,
       events: scheduler.events,
@@ -180,7 +194,10 @@ function strike(
       return service.newProcessor(target);
     case 'kill_ingest':
       return kill(service.ingests[0]!.process, () => {
-        service.ingests[0] = startIngestProcess(world, world.newProcess('ingest 0', service.skew(0)));
+        service.ingests[0] = startIngestProcess(
+          world,
+          world.newProcess('ingest 0', service.skew(0)),
+        );
       });
     case 'freeze_ingest':
       return freeze(service.ingests[0]!.process);

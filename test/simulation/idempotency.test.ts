@@ -19,7 +19,12 @@ let made = 0;
 /** A new request with this body and key, which nobody has sent yet. */
 function newRecord(body = 'one body', { key = KEY, partnerId = 'demo' } = {}): SubmissionRecord {
   made += 1;
-  const received = { requestId: `req_${made}`, receivedAt: new Date(), remoteIp: '127.0.0.1', partnerId };
+  const received = {
+    requestId: `req_${made}`,
+    receivedAt: new Date(),
+    remoteIp: '127.0.0.1',
+    partnerId,
+  };
   return acceptedRecord(received, { bytes: Buffer.from(body), received: body.length }, key);
 }
 
@@ -29,16 +34,25 @@ const isAdoption: (sent: Parameters<Tamper>[0]) => boolean = ({ update }) =>
   Object.hasOwn(update['$set'] ?? {}, 'adopted');
 
 /** Ingest's way to a database of its own. */
-function open({ wire = straight, tamper, clock = systemClock }: { wire?: Wire; tamper?: Tamper; clock?: Clock } = {}) {
+function open({
+  wire = straight,
+  tamper,
+  clock = systemClock,
+}: { wire?: Wire; tamper?: Tamper; clock?: Clock } = {}) {
   const documents = new MemoryCollection(['idempotencyDigest']);
-  const db = databaseOf({ [SUBMISSIONS]: driverOf(documents, wire, tamper === undefined ? {} : { tamper }) });
+  const db = databaseOf({
+    [SUBMISSIONS]: driverOf(documents, wire, tamper === undefined ? {} : { tamper }),
+  });
   const settled: string[] = [];
   const withdrawals = new Withdrawals({
     db,
     retentionDays: 7,
     clock: systemClock,
     log: silent,
-    metrics: { withdrawalsPending: { set: () => {} }, withdrawals: { inc: ({ result }) => settled.push(result) } },
+    metrics: {
+      withdrawalsPending: { set: () => {} },
+      withdrawals: { inc: ({ result }) => settled.push(result) },
+    },
   });
   const commits = new GroupCommit({
     db,
@@ -53,7 +67,8 @@ function open({ wire = straight, tamper, clock = systemClock }: { wire?: Wire; t
     await withdrawals.whenSettled();
     return settled;
   };
-  const get = (record: SubmissionRecord) => documents.get(record._id) as unknown as SubmissionRecord | undefined;
+  const get = (record: SubmissionRecord) =>
+    documents.get(record._id) as unknown as SubmissionRecord | undefined;
   return { documents, commits, withdraw, get };
 }
 
@@ -61,7 +76,10 @@ test('the same key and body get the first record, which stays alone', async () =
   const { commits, documents, get } = open();
   const [first, second] = [newRecord(), newRecord()];
   expect(await commits.record(first)).toBe('stored');
-  expect(await commits.record(second)).toMatchObject({ result: 'replayed', first: { _id: first._id, version: 0 } });
+  expect(await commits.record(second)).toMatchObject({
+    result: 'replayed',
+    first: { _id: first._id, version: 0 },
+  });
   expect(documents.all()).toHaveLength(1);
   expect(get(first)).toMatchObject({ state: 'recorded', adopted: true });
 });
@@ -94,17 +112,25 @@ test("another partner's key is another key", async () => {
   const { commits } = open();
   expect(await commits.record(newRecord())).toBe('stored');
   expect(await commits.record(newRecord('one body', { partnerId: 'acme' }))).toBe('stored');
-  expect(await commits.record(newRecord('one body', { partnerId: `demo${KEY.charAt(0)}`, key: KEY.slice(1) }))).toBe(
-    'stored',
-  );
+  expect(
+    await commits.record(
+      newRecord('one body', { partnerId: `demo${KEY.charAt(0)}`, key: KEY.slice(1) }),
+    ),
+  ).toBe('stored');
 });
 
 test('what is erased is not replayed', async () => {
   const { commits, documents } = open();
   const first = newRecord();
   await commits.record(first);
-  documents.update({ _id: first._id }, { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } });
-  expect(await commits.record(newRecord())).toMatchObject({ result: 'erased', first: { _id: first._id } });
+  documents.update(
+    { _id: first._id },
+    { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } },
+  );
+  expect(await commits.record(newRecord())).toMatchObject({
+    result: 'erased',
+    first: { _id: first._id },
+  });
 });
 
 test('the withdrawal of an adopted record leaves it, and is settled', async () => {
@@ -130,7 +156,10 @@ test('a first record that is withdrawn just before its adoption: the second is s
   const { commits, documents, get } = open({
     tamper: (sent) => {
       if (isAdoption(sent)) {
-        documents.update({ _id: first._id }, { $set: { state: 'withdrawn' }, $unset: { idempotencyDigest: true } });
+        documents.update(
+          { _id: first._id },
+          { $set: { state: 'withdrawn' }, $unset: { idempotencyDigest: true } },
+        );
       }
       return sent;
     },

@@ -1,4 +1,7 @@
-/** A simulated ingest: the service's own submit-application.ts, with only as much HTTP around it as it looks at. */
+/**
+ * A simulated ingest: the service's own submit-application.ts, with only as much HTTP around it as
+ * it looks at.
+ */
 import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
 import { markAccepted } from '../../internal/submission/accepted.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -24,7 +27,11 @@ export function startIngestProcess(world: World, process: SimProcess): Ingest {
   const { scheduler } = world;
   const tools = toolsOf(world, process);
   const submit: Ingest['submit'] = (fields) => {
-    const body = { email: fields.email, business_name: 'Any', ein: fields.valid ? fields.ein : 'none' };
+    const body = {
+      email: fields.email,
+      business_name: 'Any',
+      ein: fields.valid ? fields.ein : 'none',
+    };
     const bytes = Buffer.from(JSON.stringify(body));
     const sent: Sent = {
       requestId: `req_${world.sent.length}`,
@@ -37,7 +44,11 @@ export function startIngestProcess(world: World, process: SimProcess): Ingest {
       ...fields,
     };
     world.sent.push(sent);
-    scheduler.after(0, () => void submitApplication(requestOf(sent, tools), replyTo(sent, world), tools), process);
+    scheduler.after(
+      0,
+      () => void submitApplication(requestOf(sent, tools), replyTo(sent, world), tools),
+      process,
+    );
     return sent;
   };
   return { process, submit };
@@ -69,7 +80,13 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     clock,
     keys: {
       loaded: true,
-      lookup: () => ({ known: true, partnerId: 'demo', active: true, terms: {}, admits: () => true }),
+      lookup: () => ({
+        known: true,
+        partnerId: 'demo',
+        active: true,
+        terms: {},
+        admits: () => true,
+      }),
     },
     admitBody: () => undefined,
     record: async (record) => {
@@ -101,7 +118,8 @@ function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Requ
     incomingBody: {
       expectsContinue: false,
       release: () => {},
-      read: () => Promise.resolve({ end: 'whole', bytes: body, received: body.length, reusable: true }),
+      read: () =>
+        Promise.resolve({ end: 'whole', bytes: body, received: body.length, reusable: true }),
     },
     raw: { socket: { destroy: () => {} } },
   };

@@ -1,7 +1,8 @@
 /**
- * Documents in memory with the single-document semantics of MongoDB that our stores rely on, and no more: an operator it
- * does not know is an error. test/integration/store-conformance.test.ts holds it against the real database. A document
- * that is kept never changes, so what is read is not copied.
+ * Documents in memory with the single-document semantics of MongoDB that our stores rely on, and no
+ * more: an operator it does not know is an error. test/integration/store-conformance.test.ts holds
+ * it against the real database. A document that is kept never changes, so what is read is not
+ * copied.
  */
 import { MongoServerError } from 'mongodb';
 
@@ -63,7 +64,9 @@ export class MemoryCollection {
     for (const [path, direction] of Object.entries(options.sort ?? {}).toReversed()) {
       found.sort((one, other) => direction * compare(get(one, path), get(other, path)));
     }
-    return found.slice(0, options.limit ?? found.length).map((document) => project(document, options.projection));
+    return found
+      .slice(0, options.limit ?? found.length)
+      .map((document) => project(document, options.projection));
   }
 
   update(filter: Document, update: Document, options: UpdateOptions = {}): UpdateOutcome {
@@ -75,7 +78,9 @@ export class MemoryCollection {
       return { matchedCount: 1, upsertedCount: 0, after };
     }
     if (options.upsert !== true) return { matchedCount: 0, upsertedCount: 0, after: undefined };
-    const equalities = Object.entries(filter).filter(([path, value]) => !path.startsWith('$') && !isOperators(value));
+    const equalities = Object.entries(filter).filter(
+      ([path, value]) => !path.startsWith('$') && !isOperators(value),
+    );
     const made = updated(Object.fromEntries(equalities) as Stored, update, { inserting: true });
     this.insert(made, options);
     return { matchedCount: 0, upsertedCount: 1, after: made };
@@ -97,7 +102,10 @@ export class MemoryCollection {
     return document === undefined ? [] : [document];
   }
 
-  /** A crash: the server that takes over lacks what was written after the last write that asked for majority and journal. */
+  /**
+   * A crash: the server that takes over lacks what was written after the last write that asked for
+   * majority and journal.
+   */
   rollBack(): void {
     for (const [id, before] of this.#rollBackTo) {
       if (before === undefined) this.#documents.delete(id);
@@ -128,7 +136,10 @@ export class MemoryCollection {
 }
 
 export function duplicateKey(key: string): MongoServerError {
-  return new MongoServerError({ message: `E11000 duplicate key error: index: ${key} dup key`, code: DUPLICATE_KEY });
+  return new MongoServerError({
+    message: `E11000 duplicate key error: index: ${key} dup key`,
+    code: DUPLICATE_KEY,
+  });
 }
 
 function matches(document: Document, filter: Document): boolean {
@@ -168,7 +179,11 @@ function holds(value: unknown, operator: string, operand: unknown): boolean {
   }
 }
 
-function updated(before: Stored, update: Document, options: { readonly inserting: boolean }): Stored {
+function updated(
+  before: Stored,
+  update: Document,
+  options: { readonly inserting: boolean },
+): Stored {
   const after = { ...before };
   for (const [operator, changes] of Object.entries(update)) {
     for (const [path, value] of Object.entries(changes as Document)) {
@@ -187,7 +202,8 @@ function updated(before: Stored, update: Document, options: { readonly inserting
           break;
         case '$min': {
           const present = get(after, path);
-          if (present === undefined || number(value) < number(present)) set(after, path, copy(value));
+          if (present === undefined || number(value) < number(present))
+            set(after, path, copy(value));
           break;
         }
         case '$push':
@@ -232,11 +248,15 @@ function isOperators(value: unknown): value is Document {
 }
 
 function isPlain(value: unknown): value is Document {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+  return (
+    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+  );
 }
 
 function equal(one: unknown, other: unknown): boolean {
-  return one instanceof Date && other instanceof Date ? one.getTime() === other.getTime() : one === other;
+  return one instanceof Date && other instanceof Date
+    ? one.getTime() === other.getTime()
+    : one === other;
 }
 
 function comparable(one: unknown, other: unknown): boolean {
@@ -258,7 +278,10 @@ function number(value: unknown): number {
   return value instanceof Date ? value.getTime() : Number(value);
 }
 
-/** A document as it is kept: of its own, without what is undefined. Dates and binaries are never changed in place. */
+/**
+ * A document as it is kept: of its own, without what is undefined. Dates and binaries are never
+ * changed in place.
+ */
 function copy<T>(value: T): T {
   if (Array.isArray(value)) return value.map(copy) as T;
   if (!isPlain(value)) return value;

@@ -1,4 +1,7 @@
-/** A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase` is the command itself. */
+/**
+ * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`
+ * is the command itself.
+ */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { normalizeEmail } from '../../internal/application/identity.ts';
@@ -18,7 +21,10 @@ const out = { json: () => {}, note: () => {} };
 const never = new AbortController().signal;
 
 export interface Operator {
-  /** Gives the order, and gives it again when it failed half-way or the record was changed meanwhile, as people do. */
+  /**
+   * Gives the order, and gives it again when it failed half-way or the record was changed
+   * meanwhile, as people do.
+   */
   order(requestId: string, event: OrderEvent): void;
   /** Puts the partner on hold, or releases it. */
   hold(onHold: boolean): void;
@@ -40,10 +46,19 @@ export function startOperator(world: World, skewMs: number): Operator {
   /** Gives the command, always the same; true once it says that nothing is left. */
   const eraseOne = async (record: SubmissionRecord): Promise<boolean> => {
     const person = applicantOf(record).email;
-    const theirs = world.records().filter((one) => person !== undefined && applicantOf(one).email === person);
+    const theirs = world
+      .records()
+      .filter((one) => person !== undefined && applicantOf(one).email === person);
     for (const { _id } of theirs) world.toErase.add(_id);
     if (person !== undefined) world.erasedPeople.add(person);
-    const call = { positionals: [record._id], values: { yes: true, json: true }, desk, clock, out, stop: never };
+    const call = {
+      positionals: [record._id],
+      values: { yes: true, json: true },
+      desk,
+      clock,
+      out,
+      stop: never,
+    };
     const code = await erase.run(call as unknown as Call).catch((error: unknown) => {
       if (error instanceof CommandError) return EXIT.ok;
       throw error;
@@ -73,7 +88,8 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (nextState(record.state, event, facts) === undefined) return true;
     const reason = `operator: ${event}`;
     let seen: Seen | undefined = record;
-    if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account))) return false;
+    if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account)))
+      return false;
     if (account !== undefined && event === 'correct_address') {
       // Whoever is about to mail the old address loses its claim before the address changes.
       if (isOpen(record.state)) seen = await moves.claim(record);
@@ -87,12 +103,17 @@ export function startOperator(world: World, skewMs: number): Operator {
   let open = 0;
   let holding = Promise.resolve();
   const persist = async (requestId: string, event: OrderEvent): Promise<void> => {
-    while (!(await order(requestId, event).catch(() => false))) await world.scheduler.pause(AGAIN_MS);
+    while (!(await order(requestId, event).catch(() => false)))
+      await world.scheduler.pause(AGAIN_MS);
   };
   return {
     order: (requestId, event) => {
       open += 1;
-      world.scheduler.after(0, () => void persist(requestId, event).then(() => (open -= 1)), process);
+      world.scheduler.after(
+        0,
+        () => void persist(requestId, event).then(() => (open -= 1)),
+        process,
+      );
     },
     hold: (onHold) => {
       open += 1;

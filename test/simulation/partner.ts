@@ -1,4 +1,7 @@
-/** A simulated partner: sends once, or, with an idempotency key, again and again until it hears what became of it. */
+/**
+ * A simulated partner: sends once, or, with an idempotency key, again and again until it hears what
+ * became of it.
+ */
 import type { Ingest, Submission } from './ingest.ts';
 import type { Sent, World } from './world.ts';
 

@@ -1,4 +1,7 @@
-/** What happens in one history, as fast-check makes it up and cuts it down to the smallest that still fails. */
+/**
+ * What happens in one history, as fast-check makes it up and cuts it down to the smallest that
+ * still fails.
+ */
 import { CLOCK_OFFSET_MAX_MS } from '../../internal/processor/limits.ts';
 import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
@@ -30,7 +33,10 @@ export type OrderEvent = ReopeningEvent | 'release' | 'erase';
 export interface Fault {
   readonly kind: FaultKind;
   readonly atMs: number;
-  /** The submission that `atMs` counts from, where it shall hit one on its way; null: from the start. */
+  /**
+   * The submission that `atMs` counts from, where it shall hit one on its way; null: from the
+   * start.
+   */
   readonly near: number | null;
   readonly forMs: number;
   /** Which processor or ingest, where that matters. */
@@ -38,7 +44,10 @@ export interface Fault {
 }
 
 export interface Plan {
-  /** Seeds everything too small to plan: latencies, which worker takes a job, which call of a shaky store fails how. */
+  /**
+   * Seeds everything too small to plan: latencies, which worker takes a job, which call of a shaky
+   * store fails how.
+   */
   readonly seed: number;
   readonly submissions: readonly {
     readonly atMs: number;
@@ -52,7 +61,11 @@ export interface Plan {
   /** By e-mail. */
   readonly tempers: readonly Temper[];
   readonly faults: readonly Fault[];
-  readonly orders: readonly { readonly atMs: number; readonly submission: number; readonly event: OrderEvent }[];
+  readonly orders: readonly {
+    readonly atMs: number;
+    readonly submission: number;
+    readonly event: OrderEvent;
+  }[];
   readonly skewsMs: readonly number[];
 }
 
@@ -67,7 +80,9 @@ const NEAR_MS = 300;
 export const PEOPLE = 3;
 export const PROCESSORS = 2;
 const MINUTE_MS = 60_000;
-/** Everything planned starts within this time, and no fault outlasts it by more than its own length. */
+/**
+ * Everything planned starts within this time, and no fault outlasts it by more than its own length.
+ */
 const PLANNED_MS = 4 * MINUTE_MS;
 
 const workingSkew = fc.integer({ min: -CLOCK_OFFSET_MAX_MS, max: CLOCK_OFFSET_MAX_MS });
@@ -83,7 +98,10 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
       atMs: time,
       email: person,
       ein: person,
-      valid: fc.oneof({ arbitrary: fc.constant(true), weight: 9 }, { arbitrary: fc.constant(false), weight: 1 }),
+      valid: fc.oneof(
+        { arbitrary: fc.constant(true), weight: 9 },
+        { arbitrary: fc.constant(false), weight: 1 },
+      ),
       key: fc.option(fc.nat(1)),
     }),
     { minLength: 1, maxLength: 5 },
@@ -91,7 +109,10 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
   tempers: fc.array(
     fc.oneof(
       { arbitrary: fc.constant('takes' as const), weight: 48 },
-      { arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'), weight: 32 },
+      {
+        arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'),
+        weight: 32,
+      },
       { arbitrary: fc.constant('always_busy' as const), weight: 1 },
     ),
     { minLength: PEOPLE, maxLength: PEOPLE },

@@ -1,8 +1,15 @@
-/** A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this world. */
+/**
+ * A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this
+ * world.
+ */
 import { clockFaults } from '../../internal/processor/clock-guard.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
-import { FINISH_WORK_MS, LINE_EVERY_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
+import {
+  FINISH_WORK_MS,
+  LINE_EVERY_MS,
+  RECONCILE_EVERY_MS,
+} from '../../internal/processor/limits.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
@@ -19,7 +26,15 @@ const templates = await loadTemplates();
 /** Starts the processor; the result ends it as a signal does: what it has in hand is finished. */
 export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
-  const { store, mailQueue, holds: holdStore, accounts, ledger, clock, ping } = world.connect(process, 'processor');
+  const {
+    store,
+    mailQueue,
+    holds: holdStore,
+    accounts,
+    ledger,
+    clock,
+    ping,
+  } = world.connect(process, 'processor');
   // Asked for at each round, so that days of back-off are not made of questions that find nothing.
   const follower = new HoldFollower({ holds: holdStore, log: silent, onHold: noMetric });
   const workers = createWorkers({
@@ -62,7 +77,8 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   if (!hasGoodClock) for (const worker of [applications, line]) worker.pause();
   queue.startWorker(process, applications);
   const parts = { store, clock, workers, follower };
-  if (world.parts.reconciles && hasGoodClock) scheduler.as(process, () => workWhenDue(world, process, parts));
+  if (world.parts.reconciles && hasGoodClock)
+    scheduler.as(process, () => workWhenDue(world, process, parts));
   const close = async (): Promise<void> => {
     process.closing = true;
     const late = new AbortController();
@@ -76,8 +92,8 @@ export function startProcessor(world: World, process: SimProcess): () => void {
 }
 
 /**
- * Rounds of reconcile and of the line at the service's pace, but none while nothing can be due: days of back-off would
- * otherwise be made of rounds that find nothing.
+ * Rounds of reconcile and of the line at the service's pace, but none while nothing can be due:
+ * days of back-off would otherwise be made of rounds that find nothing.
  */
 function workWhenDue(
   world: World,
@@ -122,7 +138,11 @@ function workWhenDue(
       if (planned !== undefined) planned.run = undefined;
       if (dueAt === undefined) return;
       const untilDue = dueAt - clock.now().getTime();
-      planned = scheduler.after(Math.max(untilDue, notBefore - scheduler.now), () => void run(), process);
+      planned = scheduler.after(
+        Math.max(untilDue, notBefore - scheduler.now),
+        () => void run(),
+        process,
+      );
     };
     world.onDue.push(consider);
     consider();

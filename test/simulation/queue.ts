@@ -1,6 +1,6 @@
 /**
- * Redis as the service sees it: hints wait, are handed to some worker, and may be lost, repeated or reordered at any
- * time. How jobs carry hints is no business of the model.
+ * Redis as the service sees it: hints wait, are handed to some worker, and may be lost, repeated or
+ * reordered at any time. How jobs carry hints is no business of the model.
  */
 import type { HintsInHand } from '../../internal/queue/hints-in-hand.ts';
 import type { Hint } from '../../internal/queue/job.ts';
@@ -66,7 +66,8 @@ export class SimQueue {
         await work.whenFree(never);
         if (process.closing) return;
         const hint = this.#next();
-        if (hint === undefined) await new Promise<void>((wake) => this.#idle.push({ process, wake }));
+        if (hint === undefined)
+          await new Promise<void>((wake) => this.#idle.push({ process, wake }));
         await this.#scheduler.pause(random.between(0.1, 3));
         if (hint !== undefined) work.take([hint]);
       }
@@ -89,7 +90,8 @@ export class SimQueue {
 
   #add(hint: Hint): void {
     const { random } = this.#scheduler;
-    // A little delay reorders what was sent in one go; a queue with much in it keeps a hint for longer.
+    // A little delay reorders what was sent in one go; a queue with much in it keeps a hint for
+    // longer.
     const delay = random.between(0, random.chance(FULL) ? FULL_MS : 5);
     this.#jobs.add({ hint, readyAt: this.#scheduler.now + delay });
     this.#scheduler.outside(delay + 0.1, () => this.handOut());

@@ -1,4 +1,7 @@
-/** The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that went out. */
+/**
+ * The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that
+ * went out.
+ */
 import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
 import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
@@ -51,7 +54,11 @@ export class SimRelay {
   readonly #temperOf: (email: string) => Temper;
   readonly #busyLeft = new Map<string, number>();
 
-  constructor(scheduler: Scheduler, weather: RelayWeather, options: { temperOf(email: string): Temper }) {
+  constructor(
+    scheduler: Scheduler,
+    weather: RelayWeather,
+    options: { temperOf(email: string): Temper },
+  ) {
     this.#scheduler = scheduler;
     this.#weather = weather;
     this.#temperOf = (email) => options.temperOf(email);
@@ -70,7 +77,12 @@ export class SimRelay {
     };
   }
 
-  async #handOver(accountId: string, to: string, signal: AbortSignal, mayGoOn: () => boolean): Promise<HandOver> {
+  async #handOver(
+    accountId: string,
+    to: string,
+    signal: AbortSignal,
+    mayGoOn: () => boolean,
+  ): Promise<HandOver> {
     const { random } = this.#scheduler;
     const process = this.#scheduler.process!;
     this.handOvers += 1;
@@ -81,7 +93,8 @@ export class SimRelay {
       return { result: 'unreachable', connected: false, cause: 'ECONNREFUSED' };
     }
     const cut = random.chance(this.#weather.shaky);
-    if (cut && random.chance(0.5)) return { result: 'unreachable', connected: true, cause: 'ECONNECTION' };
+    if (cut && random.chance(0.5))
+      return { result: 'unreachable', connected: true, cause: 'ECONNECTION' };
     if (this.#weather.refuses) return refused('mail', '550 5.7.1 Sender refused');
     if (this.#weather.turnsAway) return refused('rcpt', '421 4.7.0 Too many messages');
     const refusal = this.#refusal(to);
@@ -96,13 +109,24 @@ export class SimRelay {
       return { result: 'aborted', cause: 'claim lost or closing' };
     }
     const taken = !cut || random.chance(0.5);
-    const mail: SentMail = { accountId, to, at: this.#scheduler.now, startedAt, process, told: undefined };
+    const mail: SentMail = {
+      accountId,
+      to,
+      at: this.#scheduler.now,
+      startedAt,
+      process,
+      told: undefined,
+    };
     if (taken) this.mails.push(mail);
     const slow = this.#temperOf(to) === 'slow';
     const answersIn = slow ? random.between(10_000, LONGEST_ANSWER_MS) : random.between(1, 200);
-    await this.#scheduler.pause(Math.max(answersIn, this.#weather.hangsUntil - this.#scheduler.now));
+    await this.#scheduler.pause(
+      Math.max(answersIn, this.#weather.hangsUntil - this.#scheduler.now),
+    );
     mail.told = cut ? 'ambiguous' : 'accepted';
-    return cut ? { result: 'ambiguous', cause: 'ECONNECTION' } : { result: 'accepted', answer: '250 ok' };
+    return cut
+      ? { result: 'ambiguous', cause: 'ECONNECTION' }
+      : { result: 'accepted', answer: '250 ok' };
   }
 
   #refusal(to: string): HandOver | undefined {

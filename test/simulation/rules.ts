@@ -1,7 +1,13 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
-import { eventsOf, firstStates, isOpen, moves, type Actor } from '../../internal/submission/states.ts';
+import {
+  eventsOf,
+  firstStates,
+  isOpen,
+  moves,
+  type Actor,
+} from '../../internal/submission/states.ts';
 import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { Stored } from './memory-collection.ts';
@@ -13,7 +19,10 @@ export class Violation extends Error {
   override readonly name = 'Violation';
 }
 
-/** What went out twice, or was processed after a 500, by the named window that explains it (docs/decisions/0011). */
+/**
+ * What went out twice, or was processed after a 500, by the named window that explains it
+ * (docs/decisions/0011).
+ */
 export interface Windows {
   /** A mail sent again after the relay hung up on its content. */
   ambiguous: number;
@@ -27,7 +36,10 @@ export interface Windows {
   processedAfter500: number;
 }
 
-/** Watches every write; what breaks a rule is kept in `violations`, because a throw would look like a failed write. */
+/**
+ * Watches every write; what breaks a rule is kept in `violations`, because a throw would look like
+ * a failed write.
+ */
 export function watch(world: World): { readonly violations: Violation[] } {
   const violations: Violation[] = [];
   const check = (holds: boolean, words: string): void => {
@@ -37,19 +49,31 @@ export function watch(world: World): { readonly violations: Violation[] } {
     const after = stored as unknown as SubmissionRecord;
     const before = storedBefore as unknown as SubmissionRecord | undefined;
     checkDates(after, check);
-    if (before === undefined) check(firstStates.includes(after.state), `${after._id} began as ${after.state}`);
+    if (before === undefined)
+      check(firstStates.includes(after.state), `${after._id} began as ${after.state}`);
     else checkStep(before, after, world.mongo.caller, check);
-    if (world.mongo.caller === 'operator' && before !== undefined && after.history.length > before.history.length) {
-      world.reopenings.set(after._id, [...(world.reopenings.get(after._id) ?? []), world.scheduler.now]);
+    if (
+      world.mongo.caller === 'operator' &&
+      before !== undefined &&
+      after.history.length > before.history.length
+    ) {
+      world.reopenings.set(after._id, [
+        ...(world.reopenings.get(after._id) ?? []),
+        world.scheduler.now,
+      ]);
     }
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
       const accounts = [...world.erasedAccounts.values(), ...world.allAccounts()];
       const account = accounts.findLast(({ requestId }) => requestId === after._id);
-      world.erasures.set(after._id, { at: world.scheduler.now, possibleMails: account?.mail?.possible ?? 0 });
+      world.erasures.set(after._id, {
+        at: world.scheduler.now,
+        possibleMails: account?.mail?.possible ?? 0,
+      });
     }
     for (const tell of world.onDue) tell();
   };
-  world.accounts.onDelete = (account) => world.erasedAccounts.set(account._id, account as unknown as Account);
+  world.accounts.onDelete = (account) =>
+    world.erasedAccounts.set(account._id, account as unknown as Account);
   world.accounts.onWrite = (stored, before) => {
     const wished = before?.['notifiedAt'] !== undefined && stored['notifiedAt'] === undefined;
     if (world.mongo.caller === 'operator' || wished) noteWish(world, stored);
@@ -58,17 +82,29 @@ export function watch(world: World): { readonly violations: Violation[] } {
 }
 
 function noteWish(world: World, account: Stored): void {
-  world.mailWishes.set(account._id, [...(world.mailWishes.get(account._id) ?? []), world.scheduler.now]);
+  world.mailWishes.set(account._id, [
+    ...(world.mailWishes.get(account._id) ?? []),
+    world.scheduler.now,
+  ]);
 }
 
 type Check = (holds: boolean, words: string) => void;
 
 function checkDates(record: SubmissionRecord, check: Check): void {
   const { _id, state } = record;
-  check((record.dueAt !== undefined) === isOpen(state), `${_id} is ${state} with dueAt ${record.dueAt?.toISOString()}`);
+  check(
+    (record.dueAt !== undefined) === isOpen(state),
+    `${_id} is ${state} with dueAt ${record.dueAt?.toISOString()}`,
+  );
   const expires = !isOpen(state) && state !== 'dead_lettered';
-  check((record.expiresAt !== undefined) === expires, `${_id} is ${state} with expiresAt ${String(record.expiresAt)}`);
-  check(record.history.at(-1)?.state === state, `the history of ${_id} ends elsewhere than in ${state}`);
+  check(
+    (record.expiresAt !== undefined) === expires,
+    `${_id} is ${state} with expiresAt ${String(record.expiresAt)}`,
+  );
+  check(
+    record.history.at(-1)?.state === state,
+    `the history of ${_id} ends elsewhere than in ${state}`,
+  );
   if (state === 'dead_lettered') {
     check(
       /^[a-z][^@\d]*(\(.*\))?$/i.test(record.lastError ?? ''),
@@ -77,11 +113,19 @@ function checkDates(record: SubmissionRecord, check: Check): void {
   }
 }
 
-function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Actor | undefined, check: Check): void {
+function checkStep(
+  before: SubmissionRecord,
+  after: SubmissionRecord,
+  actor: Actor | undefined,
+  check: Check,
+): void {
   const { _id } = before;
   const grown = after.history.length - before.history.length;
   const [from, to] = [before.state, after.state];
-  check(after.version === before.version || after.version === before.version + 1, `${_id} lost or jumped a version`);
+  check(
+    after.version === before.version || after.version === before.version + 1,
+    `${_id} lost or jumped a version`,
+  );
   const isErased = after.erasedAt !== undefined;
   // It goes by an erasure, also where a settled request of another applicant mentions the person.
   const bodyGoes = after.body === undefined && actor === 'operator' && !isOpen(to);
@@ -102,9 +146,12 @@ function checkStep(before: SubmissionRecord, after: SubmissionRecord, actor: Act
   }
   check(grown === 1, `${_id} got ${grown} entries of history at once`);
   const own: readonly string[] = actor === undefined ? [] : eventsOf[actor];
-  const allowed = moves.some((move) => move.from === from && move.to === to && own.includes(move.event));
+  const allowed = moves.some(
+    (move) => move.from === from && move.to === to && own.includes(move.event),
+  );
   check(allowed, `${actor} moved ${_id} from ${from} to ${to}`);
-  if (actor === 'operator') check(after.version === before.version + 1, `${_id} was reopened under its old version`);
+  if (actor === 'operator')
+    check(after.version === before.version + 1, `${_id} was reopened under its old version`);
 }
 
 /** The end of a history, when all is quiet. */
@@ -126,7 +173,11 @@ export function judge(world: World): Windows {
 }
 
 /** What an operator erased is gone, and nobody is mailed but by a hand-over that had begun. */
-function judgeErasures(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
+function judgeErasures(
+  world: World,
+  byId: ReadonlyMap<string, SubmissionRecord>,
+  windows: Windows,
+): void {
   for (const id of world.toErase) {
     const { body, applicant } = byId.get(id) ?? {};
     if (body !== undefined || applicant !== undefined) throw new Violation(`${id} is not erased`);
@@ -136,44 +187,70 @@ function judgeErasures(world: World, byId: ReadonlyMap<string, SubmissionRecord>
     // A crash of the database has brought it back.
     if (world.accounts.get(_id) !== undefined) continue;
     const erasure = world.erasures.get(requestId);
-    if (erasure === undefined) throw new Violation(`the account of ${requestId} is erased, its record is not`);
+    if (erasure === undefined)
+      throw new Violation(`the account of ${requestId} is erased, its record is not`);
     const mails = world.relay.mails.filter(({ accountId }) => accountId === _id);
-    if (mails.length > erasure.possibleMails || mails.some(({ at }) => at > erasure.at + CLAIM_TRUSTED_MS)) {
+    if (
+      mails.length > erasure.possibleMails ||
+      mails.some(({ at }) => at > erasure.at + CLAIM_TRUSTED_MS)
+    ) {
       throw new Violation(`${requestId} was mailed after it was erased`);
     }
     judgeMails(world, account, byId.get(requestId), windows);
   }
 }
 
-function judgeAnswers(world: World, byId: ReadonlyMap<string, SubmissionRecord>, windows: Windows): void {
+function judgeAnswers(
+  world: World,
+  byId: ReadonlyMap<string, SubmissionRecord>,
+  windows: Windows,
+): void {
   for (const sent of world.sent) {
     const { requestId, answer, answeredAt, answeredId = requestId, body } = sent;
     const record = byId.get(answeredId);
     if (answer === 202) {
       if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
-      if (record.state === 'withdrawn') throw new Violation(`${requestId} was answered 202 and then withdrawn`);
+      if (record.state === 'withdrawn')
+        throw new Violation(`${requestId} was answered 202 and then withdrawn`);
       if (!isKept(body, record, world)) throw new Violation(`${requestId} is not what was sent`);
       if (sent.at > (world.erasures.get(answeredId)?.at ?? Infinity))
-        throw new Violation(`${requestId} was answered 202 because of ${answeredId}, which is erased`);
+        throw new Violation(
+          `${requestId} was answered 202 because of ${answeredId}, which is erased`,
+        );
     }
-    if (answer === 422 && (record === undefined || body.equals(record.body?.buffer ?? Buffer.alloc(0)))) {
+    if (
+      answer === 422 &&
+      (record === undefined || body.equals(record.body?.buffer ?? Buffer.alloc(0)))
+    ) {
       throw new Violation(`${requestId} was answered 422 because of ${answeredId}`);
     }
     if (answer === 500 && record !== undefined && wasProcessed(record)) {
       // So late that reconcile had the record already: only no answer is true then.
-      if (answeredAt! - sent.at >= FIRST_DUE_MS) throw new Violation(`${requestId} was answered 500 too late`);
-      if (!couldNotWithdraw(world, sent)) throw new Violation(`${requestId} was answered 500 and processed`);
+      if (answeredAt! - sent.at >= FIRST_DUE_MS)
+        throw new Violation(`${requestId} was answered 500 too late`);
+      if (!couldNotWithdraw(world, sent))
+        throw new Violation(`${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
     }
   }
 }
 
-/** Whether the body is there as it was sent. One that only mentions an erased person goes without the rest. */
-function isKept(sent: Buffer, { body, bodySha256 }: SubmissionRecord, { erasedPeople }: World): boolean {
+/**
+ * Whether the body is there as it was sent. One that only mentions an erased person goes without
+ * the rest.
+ */
+function isKept(
+  sent: Buffer,
+  { body, bodySha256 }: SubmissionRecord,
+  { erasedPeople }: World,
+): boolean {
   if (bodySha256 === undefined) return true;
   if (body !== undefined) return sent.equals(body.buffer);
   const text = sent.toString().toLowerCase();
-  return hash('sha256', sent, 'hex') === bodySha256 && [...erasedPeople].some((person) => text.includes(person));
+  return (
+    hash('sha256', sent, 'hex') === bodySha256 &&
+    [...erasedPeople].some((person) => text.includes(person))
+  );
 }
 
 function wasProcessed({ state, adopted, erasedAt, claimedBy }: SubmissionRecord): boolean {
@@ -182,26 +259,40 @@ function wasProcessed({ state, adopted, erasedAt, claimedBy }: SubmissionRecord)
   return state !== 'withdrawn' && adopted !== true && !erasedUnread;
 }
 
-/** Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own first try. */
+/**
+ * Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own
+ * first try.
+ */
 function judgeKeys(world: World, byId: ReadonlyMap<string, SubmissionRecord>): void {
   const keyed = world.sent.filter(({ key }) => key !== null);
   for (const [key, tries] of Map.groupBy(keyed, (sent) => sent.key)) {
     const ids = new Set(tries.map(({ requestId }) => requestId));
-    const records = [...byId.values()].filter(({ _id, state }) => ids.has(_id) && state !== 'withdrawn');
+    const records = [...byId.values()].filter(
+      ({ _id, state }) => ids.has(_id) && state !== 'withdrawn',
+    );
     if (records.length > 1) throw new Violation(`${key} has ${records.length} live records`);
-    const answers = new Set(tries.filter(({ answer }) => answer === 202).map(({ answeredId }) => answeredId));
+    const answers = new Set(
+      tries.filter(({ answer }) => answer === 202).map(({ answeredId }) => answeredId),
+    );
     if (answers.size > 1) throw new Violation(`${key} was answered 202 with ${answers.size} ids`);
-    const bodies = new Set(tries.filter(({ answer }) => answer === 202).map(({ body }) => body.toString()));
+    const bodies = new Set(
+      tries.filter(({ answer }) => answer === 202).map(({ body }) => body.toString()),
+    );
     if (bodies.size > 1) throw new Violation(`${key} was answered 202 for ${bodies.size} bodies`);
-    const own = records.flatMap(({ reasons = [] }) => reasons).find(({ duplicateOf = '' }) => ids.has(duplicateOf));
-    if (own !== undefined) throw new Violation(`${key}: a submission is called a duplicate of itself`);
+    const own = records
+      .flatMap(({ reasons = [] }) => reasons)
+      .find(({ duplicateOf = '' }) => ids.has(duplicateOf));
+    if (own !== undefined)
+      throw new Violation(`${key}: a submission is called a duplicate of itself`);
   }
 }
 
 /** Whether ingest died, or was cut off for so long that reconcile came first . */
 function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
   return world.disturbances.some(({ kind, process, from, until }) =>
-    kind === 'cutOff' ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS : process === ingest && until >= at,
+    kind === 'cutOff'
+      ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS
+      : process === ingest && until >= at,
   );
 }
 
@@ -216,26 +307,37 @@ function judgeRecord(
     return;
   }
   const needsAccount = record.state === 'completed' || record.state === 'undeliverable';
-  if (needsAccount && account === undefined) throw new Violation(`${record._id} is ${record.state} without an account`);
+  if (needsAccount && account === undefined)
+    throw new Violation(`${record._id} is ${record.state} without an account`);
   const forbidden = record.state === 'rejected' || record.state === 'withdrawn';
-  if (forbidden && account !== undefined) throw new Violation(`${record._id} is ${record.state}, yet has an account`);
+  if (forbidden && account !== undefined)
+    throw new Violation(`${record._id} is ${record.state}, yet has an account`);
   if (record.accountId !== undefined && record.accountId !== account?._id) {
     throw new Violation(`${record._id} names an account that is not its own`);
   }
   if (record.state !== 'rejected') return;
-  if (record.reasons === undefined || record.reasons.length === 0) throw new Violation(`${record._id} has no reason`);
+  if (record.reasons === undefined || record.reasons.length === 0)
+    throw new Violation(`${record._id} has no reason`);
   for (const { duplicateOf } of record.reasons) {
     if (duplicateOf === undefined) continue;
     const other = byId.get(duplicateOf);
-    const stands = other?.erasedAt !== undefined || accounts.some((one) => one.requestId === other?._id);
+    const stands =
+      other?.erasedAt !== undefined || accounts.some((one) => one.requestId === other?._id);
     if (other?._id === record._id || !stands) {
-      throw new Violation(`${record._id} is called a duplicate of ${duplicateOf}, which has no account`);
+      throw new Violation(
+        `${record._id} is called a duplicate of ${duplicateOf}, which has no account`,
+      );
     }
   }
 }
 
 /** One mail for each account and each wish of an operator, but for the two windows. */
-function judgeMails(world: World, account: Account, record: SubmissionRecord | undefined, windows: Windows): void {
+function judgeMails(
+  world: World,
+  account: Account,
+  record: SubmissionRecord | undefined,
+  windows: Windows,
+): void {
   const wishes = world.mailWishes.get(account._id) ?? [];
   const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
   const completed = record?.state === 'completed' && record.erasedAt === undefined;
@@ -244,7 +346,9 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
   }
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
   if (completed && account.notifiedAt === undefined && !wishedSince) {
-    throw new Violation(`${account.requestId} is completed, but its account does not know that the mail is out`);
+    throw new Violation(
+      `${account.requestId} is completed, but its account does not know that the mail is out`,
+    );
   }
   if (mails.length > (account.mail?.possible ?? 0)) {
     throw new Violation(
@@ -253,20 +357,27 @@ function judgeMails(world: World, account: Account, record: SubmissionRecord | u
   }
   const periods = [0, ...(world.reopenings.get(account.requestId) ?? []), Infinity];
   for (const [index, from] of periods.slice(0, -1).entries()) {
-    const within = mails.filter(({ startedAt }) => startedAt >= from && startedAt < periods[index + 1]!);
+    const within = mails.filter(
+      ({ startedAt }) => startedAt >= from && startedAt < periods[index + 1]!,
+    );
     for (const [to, some] of Map.groupBy(within, (mail) => mail.to)) {
       if (some.length > MAX_AMBIGUOUS) {
-        throw new Violation(`${account.requestId} was mailed ${some.length} times at ${to} without an operator's wish`);
+        throw new Violation(
+          `${account.requestId} was mailed ${some.length} times at ${to} without an operator's wish`,
+        );
       }
     }
   }
   for (const [index, mail] of mails.entries()) {
     const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);
     // A wish may come while a mail is being handed over: that one is not what was wished for.
-    if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at)) continue;
+    if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at))
+      continue;
     const window = windowOf(world, before, mail);
     if (window === undefined) {
-      throw new Violation(`${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`);
+      throw new Violation(
+        `${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`,
+      );
     }
     windows[window] += 1;
   }

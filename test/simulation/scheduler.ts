@@ -1,9 +1,9 @@
 /**
  * Time of a simulated world: events in order, one at a time, days in milliseconds.
  *
- * For the length of one history this takes over the timers and `Math.random` of the process, so that the code under test
- * runs as it is. Whatever a simulated process starts (a timer, an answer it waits for) belongs to it, across awaits: a
- * frozen process gets it late, a dead one never.
+ * For the length of one history this takes over the timers and `Math.random` of the process, so
+ * that the code under test runs as it is. Whatever a simulated process starts (a timer, an answer
+ * it waits for) belongs to it, across awaits: a frozen process gets it late, a dead one never.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../internal/platform/clock.ts';
@@ -36,7 +36,10 @@ const MAX_EVENTS = 400_000;
 /** One for all histories: what runs would carry each one more for ever. */
 const current = new AsyncLocalStorage<SimProcess>();
 
-/** Resolves when no promise and no tick is left to run: a tick comes after all promises that are settled before it. */
+/**
+ * Resolves when no promise and no tick is left to run: a tick comes after all promises that are
+ * settled before it.
+ */
 const everythingPending = (): Promise<void> =>
   new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
 const realSetImmediate = setImmediate;
@@ -64,14 +67,18 @@ export class Scheduler {
     return current.run(process, run);
   }
 
-  /** Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them. */
+  /**
+   * Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them.
+   */
   after(delayMs: number, run: () => void, process: SimProcess | undefined = this.process): Task {
     const task: Task = { at: this.now + Math.max(0, delayMs), seq: (this.#seq += 1), process, run };
     this.#push(task);
     return task;
   }
 
-  /** Calls `run` after `delayMs`, whatever becomes of the process that asks: it has left its hands. */
+  /**
+   * Calls `run` after `delayMs`, whatever becomes of the process that asks: it has left its hands.
+   */
   outside(delayMs: number, run: () => void): void {
     current.exit(() => this.after(delayMs, run, undefined));
   }
@@ -146,7 +153,13 @@ export class Scheduler {
     try {
       return await history();
     } finally {
-      Object.assign(globalThis, { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate });
+      Object.assign(globalThis, {
+        setTimeout,
+        clearTimeout,
+        setInterval,
+        clearInterval,
+        setImmediate,
+      });
       Math.random = random;
       await oneTurn();
     }

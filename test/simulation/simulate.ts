@@ -1,4 +1,7 @@
-/** Plays many histories and tells of them; a failing one is cut down to the smallest that fails, with how to see it again. */
+/**
+ * Plays many histories and tells of them; a failing one is cut down to the smallest that fails,
+ * with how to see it again.
+ */
 import * as fc from 'fast-check';
 import { play } from './history.ts';
 import { plans } from './plan.ts';
@@ -21,7 +24,10 @@ export interface Simulated {
 export interface SimulationOptions {
   readonly seed: number;
   readonly histories: number;
-  /** The number of a history in the run of this seed, as a failure prints it; only that one is played. */
+  /**
+   * The number of a history in the run of this seed, as a failure prints it; only that one is
+   * played.
+   */
   readonly at?: string | undefined;
   readonly parts?: Partial<Parts>;
   /** Stop at the first failure as it is, without looking for a smaller one. */
@@ -39,8 +45,10 @@ export async function simulate(options: SimulationOptions): Promise<Simulated> {
     told.requests += plan.submissions.length;
     told.mails += history.mails;
     told.simulatedMs += history.simulatedMs;
-    for (const [state, count] of Object.entries(history.states)) states[state] = (states[state] ?? 0) + count;
-    for (const window of Object.keys(windows) as (keyof Windows)[]) windows[window] += history.windows[window];
+    for (const [state, count] of Object.entries(history.states))
+      states[state] = (states[state] ?? 0) + count;
+    for (const window of Object.keys(windows) as (keyof Windows)[])
+      windows[window] += history.windows[window];
   });
   const details = await fc.check(property, {
     seed,
@@ -53,17 +61,28 @@ export async function simulate(options: SimulationOptions): Promise<Simulated> {
   const { simulatedMs, ...counts } = told;
   const failure = details.failed
     ? [
-        details.errorInstance instanceof Error ? (details.errorInstance.stack ?? details.errorInstance.message) : '?',
+        details.errorInstance instanceof Error
+          ? (details.errorInstance.stack ?? details.errorInstance.message)
+          : '?',
         `the history: ${JSON.stringify(details.counterexample)}`,
         `to see it again: make simulate SEED=${seed} AT=${failedAt}`,
       ].join('\n')
     : undefined;
-  return { seed, ...counts, simulatedDays: Math.round(simulatedMs / 86_400_000), states, windows, failure };
+  return {
+    seed,
+    ...counts,
+    simulatedDays: Math.round(simulatedMs / 86_400_000),
+    states,
+    windows,
+    failure,
+  };
 }
 
 if (import.meta.main) {
   const option = (name: string): string | undefined => {
-    const value = process.argv.find((argument) => argument.startsWith(`--${name}=`))?.slice(name.length + 3);
+    const value = process.argv
+      .find((argument) => argument.startsWith(`--${name}=`))
+      ?.slice(name.length + 3);
     return value === '' ? undefined : value;
   };
   const startedAt = performance.now();
@@ -74,7 +93,13 @@ if (import.meta.main) {
     hasty: option('hasty') !== undefined,
   });
   const { failure, ...figures } = result;
-  console.log(JSON.stringify({ ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 }, undefined, 2));
+  console.log(
+    JSON.stringify(
+      { ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 },
+      undefined,
+      2,
+    ),
+  );
   if (failure !== undefined) {
     console.error(failure);
     process.exitCode = 1;

@@ -1,4 +1,7 @@
-/** Random histories of the whole service, new ones in each run; and proof that the simulation sees what is broken. */
+/**
+ * Random histories of the whole service, new ones in each run; and proof that the simulation sees
+ * what is broken.
+ */
 import { describe, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -28,14 +31,19 @@ const FOUND_WITHIN = 4_000;
 const MINUTES = 60_000;
 
 /**
- * As `make simulate` does it, in a process of its own: the simulation owns all timers, and Jest needs its own. A failure is told
- * at once: `make simulate` with its SEED and AT looks for a smaller one, which takes minutes.
+ * As `make simulate` does it, in a process of its own: the simulation owns all timers, and Jest
+ * needs its own. A failure is told at once: `make simulate` with its SEED and AT looks for a
+ * smaller one, which takes minutes.
  */
 async function simulateApart(histories: number): Promise<Simulated> {
   const script = fileURLToPath(new URL('simulate.ts', import.meta.url));
-  const { stdout } = await promisify(execFile)(process.execPath, [script, `--histories=${histories}`, '--hasty=1'], {
-    timeout: 4 * MINUTES,
-  }).catch((error: { stdout: string; stderr: string }) => {
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [script, `--histories=${histories}`, '--hasty=1'],
+    {
+      timeout: 4 * MINUTES,
+    },
+  ).catch((error: { stdout: string; stderr: string }) => {
     throw new Error(`${error.stderr}\n${error.stdout}`);
   });
   return JSON.parse(stdout) as Simulated;
@@ -47,7 +55,9 @@ test(
     const told = await simulateApart(HISTORIES);
     expect(told.histories).toBe(HISTORIES);
     // The histories went where it hurts.
-    expect(Object.keys(told.states)).toEqual(expect.arrayContaining(['completed', 'rejected', 'withdrawn']));
+    expect(Object.keys(told.states)).toEqual(
+      expect.arrayContaining(['completed', 'rejected', 'withdrawn']),
+    );
     expect(told.windows.killed + told.windows.frozen).toBeGreaterThan(0);
     expect(told.windows.ambiguous).toBeGreaterThan(0);
   },
@@ -69,7 +79,9 @@ test('the same plan tells the same story', async () => {
 });
 
 test('an address that is corrected while its e-mail is handed over is mailed again', async () => {
-  const orders = [236_885, 178_738].map((atMs) => ({ atMs, submission: 0, event: 'correct_address' }) as const);
+  const orders = [236_885, 178_738].map(
+    (atMs) => ({ atMs, submission: 0, event: 'correct_address' }) as const,
+  );
   const plan: Plan = {
     seed: 563_109_866,
     submissions: [
@@ -116,7 +128,10 @@ test(
   5 * MINUTES,
 );
 
-/** A worker frozen for as long as its claim holds, give or take: what happens then is a matter of milliseconds. */
+/**
+ * A worker frozen for as long as its claim holds, give or take: what happens then is a matter of
+ * milliseconds.
+ */
 const frozenForAClaim = (seed: number): Plan => ({
   seed,
   submissions: [{ atMs: 0, email: 0, ein: 0, valid: true, key: null }],
@@ -132,7 +147,10 @@ const frozenForAClaim = (seed: number): Plan => ({
   skewsMs: [0, (seed * 37) % 1_000, 0, 0],
 });
 
-/** Keyed requests that are sent again while MongoDB loses, delays and repeats: one may meet its own pending withdrawal. */
+/**
+ * Keyed requests that are sent again while MongoDB loses, delays and repeats: one may meet its own
+ * pending withdrawal.
+ */
 const askedAgain = (seed: number): Plan => ({
   seed,
   submissions: [0, 1, 2].map((key) => ({ atMs: key, email: key, ein: key, valid: true, key })),
@@ -143,7 +161,11 @@ const askedAgain = (seed: number): Plan => ({
 });
 
 /** Plays these histories, one for each seed, and rejects with the first `Violation`. */
-async function playAll(planOf: (seed: number) => Plan, histories: number, parts: Partial<Parts> = {}): Promise<void> {
+async function playAll(
+  planOf: (seed: number) => Plan,
+  histories: number,
+  parts: Partial<Parts> = {},
+): Promise<void> {
   for (let seed = 0; seed < histories; seed += 1) await play(planOf(seed), parts);
 }
 
@@ -160,16 +182,27 @@ test(
 );
 
 /**
- * An applicant is erased while workers have two requests of theirs in hand, and the partner sends one of them again. In two of
- * three histories answers get lost or the workers freeze.
+ * An applicant is erased while workers have two requests of theirs in hand, and the partner sends
+ * one of them again. In two of three histories answers get lost or the workers freeze.
  */
 const erasedOnTheWay = (seed: number): Plan => {
-  const [first, second, others] = [0, 0, 1].map((email, index) => ({ email, ein: index, valid: true, key: index }));
+  const [first, second, others] = [0, 0, 1].map((email, index) => ({
+    email,
+    ein: index,
+    valid: true,
+    key: index,
+  }));
   const sent = [first!, second!, others!, first!];
   const faults: readonly (readonly Fault[])[] = [
     [],
     [{ kind: 'mongo_shaky', atMs: 100, near: null, forMs: 10_000, target: 0 }],
-    [0, 1].map((target) => ({ kind: 'freeze_processor', atMs: seed % 200, near: null, forMs: 50_000, target })),
+    [0, 1].map((target) => ({
+      kind: 'freeze_processor',
+      atMs: seed % 200,
+      near: null,
+      forMs: 50_000,
+      target,
+    })),
   ];
   return {
     seed,
@@ -177,7 +210,9 @@ const erasedOnTheWay = (seed: number): Plan => {
     tempers: ['takes', 'takes', 'takes'],
     faults: faults[seed % faults.length]!,
     // While the workers are frozen, where they are.
-    orders: [{ atMs: seed % 3 === 2 ? 10_000 : (seed * 7) % 400, submission: seed % 4, event: 'erase' }],
+    orders: [
+      { atMs: seed % 3 === 2 ? 10_000 : (seed * 7) % 400, submission: seed % 4, event: 'erase' },
+    ],
     skewsMs: [],
   };
 };
@@ -189,18 +224,32 @@ test(
 );
 
 /**
- * Answers are lost for some seconds, and are back long before reconcile looks at what was answered 500; in every second
- * history ingest is frozen until it has been processed.
+ * Answers are lost for some seconds, and are back long before reconcile looks at what was answered
+ * 500; in every second history ingest is frozen until it has been processed.
  */
 const inDoubt = (seed: number): Plan => ({
   seed,
-  submissions: [0, 1, 2].map((person) => ({ atMs: person, email: person, ein: person, valid: true, key: null })),
+  submissions: [0, 1, 2].map((person) => ({
+    atMs: person,
+    email: person,
+    ein: person,
+    valid: true,
+    key: null,
+  })),
   tempers: ['takes', 'takes', 'takes'],
   faults: [
     { kind: 'mongo_shaky', atMs: 0, near: null, forMs: 5_000, target: 0 },
     ...(seed % 2 === 0
       ? []
-      : [{ kind: 'freeze_ingest' as const, atMs: seed % 50, near: null, forMs: 3 * FIRST_DUE_MS, target: 0 }]),
+      : [
+          {
+            kind: 'freeze_ingest' as const,
+            atMs: seed % 50,
+            near: null,
+            forMs: 3 * FIRST_DUE_MS,
+            target: 0,
+          },
+        ]),
   ],
   orders: [],
   skewsMs: [],
@@ -212,10 +261,19 @@ test(
   5 * MINUTES,
 );
 
-/** Both processors are replaced, one after the other, while the relay has taken mails and answers none for ten minutes. */
+/**
+ * Both processors are replaced, one after the other, while the relay has taken mails and answers
+ * none for ten minutes.
+ */
 const restartsInAHang = (seed: number): Plan => ({
   seed,
-  submissions: [0, 1, 2].map((person) => ({ atMs: 0, email: person, ein: person, valid: true, key: null })),
+  submissions: [0, 1, 2].map((person) => ({
+    atMs: 0,
+    email: person,
+    ein: person,
+    valid: true,
+    key: null,
+  })),
   tempers: ['takes', 'takes', 'takes'],
   faults: [
     { kind: 'relay_hangs', atMs: 0, near: null, forMs: 599_000, target: 0 },
@@ -234,7 +292,10 @@ test('a relay that hangs for ten minutes and a rolling restart meanwhile: no sec
   }
 });
 
-/** A worker is killed when its mail is out, answers of MongoDB are lost, and its server dies once the record is completed. */
+/**
+ * A worker is killed when its mail is out, answers of MongoDB are lost, and its server dies once
+ * the record is completed.
+ */
 const failsOverAfterMail = (seed: number): Plan => ({
   seed,
   submissions: [{ atMs: 0, email: 0, ein: 0, valid: true, key: null }],
@@ -242,7 +303,14 @@ const failsOverAfterMail = (seed: number): Plan => ({
   faults: [
     { kind: 'mongo_shaky', atMs: 0, near: null, forMs: 30_000, target: 0 },
     ...[0, 1].map(
-      (target) => ({ kind: 'kill_processor', atMs: 80 + (seed % 60), near: null, forMs: 100, target }) as const,
+      (target) =>
+        ({
+          kind: 'kill_processor',
+          atMs: 80 + (seed % 60),
+          near: null,
+          forMs: 100,
+          target,
+        }) as const,
     ),
     { kind: 'mongo_away', atMs: 120_000, near: null, forMs: 1_000, target: 0 },
   ],
@@ -269,7 +337,10 @@ const forgetting =
   (operator: '$set' | '$unset', key: string): Tamper =>
   ({ filter, update }) =>
     update['$push'] !== undefined
-      ? { filter, update: { ...update, [operator]: without((update[operator] ?? {}) as Document, key) } }
+      ? {
+          filter,
+          update: { ...update, [operator]: without((update[operator] ?? {}) as Document, key) },
+        }
       : { filter, update };
 
 class NeverLost extends WorkerMoves {
@@ -312,7 +383,12 @@ describe('the simulation sees, in histories made for it,', () => {
       askedAgain,
       /answered 202 and then withdrawn/,
     ],
-    ['a claim that is never lost', { Store: NeverLost }, frozenForAClaim, /mailed (twice|\d times)/],
+    [
+      'a claim that is never lost',
+      { Store: NeverLost },
+      frozenForAClaim,
+      /mailed (twice|\d times)/,
+    ],
     [
       'a mail taken for out unconfirmed',
       { Ledger: Trusting },
@@ -320,7 +396,12 @@ describe('the simulation sees, in histories made for it,', () => {
       /does not know that the mail is out/,
     ],
     ['no withdrawal', { withdraws: false }, inDoubt, /answered 500 and processed/],
-    ['202 for a write in doubt', { takesDoubtForStored: true }, inDoubt, /answered 202 and (is lost|then withdrawn)/],
+    [
+      '202 for a write in doubt',
+      { takesDoubtForStored: true },
+      inDoubt,
+      /answered 202 and (is lost|then withdrawn)/,
+    ],
   ])(
     '%s',
     async (_name, parts, planOf, words) => {
@@ -333,16 +414,44 @@ describe('the simulation sees, in histories made for it,', () => {
 describe('the simulation sees', () => {
   test.each<[string, Partial<Parts>, RegExp]>([
     ['a claim without a version', { tamper: unconditional('version') }, /./],
-    ['moves from any state', { tamper: unconditional('state', 'version') }, /moved|written|mailed|history/],
+    [
+      'moves from any state',
+      { tamper: unconditional('state', 'version') },
+      /moved|written|mailed|history/,
+    ],
     ['a claim that is given to everybody', { Store: GivenToEverybody }, /./],
-    ['accounts without a unique e-mail', { uniqueAccountKeys: ['ein', 'requestId'] }, /share the emailNormalized/],
-    ['accounts without a unique EIN', { uniqueAccountKeys: ['emailNormalized', 'requestId'] }, /share the ein/],
+    [
+      'accounts without a unique e-mail',
+      { uniqueAccountKeys: ['ein', 'requestId'] },
+      /share the emailNormalized/,
+    ],
+    [
+      'accounts without a unique EIN',
+      { uniqueAccountKeys: ['emailNormalized', 'requestId'] },
+      /share the ein/,
+    ],
     ['mails that nobody notes', { Ledger: Forgetful }, /does not know that the mail is out/],
     ['no reconcile', { reconciles: false }, /is still recorded|is still account_created/],
-    ['writes that one server alone has', { concern: { w: 1, j: true } }, /is lost|without an account/],
-    ['writes that are in memory only', { concern: { w: 'majority', j: false } }, /is lost|without an account/],
-    ['a retry under the old version', { tamper: forgetting('$set', 'version') }, /reopened under its old version/],
-    ['a retry that keeps the expiry', { tamper: forgetting('$unset', 'expiresAt') }, /with expiresAt/],
+    [
+      'writes that one server alone has',
+      { concern: { w: 1, j: true } },
+      /is lost|without an account/,
+    ],
+    [
+      'writes that are in memory only',
+      { concern: { w: 'majority', j: false } },
+      /is lost|without an account/,
+    ],
+    [
+      'a retry under the old version',
+      { tamper: forgetting('$set', 'version') },
+      /reopened under its old version/,
+    ],
+    [
+      'a retry that keeps the expiry',
+      { tamper: forgetting('$unset', 'expiresAt') },
+      /with expiresAt/,
+    ],
   ])(
     '%s',
     async (_name, parts, words) => {

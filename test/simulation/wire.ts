@@ -1,10 +1,16 @@
-/** The network between a simulated process and MongoDB: answers get slow or lost, and requests are lost or arrive late. */
+/**
+ * The network between a simulated process and MongoDB: answers get slow or lost, and requests are
+ * lost or arrive late.
+ */
 import { MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { Actor } from '../../internal/submission/states.ts';
 import type { Wire } from './driver.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** Times of internal/platform/mongo.ts: how long the driver looks for a server, and how long it waits for an answer. */
+/**
+ * Times of internal/platform/mongo.ts: how long the driver looks for a server, and how long it
+ * waits for an answer.
+ */
 const SERVER_SELECTION_MS = 2_000;
 const SOCKET_TIMEOUT_MS = 10_000;
 /** A request that the client has given up may be carried out as late as this. */
@@ -22,7 +28,9 @@ export interface MongoWeather {
   caller: Actor | undefined;
 }
 
-/** A wire for a process of `caller`; `socketTimeoutMs` is how long that client waits for an answer. */
+/**
+ * A wire for a process of `caller`; `socketTimeoutMs` is how long that client waits for an answer.
+ */
 export function newWire(
   scheduler: Scheduler,
   weather: MongoWeather,
@@ -34,15 +42,19 @@ export function newWire(
   return <T>(execute: () => T) =>
     new Promise<T>((resolve, reject) => {
       const process = scheduler.process;
-      const settle = (delayMs: number, settled: () => void): void => void scheduler.after(delayMs, settled, process);
+      const settle = (delayMs: number, settled: () => void): void =>
+        void scheduler.after(delayMs, settled, process);
       if (weather.away) {
         const message = 'Server selection timed out';
         settle(random.between(0, SERVER_SELECTION_MS), () => {
-          reject(Object.assign(Object.create(MongoServerSelectionError.prototype) as Error, { message }));
+          reject(
+            Object.assign(Object.create(MongoServerSelectionError.prototype) as Error, { message }),
+          );
         });
         return;
       }
-      const lose = (delayMs: number): void => settle(delayMs, () => reject(new MongoNetworkError('connection closed')));
+      const lose = (delayMs: number): void =>
+        settle(delayMs, () => reject(new MongoNetworkError('connection closed')));
       const carryOut = (delayMs: number, answered: boolean): void =>
         scheduler.outside(delayMs, () => {
           if (weather.away && random.chance(0.5)) {

@@ -1,4 +1,7 @@
-/** Withdrawals on a database that is slow: on the model, because no test can make the real one slow by size. */
+/**
+ * Withdrawals on a database that is slow: on the model, because no test can make the real one slow
+ * by size.
+ */
 import { expect, jest, test } from '@jest/globals';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -15,7 +18,10 @@ const MOST_WRITES = 8;
 /** More than one write of them. */
 const IN_AN_OUTAGE = 1_200;
 
-const open = (store: ReturnType<typeof driverOf<SubmissionRecord>>, settled: () => void): Withdrawals =>
+const open = (
+  store: ReturnType<typeof driverOf<SubmissionRecord>>,
+  settled: () => void,
+): Withdrawals =>
   new Withdrawals({
     db: databaseOf({ [SUBMISSIONS]: store as never }),
     retentionDays: 7,

@@ -1,9 +1,11 @@
 /**
- * A whole service in memory: ingests, processors, an operator, MongoDB, Redis, the mail server and time.
+ * A whole service in memory: ingests, processors, an operator, MongoDB, Redis, the mail server and
+ * time.
  *
- * The decisions are the service's own code: group commit, withdrawals, the stores, claims, attempts, verdicts, outage
- * gates, reconcile. Only what lies beyond the drivers is a model. That is the one exception to "no mocks of our stores":
- * it makes three days of outages and crashes last milliseconds, and the same seed always tells the same story.
+ * The decisions are the service's own code: group commit, withdrawals, the stores, claims,
+ * attempts, verdicts, outage gates, reconcile. Only what lies beyond the drivers is a model. That
+ * is the one exception to "no mocks of our stores": it makes three days of outages and crashes last
+ * milliseconds, and the same seed always tells the same story.
  */
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -65,7 +67,10 @@ export interface Sent {
   answeredId: string | undefined;
 }
 
-/** A stretch of time in which a process, or its way to MongoDB, was not well; it is well again at `until`. */
+/**
+ * A stretch of time in which a process, or its way to MongoDB, was not well; it is well again at
+ * `until`.
+ */
 export interface Disturbance {
   readonly kind: 'killed' | 'frozen' | 'cutOff';
   /** Undefined: everybody. */
@@ -104,7 +109,13 @@ export class World {
   readonly holds = new MemoryCollection();
   readonly mongo: MongoWeather = { away: false, shaky: 0, caller: undefined };
   readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
-  readonly smtp: RelayWeather = { away: false, shaky: 0, refuses: false, turnsAway: false, hangsUntil: 0 };
+  readonly smtp: RelayWeather = {
+    away: false,
+    shaky: 0,
+    refuses: false,
+    turnsAway: false,
+    hangsUntil: 0,
+  };
   readonly queue: SimQueue;
   readonly relay: SimRelay;
   readonly parts: Parts;
@@ -144,7 +155,10 @@ export class World {
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
     const clock = this.scheduler.clockOf(process);
     const { tamper, concern } = this.parts;
-    const options = { concern, replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED) };
+    const options = {
+      concern,
+      replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED),
+    };
     const db = databaseOf({
       [SUBMISSIONS]: driverOf(this.requests, wire, {
         tamper,
@@ -182,7 +196,9 @@ export class World {
     return due.length === 0 ? undefined : Math.min(...due);
   }
 
-  /** A search for due records looks through the hours without rounds (processor.ts) in many steps. */
+  /**
+   * A search for due records looks through the hours without rounds (processor.ts) in many steps.
+   */
   #findsNothingDue({ dueAt }: Document): boolean {
     if (this.mongo.away || this.mongo.shaky > 0 || typeof dueAt !== 'object') return false;
     const { $lte: upTo } = dueAt as { readonly $lte?: Date };

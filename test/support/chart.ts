@@ -1,4 +1,7 @@
-/** The chart in tests: rendered by Helm, as objects, with the values of a first try and of a production. */
+/**
+ * The chart in tests: rendered by Helm, as objects, with the values of a first try and of a
+ * production.
+ */
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -17,7 +20,9 @@ const helm3 = found;
 // oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
 
-/** A rendered object; the parts tests look at are left untyped on purpose, they are Kubernetes' own. */
+/**
+ * A rendered object; the parts tests look at are left untyped on purpose, they are Kubernetes' own.
+ */
 export interface Rendered extends Json {
   readonly apiVersion: string;
   readonly kind: string;
@@ -44,12 +49,21 @@ export const production = {
 export const everything = {
   ...production,
   trustedProxies: ['10.0.0.0/8'],
-  ingress: { enabled: true, hosts: ['api.example.com'], tls: [{ secretName: 'tls', hosts: ['api.example.com'] }] },
+  ingress: {
+    enabled: true,
+    hosts: ['api.example.com'],
+    tls: [{ secretName: 'tls', hosts: ['api.example.com'] }],
+  },
   caBundle: { existingConfigMap: 'ca' },
   smtp: { ...production.smtp, templatesConfigMap: 'texts' },
   tracing: { endpoint: 'http://collector.monitoring:4318' },
   ingest: { autoscaling: { enabled: true } },
-  processor: { autoscaling: { enabled: true, keda: { prometheusAddress: 'http://prometheus.monitoring:9090' } } },
+  processor: {
+    autoscaling: {
+      enabled: true,
+      keda: { prometheusAddress: 'http://prometheus.monitoring:9090' },
+    },
+  },
   metrics: {
     podMonitor: { enabled: true },
     prometheusRule: { enabled: true, runbookBaseUrl: 'https://runbooks.example' },
@@ -59,11 +73,17 @@ export const everything = {
   tests: { existingSecret: 'test-partner' },
 };
 
-/** `values` with `value` at `path`, such as `ingest.port`; maps on the way are copied, others replaced. */
+/**
+ * `values` with `value` at `path`, such as `ingest.port`; maps on the way are copied, others
+ * replaced.
+ */
 export function withValue(values: Json, path: string, value: unknown): Json {
   const [first = '', ...rest] = path.split('.');
   const inside = (values[first] ?? {}) as Json;
-  return { ...values, [first]: rest.length === 0 ? value : withValue(inside, rest.join('.'), value) };
+  return {
+    ...values,
+    [first]: rest.length === 0 ? value : withValue(inside, rest.join('.'), value),
+  };
 }
 
 /** Runs `helm` with the values on its standard input where an argument is `-f -`. */
@@ -73,7 +93,10 @@ export async function helm(
   by: Helm = helm3,
 ): Promise<{ code: number | null; out: string; err: string }> {
   // A short run does not need its garbage collected.
-  const child = spawn(by.program, args, { timeout: HELM_TIMEOUT_MS, env: { ...process.env, GOGC: 'off' } });
+  const child = spawn(by.program, args, {
+    timeout: HELM_TIMEOUT_MS,
+    env: { ...process.env, GOGC: 'off' },
+  });
   const [out, err]: [Buffer[], Buffer[]] = [[], []];
   child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
@@ -103,7 +126,10 @@ export interface RenderOptions {
 }
 
 /** The text of `helm template`; rejects with Helm's message when it refuses. */
-export async function renderText(values: Json, { release = 'demo', namespace = 'demo', by }: RenderOptions = {}) {
+export async function renderText(
+  values: Json,
+  { release = 'demo', namespace = 'demo', by }: RenderOptions = {},
+) {
   const { code, out, err } = await helm(templateArgs(release, namespace), values, by);
   if (code !== 0) throw new Error(err);
   return out;
@@ -111,7 +137,10 @@ export async function renderText(values: Json, { release = 'demo', namespace = '
 
 const rendered = new WeakMap<Json, Promise<Rendered[]>>();
 
-/** The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal); once for the same object. */
+/**
+ * The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal);
+ * once for the same object.
+ */
 export function render(values: Json, options?: RenderOptions): Promise<Rendered[]> {
   const known = options === undefined ? rendered.get(values) : undefined;
   const objects = known ?? renderText(values, options).then(objectsOf);
@@ -124,9 +153,16 @@ const EXAMPLES = `${ROOT}deploy/examples/`;
 export const examples = readdirSync(EXAMPLES).filter((name) => name.endsWith('.values.yaml'));
 
 /** An example as its first line says: an overlay on top of production, anything else alone. */
-export async function renderExample(name: string, values: Json, namespace: string): Promise<Rendered[]> {
+export async function renderExample(
+  name: string,
+  values: Json,
+  namespace: string,
+): Promise<Rendered[]> {
   const overlay = readFileSync(EXAMPLES + name, 'utf8').startsWith('# Overlay: ');
-  const files = (overlay ? ['production.values.yaml', name] : [name]).flatMap((file) => ['-f', EXAMPLES + file]);
+  const files = (overlay ? ['production.values.yaml', name] : [name]).flatMap((file) => [
+    '-f',
+    EXAMPLES + file,
+  ]);
   const { code, out, err } = await helm(
     ['template', 'demo', CHART, '--namespace', namespace, ...files, '-f', '-'],
     values,
@@ -138,12 +174,15 @@ export async function renderExample(name: string, values: Json, namespace: strin
 /** The objects of a file of the repository. */
 export const manifest = (path: string): Rendered[] => objectsOf(readFileSync(ROOT + path, 'utf8'));
 
-/** Most documents of a render are those of another one, and reading them takes as long as rendering. */
+/**
+ * Most documents of a render are those of another one, and reading them takes as long as rendering.
+ */
 const documents = new Map<string, Rendered | null>();
 
 export function objectsOf(text: string): Rendered[] {
   return text.split(/^---$/m).flatMap((document) => {
-    const object = documents.get(document) ?? (parse(document, { version: '1.1' }) as Rendered | null);
+    const object =
+      documents.get(document) ?? (parse(document, { version: '1.1' }) as Rendered | null);
     documents.set(document, object);
     return object ?? [];
   });
@@ -158,17 +197,25 @@ export async function refusal(values: Json): Promise<string> {
 
 /** The one object of this kind whose name ends so. */
 export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): Rendered {
-  const [object, ...more] = objects.filter((each) => each.kind === kind && each.metadata.name.endsWith(nameEnd));
+  const [object, ...more] = objects.filter(
+    (each) => each.kind === kind && each.metadata.name.endsWith(nameEnd),
+  );
   if (object === undefined || more.length > 0)
     throw new Error(`${more.length === 0 ? 'no' : 'several'} ${kind} …${nameEnd}`);
   return object;
 }
 
-/** Every pod there will be: of Deployments and StatefulSets (with the volumes they claim), and the pods themselves. */
-export function podsOf(objects: readonly Rendered[]): { owner: string; metadata: Json; spec: Json }[] {
+/**
+ * Every pod there will be: of Deployments and StatefulSets (with the volumes they claim), and the
+ * pods themselves.
+ */
+export function podsOf(
+  objects: readonly Rendered[],
+): { owner: string; metadata: Json; spec: Json }[] {
   return objects.flatMap((object) => {
     const owner = `${object.kind} ${object.metadata.name}`;
-    if (object.kind === 'Pod') return [{ owner, metadata: object.metadata, spec: object['spec'] as Json }];
+    if (object.kind === 'Pod')
+      return [{ owner, metadata: object.metadata, spec: object['spec'] as Json }];
     const template = object['spec']?.template as Json | undefined;
     if (template?.['spec'] === undefined) return [];
     const claims = ((object['spec'].volumeClaimTemplates ?? []) as Json[]).map(({ metadata }) => ({
@@ -180,9 +227,16 @@ export function podsOf(objects: readonly Rendered[]): { owner: string; metadata:
   });
 }
 
-/** The environment of a component's container: plain values, and a mark for those Kubernetes fills in. */
-export function environmentOf(objects: readonly Rendered[], component: string): Record<string, string> {
-  const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec.containers as Json[];
+/**
+ * The environment of a component's container: plain values, and a mark for those Kubernetes fills
+ * in.
+ */
+export function environmentOf(
+  objects: readonly Rendered[],
+  component: string,
+): Record<string, string> {
+  const [container] = one(objects, 'Deployment', `-${component}`)['spec'].template.spec
+    .containers as Json[];
   return Object.fromEntries(
     ((container?.['env'] ?? []) as { name: string; value?: string }[]).map(({ name, value }) => [
       name,

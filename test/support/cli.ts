@@ -1,4 +1,7 @@
-/** Runs the operator's real command on a world's stores: inside the test's process, or as a child where that is the point. */
+/**
+ * Runs the operator's real command on a world's stores: inside the test's process, or as a child
+ * where that is the point.
+ */
 import { spawn } from 'node:child_process';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -30,8 +33,15 @@ function ran(code: number | null, stdout: string, stderr: string): Ran {
   return { code, stdout, stderr, json: <T>() => JSON.parse(stdout) as T };
 }
 
-/** Runs `partner-ingest WORDS…` as a process of its own, with `input` on its standard input; never rejects because of an exit code. */
-export async function spawnCli(environment: Environment, input: string, ...words: readonly string[]): Promise<Ran> {
+/**
+ * Runs `partner-ingest WORDS…` as a process of its own, with `input` on its standard input; never
+ * rejects because of an exit code.
+ */
+export async function spawnCli(
+  environment: Environment,
+  input: string,
+  ...words: readonly string[]
+): Promise<Ran> {
   const child = spawn(process.execPath, ['cmd/cli/main.ts', ...words], {
     cwd: PROJECT,
     env: {
@@ -53,19 +63,33 @@ export async function spawnCli(environment: Environment, input: string, ...words
   return ran(await ended, stdout, stderr);
 }
 
-/** The same inside this process, which costs a tenth: command, settings and stores are the real ones. */
-export async function runCli(environment: Environment, input: string, ...words: readonly string[]): Promise<Ran> {
+/**
+ * The same inside this process, which costs a tenth: command, settings and stores are the real
+ * ones.
+ */
+export async function runCli(
+  environment: Environment,
+  input: string,
+  ...words: readonly string[]
+): Promise<Ran> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const written = Promise.all([text(stdout), text(stderr)]);
   const env = { ...OPERATOR, ...environment };
-  const code = await runCliHere(words, { env, stdin: Readable.from([Buffer.from(input)]), stdout, stderr });
+  const code = await runCliHere(words, {
+    env,
+    stdin: Readable.from([Buffer.from(input)]),
+    stdout,
+    stderr,
+  });
   stdout.end();
   stderr.end();
   return ran(code, ...(await written));
 }
 
 /** The command on the stores of `world`, with the same environment as its processes. */
-export function cliOf(world: Pick<World, 'environment'>): (...words: readonly string[]) => Promise<Ran> {
+export function cliOf(
+  world: Pick<World, 'environment'>,
+): (...words: readonly string[]) => Promise<Ran> {
   return (...words) => runCli(world.environment, '', ...words);
 }
 

@@ -1,11 +1,19 @@
-/** A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets, Events. */
+/**
+ * A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets,
+ * Events.
+ */
 import { afterAll } from '@jest/globals';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CoreV1Api, KubeConfig, KubernetesObjectApi, type KubernetesObject } from '@kubernetes/client-node';
+import {
+  CoreV1Api,
+  KubeConfig,
+  KubernetesObjectApi,
+  type KubernetesObject,
+} from '@kubernetes/client-node';
 import { parse, stringify } from 'yaml';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
@@ -15,7 +23,9 @@ import { HANG_MS, eventually } from './wait.ts';
 
 const KUBECONFIG = process.env['TEST_KUBECONFIG'] ?? '';
 /** How the API server was started: a second one on the same etcd differs only in its port. */
-const COMMAND = (process.env['TEST_API_SERVER_COMMAND'] ?? '').split(' ').filter((word) => word !== '');
+const COMMAND = (process.env['TEST_API_SERVER_COMMAND'] ?? '')
+  .split(' ')
+  .filter((word) => word !== '');
 /** The chart's objects that say what a controller may do. */
 const RBAC_KINDS = ['ServiceAccount', 'Role', 'RoleBinding'];
 
@@ -28,7 +38,8 @@ export interface SecretWish {
 }
 
 export function kubeconfigOfTests(): string {
-  if (KUBECONFIG === '') throw new Error('TEST_KUBECONFIG is not set: it names the API server of these tests');
+  if (KUBECONFIG === '')
+    throw new Error('TEST_KUBECONFIG is not set: it names the API server of these tests');
   return KUBECONFIG;
 }
 
@@ -84,8 +95,15 @@ export class Cluster {
   /** Takes the right to read Secrets in `namespace` away, or gives it back. */
   async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
     const name = 'partner-ingest-controller';
-    const account = new Kubernetes(await this.controllerKubeconfig(home)).client(CoreV1Api, HANG_MS);
-    const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name, namespace } };
+    const account = new Kubernetes(await this.controllerKubeconfig(home)).client(
+      CoreV1Api,
+      HANG_MS,
+    );
+    const binding = {
+      apiVersion: 'rbac.authorization.k8s.io/v1',
+      kind: 'RoleBinding',
+      metadata: { name, namespace },
+    };
     if (allowed) await this.grant(home, namespace);
     else await this.#objects.delete(binding);
     await eventually('the API server to know of it', async () => {
@@ -119,7 +137,9 @@ export class Cluster {
         labels: { [PARTNER_LABEL]: wish.partner },
         ...(wish.status === undefined ? {} : { annotations: { [STATUS_ANNOTATION]: wish.status } }),
       },
-      stringData: wish.data ?? Object.fromEntries((wish.keys ?? []).map((key, index) => [`key-${index + 1}`, key])),
+      stringData:
+        wish.data ??
+        Object.fromEntries((wish.keys ?? []).map((key, index) => [`key-${index + 1}`, key])),
     };
     await this.core
       .createNamespacedSecret({ namespace, body })
@@ -132,7 +152,10 @@ export class Cluster {
 
   /** Reasons, counts and messages of the Events about Secret `name`. */
   async events(namespace: string, name: string) {
-    const { items } = await this.core.listNamespacedEvent({ namespace, fieldSelector: `involvedObject.name=${name}` });
+    const { items } = await this.core.listNamespacedEvent({
+      namespace,
+      fieldSelector: `involvedObject.name=${name}`,
+    });
     return items;
   }
 }
@@ -146,10 +169,16 @@ function unlessStatus(status: number, otherwise: () => Promise<unknown> = () => 
 }
 
 function serverOf(kubeconfig: string): string {
-  return (parse(kubeconfig) as { clusters: { cluster: { server: string } }[] }).clusters[0]?.cluster.server ?? '';
+  return (
+    (parse(kubeconfig) as { clusters: { cluster: { server: string } }[] }).clusters[0]?.cluster
+      .server ?? ''
+  );
 }
 
-/** A second kube-apiserver on the etcd of the first, which may be killed and stopped as a test likes. */
+/**
+ * A second kube-apiserver on the etcd of the first, which may be killed and stopped as a test
+ * likes.
+ */
 export interface OwnApiServer {
   readonly url: string;
   running(): boolean;
@@ -165,7 +194,9 @@ export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer>
   const url = `https://127.0.0.1:${port}`;
   if (COMMAND.length === 0)
     throw new Error('TEST_API_SERVER_COMMAND is not set: it starts an API server on the same etcd');
-  const [program = '', ...args] = COMMAND.map((word) => word.replace(/^--secure-port=.*/, `--secure-port=${port}`));
+  const [program = '', ...args] = COMMAND.map((word) =>
+    word.replace(/^--secure-port=.*/, `--secure-port=${port}`),
+  );
   const admin = new Kubernetes(cluster.kubeconfig(url)).client(CoreV1Api, HANG_MS);
   let child: ChildProcess | undefined;
   const server: OwnApiServer = {

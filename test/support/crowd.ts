@@ -40,7 +40,11 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   let [begun, open, over] = [0, 0, false];
   const openOne = (index: number): Promise<void> =>
     new Promise((resolve) => {
-      const socket = connect({ host: hostname, port: Number(port), localAddress: options.from(index) });
+      const socket = connect({
+        host: hostname,
+        port: Number(port),
+        localAddress: options.from(index),
+      });
       let [status, connected] = ['', false];
       sockets.add(socket);
       socket.once('connect', () => {
@@ -92,7 +96,10 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   };
 }
 
-/** Files this process and its children may have open; Node raises its own limit to this when it starts. */
+/**
+ * Files this process and its children may have open; Node raises its own limit to this when it
+ * starts.
+ */
 export function openFilesLimit(): number {
   const line = /^Max open files +\w+ +(\w+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
   return line === 'unlimited' ? Infinity : Number(line ?? 0);
@@ -101,6 +108,7 @@ export function openFilesLimit(): number {
 /** Memory of a process in bytes: what it has now, and the most it ever had. */
 export function memoryOf(pid: number): { readonly now: number; readonly peak: number } {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const bytes = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1_024;
+  const bytes = (name: string): number =>
+    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1_024;
   return { now: bytes('VmRSS'), peak: bytes('VmHWM') };
 }

@@ -1,4 +1,7 @@
-/** A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`, and one address. */
+/**
+ * A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`, and
+ * one address.
+ */
 import { createSocket } from 'node:dgram';
 
 const A = 1;
@@ -13,7 +16,9 @@ const NO_SUCH_NAME = 3;
 const SAME_NAME = 0xc000 + HEADER_BYTES;
 
 export interface DnsRecords {
-  readonly srv: Readonly<Record<string, readonly { readonly name: string; readonly port: number }[]>>;
+  readonly srv: Readonly<
+    Record<string, readonly { readonly name: string; readonly port: number }[]>
+  >;
   readonly txt: Readonly<Record<string, string>>;
   /** The IPv4 address of every name. */
   readonly a?: string;
@@ -30,7 +35,9 @@ export interface DnsServer {
 export async function startDnsServer(records: DnsRecords): Promise<DnsServer> {
   const socket = createSocket('udp4');
   const asked: string[] = [];
-  socket.on('message', (query, client) => socket.send(answer(query, records, asked), client.port, client.address));
+  socket.on('message', (query, client) =>
+    socket.send(answer(query, records, asked), client.port, client.address),
+  );
   await new Promise<void>((resolve) => void socket.bind(0, '127.0.0.1', resolve));
   return {
     asked,
@@ -64,7 +71,11 @@ function dataOf(name: string, type: number, { srv, txt, a }: DnsRecords): Buffer
   if (type === TXT && txt[name] !== undefined) return [text(txt[name])];
   if (type !== SRV) return [];
   return (srv[name] ?? []).map((target) =>
-    Buffer.concat([numbers(0, 0, target.port), ...target.name.split('.').map(text), Buffer.alloc(1)]),
+    Buffer.concat([
+      numbers(0, 0, target.port),
+      ...target.name.split('.').map(text),
+      Buffer.alloc(1),
+    ]),
   );
 }
 

@@ -5,7 +5,9 @@ export async function docker(...args: readonly string[]): Promise<string> {
   return (await run('docker', args)).trim();
 }
 
-/** Build arguments: where the base image comes from is the machine's business, as in the Makefile. */
+/**
+ * Build arguments: where the base image comes from is the machine's business, as in the Makefile.
+ */
 export function baseImageArguments(): string[] {
   const base = process.env['BASE_IMAGE'] ?? '';
   return base === '' ? [] : ['--build-arg', `BASE_IMAGE=${base}`];

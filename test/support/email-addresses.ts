@@ -1,4 +1,6 @@
-/** Addresses, and whether they are one: the same for applicants, operators, settings and the chart. */
+/**
+ * Addresses, and whether they are one: the same for applicants, operators, settings and the chart.
+ */
 const x = (count: number): string => 'x'.repeat(count);
 /** Of `length` characters. */
 const long = (length: number): string => {

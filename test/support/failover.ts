@@ -1,4 +1,7 @@
-/** Load on a service while its Redis fails over: what partners were answered, and what became of each application. */
+/**
+ * Load on a service while its Redis fails over: what partners were answered, and what became of
+ * each application.
+ */
 import { expect } from '@jest/globals';
 import { send } from './http.ts';
 import { eventually } from './wait.ts';
@@ -8,7 +11,10 @@ import { newApplication, requestIdOf, type World } from './world.ts';
 const BETWEEN_SUBMISSIONS_MS = 200;
 /** A scrape takes both processes some milliseconds; a limiter that flips does so once a second. */
 const BETWEEN_LOOKS_MS = 250;
-/** What lost its hint: first look after 15 s, grace of 15 s, two rounds of reconcile; twice that for a busy machine. */
+/**
+ * What lost its hint: first look after 15 s, grace of 15 s, two rounds of reconcile; twice that for
+ * a busy machine.
+ */
 const SETTLED_WITHIN_MS = 75_000;
 /** Answers of the contract to a valid application. */
 const ANSWERS = [202, 429, 500];
@@ -25,14 +31,20 @@ export interface Settled {
 export interface FailoverLoad {
   /** Sent so far. */
   readonly sent: number;
-  /** Stops sending, waits until each accepted application is completed, and holds what partners are promised. */
+  /**
+   * Stops sending, waits until each accepted application is completed, and holds what partners are
+   * promised.
+   */
   readonly settle: () => Promise<Settled>;
 }
 
 /** Submits to `ingest` each `everyMs`, and watches its limiter and the liveness of `processor`. */
 export function startFailoverLoad(
   world: World,
-  { ingest, processor }: Readonly<Record<'ingest' | 'processor', { readonly url: string; readonly adminUrl: string }>>,
+  {
+    ingest,
+    processor,
+  }: Readonly<Record<'ingest' | 'processor', { readonly url: string; readonly adminUrl: string }>>,
   everyMs = BETWEEN_SUBMISSIONS_MS,
 ): FailoverLoad {
   const answers: Record<string, number> = {};
@@ -47,7 +59,9 @@ export function startFailoverLoad(
   const submitOne = async (): Promise<void> => {
     const fields = newApplication();
     sent += 1;
-    const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(fields) }).catch(() => undefined);
+    const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(fields) }).catch(
+      () => undefined,
+    );
     const status = answer?.status ?? 'none';
     answers[status] = (answers[status] ?? 0) + 1;
     if (answer?.status === 202) accepted.push({ id: requestIdOf(answer), email: fields.email });
@@ -64,14 +78,18 @@ export function startFailoverLoad(
   // Again and again, because the mail catcher keeps only the newest.
   const countMails = (): void => {
     for (const { envelopeTo } of world.mail.mails.filter(({ id }) => id > counted)) {
-      for (const one of envelopeTo) mailsTo.set(one.toLowerCase(), (mailsTo.get(one.toLowerCase()) ?? 0) + 1);
+      for (const one of envelopeTo)
+        mailsTo.set(one.toLowerCase(), (mailsTo.get(one.toLowerCase()) ?? 0) + 1);
     }
     counted = world.mail.mails.at(-1)?.id ?? counted;
   };
   const counting = setInterval(countMails, BETWEEN_LOOKS_MS);
   const timers = [
     setInterval(() => keep(submitOne()), everyMs),
-    setInterval(() => keep(look().catch((error: unknown) => void complaints.push(String(error)))), BETWEEN_LOOKS_MS),
+    setInterval(
+      () => keep(look().catch((error: unknown) => void complaints.push(String(error)))),
+      BETWEEN_LOOKS_MS,
+    ),
   ];
   return {
     get sent() {
@@ -89,7 +107,9 @@ export function startFailoverLoad(
         },
         SETTLED_WITHIN_MS,
       ).finally(() => clearInterval(counting));
-      expect(Object.keys(answers).filter((status) => !ANSWERS.includes(Number(status)))).toEqual([]);
+      expect(Object.keys(answers).filter((status) => !ANSWERS.includes(Number(status)))).toEqual(
+        [],
+      );
       expect(complaints).toEqual([]);
       countMails();
       expect(accepted.filter(({ email }) => mailsTo.get(email.toLowerCase()) !== 1)).toEqual([]);

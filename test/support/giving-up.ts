@@ -1,8 +1,16 @@
-/** A store that gives up on a read for which it would have to sort too many documents, as FerretDB does with millions. */
+/**
+ * A store that gives up on a read for which it would have to sort too many documents, as FerretDB
+ * does with millions.
+ */
 import { MongoServerError, type Collection, type Document } from 'mongodb';
 
-/** `collection`, where a `find` of more than `most` matching documents ends as at its `maxTimeMS`. */
-export function givingUp<T extends Document>(collection: Collection<T>, most: number): Collection<T> {
+/**
+ * `collection`, where a `find` of more than `most` matching documents ends as at its `maxTimeMS`.
+ */
+export function givingUp<T extends Document>(
+  collection: Collection<T>,
+  most: number,
+): Collection<T> {
   const find = (...args: Parameters<Collection<T>['find']>) => {
     const cursor = collection.find(...args);
     const read = cursor.toArray.bind(cursor);

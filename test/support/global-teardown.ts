@@ -1,4 +1,7 @@
-/** Ends the servers that `global-setup.ts` started, and fails the run where a test left files behind. */
+/**
+ * Ends the servers that `global-setup.ts` started, and fails the run where a test left files
+ * behind.
+ */
 import { closeTemporaryFolder } from './temporary-folder.ts';
 
 // oxlint-disable-next-line import/no-default-export -- Jest asks for it

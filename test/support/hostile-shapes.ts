@@ -1,4 +1,7 @@
-/** What hostile and broken clients do with a connection to ingest, in the shapes that cost it memory. */
+/**
+ * What hostile and broken clients do with a connection to ingest, in the shapes that cost it
+ * memory.
+ */
 import type { Socket } from 'node:net';
 import { head } from './ingest.ts';
 
@@ -12,10 +15,13 @@ const LARGEST_BODY = 65_000;
 const TEN_MEGABYTES = 10_000_000;
 const CHUNK = `10000\r\n${'x'.repeat(0x10000)}\r\n`;
 
-/** One of each shape; `key` is that of a partner. A connection that is ended is to be opened again. */
+/**
+ * One of each shape; `key` is that of a partner. A connection that is ended is to be opened again.
+ */
 export function hostileShapes(key: string): readonly HostileShape[] {
   const authorized = `Authorization: Bearer ${key}`;
-  const withLength = (bytes: number, ...lines: string[]): string => head([...lines, `Content-Length: ${bytes}`]);
+  const withLength = (bytes: number, ...lines: string[]): string =>
+    head([...lines, `Content-Length: ${bytes}`]);
   const chunked = head([authorized, 'Transfer-Encoding: chunked']);
   const say =
     (...parts: (string | Buffer)[]) =>
@@ -30,14 +36,42 @@ export function hostileShapes(key: string): readonly HostileShape[] {
   const pipeline = Buffer.from(small.repeat(600));
   return [
     { what: 'nothing at all', connections: 1_000, begin: () => {} },
-    { what: '16 kB of one header', connections: 300, begin: say(`${head([]).slice(0, -2)}X: ${'x'.repeat(16_000)}`) },
-    { what: '16 kB of many headers', connections: 300, begin: say(head([]).slice(0, -2), 'a:b\r\n'.repeat(2_500)) },
-    { what: 'a body without its end', connections: 700, begin: say(withLength(LARGEST_BODY, authorized), allButOne) },
+    {
+      what: '16 kB of one header',
+      connections: 300,
+      begin: say(`${head([]).slice(0, -2)}X: ${'x'.repeat(16_000)}`),
+    },
+    {
+      what: '16 kB of many headers',
+      connections: 300,
+      begin: say(head([]).slice(0, -2), 'a:b\r\n'.repeat(2_500)),
+    },
+    {
+      what: 'a body without its end',
+      connections: 700,
+      begin: say(withLength(LARGEST_BODY, authorized), allButOne),
+    },
     { what: 'a body in single bytes', connections: 10, begin: say(chunked, singleBytes) },
-    { what: 'the same without a key', connections: 10, begin: say(head(['Transfer-Encoding: chunked']), singleBytes) },
-    { what: 'a whole body without a key', connections: 500, begin: say(withLength(LARGEST_BODY), largest) },
-    { what: '10 MB', connections: 10, begin: say(withLength(TEN_MEGABYTES, authorized), tenMegabytes) },
-    { what: '10 MB without a key', connections: 10, begin: say(withLength(TEN_MEGABYTES), tenMegabytes) },
+    {
+      what: 'the same without a key',
+      connections: 10,
+      begin: say(head(['Transfer-Encoding: chunked']), singleBytes),
+    },
+    {
+      what: 'a whole body without a key',
+      connections: 500,
+      begin: say(withLength(LARGEST_BODY), largest),
+    },
+    {
+      what: '10 MB',
+      connections: 10,
+      begin: say(withLength(TEN_MEGABYTES, authorized), tenMegabytes),
+    },
+    {
+      what: '10 MB without a key',
+      connections: 10,
+      begin: say(withLength(TEN_MEGABYTES), tenMegabytes),
+    },
     {
       what: 'chunks for ever',
       connections: 10,

@@ -1,4 +1,6 @@
-/** HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else. */
+/**
+ * HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else.
+ */
 import { connect } from 'node:net';
 import { request, type Agent } from 'node:http';
 import { HANG_MS } from './wait.ts';
@@ -49,7 +51,13 @@ export function send(baseUrl: string, options: RequestOptions = {}): Promise<Ans
         incoming.on('data', (part: Buffer) => parts.push(part));
         incoming.on('error', reject);
         incoming.on('end', () =>
-          resolve(answerOf(incoming.statusCode ?? 0, incoming.headers, Buffer.concat(parts).toString('utf8'))),
+          resolve(
+            answerOf(
+              incoming.statusCode ?? 0,
+              incoming.headers,
+              Buffer.concat(parts).toString('utf8'),
+            ),
+          ),
         );
       },
     );
@@ -59,7 +67,11 @@ export function send(baseUrl: string, options: RequestOptions = {}): Promise<Ans
   });
 }
 
-function answerOf(status: number, headers: Readonly<Record<string, unknown>>, text: string): Answer {
+function answerOf(
+  status: number,
+  headers: Readonly<Record<string, unknown>>,
+  text: string,
+): Answer {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -68,7 +80,9 @@ function answerOf(status: number, headers: Readonly<Record<string, unknown>>, te
   }
   return {
     status,
-    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)])),
+    headers: Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, String(value)]),
+    ),
     text,
     json,
   };
@@ -82,7 +96,10 @@ export async function lookedUp(lookUp: () => Promise<Answer>): Promise<Answer> {
   }
 }
 
-/** Writes raw bytes, optionally half-closes, and resolves with everything that came until the other side closed. */
+/**
+ * Writes raw bytes, optionally half-closes, and resolves with everything that came until the other
+ * side closed.
+ */
 export function sendRaw(
   baseUrl: string,
   bytes: string | Uint8Array,

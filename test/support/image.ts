@@ -8,6 +8,9 @@ const DOCKERFILE = fileURLToPath(new URL('../../Dockerfile', import.meta.url));
 export function imageEnvironment(): Record<string, string> {
   const [, line = ''] = /^ENV (.*)$/m.exec(readFileSync(DOCKERFILE, 'utf8')) ?? [];
   return Object.fromEntries(
-    [...line.matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)].map(([, name, quoted, bare]) => [name, quoted ?? bare]),
+    [...line.matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)].map(([, name, quoted, bare]) => [
+      name,
+      quoted ?? bare,
+    ]),
   );
 }

@@ -1,4 +1,7 @@
-/** What ingest's tests have in common: exact answers, whole stored records, and raw HTTP read answer by answer. */
+/**
+ * What ingest's tests have in common: exact answers, whole stored records, and raw HTTP read answer
+ * by answer.
+ */
 import { expect } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
@@ -8,9 +11,12 @@ import type { World } from './world.ts';
 
 /** Bodies word for word; where one holds a request_id, a function of it. */
 export const bodies = {
-  accepted: (id: string) => `{"message":"Request accepted for processing","data":{"request_id":"${id}"}}`,
-  notAnObject: (id: string) => `{"error":"Request body must be a JSON object","data":{"request_id":"${id}"}}`,
-  tooLarge: (id: string) => `{"error":"Request body must not exceed 65000 bytes","data":{"request_id":"${id}"}}`,
+  accepted: (id: string) =>
+    `{"message":"Request accepted for processing","data":{"request_id":"${id}"}}`,
+  notAnObject: (id: string) =>
+    `{"error":"Request body must be a JSON object","data":{"request_id":"${id}"}}`,
+  tooLarge: (id: string) =>
+    `{"error":"Request body must not exceed 65000 bytes","data":{"request_id":"${id}"}}`,
   idempotencyKeyInvalid: (id: string) =>
     `{"error":"Idempotency-Key must be 1 to 255 characters, as a quoted string or without spaces and commas","data":{"request_id":"${id}"}}`,
   idempotencyMismatch: (id: string) =>
@@ -34,7 +40,11 @@ export function idOf(answer: { readonly headers: Readonly<Record<string, string>
 }
 
 /** Status, exact body and content type of `answer`; gives its request_id. */
-export function expectAnswer(answer: Answer, status: number, body: string | ((id: string) => string)): string {
+export function expectAnswer(
+  answer: Answer,
+  status: number,
+  body: string | ((id: string) => string),
+): string {
   const id = idOf(answer);
   expect({ status: answer.status, body: answer.text }).toEqual({
     status,
@@ -62,8 +72,15 @@ const RETENTION_DAYS = { malformed: 7, refused: 7 } as const;
 const DAY_MS = 86_400_000;
 
 /** The stored record of `requestId`, field for field, once it is there. */
-export async function expectRecord(world: World, requestId: string, expected: ExpectedRecord): Promise<void> {
-  const record = await eventually(`the record ${requestId}`, async () => (await world.record(requestId)) ?? undefined);
+export async function expectRecord(
+  world: World,
+  requestId: string,
+  expected: ExpectedRecord,
+): Promise<void> {
+  const record = await eventually(
+    `the record ${requestId}`,
+    async () => (await world.record(requestId)) ?? undefined,
+  );
   const { body, receivedAt, stateAt, dueAt, expiresAt, history, ...rest } = record;
   const { bytes, ...wanted } = expected;
   expect(rest).toEqual({
@@ -73,7 +90,9 @@ export async function expectRecord(world: World, requestId: string, expected: Ex
     schema: 1,
     version: 0,
     attempts: 0,
-    ...(bytes === undefined ? {} : { bodySha256: createHash('sha256').update(bytes).digest('hex') }),
+    ...(bytes === undefined
+      ? {}
+      : { bodySha256: createHash('sha256').update(bytes).digest('hex') }),
     ...wanted,
   });
   const kept = body === undefined ? undefined : Buffer.from(body.value());
@@ -85,7 +104,9 @@ export async function expectRecord(world: World, requestId: string, expected: Ex
     expect(expiresAt).toBeUndefined();
   } else {
     expect(dueAt).toBeUndefined();
-    expect(expiresAt?.getTime()).toBe(receivedAt.getTime() + RETENTION_DAYS[expected.state] * DAY_MS);
+    expect(expiresAt?.getTime()).toBe(
+      receivedAt.getTime() + RETENTION_DAYS[expected.state] * DAY_MS,
+    );
   }
 }
 
@@ -126,7 +147,8 @@ export function openRaw(baseUrl: string): Promise<RawConnection> {
             if (found instanceof Error) throw found;
             return found;
           }),
-        closed: async (timeoutMs) => void (await eventually('the connection to close', () => ended, timeoutMs)),
+        closed: async (timeoutMs) =>
+          void (await eventually('the connection to close', () => ended, timeoutMs)),
       }),
     );
     socket.on('error', reject);
@@ -144,7 +166,9 @@ function noAnswer(received: Buffer): Error {
 }
 
 /** The first whole answer in `bytes` and its length; interim answers (100 Continue) are skipped. */
-function parseAnswer(bytes: Buffer): { readonly answer: Answer; readonly length: number } | undefined {
+function parseAnswer(
+  bytes: Buffer,
+): { readonly answer: Answer; readonly length: number } | undefined {
   const headEnd = bytes.indexOf('\r\n\r\n');
   if (headEnd === -1) return undefined;
   const [statusLine = '', ...lines] = bytes.subarray(0, headEnd).toString('latin1').split('\r\n');
@@ -152,19 +176,31 @@ function parseAnswer(bytes: Buffer): { readonly answer: Answer; readonly length:
   const bodyStart = headEnd + 4;
   if (status < 200) {
     const next = parseAnswer(bytes.subarray(bodyStart));
-    return next === undefined ? undefined : { answer: next.answer, length: bodyStart + next.length };
+    return next === undefined
+      ? undefined
+      : { answer: next.answer, length: bodyStart + next.length };
   }
   const headers = Object.fromEntries(
-    lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
+    lines.map((line) => [
+      line.slice(0, line.indexOf(':')).toLowerCase(),
+      line.slice(line.indexOf(':') + 1).trim(),
+    ]),
   );
   const length = bodyStart + Number(headers['content-length'] ?? 0);
   if (bytes.length < length) return undefined;
   const text = bytes.subarray(bodyStart, length).toString('utf8');
-  return { answer: { status, headers, text, json: text === '' ? undefined : JSON.parse(text) }, length };
+  return {
+    answer: { status, headers, text, json: text === '' ? undefined : JSON.parse(text) },
+    length,
+  };
 }
 
 /** Sends raw bytes on a connection of their own and gives the first answer. */
-export async function rawAnswer(baseUrl: string, bytes: string | Uint8Array, timeoutMs?: number): Promise<Answer> {
+export async function rawAnswer(
+  baseUrl: string,
+  bytes: string | Uint8Array,
+  timeoutMs?: number,
+): Promise<Answer> {
   const connection = await openRaw(baseUrl);
   try {
     connection.write(bytes);
@@ -175,6 +211,9 @@ export async function rawAnswer(baseUrl: string, bytes: string | Uint8Array, tim
 }
 
 /** The head of a raw POST: a request line, Host, and the given header lines. */
-export function head(lines: readonly string[], requestLine = `POST ${INGEST_PATH} HTTP/1.1`): string {
+export function head(
+  lines: readonly string[],
+  requestLine = `POST ${INGEST_PATH} HTTP/1.1`,
+): string {
   return [requestLine, 'Host: ingest.test', ...lines, '', ''].join('\r\n');
 }

@@ -1,4 +1,7 @@
-/** Partner Secrets in a cluster, a controller that reads them, and an ingest they come into force at: what the Kubernetes tests share. */
+/**
+ * Partner Secrets in a cluster, a controller that reads them, and an ingest they come into force
+ * at: what the Kubernetes tests share.
+ */
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import { PARTNER_KEY_SYNC } from '../../internal/partner/key-sync.ts';
@@ -62,7 +65,8 @@ export async function openKeysWorld(): Promise<KeysWorld> {
       await eventually(`${wanted}`, async () => (await status(key)) === wanted, withinMs);
       return performance.now() - started;
     },
-    stored: (key) => world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) }),
+    stored: (key) =>
+      world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) }),
     async term() {
       const [lease] = await world.stores.db.collection(PARTNER_KEY_SYNC).find().toArray();
       return Number(lease?.['term']);

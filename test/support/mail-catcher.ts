@@ -1,9 +1,20 @@
 /** Catches the mails of tests, and misbehaves as they ask for. */
 import { Mailbox, type CaughtMail } from './mail-catcher/mailbox.ts';
-import { SmtpListener, type FaultChoice, type SmtpCounts, type SmtpFault } from './mail-catcher/smtp.ts';
+import {
+  SmtpListener,
+  type FaultChoice,
+  type SmtpCounts,
+  type SmtpFault,
+} from './mail-catcher/smtp.ts';
 
 export type { CaughtMail, Envelope } from './mail-catcher/mailbox.ts';
-export type { FaultChoice, SmtpAnswer, SmtpCounts, SmtpFault, SmtpPhase } from './mail-catcher/smtp.ts';
+export type {
+  FaultChoice,
+  SmtpAnswer,
+  SmtpCounts,
+  SmtpFault,
+  SmtpPhase,
+} from './mail-catcher/smtp.ts';
 
 /** A running mail catcher. */
 export interface MailCatcher {
@@ -15,9 +26,14 @@ export interface MailCatcher {
   readonly counts: Readonly<SmtpCounts & { dropped: number }>;
   /** By envelope recipient, whatever the To header says; case does not count. */
   mailsTo(address: string): CaughtMail[];
-  /** The first kept or coming mail that fits; the error after `timeoutMs` lists what came instead. */
+  /**
+   * The first kept or coming mail that fits; the error after `timeoutMs` lists what came instead.
+   */
   waitForMail(predicate: (mail: CaughtMail) => boolean, timeoutMs: number): Promise<CaughtMail>;
-  /** Holds for all sessions until it is set again; `undefined` is good behaviour. Hung sessions stay hung. */
+  /**
+   * Holds for all sessions until it is set again; `undefined` is good behaviour. Hung sessions stay
+   * hung.
+   */
   setFault(fault: SmtpFault | FaultChoice | undefined): void;
   /** Forgets the mails; `counts` go on. */
   clear(): void;

@@ -1,4 +1,7 @@
-/** A connection that understands what MongoDB's clients say: keeps every command, and may change what is answered. */
+/**
+ * A connection that understands what MongoDB's clients say: keeps every command, and may change
+ * what is answered.
+ */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
@@ -45,7 +48,8 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       const command = asked.get(to);
       asked.delete(to);
       // Greetings may be of an older form, and nobody changes those.
-      const greeting = command === undefined || ['hello', 'ismaster', 'isMaster'].some((name) => name in command);
+      const greeting =
+        command === undefined || ['hello', 'ismaster', 'isMaster'].some((name) => name in command);
       const changed = greeting ? undefined : change(command, bodyOf(bytes));
       return changed === undefined ? bytes : message(changed, { to });
     });

@@ -1,4 +1,7 @@
-/** A test file that needs what cannot be had is left out by Jest before it is loaded; all others run. */
+/**
+ * A test file that needs what cannot be had is left out by Jest before it is loaded; all others
+ * run.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,10 +15,18 @@ const LIST_TIMEOUT_MS = 60_000;
 
 test.each([
   ['test/integration/a.test.ts', '', ['MongoDB and Redis']],
-  ['test/integration/a.test.ts', 'await openOwnWorld()', ['MongoDB and Redis', 'MongoDB and Redis of our own']],
+  [
+    'test/integration/a.test.ts',
+    'await openOwnWorld()',
+    ['MongoDB and Redis', 'MongoDB and Redis of our own'],
+  ],
   ['test/chart/a.test.ts', "from '../support/chart.ts';", ['Helm 3']],
   ['test/chart/a.test.ts', "from '../support/chart.ts'; await findHelm(4)", ['Helm 3', 'Helm 4']],
-  ['test/kubernetes/a.test.ts', "from '../support/keys-world.ts'", ['MongoDB and Redis', 'Helm 3', 'API server']],
+  [
+    'test/kubernetes/a.test.ts',
+    "from '../support/keys-world.ts'",
+    ['MongoDB and Redis', 'Helm 3', 'API server'],
+  ],
   ['internal/queue/job.test.ts', "from './job.ts'", []],
 ])('%s with %j', (path, text, expected) => {
   expect(needsOf(path, text)).toEqual(expected);
@@ -32,16 +43,25 @@ test(
     const folder = await mkdtemp(join(tmpdir(), 'needs-'));
     try {
       const file = join(folder, 'obstacles.json');
-      await writeFile(file, JSON.stringify(Object.fromEntries(needs.map((need) => [need, 'not here']))));
-      const { stdout } = await promisify(execFile)('npm', ['run', '-s', 'jest', '--', '--listTests'], {
-        cwd: ROOT,
-        env: { ...process.env, TEST_OBSTACLES: file },
-        timeout: LIST_TIMEOUT_MS,
-      });
+      await writeFile(
+        file,
+        JSON.stringify(Object.fromEntries(needs.map((need) => [need, 'not here']))),
+      );
+      const { stdout } = await promisify(execFile)(
+        'npm',
+        ['run', '-s', 'jest', '--', '--listTests'],
+        {
+          cwd: ROOT,
+          env: { ...process.env, TEST_OBSTACLES: file },
+          timeout: LIST_TIMEOUT_MS,
+        },
+      );
       const listed = stdout.split('\n').filter((line) => line.startsWith(ROOT));
       const bare = testFiles().filter((each) => each.needs.length === 0);
       expect(bare.length).toBeGreaterThan(20);
-      expect(listed.map((path) => path.slice(ROOT.length)).toSorted()).toEqual(bare.map(({ path }) => path).toSorted());
+      expect(listed.map((path) => path.slice(ROOT.length)).toSorted()).toEqual(
+        bare.map(({ path }) => path).toSorted(),
+      );
     } finally {
       await rm(folder, { recursive: true });
     }

@@ -1,6 +1,7 @@
 /**
- * What test files need of the machine besides Node. `make test` has it all ready before the first test; Jest leaves a file
- * out, before it is loaded, when something it needs cannot be had, and the closing lines say so.
+ * What test files need of the machine besides Node. `make test` has it all ready before the first
+ * test; Jest leaves a file out, before it is loaded, when something it needs cannot be had, and the
+ * closing lines say so.
  */
 /* oxlint-disable node/no-process-env -- handed from `make` to Jest and to the closing lines */
 import { readFileSync, readdirSync } from 'node:fs';
@@ -30,7 +31,9 @@ const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 export type Need = keyof typeof NEEDS;
 export const needs = Object.keys(NEEDS) as Need[];
 
-/** Why a need cannot be met; those that can are absent. `cluster` is for the tests of `make e2e`. */
+/**
+ * Why a need cannot be met; those that can are absent. `cluster` is for the tests of `make e2e`.
+ */
 export type Obstacles = Readonly<Partial<Record<Need | 'cluster', string>>>;
 
 /** What this test file needs, by its path from the project's root and its text. */
@@ -41,7 +44,9 @@ export function needsOf(path: string, text: string): Need[] {
 /** All test files but those in a cluster, by path from the project's root, with what they need. */
 export function testFiles(): { readonly path: string; readonly needs: readonly Need[] }[] {
   return FOLDERS.flatMap((folder) =>
-    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name}`),
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map(
+      (name) => `${folder}/${name}`,
+    ),
   )
     .filter((path) => path.endsWith('.test.ts') && !NOT_OURS.test(path))
     .map((path) => ({ path, needs: needsOf(path, readFileSync(join(ROOT, path), 'utf8')) }));
@@ -54,8 +59,13 @@ export function foundObstacles(): Obstacles {
 }
 
 /** The test files that cannot run, with what they lack. */
-export function leftOutFiles(obstacles: Obstacles): { readonly path: string; readonly lacks: readonly Need[] }[] {
+export function leftOutFiles(
+  obstacles: Obstacles,
+): { readonly path: string; readonly lacks: readonly Need[] }[] {
   return testFiles()
-    .map((file) => ({ path: file.path, lacks: file.needs.filter((need) => obstacles[need] !== undefined) }))
+    .map((file) => ({
+      path: file.path,
+      lacks: file.needs.filter((need) => obstacles[need] !== undefined),
+    }))
     .filter(({ lacks }) => lacks.length > 0);
 }

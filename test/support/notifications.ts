@@ -1,4 +1,6 @@
-/** What mail systems write when a mail comes back, each in the form that is its own, in few words. */
+/**
+ * What mail systems write when a mail comes back, each in the form that is its own, in few words.
+ */
 
 /** The mail that came back. */
 export interface Returned {
@@ -36,8 +38,14 @@ function multipart(kind: string, headers: string, ...parts: readonly string[]): 
 }
 
 const daemon = (name: string, subject: string): string =>
-  lines(`From: ${name}`, 'To: accounts@partner.example', `Subject: ${subject}`, 'Message-ID: <1@mx.example>');
-const part = (type: string, ...text: readonly string[]): string => lines(`Content-Type: ${type}`, '', ...text);
+  lines(
+    `From: ${name}`,
+    'To: accounts@partner.example',
+    `Subject: ${subject}`,
+    'Message-ID: <1@mx.example>',
+  );
+const part = (type: string, ...text: readonly string[]): string =>
+  lines(`Content-Type: ${type}`, '', ...text);
 const encoded = (type: string, encoding: 'base64' | 'quoted-printable', text: string): string =>
   lines(
     `Content-Type: ${type}`,
@@ -77,10 +85,15 @@ const BUILT = 'Mail Delivery System <Mailer-Daemon@mx.example>';
 /** Each says that the mail did not arrive, for 5.1.1, and names it by our Message-ID. */
 export const failures: Readonly<Record<string, Write>> = {
   Postfix: (mail) => postfix(fields(mail), part('message/rfc822', headersOf(mail), '', 'Hello')),
-  'Postfix, headers only': (mail) => postfix(fields(mail), part('text/rfc822-headers', headersOf(mail))),
+  'Postfix, headers only': (mail) =>
+    postfix(fields(mail), part('text/rfc822-headers', headersOf(mail))),
   'Postfix, after a delay of another recipient': (mail) =>
     postfix(
-      lines(fields({ ...mail, recipient: 'bob@example.com' }, 'delayed', '4.4.1'), '', fields(mail)),
+      lines(
+        fields({ ...mail, recipient: 'bob@example.com' }, 'delayed', '4.4.1'),
+        '',
+        fields(mail),
+      ),
       part('message/rfc822', headersOf(mail)),
     ),
   'with a remark behind the action': (mail) =>
@@ -141,7 +154,10 @@ export const failures: Readonly<Record<string, Write>> = {
         `In-Reply-To: ${mail.messageId}`,
         daemon('postmaster@outlook.example', 'Undeliverable: Your account is ready: how to log in'),
       ),
-      part('text/html', `<p>Delivery has failed to these recipients or groups: <b>${mail.recipient}</b></p>`),
+      part(
+        'text/html',
+        `<p>Delivery has failed to these recipients or groups: <b>${mail.recipient}</b></p>`,
+      ),
       part(
         STATUS,
         'Reporting-MTA: dns;AM0PR01.outlook.example',
@@ -156,11 +172,16 @@ export const failures: Readonly<Record<string, Write>> = {
   'Exchange Online, without a report': (mail) =>
     multipart(
       'alternative',
-      lines('Return-Path: <>', daemon('postmaster@outlook.example', 'Undeliverable: Your account is ready')),
+      lines(
+        'Return-Path: <>',
+        daemon('postmaster@outlook.example', 'Undeliverable: Your account is ready'),
+      ),
       encoded(
         'text/html; charset="utf-8"',
         'quoted-printable',
-        `<p>Remote Server returned '550 5.1.1 no'</p><p>Original message headers:</p><pre>${headersOf(mail)
+        `<p>Remote Server returned '550 5.1.1 no'</p><p>Original message headers:</p><pre>${headersOf(
+          mail,
+        )
           .replaceAll('<', '&lt;')
           .replaceAll('>', '&gt;')}</pre>`,
       ),
@@ -172,7 +193,10 @@ export const failures: Readonly<Record<string, Write>> = {
         `References: ${mail.messageId}`,
         `In-Reply-To: ${mail.messageId}`,
         `X-Failed-Recipients: ${mail.recipient}`,
-        daemon('Mail Delivery Subsystem <mailer-daemon@googlemail.com>', 'Delivery Status Notification (Failure)'),
+        daemon(
+          'Mail Delivery Subsystem <mailer-daemon@googlemail.com>',
+          'Delivery Status Notification (Failure)',
+        ),
       ),
       part('text/plain', '** Address not found **'),
       part(STATUS, fields(mail)),
@@ -225,12 +249,18 @@ export const failures: Readonly<Record<string, Write>> = {
     multipart(
       'report',
       daemon(POSTFIX, 'Unzustellbar für Sie'),
-      part('text/plain; charset=utf-8', 'Ihre Nachricht konnte nicht zugestellt werden: größer als …'),
+      part(
+        'text/plain; charset=utf-8',
+        'Ihre Nachricht konnte nicht zugestellt werden: größer als …',
+      ),
       part(STATUS, fields(mail).replace('unknown', 'unbekannter Empfänger')),
       part('message/rfc822', headersOf(mail).replace('Example', 'Büro')),
     ),
   'a folded Message-ID': (mail) =>
-    postfix(fields(mail), part('message/rfc822', headersOf(mail).replace('Message-ID: ', 'Message-Id:\r\n '))),
+    postfix(
+      fields(mail),
+      part('message/rfc822', headersOf(mail).replace('Message-ID: ', 'Message-Id:\r\n ')),
+    ),
   'line ends of Unix': (mail) =>
     postfix(fields(mail), part('message/rfc822', headersOf(mail))).replaceAll('\r\n', '\n'),
   'out of a mailbox file': (mail) =>
@@ -259,7 +289,10 @@ export const amazonSes: Write = (mail) =>
       'Diagnostic-Code: smtp; 550 5.1.1 user unknown',
       'Status: 5.0.0',
     ),
-    part('message/rfc822', headersOf({ ...mail, messageId: `<${mail.relaysId}@eu-west-1.amazonses.com>` })),
+    part(
+      'message/rfc822',
+      headersOf({ ...mail, messageId: `<${mail.relaysId}@eu-west-1.amazonses.com>` }),
+    ),
   );
 
 /** Postfix returns headers that somebody has rewritten; its own queue id is in the report. */
@@ -270,13 +303,17 @@ export const queueIdOnly: Write = (mail) =>
   );
 
 /** Its parts cannot be told from each other. */
-export const malformed: Write = (mail) => failures['Postfix']!(mail).replaceAll('\r\n--=_b', '\r\n--=_c');
+export const malformed: Write = (mail) =>
+  failures['Postfix']!(mail).replaceAll('\r\n--=_b', '\r\n--=_c');
 
 /** None of them says that our mail failed. */
 export const noFailures: Readonly<Record<string, Write>> = {
-  delayed: (mail) => postfix(fields(mail, 'delayed', '4.4.1'), part('message/rfc822', headersOf(mail))),
-  relayed: (mail) => postfix(fields(mail, 'relayed', '2.0.0'), part('message/rfc822', headersOf(mail))),
-  delivered: (mail) => postfix(fields(mail, 'delivered', '2.0.0'), part('message/rfc822', headersOf(mail))),
+  delayed: (mail) =>
+    postfix(fields(mail, 'delayed', '4.4.1'), part('message/rfc822', headersOf(mail))),
+  relayed: (mail) =>
+    postfix(fields(mail, 'relayed', '2.0.0'), part('message/rfc822', headersOf(mail))),
+  delivered: (mail) =>
+    postfix(fields(mail, 'delivered', '2.0.0'), part('message/rfc822', headersOf(mail))),
   'delayed, in words': (mail) =>
     lines(
       `X-Failed-Recipients: ${mail.recipient}`,
@@ -301,12 +338,22 @@ export const noNotifications: Readonly<Record<string, Write>> = {
       'I am out of office. Your message could not be read; 550 things to do.',
     ),
   'a person who answers': (mail) =>
-    lines(`From: ${mail.recipient}`, 'Subject: Re: Your account', `References: ${mail.messageId}`, '', 'It failed!'),
+    lines(
+      `From: ${mail.recipient}`,
+      'Subject: Re: Your account',
+      `References: ${mail.messageId}`,
+      '',
+      'It failed!',
+    ),
   'a read receipt': (mail) =>
     multipart(
       'report; report-type=disposition-notification',
       daemon(`Jane <${mail.recipient}>`, 'Not read: Your account is ready'),
-      part('message/disposition-notification', `Original-Message-ID: ${mail.messageId}`, 'Disposition: x; deleted'),
+      part(
+        'message/disposition-notification',
+        `Original-Message-ID: ${mail.messageId}`,
+        'Disposition: x; deleted',
+      ),
     ),
   nothing: () => '',
 };

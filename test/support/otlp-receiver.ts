@@ -1,4 +1,7 @@
-/** An OTLP/HTTP collector for tests: keeps the spans it is sent as JSON, and prints a trace as a tree. */
+/**
+ * An OTLP/HTTP collector for tests: keeps the spans it is sent as JSON, and prints a trace as a
+ * tree.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
@@ -113,7 +116,10 @@ function valuesOf(attributes: readonly KeyValue[]): Record<string, unknown> {
 const leadsTo = (one: ReceivedSpan, other: ReceivedSpan): boolean =>
   other.links.some(({ spanId }) => spanId === one.spanId);
 
-/** What a line of the tree tells besides name, process and kind; the other attributes are the same for every request. */
+/**
+ * What a line of the tree tells besides name, process and kind; the other attributes are the same
+ * for every request.
+ */
 const TOLD: Readonly<Record<string, string>> = {
   status: 'http.response.status_code',
   batch: 'db.operation.batch.size',
@@ -126,10 +132,18 @@ const TOLD: Readonly<Record<string, string>> = {
   error: 'error.type',
 };
 
-/** The trace as a tree, one span a line, children in order of start (within a millisecond as they came); `times` adds when each began and how long it took. */
-export function printTrace(spans: readonly ReceivedSpan[], options: { readonly times?: boolean } = {}): string {
+/**
+ * The trace as a tree, one span a line, children in order of start (within a millisecond as they
+ * came); `times` adds when each began and how long it took.
+ */
+export function printTrace(
+  spans: readonly ReceivedSpan[],
+  options: { readonly times?: boolean } = {},
+): string {
   const byId = new Map(spans.map((span) => [span.spanId, span]));
-  const roots = spans.filter(({ parentSpanId }) => parentSpanId === undefined || !byId.has(parentSpanId));
+  const roots = spans.filter(
+    ({ parentSpanId }) => parentSpanId === undefined || !byId.has(parentSpanId),
+  );
   const began = Math.min(...spans.map(({ startMs }) => startMs));
   const lines: string[] = [];
   const print = (span: ReceivedSpan, first: string, rest: string): void => {
@@ -140,12 +154,19 @@ export function printTrace(spans: readonly ReceivedSpan[], options: { readonly t
     const times = `+${(span.startMs - began).toFixed(1)} ms, ${span.durationMs.toFixed(1)} ms`;
     const where = `(${span.service.replace('partner-ingest-', '')}, ${span.kind}${span.failed ? ', failed' : ''})`;
     lines.push(
-      [`${first}${span.name}`, where, ...told, ...links, ...(options.times === true ? [times] : [])].join(' '),
+      [
+        `${first}${span.name}`,
+        where,
+        ...told,
+        ...links,
+        ...(options.times === true ? [times] : []),
+      ].join(' '),
     );
     const children = spans
       .filter(({ parentSpanId }) => parentSpanId === span.spanId)
       .toSorted(
-        (one, other) => one.startMs - other.startMs || Number(leadsTo(other, one)) - Number(leadsTo(one, other)),
+        (one, other) =>
+          one.startMs - other.startMs || Number(leadsTo(other, one)) - Number(leadsTo(one, other)),
       );
     for (const [index, child] of children.entries()) {
       const last = index === children.length - 1;

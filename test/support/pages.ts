@@ -28,15 +28,24 @@ function pageOf(path: string): Page {
   const lines = [...text.matchAll(fence)]
     .filter(([, language]) => language !== 'text' && language !== 'mermaid')
     .flatMap(([, , code = '']) => code.replaceAll(/\\\n\s*/g, ' ').split('\n'));
-  const spans = [...text.replaceAll(fence, '').matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span);
+  const spans = [...text.replaceAll(fence, '').matchAll(/`([^`\n]+)`/g)].map(
+    ([, span = '']) => span,
+  );
   return { path, text, spans, lines };
 }
 
-export const pages = found('*.md', 'docs/**/*.md', 'charts/**/*.md', 'charts/**/NOTES.txt', 'deploy/examples/*').map(
-  pageOf,
-);
+export const pages = found(
+  '*.md',
+  'docs/**/*.md',
+  'charts/**/*.md',
+  'charts/**/NOTES.txt',
+  'deploy/examples/*',
+).map(pageOf);
 
 /** The faults that `check` finds, each with its page. */
-export function faults(check: (page: Page) => readonly string[], of: readonly Page[] = pages): string[] {
+export function faults(
+  check: (page: Page) => readonly string[],
+  of: readonly Page[] = pages,
+): string[] {
   return of.flatMap((page) => check(page).map((fault) => `${page.path}: ${fault}`));
 }

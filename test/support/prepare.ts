@@ -1,7 +1,8 @@
 /**
- * Gets ready, before the first test, what tests need of the machine: fetches and builds in parallel, with progress, and
- * writes down what cannot be had and why. `node test/support/prepare.ts FILE [--needs NAMES | PATTERN …]`: patterns choose
- * test files as Jest's do. With REQUIRE_ALL=1 it ends with 1 when anything is missing.
+ * Gets ready, before the first test, what tests need of the machine: fetches and builds in
+ * parallel, with progress, and writes down what cannot be had and why. `node
+ * test/support/prepare.ts FILE [--needs NAMES | PATTERN …]`: patterns choose test files as Jest's
+ * do. With REQUIRE_ALL=1 it ends with 1 when anything is missing.
  */
 /* oxlint-disable node/no-process-env -- stores, an API server and programs may be given by the environment */
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -27,18 +28,22 @@ const given = (name: string): string | undefined => {
 };
 /** Also what takes long and few tests need. */
 const everything = (given('REQUIRE_ALL') ?? given('BUILD_ALL')) !== undefined;
-const orReason = (found: object | string): string | undefined => (typeof found === 'string' ? found : undefined);
-const variable = (name: string): string | undefined => (given(name) === undefined ? `${name} is not set` : undefined);
+const orReason = (found: object | string): string | undefined =>
+  typeof found === 'string' ? found : undefined;
+const variable = (name: string): string | undefined =>
+  given(name) === undefined ? `${name} is not set` : undefined;
 const stores = async (urls: Parameters<typeof installStores>[0], log: Log): Promise<undefined> => {
   await installStores(urls, log);
 };
 
 const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
-  'MongoDB and Redis': (log) => stores({ mongo: given('MONGODB_URI'), redis: given('REDIS_URL') }, log),
+  'MongoDB and Redis': (log) =>
+    stores({ mongo: given('MONGODB_URI'), redis: given('REDIS_URL') }, log),
   'MongoDB and Redis of our own': (log) => stores({}, log),
   Docker: async () => ((await engineAnswers()) ? undefined : 'no Docker engine answers'),
   Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
-  openssl: async () => ((await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined),
+  openssl: async () =>
+    (await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined,
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => orReason(await findSchemathesis(log)),
   'Helm 3': async (log) => orReason(await findHelm(3, log)),
@@ -52,7 +57,9 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
 async function prepare(names: readonly (Need | 'cluster')[]): Promise<Obstacles> {
   const begin = performance.now();
   const say = (line: string): void =>
-    console.log(paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`));
+    console.log(
+      paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`),
+    );
   const told = new Set<string>();
   const once = (line: string): void => {
     if (told.has(line)) return;
@@ -77,7 +84,10 @@ function wanted(args: readonly string[]): (Need | 'cluster')[] {
     ({ path }) => patterns.length === 0 || patterns.some((one) => one.test(join(ROOT, path))),
   );
   const needed = new Set(chosen.flatMap((file) => file.needs));
-  return [...needs.filter((need) => needed.has(need)), ...(patterns.length === 0 ? (['cluster'] as const) : [])];
+  return [
+    ...needs.filter((need) => needed.has(need)),
+    ...(patterns.length === 0 ? (['cluster'] as const) : []),
+  ];
 }
 
 const [file = '', ...args] = process.argv.slice(2);
@@ -86,6 +96,11 @@ mkdirSync(dirname(file), { recursive: true });
 writeFileSync(file, JSON.stringify(obstacles, null, 2));
 const missing = Object.entries(obstacles);
 if (missing.length > 0 && (given('REQUIRE_ALL') !== undefined || args[0] === '--needs')) {
-  console.error(paint('red', `missing:\n${missing.map(([name, reason]) => `  - ${name}: ${reason}`).join('\n')}`));
+  console.error(
+    paint(
+      'red',
+      `missing:\n${missing.map(([name, reason]) => `  - ${name}: ${reason}`).join('\n')}`,
+    ),
+  );
   process.exitCode = 1;
 }

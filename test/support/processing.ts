@@ -1,18 +1,32 @@
-/** Helpers for tests of the background work: submitting from outside, and worlds whose stores may be harmed. */
+/**
+ * Helpers for tests of the background work: submitting from outside, and worlds whose stores may be
+ * harmed.
+ */
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { send } from './http.ts';
 import { openWorld, requestIdOf, type World } from './world.ts';
 
-/** How often a 500 is tried again: the bounds of ingest are those of a service, and a test machine may be slower. */
+/**
+ * How often a 500 is tried again: the bounds of ingest are those of a service, and a test machine
+ * may be slower.
+ */
 const SUBMIT_TRIES = 10;
 
-/** Sends an application and gives its `request_id`, as a partner does: a 500 is tried again, any other answer but a 202 is an error. */
-export async function submit(world: World, ingest: { readonly url: string }, fields: object): Promise<string> {
+/**
+ * Sends an application and gives its `request_id`, as a partner does: a 500 is tried again, any
+ * other answer but a 202 is an error.
+ */
+export async function submit(
+  world: World,
+  ingest: { readonly url: string },
+  fields: object,
+): Promise<string> {
   for (let tries = 1; ; tries += 1) {
     const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(fields) });
     if (answer.status === 202) return requestIdOf(answer);
-    if (answer.status !== 500 || tries === SUBMIT_TRIES) throw new Error(`${answer.status} ${answer.text}`);
+    if (answer.status !== 500 || tries === SUBMIT_TRIES)
+      throw new Error(`${answer.status} ${answer.text}`);
   }
 }
 
@@ -23,7 +37,10 @@ export async function stateCounts(world: World): Promise<Record<string, number>>
   return counts;
 }
 
-/** Wakes a store that a test stopped, or starts one that it killed: for `afterEach`, so that no test depends on another's end. */
+/**
+ * Wakes a store that a test stopped, or starts one that it killed: for `afterEach`, so that no test
+ * depends on another's end.
+ */
 export async function heal(store: Store): Promise<void> {
   await store.signal('SIGCONT').catch(() => store.restart());
 }
@@ -38,10 +55,15 @@ export interface OwnWorld {
 }
 
 /** Opens a world like `openWorld` on a MongoDB and a Redis that nobody else uses. */
-export async function openOwnWorld(options: Parameters<typeof openWorld>[0] = {}): Promise<OwnWorld> {
+export async function openOwnWorld(
+  options: Parameters<typeof openWorld>[0] = {},
+): Promise<OwnWorld> {
   const quiet = { log: () => {} };
   const [mongo, redis] = await Promise.all([startMongo(quiet), startRedis(quiet)]);
-  const shared = { TEST_MONGODB_URI: process.env['TEST_MONGODB_URI'], TEST_REDIS_URL: process.env['TEST_REDIS_URL'] };
+  const shared = {
+    TEST_MONGODB_URI: process.env['TEST_MONGODB_URI'],
+    TEST_REDIS_URL: process.env['TEST_REDIS_URL'],
+  };
   Object.assign(process.env, { TEST_MONGODB_URI: mongo.url, TEST_REDIS_URL: redis.url });
   // The addresses are read before `openWorld` first waits, so no other test sees these.
   const opening = openWorld(options);

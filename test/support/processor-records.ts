@@ -7,7 +7,10 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { newRecord } from './records.ts';
 import type { TestStores } from './test-stores.ts';
 
-/** A clock that stands until the test moves it; it starts at the present time, because TTL indexes know only that. */
+/**
+ * A clock that stands until the test moves it; it starts at the present time, because TTL indexes
+ * know only that.
+ */
 export function newTestClock() {
   let ms = Date.now();
   return {
@@ -19,13 +22,20 @@ export function newTestClock() {
   };
 }
 
-/** The indexes as the processor makes them; comes before everything else in a test file without processes. */
+/**
+ * The indexes as the processor makes them; comes before everything else in a test file without
+ * processes.
+ */
 export async function makeIndexes(stores: TestStores): Promise<Collection<SubmissionRecord>> {
   await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
   return stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 }
 
 /** A record as ingest writes it, received at `receivedAt` with `fields` as its body. */
-export function recordOf(fields: object, receivedAt: Date, more: Partial<SubmissionRecord> = {}): SubmissionRecord {
+export function recordOf(
+  fields: object,
+  receivedAt: Date,
+  more: Partial<SubmissionRecord> = {},
+): SubmissionRecord {
   return newRecord({ receivedAt, ...more }, JSON.stringify(fields));
 }

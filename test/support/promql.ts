@@ -1,9 +1,16 @@
-/** Reads metric names and label matchers out of PromQL: enough to compare dashboards and rules with the definitions. */
+/**
+ * Reads metric names and label matchers out of PromQL: enough to compare dashboards and rules with
+ * the definitions.
+ */
 
 export interface Selector {
   /** Without the suffix of a histogram's parts. */
   readonly metric: string;
-  readonly matchers: readonly { readonly label: string; readonly operator: string; readonly value: string }[];
+  readonly matchers: readonly {
+    readonly label: string;
+    readonly operator: string;
+    readonly value: string;
+  }[];
 }
 
 const SELECTOR = /\b((?:partner_ingest|nodejs|process)_[a-z0-9_]+)\b(?!:)(?:\{([^}]*)\})?/g;

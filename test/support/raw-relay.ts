@@ -3,7 +3,10 @@ import { createServer, type Socket } from 'node:net';
 
 type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT';
 
-/** What it says instead of the usual, whether it ends the connection with that, and whether all lines get an end. */
+/**
+ * What it says instead of the usual, whether it ends the connection with that, and whether all
+ * lines get an end.
+ */
 export interface Oddity {
   readonly at: Command;
   readonly says: string;
@@ -34,7 +37,10 @@ const usual: Readonly<Record<Command, string>> = {
 };
 
 /** `pipelining` says that a client may send commands together. */
-export async function startRawRelay({ host = '127.0.0.1', pipelining = true } = {}): Promise<RawRelay> {
+export async function startRawRelay({
+  host = '127.0.0.1',
+  pipelining = true,
+} = {}): Promise<RawRelay> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     relay.connections += 1;
@@ -62,7 +68,9 @@ export async function startRawRelay({ host = '127.0.0.1', pipelining = true } = 
     const answer = (command: Command): boolean => {
       const { odd } = relay;
       if (odd?.at !== command) {
-        socket.write(`${pipelining ? usual[command] : usual[command].replace('250-PIPELINING\r\n', '')}\r\n`);
+        socket.write(
+          `${pipelining ? usual[command] : usual[command].replace('250-PIPELINING\r\n', '')}\r\n`,
+        );
         return true;
       }
       const words = `${odd.says}${odd.unended === true ? '' : '\r\n'}`;

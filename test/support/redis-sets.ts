@@ -1,9 +1,16 @@
-/** Redis with failover for tests: Sentinels over a primary and its replicas, and a Cluster, of real servers that can be harmed. */
+/**
+ * Redis with failover for tests: Sentinels over a primary and its replicas, and a Cluster, of real
+ * servers that can be harmed.
+ */
 import { copyFile, chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { installRoot } from '../../deploy/local/stores/install.ts';
-import { findProgram, startProcess, type ServerProcess } from '../../deploy/local/stores/process.ts';
+import {
+  findProgram,
+  startProcess,
+  type ServerProcess,
+} from '../../deploy/local/stores/process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/root.ts';
 import { makeWorkspace } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
@@ -51,10 +58,14 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
     const members: RedisMember[] = [];
     for (let index = 0; index < 3; index += 1) {
       const first = members[0];
-      members.push(await servers.start(first === undefined ? [] : [`replicaof 127.0.0.1 ${first.port}`]));
+      members.push(
+        await servers.start(first === undefined ? [] : [`replicaof 127.0.0.1 ${first.port}`]),
+      );
     }
     const [first] = members;
-    const sentinels = await Promise.all([0, 1, 2].map(() => servers.start(sentinelLines(first!.port, options), true)));
+    const sentinels = await Promise.all(
+      [0, 1, 2].map(() => servers.start(sentinelLines(first!.port, options), true)),
+    );
     await eventually(
       'the Sentinels to know each other and the replicas',
       async () => {
@@ -79,7 +90,8 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
           PRIMARY_NAME,
         )) as string[];
         const primary = members.find((member) => member.port === Number(port))!;
-        if (!(await within(primary.client.info('replication'))).includes('role:master')) throw new Error('not yet');
+        if (!(await within(primary.client.info('replication'))).includes('role:master'))
+          throw new Error('not yet');
         return primary;
       },
       stop: servers.stop,
@@ -94,21 +106,35 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
 export async function startRedisCluster(options: RedisSetOptions = {}): Promise<RedisSet> {
   const servers = await openServers('redis-cluster', options);
   try {
-    const lines = ['cluster-enabled yes', 'cluster-config-file nodes.conf', `cluster-node-timeout ${DOWN_AFTER_MS}`];
+    const lines = [
+      'cluster-enabled yes',
+      'cluster-config-file nodes.conf',
+      `cluster-node-timeout ${DOWN_AFTER_MS}`,
+    ];
     const tls = options.secured === true ? ['tls-cluster yes'] : [];
     const busPorts = await Promise.all(Array.from({ length: 6 }, freePort));
     const members = await Promise.all(
       busPorts.map((bus) =>
-        servers.start([...lines, ...tls, `cluster-port ${bus}`, 'cluster-replica-validity-factor 0']),
+        servers.start([
+          ...lines,
+          ...tls,
+          `cluster-port ${bus}`,
+          'cluster-replica-validity-factor 0',
+        ]),
       ),
     );
     const size = Math.ceil(SLOTS / 3);
     for (const [index, { client }] of members.entries()) {
       await client.cluster('SET-CONFIG-EPOCH', index + 1);
       if (index < 3) {
-        await client.cluster('ADDSLOTSRANGE', index * size, Math.min(SLOTS, (index + 1) * size) - 1);
+        await client.cluster(
+          'ADDSLOTSRANGE',
+          index * size,
+          Math.min(SLOTS, (index + 1) * size) - 1,
+        );
       }
-      if (index > 0) await client.call('cluster', 'meet', '127.0.0.1', members[0]!.port, busPorts[0]!);
+      if (index > 0)
+        await client.call('cluster', 'meet', '127.0.0.1', members[0]!.port, busPorts[0]!);
     }
     const info = async ({ client }: RedisMember, words: string): Promise<boolean> =>
       (await client.cluster('INFO')).includes(words);
@@ -117,13 +143,18 @@ export async function startRedisCluster(options: RedisSetOptions = {}): Promise<
     await eventually('the nodes to know each other', all('cluster_known_nodes:6'), READY_MS);
     for (const [index, { client }] of members.slice(3).entries()) {
       const id = await members[index]!.client.cluster('MYID');
-      await eventually('the replica to know its primary', async () => (await client.cluster('REPLICATE', id)) === 'OK');
+      await eventually(
+        'the replica to know its primary',
+        async () => (await client.cluster('REPLICATE', id)) === 'OK',
+      );
     }
     await eventually('the Cluster to be well', all('cluster_state:ok'), READY_MS);
     await eventually(
       'the replicas to be in step',
       async () => {
-        const roles = await Promise.all(members.slice(3).map(({ client }) => client.info('replication')));
+        const roles = await Promise.all(
+          members.slice(3).map(({ client }) => client.info('replication')),
+        );
         return roles.every((text) => text.includes('master_link_status:up'));
       },
       READY_MS,
@@ -137,7 +168,9 @@ export async function startRedisCluster(options: RedisSetOptions = {}): Promise<
       primary: async () => {
         for (const member of members) {
           const own = await within(member.client.cluster('NODES').then(String)).catch(() => '');
-          const line = own.split('\n').find((one) => one.includes('myself') && one.includes('master'));
+          const line = own
+            .split('\n')
+            .find((one) => one.includes('myself') && one.includes('master'));
           const ranges = line?.split(' ').slice(8) ?? [];
           const mine = ranges.some((range) => {
             const [from = NaN, to = from] = range.split('-').map(Number);
@@ -179,14 +212,19 @@ function sentinelLogin({ secured }: RedisSetOptions): string {
 /** A member that was stopped does not answer. */
 async function within<T>(promise: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error('no answer')), 500)));
+  const late = new Promise<never>(
+    (_, reject) => (timer = setTimeout(() => reject(new Error('no answer')), 500)),
+  );
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 function toObject(reply: unknown): Record<string, string> {
   const flat = Array.isArray(reply) ? (reply as string[]) : Object.entries(reply as object).flat();
   return Object.fromEntries(
-    Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, String(flat[2 * index + 1])]),
+    Array.from({ length: flat.length / 2 }, (_, index) => [
+      flat[2 * index]!,
+      String(flat[2 * index + 1]),
+    ]),
   );
 }
 
@@ -209,13 +247,17 @@ async function openServers(name: string, { secured = false }: RedisSetOptions) {
     const seen = root === undefined ? data : DATA_IN_ROOT;
     const file = join(data, 'redis.conf');
     await writeFile(file, [...commonLines(port, seen, secured, sentinel), ...lines, ''].join('\n'));
-    if (secured) for (const pem of ['ca.pem', 'key.pem']) await copyFile(join(workspace.dataDir, pem), join(data, pem));
+    if (secured)
+      for (const pem of ['ca.pem', 'key.pem'])
+        await copyFile(join(workspace.dataDir, pem), join(data, pem));
     // The server runs as another user, and a Sentinel writes its file.
     await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
     const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
-    const command = root === undefined ? [program!, ...server.slice(1)] : inRoot(root, data, 'redis', server);
+    const command =
+      root === undefined ? [program!, ...server.slice(1)] : inRoot(root, data, 'redis', server);
     const logFile = join(workspace.logDir, `${count}.log`);
-    const run = (): Promise<ServerProcess> => startProcess({ command, logFile, wrapped: root !== undefined });
+    const run = (): Promise<ServerProcess> =>
+      startProcess({ command, logFile, wrapped: root !== undefined });
     let process = await run();
     const client = new Redis({
       host: '127.0.0.1',
@@ -236,7 +278,11 @@ async function openServers(name: string, { secured = false }: RedisSetOptions) {
       },
     };
     started.push({ member, process: () => process });
-    await eventually(`${logFile} to answer`, async () => (await within(client.ping())) === 'PONG', READY_MS);
+    await eventually(
+      `${logFile} to answer`,
+      async () => (await within(client.ping())) === 'PONG',
+      READY_MS,
+    );
     return member;
   }
   const stop = async (): Promise<void> => {
@@ -269,8 +315,23 @@ function commonLines(port: number, folder: string, secured: boolean, sentinel: b
       ]
     : [`port ${port}`];
   // What is in Redis may be lost at any time, so nothing waits for a disk.
-  const data = ['appendonly no', 'save ""', 'maxmemory-policy noeviction', 'repl-diskless-sync-delay 0'];
-  const login = secured && !sentinel ? [`masteruser ${LOGIN.username}`, `masterauth ${LOGIN.password}`] : [];
-  const user = secured ? [`user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`, 'user default off'] : [];
-  return ['bind 127.0.0.1', `dir ${folder}`, ...ports, ...(sentinel ? [] : data), ...login, ...user];
+  const data = [
+    'appendonly no',
+    'save ""',
+    'maxmemory-policy noeviction',
+    'repl-diskless-sync-delay 0',
+  ];
+  const login =
+    secured && !sentinel ? [`masteruser ${LOGIN.username}`, `masterauth ${LOGIN.password}`] : [];
+  const user = secured
+    ? [`user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`, 'user default off']
+    : [];
+  return [
+    'bind 127.0.0.1',
+    `dir ${folder}`,
+    ...ports,
+    ...(sentinel ? [] : data),
+    ...login,
+    ...user,
+  ];
 }

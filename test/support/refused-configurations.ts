@@ -1,4 +1,7 @@
-/** What no process starts with, and the message: one table for the test that tries it and for docs/configuration.md. */
+/**
+ * What no process starts with, and the message: one table for the test that tries it and for
+ * docs/configuration.md.
+ */
 import type { ProcessName } from '../../internal/settings/settings.ts';
 
 export const ACCEPTED = {
@@ -20,7 +23,8 @@ interface Refused {
   readonly message: string;
 }
 
-const WHERE = 'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
+const WHERE =
+  'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
 const UNVERIFIED =
   "switches the check of the server's certificate off: remove tlsInsecure, tlsAllowInvalidCertificates and " +
   'tlsAllowInvalidHostnames; NODE_EXTRA_CA_CERTS adds a CA';
@@ -52,8 +56,13 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'MONGODB_URI',
-    values: ['mongodb://user:canary:@db', 'mongodb://user:canary%@db', 'mongodb://db/?tls=true&ssl=false'],
-    message: 'is no connection string for the driver: percent-encode user and password, and look for misspelt options',
+    values: [
+      'mongodb://user:canary:@db',
+      'mongodb://user:canary%@db',
+      'mongodb://db/?tls=true&ssl=false',
+    ],
+    message:
+      'is no connection string for the driver: percent-encode user and password, and look for misspelt options',
   },
   {
     process: 'controller',
@@ -75,8 +84,14 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'LOGIN_URL',
-    values: ['http://login.partner.example/', 'http://127.0.0.1.example/', 'ftp://127.0.0.1/', 'login'],
-    message: 'must be a URL that starts with https://, or with http:// on loopback: its links let people in',
+    values: [
+      'http://login.partner.example/',
+      'http://127.0.0.1.example/',
+      'ftp://127.0.0.1/',
+      'login',
+    ],
+    message:
+      'must be a URL that starts with https://, or with http:// on loopback: its links let people in',
   },
   {
     process: 'ingest',
@@ -99,7 +114,11 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'LINK_SECRET',
-    values: ['a'.repeat(32), `key-2026-05:${'a'.repeat(32)}`, `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`],
+    values: [
+      'a'.repeat(32),
+      `key-2026-05:${'a'.repeat(32)}`,
+      `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`,
+    ],
     message: 'can be guessed: make one with "openssl rand -hex 32"',
   },
 ];
@@ -109,6 +128,8 @@ export function refusedTable(): string[] {
   return [
     '| Setting | Such as | Refused with |',
     '| --- | --- | --- |',
-    ...refusedConfigurations.map(({ name, values, message }) => `| \`${name}\` | \`${values[0]}\` | ${message} |`),
+    ...refusedConfigurations.map(
+      ({ name, values, message }) => `| \`${name}\` | \`${values[0]}\` | ${message} |`,
+    ),
   ];
 }

@@ -1,4 +1,7 @@
-/** Schemathesis: asks a running service everything its OpenAPI document allows and forbids, and checks the answers. */
+/**
+ * Schemathesis: asks a running service everything its OpenAPI document allows and forbids, and
+ * checks the answers.
+ */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +14,10 @@ const PART = `schemathesis-${VERSION}`;
 const CONFIG = fileURLToPath(new URL('schemathesis.toml', import.meta.url));
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 
-/** The Python that has schemathesis, made in the cache when it is missing; or why it cannot be had here. */
+/**
+ * The Python that has schemathesis, made in the cache when it is missing; or why it cannot be had
+ * here.
+ */
 export async function findSchemathesis(
   log: (line: string) => void = () => undefined,
 ): Promise<{ readonly python: string } | string> {
@@ -20,9 +26,21 @@ export async function findSchemathesis(
     const venv = await cached(PART, log, async (path) => {
       log(`installing schemathesis ${VERSION} (once)`);
       const step = (command: readonly string[]): Promise<void> =>
-        run({ command, logFile: installLog(PART), env: process.env, timeoutMs: INSTALL_TIMEOUT_MS });
+        run({
+          command,
+          logFile: installLog(PART),
+          env: process.env,
+          timeoutMs: INSTALL_TIMEOUT_MS,
+        });
       await step(['python3', '-m', 'venv', path]);
-      const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', `schemathesis==${VERSION}`];
+      const pip = [
+        '-m',
+        'pip',
+        'install',
+        '--quiet',
+        '--disable-pip-version-check',
+        `schemathesis==${VERSION}`,
+      ];
       await step([join(path, 'bin/python'), ...pip]);
     });
     return { python: join(venv, 'bin/python') };
@@ -39,8 +57,9 @@ export interface FuzzResult {
 }
 
 /**
- * Runs all phases with all checks but those `schemathesis.toml` switches off. `keys` are the API keys of the partners it
- * names; `limits` are options such as `--max-time=60`. Stops it after `timeoutMs`.
+ * Runs all phases with all checks but those `schemathesis.toml` switches off. `keys` are the API
+ * keys of the partners it names; `limits` are options such as `--max-time=60`. Stops it after
+ * `timeoutMs`.
  */
 export async function runSchemathesis(options: {
   readonly python: string;
@@ -58,8 +77,22 @@ export async function runSchemathesis(options: {
   }));
   try {
     await writeFile(keysFile, JSON.stringify({ auth }), { mode: 0o600 });
-    const command = [options.python, '-m', 'schemathesis.cli', '--config-file', CONFIG, 'run', options.documentUrl];
-    const settings = ['--url', options.baseUrl, '--no-color', '--generation-database=none', '--continue-on-failure'];
+    const command = [
+      options.python,
+      '-m',
+      'schemathesis.cli',
+      '--config-file',
+      CONFIG,
+      'run',
+      options.documentUrl,
+    ];
+    const settings = [
+      '--url',
+      options.baseUrl,
+      '--no-color',
+      '--generation-database=none',
+      '--continue-on-failure',
+    ];
     const passed = await run({
       command: [...command, ...settings, ...options.limits],
       logFile,

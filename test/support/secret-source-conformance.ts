@@ -44,7 +44,9 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     (await view.list()).secrets.find((secret) => secret.name === name);
   const keysOf = async (name: string): Promise<string[] | undefined> => {
     const secret = await secretNamed(name);
-    return secret && Object.values(secret.data).map((value) => Buffer.from(value, 'base64').toString());
+    return (
+      secret && Object.values(secret.data).map((value) => Buffer.from(value, 'base64').toString())
+    );
   };
 
   test('an empty place is a complete list of nothing', async () => {
@@ -122,7 +124,10 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     const other = new AbortController();
     const later = bench.source.follow(() => {}, other.signal);
     await bench.apply('late', { partner: 'late', keys: [newApiKey()] });
-    await eventually('another follower to see it', async () => (await later.list()).secrets.length === 1);
+    await eventually(
+      'another follower to see it',
+      async () => (await later.list()).secrets.length === 1,
+    );
     other.abort();
     expect(changes).toBe(before);
   });

@@ -3,7 +3,10 @@ import type { SmtpFault } from './mail-catcher.ts';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
-/** Share of a back-off that is random, and the most that a busy machine needs between two writes: the rows differ by more. */
+/**
+ * Share of a back-off that is random, and the most that a busy machine needs between two writes:
+ * the rows differ by more.
+ */
 const [JITTER, BETWEEN_WRITES_S] = [0.2, 10];
 
 export interface FaultRow {
@@ -43,13 +46,20 @@ function refusal(
     'data-command': 'the mail',
     data: 'the mail',
   };
-  const phase = ({ mail: 'mail', rcpt: 'rcpt', 'data-command': 'data', data: 'content' } as const)[at];
+  const phase = ({ mail: 'mail', rcpt: 'rcpt', 'data-command': 'data', data: 'content' } as const)[
+    at
+  ];
   const [enhancedCode] = /^\d\.\d\.\d/.exec(text) ?? [];
   return {
     ...then,
     fault: { at, answer: { code, message: text } },
     words: `the mail server did not accept ${what[at]} (${[code, enhancedCode].filter((part) => part !== undefined).join(' ')})`,
-    ledger: { result: 'refused', phase, code, ...(enhancedCode === undefined ? {} : { enhancedCode }) },
+    ledger: {
+      result: 'refused',
+      phase,
+      code,
+      ...(enhancedCode === undefined ? {} : { enhancedCode }),
+    },
   };
 }
 
@@ -79,13 +89,24 @@ export const faultsOfOneMail: readonly FaultRow[] = [
 ];
 
 const unusable = (phase: 'connect' | 'session') =>
-  ({ words: 'the mail server could not be used', ledger: { result: 'unreachable', phase } }) as const;
+  ({
+    words: 'the mail server could not be used',
+    ledger: { result: 'unreachable', phase },
+  }) as const;
 
 /** Tried one by one with short time-outs in test/integration/processor-notify.test.ts. */
 export const faultsOfTheServer: readonly FaultRow[] = [
-  { fault: { at: 'connect', answer: { code: 421, message: '4.3.2 closing' } }, ...relay, ...unusable('connect') },
+  {
+    fault: { at: 'connect', answer: { code: 421, message: '4.3.2 closing' } },
+    ...relay,
+    ...unusable('connect'),
+  },
   { fault: { at: 'connect', hang: true }, ...relay, ...unusable('connect') },
-  { fault: { at: 'auth', answer: { code: 535, message: '5.7.8 wrong login' } }, ...relay, ...unusable('connect') },
+  {
+    fault: { at: 'auth', answer: { code: 535, message: '5.7.8 wrong login' } },
+    ...relay,
+    ...unusable('connect'),
+  },
   { fault: { at: 'mail', hang: true }, ...again, ...unusable('session') },
   { fault: { at: 'rcpt', hang: true }, ...again, ...unusable('session') },
   { fault: { at: 'data-command', hang: true }, ...again, ...unusable('session') },
@@ -103,8 +124,10 @@ export function wrongPause(
   record: Pick<SubmissionRecord, 'dueAt'>,
   handOver: MailHandOver | undefined,
 ): number | undefined {
-  const seconds = ((record.dueAt?.getTime() ?? NaN) - (handOver?.endedAt?.getTime() ?? NaN)) / 1_000;
+  const seconds =
+    ((record.dueAt?.getTime() ?? NaN) - (handOver?.endedAt?.getTime() ?? NaN)) / 1_000;
   const middle = row.nextIn ?? NaN;
-  const right = seconds >= middle * (1 - JITTER) && seconds <= middle * (1 + JITTER) + BETWEEN_WRITES_S;
+  const right =
+    seconds >= middle * (1 - JITTER) && seconds <= middle * (1 + JITTER) + BETWEEN_WRITES_S;
   return right ? undefined : seconds;
 }

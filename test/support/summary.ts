@@ -1,4 +1,7 @@
-/** The closing lines of `make test`: the slowest files, what was left out and why, what passed and what failed. */
+/**
+ * The closing lines of `make test`: the slowest files, what was left out and why, what passed and
+ * what failed.
+ */
 /* oxlint-disable node/no-process-env -- what `make` was told */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -38,30 +41,49 @@ function main(file: string, e2eFile: string, patterns: string): number {
       assertionResults.filter(({ status }) => status === 'pending').map(({ fullName }) => fullName),
     ),
   );
-  const unwanted = (process.env['REQUIRE_ALL'] ?? '') === '' ? [] : skipped.filter((name) => !name.includes(LONG_FORM));
+  const unwanted =
+    (process.env['REQUIRE_ALL'] ?? '') === ''
+      ? []
+      : skipped.filter((name) => !name.includes(LONG_FORM));
   const passed = runs.reduce((sum, run) => sum + run.numPassedTests, 0);
   const failed =
-    runs.reduce((sum, run) => sum + run.numFailedTests + run.numRuntimeErrorTestSuites, 0) + unwanted.length;
+    runs.reduce((sum, run) => sum + run.numFailedTests + run.numRuntimeErrorTestSuites, 0) +
+    unwanted.length;
   const seconds = Math.round((Date.now() - results.startTime) / 1_000);
 
   console.log(`\nslowest files:\n${table(slowest(runs))}`);
   const lines = [
     ...filesLeftOut(),
-    ...skipped.map((name) => `${unwanted.includes(name) ? paint('red', 'skipped') : 'skipped'}: ${name}`),
+    ...skipped.map(
+      (name) => `${unwanted.includes(name) ? paint('red', 'skipped') : 'skipped'}: ${name}`,
+    ),
   ];
   if (lines.length > 0)
-    console.log(`\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
-  if (broken.length > 0) console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
+    console.log(
+      `\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`,
+    );
+  if (broken.length > 0)
+    console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
   // For programs.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
-  const summary = { passed, failed, leftOut, broken: [...broken, ...unwanted], commit: commitOf(patterns) };
+  const summary = {
+    passed,
+    failed,
+    leftOut,
+    broken: [...broken, ...unwanted],
+    commit: commitOf(patterns),
+  };
   writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
-  console.log(`\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`);
+  console.log(
+    `\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`,
+  );
   return failed === 0 ? 0 : 1;
 }
 
-/** The commit that a run of all tests was of; empty where tests were chosen or the tree had changes. */
+/**
+ * The commit that a run of all tests was of; empty where tests were chosen or the tree had changes.
+ */
 function commitOf(patterns: string): string {
   const git = (...args: string[]): string => {
     // Null where there is no git.
@@ -78,7 +100,9 @@ function failures({ testResults }: JestResults): string[] {
   return testResults
     .filter(({ status }) => status === 'failed')
     .flatMap(({ name, assertionResults }) => {
-      const failed = assertionResults.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+      const failed = assertionResults
+        .filter(({ status }) => status === 'failed')
+        .map(({ fullName }) => fullName);
       return failed.length > 0 ? failed : [relative(ROOT, name)];
     });
 }
@@ -86,7 +110,10 @@ function failures({ testResults }: JestResults): string[] {
 function slowest(runs: readonly JestResults[]): string[][] {
   return runs
     .flatMap(({ testResults }) => testResults)
-    .map(({ name, startTime, endTime }) => ({ name: relative(ROOT, name), seconds: (endTime - startTime) / 1_000 }))
+    .map(({ name, startTime, endTime }) => ({
+      name: relative(ROOT, name),
+      seconds: (endTime - startTime) / 1_000,
+    }))
     .toSorted((one, other) => other.seconds - one.seconds)
     .slice(0, SLOWEST)
     .map(({ name, seconds }) => [`${seconds.toFixed(1).padStart(6)} s`, name]);
@@ -108,7 +135,8 @@ function filesLeftOut(): string[] {
     : [...lines, `tests in a cluster (make e2e): ${oneLine(obstacles.cluster)}`];
 }
 
-const oneLine = (reason = ''): string => reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
+const oneLine = (reason = ''): string =>
+  reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
 const [, , ofAll = '', ofE2e = '', chosen = ''] = process.argv;
 process.exitCode = main(ofAll, ofE2e, chosen);

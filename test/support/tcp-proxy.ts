@@ -1,4 +1,7 @@
-/** A connection that can be harmed on purpose: stands between a client and a store, and delays, holds, mutes or cuts it. */
+/**
+ * A connection that can be harmed on purpose: stands between a client and a store, and delays,
+ * holds, mutes or cuts it.
+ */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 export interface TcpProxy {
@@ -6,7 +9,10 @@ export interface TcpProxy {
   readonly url: string;
   /** Bytes in both directions; also what was held goes out now. */
   pass(): void;
-  /** Each piece takes `least` to `most` milliseconds in each direction, in its order; 0 and 0 is as fast as can be. */
+  /**
+   * Each piece takes `least` to `most` milliseconds in each direction, in its order; 0 and 0 is as
+   * fast as can be.
+   */
   delay(least: number, most: number): void;
   /** The store does not hear the client, until `pass()`: even if the client has gone by then. */
   holdRequests(): void;
@@ -14,7 +20,10 @@ export interface TcpProxy {
   dropReplies(): void;
   /** New connections reach the store only after `pass()`. */
   park(): void;
-  /** Resets the connections that are open now, on the client's side only: what it sent still reaches the store. */
+  /**
+   * Resets the connections that are open now, on the client's side only: what it sent still reaches
+   * the store.
+   */
   cut(): void;
   /** Passes on no answer on the connections that are open now, ever; new ones work. */
   deafen(): void;
@@ -26,9 +35,17 @@ export interface TcpProxy {
 }
 
 /** `random` gives the delays, from 0 to 1. */
-export async function startTcpProxy(url: string, random: () => number = Math.random): Promise<TcpProxy> {
+export async function startTcpProxy(
+  url: string,
+  random: () => number = Math.random,
+): Promise<TcpProxy> {
   let target = new URL(url);
-  const pairs = new Set<{ readonly client: Socket; readonly store: Socket; held: Buffer[]; deaf: boolean }>();
+  const pairs = new Set<{
+    readonly client: Socket;
+    readonly store: Socket;
+    held: Buffer[];
+    deaf: boolean;
+  }>();
   const parked: Socket[] = [];
   let [holding, muted, parking] = [false, false, false];
   let [least, most] = [0, 0];
@@ -60,8 +77,8 @@ export async function startTcpProxy(url: string, random: () => number = Math.ran
     });
     client.on('error', () => undefined);
     store.on('error', () => client.resetAndDestroy());
-    // What came before the end arrives before the end, and what is held even later: so a client that gave up may still
-    // have inserted something.
+    // What came before the end arrives before the end, and what is held even later: so a client
+    // that gave up may still have inserted something.
     client.once('close', () => toStore(() => pair.held.length === 0 && store.end()));
     store.once('close', () => {
       pairs.delete(pair);
@@ -111,7 +128,8 @@ export async function startTcpProxy(url: string, random: () => number = Math.ran
     redirect(newUrl) {
       target = new URL(newUrl);
     },
-    heldBytes: () => [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
+    heldBytes: () =>
+      [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
     close: () =>
       new Promise((resolve) => {
         for (const client of parked) client.destroy();

@@ -1,4 +1,7 @@
-/** A temporary folder for one run of the tests and all its processes: what is still in it at the end, a test left behind. */
+/**
+ * A temporary folder for one run of the tests and all its processes: what is still in it at the
+ * end, a test left behind.
+ */
 /* oxlint-disable node/no-process-env -- TMPDIR is how Node and every child learn of it */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +14,10 @@ const OF_TOOLS = /^(node-compile-cache|jest_\w+)$/;
 
 let folder: string | undefined;
 
-/** Makes it the temporary folder of this process and its children; removes those of runs that were killed. */
+/**
+ * Makes it the temporary folder of this process and its children; removes those of runs that were
+ * killed.
+ */
 export async function openTemporaryFolder(): Promise<void> {
   folder = await temporaryFolder('partner-ingest-tests');
   process.env['TMPDIR'] = folder;

@@ -10,7 +10,10 @@ export interface TestStores {
   readonly redisUrl: string;
   readonly db: Db;
   readonly redis: Redis;
-  /** Deletes all documents. Dropping and making a collection anew can fail while other files make theirs (FerretDB). */
+  /**
+   * Deletes all documents. Dropping and making a collection anew can fail while other files make
+   * theirs (FerretDB).
+   */
   empty(): Promise<void>;
   /** Drops the database, empties the Redis number, closes the clients. */
   close(): Promise<void>;
@@ -52,6 +55,7 @@ export async function openTestStores(): Promise<TestStores> {
 
 function required(name: string): string {
   const value = process.env[name];
-  if (value === undefined) throw new Error(`${name} is not set: run tests with "make test" or "npm run jest"`);
+  if (value === undefined)
+    throw new Error(`${name} is not set: run tests with "make test" or "npm run jest"`);
   return value;
 }

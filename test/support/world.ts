@@ -1,4 +1,7 @@
-/** A running service for tests: the real wiring of each process, on stores of its own, with a mail catcher. */
+/**
+ * A running service for tests: the real wiring of each process, on stores of its own, with a mail
+ * catcher.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,14 +10,21 @@ import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
 import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
 import { startMailCatcher, type MailCatcher } from './mail-catcher.ts';
-import { startService, type ServiceName, type ServiceProcess } from '../../deploy/local/processes.ts';
+import {
+  startService,
+  type ServiceName,
+  type ServiceProcess,
+} from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { Closers } from '../../internal/platform/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
-import { rateLimitedCollection, type RateLimitedRecord } from '../../internal/submission/over-limit.ts';
+import {
+  rateLimitedCollection,
+  type RateLimitedRecord,
+} from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
 import { eventually } from './wait.ts';
@@ -47,7 +57,11 @@ export interface World {
   writePartner(partner: DemoPartner): Promise<string>;
   record(requestId: string): Promise<SubmissionRecord | null>;
   /** The record once it is in `state`; rejects after `timeoutMs`. */
-  recordIn(state: SubmissionRecord['state'], requestId: string, timeoutMs?: number): Promise<SubmissionRecord>;
+  recordIn(
+    state: SubmissionRecord['state'],
+    requestId: string,
+    timeoutMs?: number,
+  ): Promise<SubmissionRecord>;
   records(filter?: object): Promise<SubmissionRecord[]>;
   accounts(filter?: object): Promise<Account[]>;
   rateLimited(): Promise<RateLimitedRecord[]>;
@@ -60,7 +74,10 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** Opens stores, mail catcher and key folder with the two partners, and runs a controller unless told not to. */
+/**
+ * Opens stores, mail catcher and key folder with the two partners, and runs a controller unless
+ * told not to.
+ */
 export async function openWorld(
   options: { readonly controller?: boolean; readonly environment?: Environment } = {},
 ): Promise<World> {
@@ -74,7 +91,11 @@ export async function openWorld(
 
   const [key, inactiveKey] = [newApiKey(), newApiKey()];
   await writePartnerSecret(keyFolder, { partner: 'demo', keys: [key] });
-  await writePartnerSecret(keyFolder, { partner: 'dormant', keys: [inactiveKey], status: 'inactive' });
+  await writePartnerSecret(keyFolder, {
+    partner: 'dormant',
+    keys: [inactiveKey],
+    status: 'inactive',
+  });
 
   const environment: Environment = {
     MONGODB_URI: stores.mongodbUri,
@@ -88,7 +109,8 @@ export async function openWorld(
     ADMIN_PORT: '0',
     // The limiter has tests of its own; elsewhere one address may send as much as it likes.
     RATE_LIMIT_MAX: '1000000',
-    // So do the tests of time-outs; elsewhere a machine that is busy must not turn a 202 into a 500.
+    // So do the tests of time-outs; elsewhere a machine that is busy must not turn a 202 into a
+    // 500.
     ACCEPT_TIMEOUT_MS: '10000',
     SMTP_URL: mail.smtpUrl,
     MAIL_FROM: 'accounts@partner-ingest.example',
@@ -118,7 +140,10 @@ export async function openWorld(
           : name === 'processor'
             ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), tools)) }
             : { url: '', ...(await startController(loadConfig('controller', wanted), tools)) };
-      await eventually(`${name} to be ready`, async () => (await fetch(`${started.adminUrl}/readyz`)).ok);
+      await eventually(
+        `${name} to be ready`,
+        async () => (await fetch(`${started.adminUrl}/readyz`)).ok,
+      );
       return { ...started, close: () => own.closeAll() };
     },
     async spawn(name, overrides = {}) {
@@ -128,7 +153,8 @@ export async function openWorld(
       return service;
     },
     writePartner: (partner) => writePartnerSecret(keyFolder, partner),
-    record: (requestId) => stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: requestId }),
+    record: (requestId) =>
+      stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: requestId }),
     recordIn: (state, requestId, timeoutMs) =>
       eventually(
         `${requestId} to be ${state}`,
@@ -138,12 +164,15 @@ export async function openWorld(
         },
         timeoutMs,
       ),
-    records: (filter = {}) => stores.db.collection<SubmissionRecord>(SUBMISSIONS).find(filter).toArray(),
+    records: (filter = {}) =>
+      stores.db.collection<SubmissionRecord>(SUBMISSIONS).find(filter).toArray(),
     accounts: (filter = {}) => stores.db.collection<Account>(ACCOUNTS).find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
     async metric(process, name, labels = {}) {
       const text = await (await fetch(`${process.adminUrl}/metrics`)).text();
-      const series = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
+      const series = text
+        .split('\n')
+        .filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
       const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
       return series
         .filter((line) => wanted.every((label) => line.includes(label)))

@@ -1,4 +1,7 @@
-/** A process whose wall clock is wrong, without touching that of the machine: `Date` is replaced before anything is loaded. */
+/**
+ * A process whose wall clock is wrong, without touching that of the machine: `Date` is replaced
+ * before anything is loaded.
+ */
 export function wrongClock(seconds: number): { readonly NODE_OPTIONS: string } {
   const code = `
     const Right = Date;

@@ -1,6 +1,14 @@
-/** The dashboard of the service: what an SRE looks at, in the order of the questions asked at 3 a.m. */
+/**
+ * The dashboard of the service: what an SRE looks at, in the order of the questions asked at 3 a.m.
+ */
 /* oxlint-disable typescript/no-unsafe-enum-assignment -- Grafana has two enums of each of these names, and exports one */
-import { DashboardCursorSync, VariableHide, VariableRefresh, VariableSort, type Dashboard } from '@grafana/schema';
+import {
+  DashboardCursorSync,
+  VariableHide,
+  VariableRefresh,
+  VariableSort,
+  type Dashboard,
+} from '@grafana/schema';
 import { layOut, type PanelSpec, type Query, type RowSpec } from './panel.ts';
 
 /** The chart's default; the chart puts `metrics.prometheusRule.sloPercent` in its place. */
@@ -14,8 +22,10 @@ const metric = (name: string, labels = ''): string =>
   `partner_ingest_${name}{${POD}${labels === '' ? '' : `,${labels}`}}`;
 /** For metrics that one process shows for all; the choice of pods is ignored. */
 const shared = (name: string): string => `partner_ingest_${name}{${IN}}`;
-const rate = (name: string, labels?: string): string => `rate(${metric(name, labels)}[$__rate_interval])`;
-const sumRate = (by: string, name: string, labels?: string): string => `sum by (${by}) (${rate(name, labels)})`;
+const rate = (name: string, labels?: string): string =>
+  `rate(${metric(name, labels)}[$__rate_interval])`;
+const sumRate = (by: string, name: string, labels?: string): string =>
+  `sum by (${by}) (${rate(name, labels)})`;
 const quantile = (q: number, name: string): string =>
   `histogram_quantile(${q}, sum by (le) (${rate(`${name}_bucket`)}))`;
 const quantiles = (name: string): Query[] => [
@@ -30,7 +40,13 @@ const lines = (
   queries: readonly Query[],
   more: Partial<PanelSpec> = {},
 ): PanelSpec => ({ kind: 'timeseries', title, unit, about, queries, ...more });
-const stat = (title: string, unit: string, about: string, ask: string, more: Partial<PanelSpec> = {}): PanelSpec => ({
+const stat = (
+  title: string,
+  unit: string,
+  about: string,
+  ask: string,
+  more: Partial<PanelSpec> = {},
+): PanelSpec => ({
   kind: 'stat',
   title,
   unit,
@@ -91,7 +107,9 @@ export const dashboardRows: readonly RowSpec[] = [
         `sum(${metric('limiter_fallback')})`,
         { bad: 1 },
       ),
-      stat('Leaders', 'short', 'Exactly one controller leads.', `sum(${shared('leader')})`, { badBelow: 1 }),
+      stat('Leaders', 'short', 'Exactly one controller leads.', `sum(${shared('leader')})`, {
+        badBelow: 1,
+      }),
     ],
   },
   {
@@ -111,28 +129,55 @@ export const dashboardRows: readonly RowSpec[] = [
         about: 'From request headers to the durable answer. The promise is below 1 s.',
         queries: [query('{{le}}', sumRate('le', 'accept_seconds_bucket'))],
       },
-      lines('Time to accept, quantiles', 's', 'The promise is below 1 s.', quantiles('accept_seconds'), { bad: 1 }),
-      lines('Records in a batch', 'short', 'Grows with load: that is what keeps the time to accept flat.', [
-        query('mean', `sum(${rate('batch_documents_sum')}) / sum(${rate('batch_documents_count')})`),
-        query('95 %', quantile(0.95, 'batch_documents')),
-      ]),
-      lines('Time to commit a batch', 's', 'The database, as ingest sees it.', quantiles('commit_seconds')),
+      lines(
+        'Time to accept, quantiles',
+        's',
+        'The promise is below 1 s.',
+        quantiles('accept_seconds'),
+        { bad: 1 },
+      ),
+      lines(
+        'Records in a batch',
+        'short',
+        'Grows with load: that is what keeps the time to accept flat.',
+        [
+          query(
+            'mean',
+            `sum(${rate('batch_documents_sum')}) / sum(${rate('batch_documents_count')})`,
+          ),
+          query('95 %', quantile(0.95, 'batch_documents')),
+        ],
+      ),
+      lines(
+        'Time to commit a batch',
+        's',
+        'The database, as ingest sees it.',
+        quantiles('commit_seconds'),
+      ),
       lines('Not accepted', 'reqps', 'Why records were not made durable; each is a 500.', [
         query('{{reason}}', sumRate('reason', 'not_accepted_total')),
       ]),
-      lines('Waiting to be written', 'short', 'In each pod; beyond 10,000 new requests get a 500 at once.', [
-        query('{{pod}}', `sum by (pod) (${metric('waiting_documents')})`),
-        query('to withdraw {{pod}}', `sum by (pod) (${metric('withdrawals_pending')})`),
-      ]),
+      lines(
+        'Waiting to be written',
+        'short',
+        'In each pod; beyond 10,000 new requests get a 500 at once.',
+        [
+          query('{{pod}}', `sum by (pod) (${metric('waiting_documents')})`),
+          query('to withdraw {{pod}}', `sum by (pod) (${metric('withdrawals_pending')})`),
+        ],
+      ),
       lines(
         'Withdrawals',
         'reqps',
         'Records answered 500 while in doubt. `too_late` and `abandoned` break a promise.',
         [query('{{result}}', sumRate('result', 'withdrawals_total'))],
       ),
-      lines('Idempotency keys', 'reqps', 'Requests whose key was bound already: sent again, or with another body.', [
-        query('{{result}}', sumRate('result', 'idempotency_keys_total')),
-      ]),
+      lines(
+        'Idempotency keys',
+        'reqps',
+        'Requests whose key was bound already: sent again, or with another body.',
+        [query('{{result}}', sumRate('result', 'idempotency_keys_total'))],
+      ),
       lines('Rate limit', 'reqps', '`local` means without Redis: each pod counts on its own.', [
         query('{{store}} {{decision}}', sumRate('store, decision', 'limiter_decisions_total')),
       ]),
@@ -146,22 +191,35 @@ export const dashboardRows: readonly RowSpec[] = [
           query('refused, record dropped', `sum(${rate('refused_dropped_total')})`),
         ],
       ),
-      lines('Queue hints', 'reqps', 'A failed or dropped hint costs the application some seconds, nothing else.', [
-        query('{{result}}', sumRate('result', 'hints_total')),
-      ]),
-      lines('API keys held', 'short', 'In each pod; the same everywhere, and what the Secrets ask for.', [
-        query('{{pod}}', `sum by (pod) (${metric('keys')})`),
-        query('wanted', `max(${shared('keys_wanted')})`),
-      ]),
+      lines(
+        'Queue hints',
+        'reqps',
+        'A failed or dropped hint costs the application some seconds, nothing else.',
+        [query('{{result}}', sumRate('result', 'hints_total'))],
+      ),
+      lines(
+        'API keys held',
+        'short',
+        'In each pod; the same everywhere, and what the Secrets ask for.',
+        [
+          query('{{pod}}', `sum by (pod) (${metric('keys')})`),
+          query('wanted', `max(${shared('keys_wanted')})`),
+        ],
+      ),
     ],
   },
   {
     title: 'The work: from record to e-mail',
     panels: [
-      lines('Waiting records', 'short', 'By state; dead letters and bounced e-mails wait for a person.', [
-        query('{{state}}', `max by (state) (${shared('records')})`),
-        query('bounced in 24 hours', `max(${shared('bounced_mails')})`),
-      ]),
+      lines(
+        'Waiting records',
+        'short',
+        'By state; dead letters and bounced e-mails wait for a person.',
+        [
+          query('{{state}}', `max by (state) (${shared('records')})`),
+          query('bounced in 24 hours', `max(${shared('bounced_mails')})`),
+        ],
+      ),
       lines(
         'Longest wait',
         's',
@@ -186,7 +244,12 @@ export const dashboardRows: readonly RowSpec[] = [
         'Time of the relay',
         's',
         'To its last answer about an e-mail, 95 %, by result. A slow relay limits the rate.',
-        [query('{{result}}', `histogram_quantile(0.95, ${sumRate('le, result', 'hand_over_seconds_bucket')})`)],
+        [
+          query(
+            '{{result}}',
+            `histogram_quantile(0.95, ${sumRate('le, result', 'hand_over_seconds_bucket')})`,
+          ),
+        ],
       ),
       lines('From request to e-mail', 's', 'Of those mailed now.', quantiles('completion_seconds')),
       lines('Attempts', 'ops', 'A repeat found the work done; a lost claim left it to another.', [
@@ -221,42 +284,92 @@ export const dashboardRows: readonly RowSpec[] = [
         [query('{{partner}} {{status}}', sumRate('partner, status', 'partner_requests_total'))],
       ),
       lines('Outcomes by partner', 'ops', 'Moves into a state, with the first reason.', [
-        query('{{partner}} {{state}} {{reason}}', sumRate('partner, state, reason', 'partner_outcomes_total')),
-      ]),
-      lines('Backlog by partner', 'short', 'Records with work ahead, of the 20,000 that are found first.', [
-        query('{{partner}}', `max by (partner) (${shared('partner_records')})`),
-      ]),
-      lines('Refused', 'short', 'In 15 minutes, and what is usual; and requests with a key that was removed.', [
-        query('{{status}}', `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[15m]))`),
         query(
-          'usual {{status}}',
-          `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[6h])) / 24`,
+          '{{partner}} {{state}} {{reason}}',
+          sumRate('partner, state, reason', 'partner_outcomes_total'),
         ),
-        query('{{because}}', `sum by (because) (increase(${metric('keys_out_of_terms_total')}[15m]))`),
-        query('removed key', `sum(increase(${metric('removed_key_uses_total')}[15m]))`),
       ]),
+      lines(
+        'Backlog by partner',
+        'short',
+        'Records with work ahead, of the 20,000 that are found first.',
+        [query('{{partner}}', `max by (partner) (${shared('partner_records')})`)],
+      ),
+      lines(
+        'Refused',
+        'short',
+        'In 15 minutes, and what is usual; and requests with a key that was removed.',
+        [
+          query(
+            '{{status}}',
+            `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[15m]))`,
+          ),
+          query(
+            'usual {{status}}',
+            `sum by (status) (increase(${metric('requests_total', 'status=~"401|403|429"')}[6h])) / 24`,
+          ),
+          query(
+            '{{because}}',
+            `sum by (because) (increase(${metric('keys_out_of_terms_total')}[15m]))`,
+          ),
+          query('removed key', `sum(increase(${metric('removed_key_uses_total')}[15m]))`),
+        ],
+      ),
     ],
   },
   {
     title: 'Keys and the controller',
     panels: [
-      lines('Age of the keys', 's', 'Ingest asks for changes every 500 ms, the controller compares all every 60 s.', [
-        query('held by {{pod}}', `time() - max by (pod) (${metric('keys_refreshed_timestamp_seconds')} > 0)`),
-        query('synced', `time() - max(${shared('keys_synced_timestamp_seconds')} > 0)`),
-        query('Secrets seen', `time() - max(${shared('secrets_seen_timestamp_seconds')} > 0)`),
-        query('backlog read', `time() - max(${shared('backlog_read_timestamp_seconds')} > 0)`),
-      ]),
-      lines('Partner Secrets', 'ops', 'Lists and watches of the Kubernetes API; a watch that ends is begun anew.', [
-        query('list {{result}}', `sum by (result) (rate(${shared('secret_lists_total')}[$__rate_interval]))`),
-        query('watch {{result}}', `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval]))`),
-        query('Event {{result}}', `sum by (result) (rate(${shared('secret_events_total')}[$__rate_interval]))`),
-      ]),
-      lines('Changes of keys', 'ops', 'Keys of another installation are left alone: see the problems of Secrets.', [
-        query('{{change}}', `sum by (change) (rate(${shared('key_changes_total')}[$__rate_interval]))`),
-      ]),
+      lines(
+        'Age of the keys',
+        's',
+        'Ingest asks for changes every 500 ms, the controller compares all every 60 s.',
+        [
+          query(
+            'held by {{pod}}',
+            `time() - max by (pod) (${metric('keys_refreshed_timestamp_seconds')} > 0)`,
+          ),
+          query('synced', `time() - max(${shared('keys_synced_timestamp_seconds')} > 0)`),
+          query('Secrets seen', `time() - max(${shared('secrets_seen_timestamp_seconds')} > 0)`),
+          query('backlog read', `time() - max(${shared('backlog_read_timestamp_seconds')} > 0)`),
+        ],
+      ),
+      lines(
+        'Partner Secrets',
+        'ops',
+        'Lists and watches of the Kubernetes API; a watch that ends is begun anew.',
+        [
+          query(
+            'list {{result}}',
+            `sum by (result) (rate(${shared('secret_lists_total')}[$__rate_interval]))`,
+          ),
+          query(
+            'watch {{result}}',
+            `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval]))`,
+          ),
+          query(
+            'Event {{result}}',
+            `sum by (result) (rate(${shared('secret_events_total')}[$__rate_interval]))`,
+          ),
+        ],
+      ),
+      lines(
+        'Changes of keys',
+        'ops',
+        'Keys of another installation are left alone: see the problems of Secrets.',
+        [
+          query(
+            '{{change}}',
+            `sum by (change) (rate(${shared('key_changes_total')}[$__rate_interval]))`,
+          ),
+        ],
+      ),
       lines('Secrets to mend', 'short', 'Also as Events of the Secret.', [
         query('{{problem}}', `sum by (problem) (${shared('secret_problems')}) or vector(0)`),
-        query('partners whose last key ends', `max(${shared('partners_keys_ending')}) or vector(0)`),
+        query(
+          'partners whose last key ends',
+          `max(${shared('partners_keys_ending')}) or vector(0)`,
+        ),
         query('removals deferred', `max(${shared('deferred_removals')}) or vector(0)`),
       ]),
     ],
@@ -267,14 +380,23 @@ export const dashboardRows: readonly RowSpec[] = [
       lines('Event loop lag, 99 %', 's', 'Above 0.1 s partners feel it.', [
         query('{{pod}}', `max by (pod) (nodejs_eventloop_lag_p99_seconds{${POD}})`),
       ]),
-      lines('Clock offset', 's', "From the database's clock, either way; beyond 5 s a processor takes no work.", [
-        query('{{pod}}', `max by (pod) (abs(partner_ingest_clock_offset_seconds{${POD}}))`),
-      ]),
+      lines(
+        'Clock offset',
+        's',
+        "From the database's clock, either way; beyond 5 s a processor takes no work.",
+        [query('{{pod}}', `max by (pod) (abs(partner_ingest_clock_offset_seconds{${POD}}))`)],
+      ),
       lines('CPU', 'short', 'Cores.', [
-        query('{{pod}}', `sum by (pod) (rate(process_cpu_seconds_total{${POD}}[$__rate_interval]))`),
+        query(
+          '{{pod}}',
+          `sum by (pod) (rate(process_cpu_seconds_total{${POD}}[$__rate_interval]))`,
+        ),
       ]),
       lines('Time in garbage collection', 'percentunit', 'Share of a core.', [
-        query('{{pod}}', `sum by (pod) (rate(nodejs_gc_duration_seconds_sum{${POD}}[$__rate_interval]))`),
+        query(
+          '{{pod}}',
+          `sum by (pod) (rate(nodejs_gc_duration_seconds_sum{${POD}}[$__rate_interval]))`,
+        ),
       ]),
       lines('Memory', 'bytes', 'Resident; the limit of the pod is in its manifest.', [
         query('{{pod}}', `sum by (pod) (process_resident_memory_bytes{${POD}})`),
@@ -282,19 +404,35 @@ export const dashboardRows: readonly RowSpec[] = [
       lines('Heap in use', 'bytes', 'A saw that climbs over hours is a leak.', [
         query('{{pod}}', `sum by (pod) (nodejs_heap_size_used_bytes{${POD}})`),
       ]),
-      lines('Sockets', 'short', 'Open connections of every kind, and files open of those allowed.', [
-        query('{{pod}}', `sum by (pod) (nodejs_active_resources{${POD},type=~"TCP.*Wrap"})`),
-        query('busiest, share of files', `max(process_open_fds{${POD}} / process_max_fds{${POD}})`),
-      ]),
-      lines('Pods', 'short', 'Running, and the most that the autoscaler may start (kube-state-metrics tells that).', [
-        query('{{component}}', `count by (component) (process_start_time_seconds{${IN},component=~".+"})`),
-        ...(['ingest', 'processor'] as const).map((component) =>
+      lines(
+        'Sockets',
+        'short',
+        'Open connections of every kind, and files open of those allowed.',
+        [
+          query('{{pod}}', `sum by (pod) (nodejs_active_resources{${POD},type=~"TCP.*Wrap"})`),
           query(
-            `most of ${component}`,
-            `max(kube_horizontalpodautoscaler_spec_max_replicas{${IN},horizontalpodautoscaler=~".*-${component}"})`,
+            'busiest, share of files',
+            `max(process_open_fds{${POD}} / process_max_fds{${POD}})`,
           ),
-        ),
-      ]),
+        ],
+      ),
+      lines(
+        'Pods',
+        'short',
+        'Running, and the most that the autoscaler may start (kube-state-metrics tells that).',
+        [
+          query(
+            '{{component}}',
+            `count by (component) (process_start_time_seconds{${IN},component=~".+"})`,
+          ),
+          ...(['ingest', 'processor'] as const).map((component) =>
+            query(
+              `most of ${component}`,
+              `max(kube_horizontalpodautoscaler_spec_max_replicas{${IN},horizontalpodautoscaler=~".*-${component}"})`,
+            ),
+          ),
+        ],
+      ),
       lines('Restarts', 'short', 'Starts of the process in a pod within 15 minutes.', [
         query('{{pod}}', `max by (pod) (changes(process_start_time_seconds{${POD}}[15m]))`),
       ]),
@@ -309,7 +447,8 @@ export const dashboardRows: readonly RowSpec[] = [
 export const dashboard: Dashboard = {
   uid: 'partner-ingest',
   title: 'partner-ingest',
-  description: 'Are applications accepted, processed and mailed, and how far behind? Generated by `make docs`.',
+  description:
+    'Are applications accepted, processed and mailed, and how far behind? Generated by `make docs`.',
   tags: ['partner-ingest'],
   editable: true,
   schemaVersion: 39,
@@ -324,7 +463,10 @@ export const dashboard: Dashboard = {
         enable: true,
         iconColor: 'red',
         datasource: { type: 'prometheus', uid: '${datasource}' },
-        target: { refId: 'A', expr: `ALERTS{${IN},alertname=~"PartnerIngest.*",alertstate="firing"}` } as never,
+        target: {
+          refId: 'A',
+          expr: `ALERTS{${IN},alertname=~"PartnerIngest.*",alertstate="firing"}`,
+        } as never,
       },
     ],
   },
@@ -347,7 +489,14 @@ export const dashboard: Dashboard = {
         current: { text: String(SLO_PERCENT), value: String(SLO_PERCENT) },
         hide: VariableHide.hideVariable,
       },
-      { ...choice('pod', 'Pod', `label_values(process_start_time_seconds{${IN},component=~".+"}, pod)`), ...all() },
+      {
+        ...choice(
+          'pod',
+          'Pod',
+          `label_values(process_start_time_seconds{${IN},component=~".+"}, pod)`,
+        ),
+        ...all(),
+      },
     ],
   },
   panels: layOut(dashboardRows),
@@ -370,7 +519,12 @@ function choice(name: string, label: string, ask: string) {
 }
 
 function all() {
-  return { multi: true, includeAll: true, allValue: '.*', current: { text: 'All', value: '$__all' } };
+  return {
+    multi: true,
+    includeAll: true,
+    allValue: '.*',
+    current: { text: 'All', value: '$__all' },
+  };
 }
 
 /** Every query of the board, with the panel it belongs to. */

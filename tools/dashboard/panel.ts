@@ -1,7 +1,13 @@
-/** Makes Grafana panels, rows and their places on the board out of short descriptions; the types are Grafana's own. */
+/**
+ * Makes Grafana panels, rows and their places on the board out of short descriptions; the types are
+ * Grafana's own.
+ */
 import { ThresholdsMode, type FieldConfigSource, type Panel, type RowPanel } from '@grafana/schema';
 
-/** One line or column of a panel: what is asked, and what it is called (`{{label}}` is replaced by its value). */
+/**
+ * One line or column of a panel: what is asked, and what it is called (`{{label}}` is replaced by
+ * its value).
+ */
 export interface Query {
   readonly ask: string;
   readonly name: string;
@@ -33,7 +39,10 @@ const HEIGHT = { timeseries: 8, heatmap: 8, stat: 4 } as const;
 const DATA_SOURCE = { type: 'prometheus', uid: '${datasource}' };
 const [GREEN, RED] = ['green', 'red'];
 
-/** All rows and panels with their places: panels of a row share its width, at most three beside each other (stats: six). */
+/**
+ * All rows and panels with their places: panels of a row share its width, at most three beside each
+ * other (stats: six).
+ */
 export function layOut(rows: readonly RowSpec[]): (Panel | RowPanel)[] {
   const made: (Panel | RowPanel)[] = [];
   let [y, id] = [0, 0];
@@ -80,7 +89,14 @@ function panel(spec: PanelSpec): Panel {
   };
 }
 
-function fieldConfig({ kind, unit, bad, badBelow, stacked, decimals }: PanelSpec): FieldConfigSource {
+function fieldConfig({
+  kind,
+  unit,
+  bad,
+  badBelow,
+  stacked,
+  decimals,
+}: PanelSpec): FieldConfigSource {
   const steps =
     badBelow === undefined
       ? [{ value: null, color: GREEN }, ...(bad === undefined ? [] : [{ value: bad, color: RED }])]
@@ -124,7 +140,14 @@ const options: Readonly<Record<PanelSpec['kind'], Record<string, unknown>>> = {
   heatmap: {
     calculate: false,
     cellGap: 1,
-    color: { mode: 'scheme', scheme: 'Oranges', steps: 64, exponent: 0.5, fill: 'dark-orange', reverse: false },
+    color: {
+      mode: 'scheme',
+      scheme: 'Oranges',
+      steps: 64,
+      exponent: 0.5,
+      fill: 'dark-orange',
+      reverse: false,
+    },
     exemplars: { color: 'rgba(255,0,255,0.7)' },
     filterValues: { le: 1e-9 },
     legend: { show: true },

@@ -64,7 +64,9 @@ function chartChanges({ version }: Source, options: ChartOptions): Change[] {
   return [
     [['version'], version],
     [['appVersion'], version],
-    ...Object.entries(annotations).map(([name, value]) => [['annotations', `artifacthub.io/${name}`], value] as const),
+    ...Object.entries(annotations).map(
+      ([name, value]) => [['annotations', `artifacthub.io/${name}`], value] as const,
+    ),
   ];
 }
 
@@ -78,7 +80,9 @@ async function edit(file: string, changes: readonly Change[]): Promise<void> {
 /** The images that the chart's values name, with their tags. */
 export async function imagesOfChart(source: Source, repository: string): Promise<string[]> {
   const text = await readFile(join(source.folder, 'charts/partner-ingest/values.yaml'), 'utf8');
-  const { evaluation } = parse(text) as { evaluation: Record<string, { image?: string } | boolean> };
+  const { evaluation } = parse(text) as {
+    evaluation: Record<string, { image?: string } | boolean>;
+  };
   const servers = Object.values(evaluation).flatMap((server) =>
     typeof server === 'object' && typeof server.image === 'string' ? [server.image] : [],
   );

@@ -1,4 +1,7 @@
-/** Docker and `make release` make the same image: one script makes the files, and the Dockerfile says how they are run. */
+/**
+ * Docker and `make release` make the same image: one script makes the files, and the Dockerfile
+ * says how they are run.
+ */
 import { expect, test } from '@jest/globals';
 import { read } from '../../test/support/pages.ts';
 import { ROOT } from '../../test/support/needs.ts';
@@ -14,13 +17,20 @@ test('the image is run as the Dockerfile says', () => {
     Entrypoint: ['node'],
     Cmd: ['dist/cmd/ingest/main.js'],
     ExposedPorts: { '8080/tcp': {}, '9090/tcp': {} },
-    Labels: { 'org.opencontainers.image.version': '1.2.3', 'org.opencontainers.image.revision': 'abc' },
+    Labels: {
+      'org.opencontainers.image.version': '1.2.3',
+      'org.opencontainers.image.revision': 'abc',
+    },
   });
 });
 
-test.each(['RUN touch /app/more', 'VOLUME /data', 'COPY README.md ./', 'COPY --from=program /out/app /app'])(
-  'a last stage with %s is refused, because `make release` would not have it',
-  (line) => expect(() => imageConfig(`${dockerfile}\n${line}\n`, {})).toThrow(),
+test.each([
+  'RUN touch /app/more',
+  'VOLUME /data',
+  'COPY README.md ./',
+  'COPY --from=program /out/app /app',
+])('a last stage with %s is refused, because `make release` would not have it', (line) =>
+  expect(() => imageConfig(`${dockerfile}\n${line}\n`, {})).toThrow(),
 );
 
 /** Whether .dockerignore keeps the path from Docker: the last line that matches it decides. */
@@ -31,14 +41,18 @@ function isIgnored(path: string): boolean {
     .filter((line) => line !== '')
     .reduce((ignored, line) => {
       const pattern = line.replace(/^!/, '').replaceAll('.', '\\.');
-      const expression = new RegExp(`^${pattern.replace('**/', '(?:.*/)?').replaceAll(/(?<![.)])\*/g, '[^/]*')}$`);
+      const expression = new RegExp(
+        `^${pattern.replace('**/', '(?:.*/)?').replaceAll(/(?<![.)])\*/g, '[^/]*')}$`,
+      );
       return parents.some((one) => expression.test(one)) ? !line.startsWith('!') : ignored;
     }, false);
 }
 
 /** The files that Docker copies into the stage. */
 function copiedInto(stage: string, tracked: readonly string[]): string[] {
-  const { instructions } = stages(dockerfile).find(({ name }) => name === stage) ?? { instructions: [] };
+  const { instructions } = stages(dockerfile).find(({ name }) => name === stage) ?? {
+    instructions: [],
+  };
   const sources = instructions
     .filter(({ name }) => name === 'COPY')
     .flatMap(({ rest }) => rest.split(/\s+/).slice(0, -1));
@@ -48,11 +62,15 @@ function copiedInto(stage: string, tracked: readonly string[]): string[] {
 }
 
 test('Docker gets exactly the files that the image is made of', async () => {
-  const tracked = (await run('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { cwd: ROOT }))
+  const tracked = (
+    await run('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { cwd: ROOT })
+  )
     .trim()
     .split('\n')
     .toSorted();
-  const code = tracked.filter((path) => /^(cmd|internal)\//.test(path) && !path.endsWith('.test.ts'));
+  const code = tracked.filter(
+    (path) => /^(cmd|internal)\//.test(path) && !path.endsWith('.test.ts'),
+  );
   const packages = ['.npmrc', 'package-lock.json', 'package.json'];
   const script = 'deploy/image/files.sh';
   expect(code.length).toBeGreaterThan(100);

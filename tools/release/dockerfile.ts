@@ -40,7 +40,10 @@ export function stages(dockerfile: string): Stage[] {
 }
 
 /** `given` has values for the build's arguments. Throws at an instruction it does not know. */
-export function imageConfig(dockerfile: string, given: Readonly<Record<string, string>>): ImageConfig {
+export function imageConfig(
+  dockerfile: string,
+  given: Readonly<Record<string, string>>,
+): ImageConfig {
   const last = stages(dockerfile).at(-1)?.instructions ?? [];
   const args: Record<string, string> = {};
   const config = { User: '', WorkingDir: '/', Entrypoint: [] as string[], Cmd: [] as string[] };
@@ -57,7 +60,10 @@ export function imageConfig(dockerfile: string, given: Readonly<Record<string, s
         break;
       case 'LABEL':
         for (const [key, value] of pairs(rest)) {
-          labels[key] = value.replaceAll(/\$\{(\w+)\}/g, (_, variable: string) => args[variable] ?? '');
+          labels[key] = value.replaceAll(
+            /\$\{(\w+)\}/g,
+            (_, variable: string) => args[variable] ?? '',
+          );
         }
         break;
       case 'USER':
@@ -80,7 +86,9 @@ export function imageConfig(dockerfile: string, given: Readonly<Record<string, s
           throw new Error(`COPY ${rest} is not made by files.sh`);
         break;
       default:
-        throw new Error(`the last stage of the Dockerfile has ${name}, which \`make release\` does not follow`);
+        throw new Error(
+          `the last stage of the Dockerfile has ${name}, which \`make release\` does not follow`,
+        );
     }
   }
   const ExposedPorts = Object.fromEntries(ports.map((port) => [`${port}/tcp`, {}]));

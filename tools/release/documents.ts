@@ -1,4 +1,7 @@
-/** The documents that go with a release: what is in it (CycloneDX) and how it was made (SLSA provenance in in-toto). */
+/**
+ * The documents that go with a release: what is in it (CycloneDX) and how it was made (SLSA
+ * provenance in in-toto).
+ */
 import { createHash } from 'node:crypto';
 import { ARCHITECTURES, pinnedNode, pinnedPackages } from './base.ts';
 import type { Source } from './image.ts';
@@ -22,14 +25,22 @@ export interface Sbom {
 
 /** npm's own list of the packages in /app, and beside them Node and Debian's packages. */
 export async function imageSbom(source: Source, digest: string): Promise<Sbom> {
-  const flags = ['--sbom-format', 'cyclonedx', '--package-lock-only', '--omit=dev', '--omit=optional'];
+  const flags = [
+    '--sbom-format',
+    'cyclonedx',
+    '--package-lock-only',
+    '--omit=dev',
+    '--omit=optional',
+  ];
   const npm = JSON.parse(await run('npm', ['sbom', ...flags], { cwd: source.folder })) as Sbom;
   const below: Component[] = [];
   const packages = await pinnedPackages();
   for (const architecture of ARCHITECTURES) {
     const { name, version, integrity } = await pinnedNode(architecture);
     const sha512 = Buffer.from(integrity.replace('sha512-', ''), 'base64').toString('hex');
-    below.push(component(name, version, `pkg:npm/${name}@${version}`, { alg: 'SHA-512', content: sha512 }));
+    below.push(
+      component(name, version, `pkg:npm/${name}@${version}`, { alg: 'SHA-512', content: sha512 }),
+    );
     for (const { name: debian, version: of, sha256 } of packages[architecture]) {
       const purl = `pkg:deb/debian/${debian}@${encodeURIComponent(of)}?arch=${architecture}&distro=debian-12`;
       below.push(component(debian, of, purl, { alg: 'SHA-256', content: sha256 }));
@@ -60,7 +71,13 @@ export function chartSbom(source: Source, images: readonly string[], digest: str
     purl: `pkg:helm/partner-ingest@${source.version}`,
     hashes: [{ alg: 'SHA-256', content: digest.replace('sha256:', '') }],
   };
-  const empty = { bomFormat: 'CycloneDX', specVersion: '1.5', version: 1, metadata: {}, components };
+  const empty = {
+    bomFormat: 'CycloneDX',
+    specVersion: '1.5',
+    version: 1,
+    metadata: {},
+    components,
+  };
   return sbom(source, 'chart', empty as unknown as Sbom, about);
 }
 
@@ -114,7 +131,10 @@ export async function provenance(source: Source, made: Made): Promise<object> {
   }
   return {
     _type: 'https://in-toto.io/Statement/v1',
-    subject: made.subjects.map(({ name, digest }) => ({ name, digest: { sha256: digest.replace('sha256:', '') } })),
+    subject: made.subjects.map(({ name, digest }) => ({
+      name,
+      digest: { sha256: digest.replace('sha256:', '') },
+    })),
     predicateType: 'https://slsa.dev/provenance/v1',
     predicate: {
       buildDefinition: {
@@ -126,7 +146,10 @@ export async function provenance(source: Source, made: Made): Promise<object> {
           ...dependencies,
         ],
       },
-      runDetails: { builder: { id: made.builder }, metadata: { finishedOn: made.finishedAt.toISOString() } },
+      runDetails: {
+        builder: { id: made.builder },
+        metadata: { finishedOn: made.finishedAt.toISOString() },
+      },
     },
   };
 }

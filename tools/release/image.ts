@@ -1,6 +1,7 @@
 /**
- * Makes the image of a commit without a container engine: an OCI layout in one tar file, for each processor. Two builds of
- * one commit on one machine have the same digest: files are sorted, owned by root and dated by the commit.
+ * Makes the image of a commit without a container engine: an OCI layout in one tar file, for each
+ * processor. Two builds of one commit on one machine have the same digest: files are sorted, owned
+ * by root and dated by the commit.
  */
 import { createHash } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -62,7 +63,12 @@ export async function buildImage(
   log('files of /app …');
   await filesOf('dependencies', source.folder, folder('dependencies'));
   await filesOf('program', source.folder, folder('program'));
-  const dependencies = await layer(layout, folder('dependencies'), 'files.sh dependencies', NO_DATE);
+  const dependencies = await layer(
+    layout,
+    folder('dependencies'),
+    'files.sh dependencies',
+    NO_DATE,
+  );
   const program = await layer(layout, folder('program'), 'files.sh program', source.committedAt);
 
   const dockerfile = await readFile(join(source.folder, 'Dockerfile'), 'utf8');
@@ -80,9 +86,15 @@ export async function buildImage(
       program,
     ];
     const nodeVersion = (await pinnedNode(architecture)).version;
-    manifests.push(await manifest(layout, architecture, layers, { ...config, nodeVersion }, source));
+    manifests.push(
+      await manifest(layout, architecture, layers, { ...config, nodeVersion }, source),
+    );
   }
-  const index = await blob(layout, INDEX, JSON.stringify({ schemaVersion: 2, mediaType: INDEX, manifests }));
+  const index = await blob(
+    layout,
+    INDEX,
+    JSON.stringify({ schemaVersion: 2, mediaType: INDEX, manifests }),
+  );
   const reference = `${name.includes('/') ? name : `docker.io/library/${name}`}:${source.version}`;
   const annotations = {
     'io.containerd.image.name': reference,
@@ -104,16 +116,23 @@ export async function unpackImage({ file }: BuiltImage, root: string): Promise<v
   const layout = await mkdtemp(join(tmpdir(), 'release-layout-'));
   try {
     await run('tar', ['-xf', file, '-C', layout]);
-    const [image] = JSON.parse(await readFile(join(layout, 'manifest.json'), 'utf8')) as { Layers: string[] }[];
+    const [image] = JSON.parse(await readFile(join(layout, 'manifest.json'), 'utf8')) as {
+      Layers: string[];
+    }[];
     await mkdir(root, { recursive: true });
-    for (const one of image?.Layers ?? []) await run('tar', ['-xpzf', join(layout, one), '-C', root]);
+    for (const one of image?.Layers ?? [])
+      await run('tar', ['-xpzf', join(layout, one), '-C', root]);
   } finally {
     await rm(layout, { recursive: true });
   }
 }
 
 /** Runs the script that the Dockerfile runs, in a copy, because it installs packages there. */
-export async function filesOf(what: 'dependencies' | 'program', source: string, out: string): Promise<void> {
+export async function filesOf(
+  what: 'dependencies' | 'program',
+  source: string,
+  out: string,
+): Promise<void> {
   const copy = await mkdtemp(join(tmpdir(), 'release-'));
   try {
     await cp(source, copy, { recursive: true });
@@ -134,14 +153,31 @@ async function layer(layout: string, root: string, madeBy: string, date: number)
   return { mediaType: LAYER, digest, size: content.length, diffId, madeBy };
 }
 
-/** Packs what is in `folder`, or one name in it, so that the same files always make the same archive. */
+/**
+ * Packs what is in `folder`, or one name in it, so that the same files always make the same
+ * archive.
+ */
 async function tar(folder: string, file: string, date: number, what = '.'): Promise<void> {
-  const same = ['--sort=name', '--format=gnu', '--owner=0', '--group=0', '--numeric-owner', `--mtime=@${date}`];
-  await run('tar', [...same, '-cf', file, '-C', folder, what], { env: { ...process.env, LC_ALL: 'C' } });
+  const same = [
+    '--sort=name',
+    '--format=gnu',
+    '--owner=0',
+    '--group=0',
+    '--numeric-owner',
+    `--mtime=@${date}`,
+  ];
+  await run('tar', [...same, '-cf', file, '-C', folder, what], {
+    env: { ...process.env, LC_ALL: 'C' },
+  });
 }
 
 /** The same, compressed. */
-export async function packFolder(folder: string, file: string, date: number, what: string): Promise<void> {
+export async function packFolder(
+  folder: string,
+  file: string,
+  date: number,
+  what: string,
+): Promise<void> {
   await tar(folder, `${file}.unfinished`, date, what);
   await run('gzip', ['--no-name', '--suffix=.gz', `${file}.unfinished`]);
   await rename(`${file}.unfinished.gz`, file);
@@ -155,7 +191,11 @@ async function manifest(
   { committedAt }: Source,
 ): Promise<Descriptor & { readonly platform: object }> {
   const created = new Date(committedAt * 1_000).toISOString();
-  const platform = { os: 'linux', architecture, ...(architecture === 'arm64' ? { variant: 'v8' } : {}) };
+  const platform = {
+    os: 'linux',
+    architecture,
+    ...(architecture === 'arm64' ? { variant: 'v8' } : {}),
+  };
   const image = {
     created,
     ...platform,
@@ -172,7 +212,9 @@ async function manifest(
   return { ...(await blob(layout, MANIFEST, JSON.stringify(described))), platform };
 }
 
-/** For `docker load` of an engine that knows no OCI layout: it takes the first processor's image. */
+/**
+ * For `docker load` of an engine that knows no OCI layout: it takes the first processor's image.
+ */
 async function dockerManifest(
   layout: string,
   first: Descriptor | undefined,

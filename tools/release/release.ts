@@ -1,6 +1,7 @@
 /**
- * `make release VERSION=0.1.0`: checks that this commit may be released, writes the changelog's heading, makes and signs
- * the files of the release, and verifies them as a user would. It publishes nothing.
+ * `make release VERSION=0.1.0`: checks that this commit may be released, writes the changelog's
+ * heading, makes and signs the files of the release, and verifies them as a user would. It
+ * publishes nothing.
  */
 import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -44,10 +45,18 @@ interface Outcome {
   readonly image: string;
   readonly signedBy: string;
   readonly tests: string;
-  readonly files: readonly { readonly name: string; readonly bytes: number; readonly sha256: string }[];
+  readonly files: readonly {
+    readonly name: string;
+    readonly bytes: number;
+    readonly sha256: string;
+  }[];
 }
 
-async function release(version: Version, options: Options, log: (line: string) => void): Promise<Outcome> {
+async function release(
+  version: Version,
+  options: Options,
+  log: (line: string) => void,
+): Promise<Outcome> {
   // Modes of files must not depend on the person's settings.
   process.umask(0o022);
   if (!(await isClean())) throw new Error('the working tree has changes: commit them first');
@@ -73,13 +82,24 @@ async function release(version: Version, options: Options, log: (line: string) =
     await runImage(image, log);
     log('signing …');
     const { builder, source: address } = maker();
-    const made = { subjects: files, builder, source: address, repository: options.repository, tests };
-    await signStatement(signing, 'provenance', await provenance(source, { ...made, finishedAt: new Date() }));
+    const made = {
+      subjects: files,
+      builder,
+      source: address,
+      repository: options.repository,
+      tests,
+    };
+    await signStatement(
+      signing,
+      'provenance',
+      await provenance(source, { ...made, finishedAt: new Date() }),
+    );
     const signed = await signSums(signing, files, changes);
     log('verifying as docs/verify.md says …');
     await verify(signing);
     await seeRefused(signing, files[0]?.name ?? '', work);
-    const trial = signer.kind === 'key' && signer.isTrial ? ', made for this trial: nobody can trust it' : '';
+    const trial =
+      signer.kind === 'key' && signer.isTrial ? ', made for this trial: nobody can trust it' : '';
     return {
       version: version.text,
       commit: source.commit,
@@ -101,7 +121,10 @@ async function release(version: Version, options: Options, log: (line: string) =
 }
 
 /** Makes all files, once more elsewhere, and rejects where one differs. */
-async function makeTwice(source: Source, making: Making): Promise<{ image: BuiltImage; files: Subject[] }> {
+async function makeTwice(
+  source: Source,
+  making: Making,
+): Promise<{ image: BuiltImage; files: Subject[] }> {
   const { folder, work, log } = making;
   const image = await makeAll(source, making);
   log('making all once more …');
@@ -110,13 +133,19 @@ async function makeTwice(source: Source, making: Making): Promise<{ image: Built
   await makeAll(source, { ...making, folder: again, work: join(work, 'second'), log: () => {} });
   const files = await digests(folder, namesOf(source));
   const others = await digests(again, namesOf(source));
-  const differ = files.filter(({ digest }, index) => digest !== others[index]?.digest).map(({ name }) => name);
+  const differ = files
+    .filter(({ digest }, index) => digest !== others[index]?.digest)
+    .map(({ name }) => name);
   if (differ.length > 0) throw new Error(`two builds of one commit differ: ${differ.join(', ')}`);
   return { image, files };
 }
 
 /** Signs the list of checksums, and gives what it lists, and itself. */
-async function signSums(signing: Signing, files: readonly Subject[], changes: string): Promise<Subject[]> {
+async function signSums(
+  signing: Signing,
+  files: readonly Subject[],
+  changes: string,
+): Promise<Subject[]> {
   const { folder } = signing;
   await writeFile(join(folder, 'CHANGES.md'), `${changes}\n`);
   const listed = [...files, ...(await digests(folder, ['CHANGES.md']))];
@@ -128,11 +157,15 @@ async function signSums(signing: Signing, files: readonly Subject[], changes: st
 
 /** The version in the files is that of the release, without the candidate's number. */
 async function checkFiles({ core }: Version): Promise<void> {
-  const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+    version: string;
+  };
   const chart = await readFile(join(ROOT, 'charts/partner-ingest/Chart.yaml'), 'utf8');
   const inChart = [...chart.matchAll(/^(?:version|appVersion): (\S+)$/gm)].map(([, text]) => text);
   if ([version, ...inChart].some((one) => one !== core)) {
-    throw new Error(`package.json (${version}) and Chart.yaml (${inChart.join(', ')}) must say ${core}`);
+    throw new Error(
+      `package.json (${version}) and Chart.yaml (${inChart.join(', ')}) must say ${core}`,
+    );
   }
 }
 
@@ -140,8 +173,13 @@ async function checkFiles({ core }: Version): Promise<void> {
 async function writeHeading(version: Version, log: (line: string) => void): Promise<string> {
   const file = join(ROOT, CHANGELOG);
   const before = await readFile(file, 'utf8');
-  const result = withHeading(before, version, new Date().toISOString().slice(0, 'yyyy-mm-dd'.length));
-  if (result.kind === 'no changes') throw new Error(`${CHANGELOG} has no section "Unreleased" at its top`);
+  const result = withHeading(
+    before,
+    version,
+    new Date().toISOString().slice(0, 'yyyy-mm-dd'.length),
+  );
+  if (result.kind === 'no changes')
+    throw new Error(`${CHANGELOG} has no section "Unreleased" at its top`);
   if (result.kind === 'written') {
     await writeFile(file, result.text);
     await git(['commit', '--quiet', '--message', `Release ${version.text}`, '--', CHANGELOG]);
@@ -185,13 +223,27 @@ async function makeAll(source: Source, making: Making): Promise<BuiltImage> {
   log('chart …');
   const { isPrerelease } = version;
   const { digest } = image;
-  await packageChart(source, { repository, digest, changes, fingerprint, isPrerelease, file: file('tgz'), log });
+  await packageChart(source, {
+    repository,
+    digest,
+    changes,
+    fingerprint,
+    isPrerelease,
+    file: file('tgz'),
+    log,
+  });
   const chart = sha256(await readFile(file('tgz')));
-  await writeFile(file('chart.cdx.json'), json(chartSbom(source, await imagesOfChart(source, repository), chart)));
+  await writeFile(
+    file('chart.cdx.json'),
+    json(chartSbom(source, await imagesOfChart(source, repository), chart)),
+  );
   return image;
 }
 
-/** Where this machine can: the image's own files answer `partner-ingest help` as the image's user, and see nothing else. */
+/**
+ * Where this machine can: the image's own files answer `partner-ingest help` as the image's user,
+ * and see nothing else.
+ */
 async function runImage(image: BuiltImage, log: (line: string) => void): Promise<void> {
   if (process.platform !== 'linux' || process.arch !== 'x64' || process.getuid?.() !== 0) {
     return log('not run here: that needs root on Linux and amd64');
@@ -202,9 +254,13 @@ async function runImage(image: BuiltImage, log: (line: string) => void): Promise
     await chmod(folder, 0o755);
     const root = join(folder, 'root');
     await unpackImage(image, root);
-    const said = await run('chroot', ['--userspec=10001:10001', root, '/usr/local/bin/partner-ingest', 'help'], {
-      env: { PATH: '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' },
-    });
+    const said = await run(
+      'chroot',
+      ['--userspec=10001:10001', root, '/usr/local/bin/partner-ingest', 'help'],
+      {
+        env: { PATH: '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' },
+      },
+    );
     if (!said.includes('partner-ingest')) throw new Error(`the image's command said: ${said}`);
     log('the image for amd64 answers `partner-ingest help`');
   } finally {
@@ -228,11 +284,17 @@ async function seeRefused(signing: Signing, name: string, work: string): Promise
 }
 
 async function digests(folder: string, names: readonly string[]): Promise<Subject[]> {
-  return await Promise.all(names.map(async (name) => ({ name, digest: sha256(await readFile(join(folder, name))) })));
+  return await Promise.all(
+    names.map(async (name) => ({ name, digest: sha256(await readFile(join(folder, name))) })),
+  );
 }
 
 function maker(): { builder: string; source: string } {
-  const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: repository, GITHUB_WORKFLOW_REF: workflow } = process.env;
+  const {
+    GITHUB_SERVER_URL: server,
+    GITHUB_REPOSITORY: repository,
+    GITHUB_WORKFLOW_REF: workflow,
+  } = process.env;
   if (server === undefined || repository === undefined || workflow === undefined) {
     return { builder: `${DEFAULT_SOURCE}/tree/main/tools/release`, source: DEFAULT_SOURCE };
   }
@@ -244,7 +306,11 @@ const json = (value: object): string => `${JSON.stringify(value, null, 2)}\n`;
 async function report({ files, ...outcome }: Outcome): Promise<string> {
   return [
     table(
-      files.map(({ name, bytes, sha256: sum }) => [name, `${(bytes / BYTES_PER_MB).toFixed(2).padStart(7)} MB`, sum]),
+      files.map(({ name, bytes, sha256: sum }) => [
+        name,
+        `${(bytes / BYTES_PER_MB).toFixed(2).padStart(7)} MB`,
+        sum,
+      ]),
     ),
     '',
     table(Object.entries(outcome)),
@@ -267,7 +333,9 @@ const { values } = parseArgs({
 });
 const begin = performance.now();
 const log = (line: string): void =>
-  console.error(paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`));
+  console.error(
+    paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`),
+  );
 const parsed = parseVersion(values.version);
 if (parsed.kind === 'wrong') {
   console.error('VERSION must be such as 0.1.0 or 0.1.0-rc.1');

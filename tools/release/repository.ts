@@ -18,7 +18,9 @@ export async function isClean(): Promise<boolean> {
 }
 
 /** Puts the files of HEAD into `folder`, with the modes that every machine gives them. */
-export async function copyOfCommit(folder: string): Promise<{ commit: string; committedAt: number }> {
+export async function copyOfCommit(
+  folder: string,
+): Promise<{ commit: string; committedAt: number }> {
   await mkdir(folder);
   const archive = `${folder}.tar`;
   await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, 'HEAD']);
@@ -28,8 +30,8 @@ export async function copyOfCommit(folder: string): Promise<{ commit: string; co
 }
 
 /**
- * Gives what is known of the tests of this commit: the last `make test` wrote it, or it runs now. Only a candidate may go
- * without, and its provenance says so.
+ * Gives what is known of the tests of this commit: the last `make test` wrote it, or it runs now.
+ * Only a candidate may go without, and its provenance says so.
  */
 export async function checkTests(
   { isPrerelease }: Version,
@@ -58,11 +60,20 @@ interface Summary {
 
 async function testsOfHead(): Promise<string | undefined> {
   const text = await readFile(join(ROOT, SUMMARY), 'utf8').catch(() => '{}');
-  const { passed = 0, failed = 1, leftOut = [], commit = '' } = JSON.parse(text) as Partial<Summary>;
+  const {
+    passed = 0,
+    failed = 1,
+    leftOut = [],
+    commit = '',
+  } = JSON.parse(text) as Partial<Summary>;
   if (failed > 0 || passed === 0 || commit === '') return undefined;
   // A heading written since changes nothing that a test sees.
-  const changed = await git(['diff', '--name-only', commit, 'HEAD', '--', ':!CHANGELOG.md']).catch(() => 'unknown');
-  return changed === '' ? `${passed} passed, 0 failed, ${leftOut.length} files left out` : undefined;
+  const changed = await git(['diff', '--name-only', commit, 'HEAD', '--', ':!CHANGELOG.md']).catch(
+    () => 'unknown',
+  );
+  return changed === ''
+    ? `${passed} passed, 0 failed, ${leftOut.length} files left out`
+    : undefined;
 }
 
 async function makeTest(): Promise<void> {

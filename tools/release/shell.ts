@@ -17,7 +17,9 @@ export async function run(
     execFile(program, args, settings, (error, out, err) => {
       if (error === null) return resolve(out);
       const said = `${out}\n${err}`.trim().slice(-QUOTED);
-      reject(new Error(`${program} ${args[0] ?? ''} failed: ${said === '' ? error.message : said}`));
+      reject(
+        new Error(`${program} ${args[0] ?? ''} failed: ${said === '' ? error.message : said}`),
+      );
     });
   });
 }

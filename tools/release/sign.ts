@@ -30,13 +30,18 @@ export async function findCosign(log: (line: string) => void): Promise<string> {
 }
 
 /**
- * KEY is a file, a key of a key service in cosign's form, or `workflow`: the identity of the GitHub workflow that runs.
- * Without KEY a key is made that only shows how it is done.
+ * KEY is a file, a key of a key service in cosign's form, or `workflow`: the identity of the GitHub
+ * workflow that runs. Without KEY a key is made that only shows how it is done.
  */
-export async function chooseSigner(key: string, trialFolder: string, cosign: string): Promise<Signer> {
+export async function chooseSigner(
+  key: string,
+  trialFolder: string,
+  cosign: string,
+): Promise<Signer> {
   if (key === 'workflow') {
     const ref = process.env['GITHUB_WORKFLOW_REF'] ?? '';
-    if (ref === '') throw new Error('KEY=workflow needs GITHUB_WORKFLOW_REF, which a GitHub workflow has');
+    if (ref === '')
+      throw new Error('KEY=workflow needs GITHUB_WORKFLOW_REF, which a GitHub workflow has');
     return { kind: 'workflow', identity: `https://github.com/${ref}` };
   }
   if (key !== '') {
@@ -52,7 +57,11 @@ export async function chooseSigner(key: string, trialFolder: string, cosign: str
 }
 
 /** Writes `cosign.pub` into the release and gives its SHA-256, where a key signs. */
-export async function writePublicKey({ signer, folder, cosign }: Signing): Promise<string | undefined> {
+export async function writePublicKey({
+  signer,
+  folder,
+  cosign,
+}: Signing): Promise<string | undefined> {
   if (signer.kind === 'workflow') return undefined;
   const text = await run(cosign, ['public-key', '--key', signer.file], { env: withPassword() });
   await writeFile(join(folder, 'cosign.pub'), text);
@@ -66,17 +75,29 @@ export async function signFile(signing: Signing, name: string): Promise<void> {
 }
 
 /** Signs an in-toto statement. The bundle holds it whole. */
-export async function signStatement(signing: Signing, name: string, statement: object): Promise<void> {
+export async function signStatement(
+  signing: Signing,
+  name: string,
+  statement: object,
+): Promise<void> {
   const file = join(dirname(signing.folder), `${name}.statement.json`);
   await writeFile(file, JSON.stringify(statement));
   await sign(signing, 'attest-blob', ['--bundle', `${name}.sigstore.json`, '--statement', file]);
 }
 
-async function sign({ signer, folder, cosign }: Signing, command: string, args: readonly string[]): Promise<void> {
+async function sign(
+  { signer, folder, cosign }: Signing,
+  command: string,
+  args: readonly string[],
+): Promise<void> {
   const by = signer.kind === 'key' ? ['--key', signer.file, ...OFFLINE] : [];
   await run(cosign, [command, '--yes', ...by, ...args], { cwd: folder, env: withPassword() });
   // cosign keeps its bundles from others.
-  await Promise.all(args.filter((one) => one.endsWith('.sigstore.json')).map((one) => chmod(join(folder, one), 0o644)));
+  await Promise.all(
+    args
+      .filter((one) => one.endsWith('.sigstore.json'))
+      .map((one) => chmod(join(folder, one), 0o644)),
+  );
 }
 
 /** A key made for a trial has an empty password; cosign would ask for one on the terminal. */

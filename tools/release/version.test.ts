@@ -18,9 +18,14 @@ test('gives the topmost section the heading of the version, once', () => {
   const candidate = withHeading(CHANGELOG, versionOf('0.1.0-rc.1'), '2026-11-25');
   const first = candidate.kind === 'written' ? candidate.text : '';
   expect(first).toBe(CHANGELOG.replace('## Unreleased', '## 0.1.0-rc.1 - 2026-11-25'));
-  expect(withHeading(first, versionOf('0.1.0-rc.1'), '2026-11-26')).toEqual({ kind: 'has heading' });
+  expect(withHeading(first, versionOf('0.1.0-rc.1'), '2026-11-26')).toEqual({
+    kind: 'has heading',
+  });
   const release = withHeading(first, versionOf('0.1.0'), '2026-12-01');
-  expect(release).toEqual({ kind: 'written', text: CHANGELOG.replace('## Unreleased', '## 0.1.0 - 2026-12-01') });
+  expect(release).toEqual({
+    kind: 'written',
+    text: CHANGELOG.replace('## Unreleased', '## 0.1.0 - 2026-12-01'),
+  });
 });
 
 test('refuses a release without changes', () => {
@@ -29,6 +34,7 @@ test('refuses a release without changes', () => {
 });
 
 test('reads the entries of one version', () => {
-  const section = sectionOf(CHANGELOG.replace('## Unreleased', '## 0.1.0 - 2026-12-01'), '0.1.0') ?? '';
+  const section =
+    sectionOf(CHANGELOG.replace('## Unreleased', '## 0.1.0 - 2026-12-01'), '0.1.0') ?? '';
   expect(entriesOf(section)).toEqual([{ kind: 'added', description: 'One thing on two lines.' }]);
 });

@@ -7,13 +7,17 @@ export interface Version {
   readonly isPrerelease: boolean;
 }
 
-export type ParsedVersion = { readonly kind: 'version'; readonly version: Version } | { readonly kind: 'wrong' };
+export type ParsedVersion =
+  { readonly kind: 'version'; readonly version: Version } | { readonly kind: 'wrong' };
 
 export function parseVersion(text: string): ParsedVersion {
   const number = '(?:0|[1-9]\\d*)';
   const match = new RegExp(`^(${number}\\.${number}\\.${number})(-rc\\.[1-9]\\d*)?$`).exec(text);
   if (match?.[1] === undefined) return { kind: 'wrong' };
-  return { kind: 'version', version: { text, core: match[1], isPrerelease: match[2] !== undefined } };
+  return {
+    kind: 'version',
+    version: { text, core: match[1], isPrerelease: match[2] !== undefined },
+  };
 }
 
 const TOP = /^## (.+)$/m;
@@ -24,8 +28,8 @@ export type Changelog =
   | { readonly kind: 'no changes' };
 
 /**
- * Gives the changelog with the version's heading. The topmost section gets it: `Unreleased`, or an earlier candidate of the
- * same version.
+ * Gives the changelog with the version's heading. The topmost section gets it: `Unreleased`, or an
+ * earlier candidate of the same version.
  */
 export function withHeading(changelog: string, { text, core }: Version, date: string): Changelog {
   if (sectionOf(changelog, text) !== undefined) return { kind: 'has heading' };
@@ -42,7 +46,9 @@ export function sectionOf(changelog: string, version: string): string | undefine
 }
 
 /** The entries of a section, one line each, by the heading they stand under, such as `Added`. */
-export function entriesOf(section: string): { readonly kind: string; readonly description: string }[] {
+export function entriesOf(
+  section: string,
+): { readonly kind: string; readonly description: string }[] {
   return section.split(/^(?=### )/m).flatMap((part) => {
     const kind = (/^### (.+)$/m.exec(part)?.[1] ?? 'Changed').toLowerCase();
     return [...part.matchAll(/^- (.+(?:\n {2}.+)*)/gm)].map(([, entry = '']) => ({

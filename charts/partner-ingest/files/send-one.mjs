@@ -4,7 +4,8 @@ import { randomInt } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { MongoClient } from 'mongodb';
 
-const { BASE_URL, API_KEY_FILE, EMAIL, MONGODB_DATABASE, MONGODB_URI_FILE, TIMEOUT_SECONDS } = process.env;
+const { BASE_URL, API_KEY_FILE, EMAIL, MONGODB_DATABASE, MONGODB_URI_FILE, TIMEOUT_SECONDS } =
+  process.env;
 const startedAt = performance.now();
 const deadline = AbortSignal.timeout(Number(TIMEOUT_SECONDS) * 1_000);
 const POLL_MS = 100;
@@ -18,16 +19,25 @@ const pause = () => new Promise((resolve) => setTimeout(resolve, POLL_MS));
 
 /** POSTs `body`; fails unless the answer is `status` with JSON. Gives the answer and the id of its record. */
 async function post(headers, body, status) {
-  const response = await fetch(`${BASE_URL}/capital/ingest`, { method: 'POST', headers, body, signal: deadline });
+  const response = await fetch(`${BASE_URL}/capital/ingest`, {
+    method: 'POST',
+    headers,
+    body,
+    signal: deadline,
+  });
   const text = await response.text();
-  if (response.status !== status) throw new Error(`expected ${status}, got ${response.status}: ${text}`);
+  if (response.status !== status)
+    throw new Error(`expected ${status}, got ${response.status}: ${text}`);
   return { answer: JSON.parse(text), id: response.headers.get('x-request-id') };
 }
 
 /** Waits until the record is completed; fails when it ends otherwise. */
 async function follow(requests, requestId) {
   for (let state; state !== 'completed'; await pause()) {
-    const record = await requests.findOne({ _id: requestId }, { projection: { state: 1, reasons: 1 } });
+    const record = await requests.findOne(
+      { _id: requestId },
+      { projection: { state: 1, reasons: 1 } },
+    );
     if (record === null) throw new Error('answered 202, but there is no record');
     if (record.state !== state) shown(`record: ${record.state}`);
     state = record.state;
@@ -47,7 +57,10 @@ async function sendOne(requests) {
     business_name: 'Helm Test Ltd',
     ein: `00${unique}`,
   };
-  const headers = { authorization: `Bearer ${await readSecret(API_KEY_FILE)}`, 'content-type': 'application/json' };
+  const headers = {
+    authorization: `Bearer ${await readSecret(API_KEY_FILE)}`,
+    'content-type': 'application/json',
+  };
   const { answer } = await post(headers, JSON.stringify(application), 202);
   const requestId = answer.data.request_id;
   shown(`202 ${requestId}`);
@@ -62,19 +75,27 @@ if (refused.answer.error !== 'Unauthorized: API Key missing') {
 }
 shown('a request without a key is refused as the contract says');
 
-const client = new MongoClient(await readSecret(MONGODB_URI_FILE), { serverSelectionTimeoutMS: 10_000 });
+const client = new MongoClient(await readSecret(MONGODB_URI_FILE), {
+  serverSelectionTimeoutMS: 10_000,
+});
 try {
   const database = client.db(MONGODB_DATABASE);
   const requests = database.collection('requests');
   if (API_KEY_FILE === undefined) {
-    shown('no application was sent: give tests.existingSecret with a key of a partner kept for tests');
+    shown(
+      'no application was sent: give tests.existingSecret with a key of a partner kept for tests',
+    );
   } else {
     const requestId = await sendOne(requests);
     await database.collection('accounts').deleteOne({ requestId });
     await requests.deleteOne({ _id: requestId });
   }
   const until = performance.now() + REFUSED_WRITTEN_MS;
-  while ((await requests.deleteOne({ _id: refused.id })).deletedCount === 0 && performance.now() < until) await pause();
+  while (
+    (await requests.deleteOne({ _id: refused.id })).deletedCount === 0 &&
+    performance.now() < until
+  )
+    await pause();
   shown('the test removed what it made');
 } finally {
   await client.close();

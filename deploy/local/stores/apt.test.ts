@@ -52,5 +52,7 @@ test('the mirror is the one that serves the release itself, not its security upd
 });
 
 test('without a source of the release there is no mirror', () => {
-  expect(debianMirror([{ uri: 'https://node.example', suites: ['nodistro'] }], 'bookworm')).toBeUndefined();
+  expect(
+    debianMirror([{ uri: 'https://node.example', suites: ['nodistro'] }], 'bookworm'),
+  ).toBeUndefined();
 });

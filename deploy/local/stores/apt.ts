@@ -14,11 +14,16 @@ export interface AptSource {
 export function parseListFile(text: string): AptSource[] {
   return text.split('\n').flatMap((line) => {
     const match = /^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/.exec(line);
-    return match?.[1] === undefined || match[2] === undefined ? [] : [{ uri: match[1], suites: [match[2]] }];
+    return match?.[1] === undefined || match[2] === undefined
+      ? []
+      : [{ uri: match[1], suites: [match[2]] }];
   });
 }
 
-/** Reads the deb822 form: paragraphs of `Types:`, `URIs:` and `Suites:`, with comments and continued lines. */
+/**
+ * Reads the deb822 form: paragraphs of `Types:`, `URIs:` and `Suites:`, with comments and continued
+ * lines.
+ */
 export function parseSourcesFile(text: string): AptSource[] {
   const withoutComments = text
     .split('\n')
@@ -32,27 +37,39 @@ export function parseSourcesFile(text: string): AptSource[] {
         (match[2] ?? '').split(/\s+/).filter((word) => word !== ''),
       );
     }
-    if (!(fields.get('types') ?? []).includes('deb') || fields.get('enabled')?.[0]?.toLowerCase() === 'no') return [];
+    if (
+      !(fields.get('types') ?? []).includes('deb') ||
+      fields.get('enabled')?.[0]?.toLowerCase() === 'no'
+    )
+      return [];
     return (fields.get('uris') ?? []).map((uri) => ({ uri, suites: fields.get('suites') ?? [] }));
   });
 }
 
 /**
- * The mirror that serves the release itself (not its security updates, not a third party): it has every other suite too.
- * Third parties use the names of releases as well, but only Debian has `-updates` of them, or is called "debian".
+ * The mirror that serves the release itself (not its security updates, not a third party): it has
+ * every other suite too. Third parties use the names of releases as well, but only Debian has
+ * `-updates` of them, or is called "debian".
  */
 export function debianMirror(sources: readonly AptSource[], codename: string): string | undefined {
   const releases = [codename, 'stable', 'testing', 'unstable', 'sid'];
   const serving = sources.filter(({ suites }) => suites.some((suite) => releases.includes(suite)));
   const updates = new Set(releases.map((release) => `${release}-updates`));
   const updated = new Set(
-    sources.filter(({ suites }) => suites.some((suite) => updates.has(suite))).map(({ uri }) => uri),
+    sources
+      .filter(({ suites }) => suites.some((suite) => updates.has(suite)))
+      .map(({ uri }) => uri),
   );
-  const own = serving.find(({ uri }) => updated.has(uri)) ?? serving.find(({ uri }) => /\/debian\/?$/.test(uri));
+  const own =
+    serving.find(({ uri }) => updated.has(uri)) ??
+    serving.find(({ uri }) => /\/debian\/?$/.test(uri));
   return (own ?? serving[0])?.uri;
 }
 
-/** The mirror this Debian machine installs its packages from, or undefined when it is no Debian or has none. */
+/**
+ * The mirror this Debian machine installs its packages from, or undefined when it is no Debian or
+ * has none.
+ */
 export async function machineMirror(): Promise<string | undefined> {
   const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
   if (!/^ID=["']?debian["']?$/m.test(release)) return undefined;
@@ -72,7 +89,10 @@ export async function machineSources(): Promise<AptSource[]> {
   return sources;
 }
 
-/** The machine's apt settings about expired indexes: its mirror may be a frozen copy, which apt takes only when told so. */
+/**
+ * The machine's apt settings about expired indexes: its mirror may be a frozen copy, which apt
+ * takes only when told so.
+ */
 export async function validityOptions(): Promise<string[]> {
   const directory = join(APT, 'apt.conf.d');
   const files = (await namesIn(directory)).map((name) => join(directory, name));

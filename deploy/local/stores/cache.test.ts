@@ -1,4 +1,7 @@
-/** A part of the cache is made once, by one process, whoever asks for it meanwhile; a dead maker is no obstacle. */
+/**
+ * A part of the cache is made once, by one process, whoever asks for it meanwhile; a dead maker is
+ * no obstacle.
+ */
 import { execFile } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -39,10 +42,14 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }));
 
 async function ask(): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', ASK, CACHE], {
-    env: { ...process.env, XDG_CACHE_HOME: folder },
-    timeout: TIMEOUT_MS,
-  });
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--input-type=module', '-e', ASK, CACHE],
+    {
+      env: { ...process.env, XDG_CACHE_HOME: folder },
+      timeout: TIMEOUT_MS,
+    },
+  );
   return stdout.trim();
 }
 

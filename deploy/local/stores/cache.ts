@@ -1,5 +1,6 @@
 /* oxlint-disable node/no-process-env -- the place of the cache is a setting of the person, not of the service */
-// The cache of what the stores are made of: where it is, and how a part of it is made whole, once, by one process.
+// The cache of what the stores are made of: where it is, and how a part of it is made whole, once,
+// by one process.
 
 import { mkdir, mkdtemp, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
@@ -38,8 +39,9 @@ export async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * Gives the path of a part of the cache. When it is missing, `make` makes it at another path and it is renamed when whole,
- * under a lock: nobody ever sees half a part, and others wait for it instead of making it, too.
+ * Gives the path of a part of the cache. When it is missing, `make` makes it at another path and it
+ * is renamed when whole, under a lock: nobody ever sees half a part, and others wait for it instead
+ * of making it, too.
  */
 export async function cached(
   part: string,
@@ -90,8 +92,9 @@ async function makeOnce(
 }
 
 /**
- * Takes the lock: a file that only one process can create, and that its holder touches all the time. One that nobody touches
- * was left by a dead process and is taken away. Two waiters may do that at once; then both make the part, which does no harm.
+ * Takes the lock: a file that only one process can create, and that its holder touches all the
+ * time. One that nobody touches was left by a dead process and is taken away. Two waiters may do
+ * that at once; then both make the part, which does no harm.
  */
 async function lock(file: string, onWaiting: () => void): Promise<() => Promise<void>> {
   let told = false;
@@ -102,7 +105,10 @@ async function lock(file: string, onWaiting: () => void): Promise<() => Promise<
     told = true;
     await sleep(LOCK_POLL_MS);
   }
-  const touching = setInterval(() => void utimes(file, new Date(), new Date()).catch(() => undefined), LOCK_TOUCH_MS);
+  const touching = setInterval(
+    () => void utimes(file, new Date(), new Date()).catch(() => undefined),
+    LOCK_TOUCH_MS,
+  );
   return async () => {
     clearInterval(touching);
     await rm(file, { force: true });
@@ -120,8 +126,8 @@ function taken(file: string): Promise<boolean> {
 }
 
 /**
- * Makes a temporary folder for this process below one of this user (another user's could not be written to), and removes
- * there what processes left that are gone.
+ * Makes a temporary folder for this process below one of this user (another user's could not be
+ * written to), and removes there what processes left that are gone.
  */
 export async function temporaryFolder(parent: string, name = ''): Promise<string> {
   const base = join(tmpdir(), `${parent}-${process.getuid?.() ?? 0}`);
@@ -130,11 +136,16 @@ export async function temporaryFolder(parent: string, name = ''): Promise<string
   return await mkdtemp(join(base, `${process.pid}-${name}`));
 }
 
-/** Removes temporary data of processes that are gone; the names begin with the number of the process that made them. */
+/**
+ * Removes temporary data of processes that are gone; the names begin with the number of the process
+ * that made them.
+ */
 async function sweep(directory: string): Promise<void> {
   const names = await readdir(directory).catch(() => []);
   const stale = names.filter((name) => /^\d+-/.test(name) && !alive(Number.parseInt(name, 10)));
   await Promise.all(
-    stale.map((name) => rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined)),
+    stale.map((name) =>
+      rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined),
+    ),
   );
 }

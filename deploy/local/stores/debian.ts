@@ -1,4 +1,5 @@
-// The way without any server installed: FerretDB, PostgreSQL with DocumentDB, and Redis out of a cached Debian root file system.
+// The way without any server installed: FerretDB, PostgreSQL with DocumentDB, and Redis out of a
+// cached Debian root file system.
 
 import { mkdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -20,8 +21,9 @@ import type { Store, StoreOptions } from './store.ts';
 import { freePort, logTail, poll } from './wait.ts';
 
 /**
- * DocumentDB lets inserts of equal keys under a unique index wait for each other, and PostgreSQL ends one of them after this
- * time. The 1 s it takes by itself is half of what ingest gives a commit.
+ * DocumentDB lets inserts of equal keys under a unique index wait for each other, and PostgreSQL
+ * ends one of them after this time. The 1 s it takes by itself is half of what ingest gives a
+ * commit.
  */
 const DEADLOCKS_END_SOON = ['-c', 'deadlock_timeout=20ms'];
 
@@ -39,9 +41,15 @@ export async function installDebian(options: {
   return undefined;
 }
 
-async function mongoParts(log: (line: string) => void): Promise<{ root: string; ferretDb: string; template: string }> {
-  const files = installRoot(log).then(async (root) => ({ root, template: await installTemplate(root, log) }));
-  // Both to their end, whatever becomes of the other: neither is cut off half-way, and the first failure is reported.
+async function mongoParts(
+  log: (line: string) => void,
+): Promise<{ root: string; ferretDb: string; template: string }> {
+  const files = installRoot(log).then(async (root) => ({
+    root,
+    template: await installTemplate(root, log),
+  }));
+  // Both to their end, whatever becomes of the other: neither is cut off half-way, and the first
+  // failure is reported.
   const [made, built] = await Promise.allSettled([files, installFerretDb(log)]);
   if (made.status === 'rejected') throw made.reason;
   if (built.status === 'rejected') throw built.reason;
@@ -59,13 +67,29 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
   await mkdir(state, { recursive: true });
 
   async function startPostgresql(): Promise<ServerProcess> {
-    const server = [`${POSTGRESQL_BIN}/postgres`, '-D', DATA_IN_ROOT, '-p', String(innerPort), ...DEADLOCKS_END_SOON];
+    const server = [
+      `${POSTGRESQL_BIN}/postgres`,
+      '-D',
+      DATA_IN_ROOT,
+      '-p',
+      String(innerPort),
+      ...DEADLOCKS_END_SOON,
+    ];
     const logFile = join(workspace.logDir, 'postgresql.log');
-    const postgresql = await startProcess({ command: inRoot(root, data, 'postgres', server), logFile, wrapped: true });
-    const ready = await poll(READY_TIMEOUT_MS, async () => !postgresql.running() || (await postgresqlReady(data)));
+    const postgresql = await startProcess({
+      command: inRoot(root, data, 'postgres', server),
+      logFile,
+      wrapped: true,
+    });
+    const ready = await poll(
+      READY_TIMEOUT_MS,
+      async () => !postgresql.running() || (await postgresqlReady(data)),
+    );
     if (!ready || !postgresql.running()) {
       await postgresql.signal('SIGKILL');
-      throw new Error(`PostgreSQL did not start on ${data} (is another server using it?); ${await logTail(logFile)}`);
+      throw new Error(
+        `PostgreSQL did not start on ${data} (is another server using it?); ${await logTail(logFile)}`,
+      );
     }
     return postgresql;
   }
@@ -99,7 +123,10 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
   });
 }
 
-/** The last line of this file says when PostgreSQL takes connections; it is what pg_ctl waits for as well. */
+/**
+ * The last line of this file says when PostgreSQL takes connections; it is what pg_ctl waits for as
+ * well.
+ */
 async function postgresqlReady(data: string): Promise<boolean> {
   const text = await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '');
   return text.trimEnd().endsWith('ready');
@@ -111,19 +138,34 @@ async function copyTemplate(template: string, data: string, workspace: Workspace
   const unfinished = `${data}.unfinished`;
   await mkdir(dirname(data), { recursive: true });
   await rm(unfinished, { recursive: true, force: true });
-  await run({ command: ['cp', '-a', '--reflink=auto', template, unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
+  await run({
+    command: ['cp', '-a', '--reflink=auto', template, unfinished],
+    logFile,
+    timeoutMs: COPY_TIMEOUT_MS,
+  });
   // Data that is to be kept must survive a power cut from its first moment on.
-  if (!workspace.temporary) await run({ command: ['sync', '-f', unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
+  if (!workspace.temporary)
+    await run({ command: ['sync', '-f', unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
   await rename(unfinished, data);
 }
 
 /** Debian's redis-server. */
-export async function debianRedis(options: StoreOptions & { databases: number }, workspace: Workspace): Promise<Store> {
+export async function debianRedis(
+  options: StoreOptions & { databases: number },
+  workspace: Workspace,
+): Promise<Store> {
   const root = await installRoot(options.log);
   const data = join(workspace.dataDir, 'redis');
   await makeDataDir(data, root, 'redis');
   const port = options.port ?? (await freePort());
-  const server = ['redis-server', '--port', String(port), '--dir', DATA_IN_ROOT, ...redisArguments(options.databases)];
+  const server = [
+    'redis-server',
+    '--port',
+    String(port),
+    '--dir',
+    DATA_IN_ROOT,
+    ...redisArguments(options.databases),
+  ];
   return await runningStore({
     kind: 'debian',
     protocol: 'redis',
@@ -133,7 +175,11 @@ export async function debianRedis(options: StoreOptions & { databases: number },
     stopSignal: 'SIGTERM',
     start: async (started) => {
       const logFile = join(workspace.logDir, 'redis.log');
-      const redis = await startProcess({ command: inRoot(root, data, 'redis', server), logFile, wrapped: true });
+      const redis = await startProcess({
+        command: inRoot(root, data, 'redis', server),
+        logFile,
+        wrapped: true,
+      });
       started.push(redis);
     },
   });

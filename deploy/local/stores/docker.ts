@@ -1,11 +1,18 @@
-// The way with a Docker engine: the real servers as containers of testcontainers, which removes them whatever becomes of us.
+// The way with a Docker engine: the real servers as containers of testcontainers, which removes
+// them whatever becomes of us.
 
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { StartedTestContainer } from 'testcontainers';
 import { cacheDir } from './cache.ts';
 import { engineAnswers } from './engine.ts';
-import { initiateReplicaSet, mongoReady, REPLICA_SET, redisReady, type Readiness } from './ready.ts';
+import {
+  initiateReplicaSet,
+  mongoReady,
+  REPLICA_SET,
+  redisReady,
+  type Readiness,
+} from './ready.ts';
 import { redisArguments } from './running.ts';
 import type { FaultSignal, Store, StoreOptions, StoreOrReason } from './store.ts';
 import { freePort, messageOf, within } from './wait.ts';
@@ -20,10 +27,17 @@ const START_TIMEOUT_MS = 90_000;
 const STOP_TIMEOUT_MS = 10_000;
 const EVERY_ADDRESS = '0.0.0.0';
 
-/** Makes the image be there. Gives a sentence when there is no engine or the image cannot be had in time. */
-export async function dockerImage(image: string, log: (line: string) => void): Promise<string | undefined> {
+/**
+ * Makes the image be there. Gives a sentence when there is no engine or the image cannot be had in
+ * time.
+ */
+export async function dockerImage(
+  image: string,
+  log: (line: string) => void,
+): Promise<string | undefined> {
   if (!(await engineAnswers())) return 'no Docker engine answers';
-  // Where the registry cannot be reached each attempt may take long, so that one in a while has to do for all starts.
+  // Where the registry cannot be reached each attempt may take long, so that one in a while has to
+  // do for all starts.
   const failed = join(cacheDir(), `no-${image.replaceAll(/\W/g, '-')}`);
   try {
     // Only here, because it is slow to load and not needed where there is no engine.
@@ -86,11 +100,14 @@ export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason>
 }
 
 /** Redis in a container. */
-export async function dockerRedis(options: StoreOptions & { databases: number }): Promise<StoreOrReason> {
+export async function dockerRedis(
+  options: StoreOptions & { databases: number },
+): Promise<StoreOrReason> {
   return await container(options, {
     image: REDIS_IMAGE,
     port: REDIS_PORT,
-    // Inside the container every address must answer, for the engine to reach it; the data directory is the image's own.
+    // Inside the container every address must answer, for the engine to reach it; the data
+    // directory is the image's own.
     command: [
       'redis-server',
       '--dir',
@@ -125,13 +142,20 @@ async function container(options: StoreOptions, server: Server): Promise<StoreOr
     return await containerStore(server, started, url, server.describe(version));
   } catch (error) {
     await started.stop();
-    throw new Error(`${server.image} was started by Docker but did not answer at ${url}: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Error(
+      `${server.image} was started by Docker but did not answer at ${url}: ${messageOf(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
-async function create(server: Server, port: number, dataDir: string | undefined): Promise<StartedTestContainer> {
+async function create(
+  server: Server,
+  port: number,
+  dataDir: string | undefined,
+): Promise<StartedTestContainer> {
   const { GenericContainer } = await import('testcontainers');
   const one = new GenericContainer(server.image)
     .withCommand(server.command)

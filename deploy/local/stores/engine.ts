@@ -1,5 +1,6 @@
 /* oxlint-disable node/no-process-env -- where the Docker engine listens is told by the environment of the person */
-// Says whether a Docker engine really answers: a docker client alone, or a socket nobody serves, must cost no time.
+// Says whether a Docker engine really answers: a docker client alone, or a socket nobody serves,
+// must cost no time.
 
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -13,7 +14,10 @@ const HTTP_OK = 200;
 
 type Address = { socketPath: string } | { host: string; port: number; tls: boolean };
 
-/** Says whether an engine answers at DOCKER_HOST, or else at one of the sockets where engines usually listen. */
+/**
+ * Says whether an engine answers at DOCKER_HOST, or else at one of the sockets where engines
+ * usually listen.
+ */
 export async function engineAnswers(): Promise<boolean> {
   const answers = await Promise.all(engineAddresses(process.env).map(ping));
   return answers.includes(true);
@@ -37,7 +41,8 @@ function engineAddresses(env: NodeJS.ProcessEnv): Address[] {
     join(homedir(), '.docker/desktop/docker.sock'),
     `/run/user/${process.getuid?.() ?? ''}/docker.sock`,
   ];
-  if (env['XDG_RUNTIME_DIR'] !== undefined) sockets.push(join(env['XDG_RUNTIME_DIR'], 'docker.sock'));
+  if (env['XDG_RUNTIME_DIR'] !== undefined)
+    sockets.push(join(env['XDG_RUNTIME_DIR'], 'docker.sock'));
   return sockets.map((socketPath) => ({ socketPath }));
 }
 
@@ -52,10 +57,13 @@ function ping(address: Address): Promise<boolean> {
       socket.once('error', () => resolve(false));
       return;
     }
-    const ask = request({ ...address, path: '/_ping', signal: AbortSignal.timeout(PING_TIMEOUT_MS) }, (response) => {
-      response.resume();
-      resolve(response.statusCode === HTTP_OK);
-    });
+    const ask = request(
+      { ...address, path: '/_ping', signal: AbortSignal.timeout(PING_TIMEOUT_MS) },
+      (response) => {
+        response.resume();
+        resolve(response.statusCode === HTTP_OK);
+      },
+    );
     ask.once('error', () => resolve(false));
     ask.end();
   });

@@ -16,7 +16,10 @@ export interface GoProgram {
 
 let lastBuild: Promise<void> = Promise.resolve();
 
-/** Builds the program into `folder`. One at a time: a build uses all cores, and the next one finds what it has compiled. */
+/**
+ * Builds the program into `folder`. One at a time: a build uses all cores, and the next one finds
+ * what it has compiled.
+ */
 export function buildGoProgram(
   program: GoProgram,
   folder: string,
@@ -25,7 +28,13 @@ export function buildGoProgram(
   const build = async (): Promise<void> => {
     log(`building ${program.name} with Go (1 to 2 min, once) …`);
     await run({
-      command: ['go', 'install', '-trimpath', `-ldflags=-s -w ${program.linkerFlags ?? ''}`, program.source],
+      command: [
+        'go',
+        'install',
+        '-trimpath',
+        `-ldflags=-s -w ${program.linkerFlags ?? ''}`,
+        program.source,
+      ],
       // Without C all programs share what is compiled of Go's own packages.
       // oxlint-disable-next-line node/no-process-env -- Go needs the environment as it is (proxy, caches)
       env: { ...process.env, GOBIN: folder, CGO_ENABLED: '0' },

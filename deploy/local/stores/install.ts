@@ -1,4 +1,5 @@
-// Makes the parts of the "debian" way, once: a root file system with the servers, FerretDB, and an initialised database.
+// Makes the parts of the "debian" way, once: a root file system with the servers, FerretDB, and an
+// initialised database.
 
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,15 +19,25 @@ const TEMPLATE_PART = 'postgresql-template-2';
 const SUITE = 'sid';
 const PACKAGES = [`postgresql-${POSTGRESQL_VERSION}-documentdb`, 'redis-server'];
 const FERRETDB_SOURCE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
-// Own mounts and process numbers: nothing of a killed installation stays mounted or goes on working.
-const PRIVATE = ['unshare', '--mount', '--mount-proc', '--pid', '--fork', '--kill-child=SIGKILL', '--'];
+// Own mounts and process numbers: nothing of a killed installation stays mounted or goes on
+// working.
+const PRIVATE = [
+  'unshare',
+  '--mount',
+  '--mount-proc',
+  '--pid',
+  '--fork',
+  '--kill-child=SIGKILL',
+  '--',
+];
 const INSTALL_TIMEOUT_MS = 20 * 60_000;
 const TEMPLATE_TIMEOUT_MS = 5 * 60_000;
 const APT_LOCK_TIMEOUT_S = 300;
 
 export const POSTGRESQL_BIN = `/usr/lib/postgresql/${POSTGRESQL_VERSION}/bin`;
 
-// Durability stays as PostgreSQL ships it (fsync and synchronous_commit on); these are about size and about DocumentDB.
+// Durability stays as PostgreSQL ships it (fsync and synchronous_commit on); these are about size
+// and about DocumentDB.
 const POSTGRESQL_SETTINGS = `
 shared_preload_libraries = 'pg_cron,pg_documentdb_core,pg_documentdb'
 cron.database_name = 'postgres'
@@ -44,7 +55,10 @@ shared_buffers = 128MB
 huge_pages = off
 `;
 
-/** Each of DocumentDB's two builders of indexes is a process every 2 s, which is most of what an idle server costs. */
+/**
+ * Each of DocumentDB's two builders of indexes is a process every 2 s, which is most of what an
+ * idle server costs.
+ */
 const ONE_INDEX_BUILDER =
   "select cron.unschedule(jobid) from cron.job where command like '%build_index_concurrently(2)%'";
 
@@ -56,10 +70,14 @@ $bin/pg_ctl -D ${DATA_IN_ROOT} -w -o "-c listen_addresses=''" start
 $bin/psql -q -h /tmp -U postgres -v ON_ERROR_STOP=1 -c 'create extension documentdb cascade' -c "$2" postgres
 $bin/pg_ctl -D ${DATA_IN_ROOT} -w -m fast stop`;
 
-/** Says in a sentence why the "debian" way cannot work on this machine, or gives undefined when it may. */
+/**
+ * Says in a sentence why the "debian" way cannot work on this machine, or gives undefined when it
+ * may.
+ */
 export async function debianObstacle(needsFerretDb: boolean): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'a Debian root file system needs Linux';
-  if (process.getuid?.() !== 0) return 'a Debian root file system needs root (run as root, or with sudo)';
+  if (process.getuid?.() !== 0)
+    return 'a Debian root file system needs root (run as root, or with sudo)';
   const noGo = (await findProgram('go')) === undefined;
   if (needsFerretDb && noGo && !(await isCached(FERRETDB_PART)))
     return 'building FerretDB needs Go 1.25 or later on the PATH';
@@ -71,12 +89,16 @@ export async function debianObstacle(needsFerretDb: boolean): Promise<string | u
   return undefined;
 }
 
-/** The root file system with PostgreSQL, DocumentDB and Redis; made by mmdebstrap when it is not there. */
+/**
+ * The root file system with PostgreSQL, DocumentDB and Redis; made by mmdebstrap when it is not
+ * there.
+ */
 export async function installRoot(log: (line: string) => void): Promise<string> {
   return await cached(ROOT_PART, log, async (path) => {
     const logFile = installLog('root');
     const mirror = await machineMirror();
-    if (mirror === undefined) throw new Error('no Debian mirror in the apt sources of this machine');
+    if (mirror === undefined)
+      throw new Error('no Debian mirror in the apt sources of this machine');
     await installMmdebstrap(log, logFile);
     log(`making a root file system with ${PACKAGES.join(' and ')} (about 1 min, once) …`);
     const aptOptions = (await validityOptions()).map((file) => `--aptopt=${file}`);
@@ -99,7 +121,10 @@ export async function installRoot(log: (line: string) => void): Promise<string> 
     await mkdir(join(path, DATA_IN_ROOT));
     // PostgreSQL's jobs connect to "localhost".
     await writeFile(join(path, 'etc/hosts'), '127.0.0.1 localhost\n');
-    await rm(join(path, 'var/lib/postgresql', POSTGRESQL_VERSION), { recursive: true, force: true });
+    await rm(join(path, 'var/lib/postgresql', POSTGRESQL_VERSION), {
+      recursive: true,
+      force: true,
+    });
     log(`root file system made in ${seconds(begin)} s`);
   });
 }
@@ -110,11 +135,15 @@ async function installMmdebstrap(log: (line: string) => void, logFile: string): 
   const apt = ['apt-get', '-q', '-o', `DPkg::Lock::Timeout=${APT_LOCK_TIMEOUT_S}`];
   // oxlint-disable-next-line node/no-process-env -- apt needs the environment as it is, and must not ask
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  // A third party's source that cannot be read is no reason to stop: the installation says whether the package was found.
-  // Not tied to us: to kill apt in the middle of its work would leave the machine's packages in disorder.
+  // A third party's source that cannot be read is no reason to stop: the installation says whether
+  // the package was found. Not tied to us: to kill apt in the middle of its work would leave the
+  // machine's packages in disorder.
   const settings = { logFile, env, timeoutMs: INSTALL_TIMEOUT_MS, untied: true };
   await run({ ...settings, command: [...apt, 'update'] }).catch(() => undefined);
-  await run({ ...settings, command: [...apt, 'install', '-y', '--no-install-recommends', 'mmdebstrap'] });
+  await run({
+    ...settings,
+    command: [...apt, 'install', '-y', '--no-install-recommends', 'mmdebstrap'],
+  });
 }
 
 /** FerretDB's program, built by Go when it is not there. */
@@ -129,7 +158,9 @@ export async function installFerretDb(log: (line: string) => void): Promise<stri
   });
 }
 
-/** An initialised data directory of PostgreSQL with DocumentDB in it, to be copied for each server. */
+/**
+ * An initialised data directory of PostgreSQL with DocumentDB in it, to be copied for each server.
+ */
 export async function installTemplate(root: string, log: (line: string) => void): Promise<string> {
   return await cached(TEMPLATE_PART, log, async (path) => {
     log('initialising PostgreSQL with DocumentDB (about 5 s, once) …');

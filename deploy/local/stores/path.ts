@@ -35,14 +35,22 @@ export async function pathMongo(options: StoreOptions): Promise<StoreOrReason> {
         '--dbpath',
         data,
       ];
-      started.push(await startProcess({ command, logFile: join(workspace.logDir, 'mongod.log'), wrapped: false }));
+      started.push(
+        await startProcess({
+          command,
+          logFile: join(workspace.logDir, 'mongod.log'),
+          wrapped: false,
+        }),
+      );
     },
     prepare: (url) => initiateReplicaSet(url, `127.0.0.1:${port}`),
   });
 }
 
 /** A redis-server of the PATH. */
-export async function pathRedis(options: StoreOptions & { databases: number }): Promise<StoreOrReason> {
+export async function pathRedis(
+  options: StoreOptions & { databases: number },
+): Promise<StoreOrReason> {
   const redisServer = await findProgram('redis-server');
   if (redisServer === undefined) return 'no redis-server on the PATH';
   const workspace = await makeWorkspace('redis', options.dataDir);
@@ -57,8 +65,21 @@ export async function pathRedis(options: StoreOptions & { databases: number }): 
     workspace,
     stopSignal: 'SIGTERM',
     start: async (started) => {
-      const command = [redisServer, '--port', String(port), '--dir', data, ...redisArguments(options.databases)];
-      started.push(await startProcess({ command, logFile: join(workspace.logDir, 'redis.log'), wrapped: false }));
+      const command = [
+        redisServer,
+        '--port',
+        String(port),
+        '--dir',
+        data,
+        ...redisArguments(options.databases),
+      ];
+      started.push(
+        await startProcess({
+          command,
+          logFile: join(workspace.logDir, 'redis.log'),
+          wrapped: false,
+        }),
+      );
     },
   });
 }

@@ -1,4 +1,5 @@
-// Starts server processes that end with this process, even if it is killed, and signals all of a server's processes.
+// Starts server processes that end with this process, even if it is killed, and signals all of a
+// server's processes.
 
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync } from 'node:fs';
@@ -41,8 +42,9 @@ export async function findProgram(name: string): Promise<string | undefined> {
 }
 
 /**
- * Puts a command behind `setpriv`, so that the kernel kills it when this process dies in whatever way. Where there is no
- * setpriv (macOS) the command stays as it is, and is only ended on an orderly exit.
+ * Puts a command behind `setpriv`, so that the kernel kills it when this process dies in whatever
+ * way. Where there is no setpriv (macOS) the command stays as it is, and is only ended on an
+ * orderly exit.
  */
 export async function tied(command: readonly string[]): Promise<string[]> {
   const setpriv = await findProgram('setpriv');
@@ -58,17 +60,22 @@ export interface Command {
 }
 
 async function spawnTied(options: Command): Promise<ChildProcess> {
-  const [program = '', ...args] = options.untied === true ? options.command : await tied(options.command);
+  const [program = '', ...args] =
+    options.untied === true ? options.command : await tied(options.command);
   const log = openSync(options.logFile, 'a');
   try {
-    // detached: an own session, so that Ctrl-C reaches only the caller, who decides the order of closing.
+    // detached: an own session, so that Ctrl-C reaches only the caller, who decides the order of
+    // closing.
     return spawn(program, args, { stdio: ['ignore', log, log], detached: true, env: options.env });
   } finally {
     closeSync(log);
   }
 }
 
-/** Runs a command to its end with its output in the log file; throws with the end of the log when it fails or is too slow. */
+/**
+ * Runs a command to its end with its output in the log file; throws with the end of the log when it
+ * fails or is too slow.
+ */
 export async function run(options: Command & { timeoutMs: number }): Promise<void> {
   const child = await spawnTied(options);
   const timer = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs);
@@ -79,7 +86,8 @@ export async function run(options: Command & { timeoutMs: number }): Promise<voi
     );
   });
   clearTimeout(timer);
-  if (why !== undefined) throw new Error(`${options.command[0]} ${why}; ${await logTail(options.logFile)}`);
+  if (why !== undefined)
+    throw new Error(`${options.command[0]} ${why}; ${await logTail(options.logFile)}`);
 }
 
 export interface ServerProcess {
@@ -87,7 +95,10 @@ export interface ServerProcess {
   running(): boolean;
   /** Signals the server and all its children. Does nothing when it has ended. */
   signal(signal: NodeJS.Signals): Promise<void>;
-  /** Sends the signal to the server alone, and waits until it and all its children are gone; kills them when that takes too long. */
+  /**
+   * Sends the signal to the server alone, and waits until it and all its children are gone; kills
+   * them when that takes too long.
+   */
   end(signal: NodeJS.Signals): Promise<void>;
 }
 
@@ -96,7 +107,10 @@ function killAll(): void {
   for (const pid of killedAtExit) send(pid, 'SIGKILL');
 }
 
-/** Kills the child when this process exits by itself. With setpriv the kernel does the same, and for SIGKILL too. */
+/**
+ * Kills the child when this process exits by itself. With setpriv the kernel does the same, and for
+ * SIGKILL too.
+ */
 export function killAtExit(child: ChildProcess): void {
   const { pid } = child;
   if (pid === undefined) return;
@@ -109,10 +123,12 @@ export function killAtExit(child: ChildProcess): void {
 }
 
 /**
- * Starts a server. `wrapped` says that the spawned process only waits for the server, its one child (`unshare --fork`):
- * signals are then for the child.
+ * Starts a server. `wrapped` says that the spawned process only waits for the server, its one child
+ * (`unshare --fork`): signals are then for the child.
  */
-export async function startProcess(options: Command & { wrapped: boolean }): Promise<ServerProcess> {
+export async function startProcess(
+  options: Command & { wrapped: boolean },
+): Promise<ServerProcess> {
   const child = await spawnTied(options);
   let ended = false;
   const exited = new Promise<void>((resolve) => {
@@ -141,7 +157,11 @@ export async function startProcess(options: Command & { wrapped: boolean }): Pro
   async function signal(name: NodeJS.Signals): Promise<void> {
     // Parents first, then once more for what a parent started before the signal reached it.
     const told = new Set<number>();
-    for (let news = await pids(); news.length > 0; news = (await pids()).filter((one) => !told.has(one))) {
+    for (
+      let news = await pids();
+      news.length > 0;
+      news = (await pids()).filter((one) => !told.has(one))
+    ) {
       for (const one of news) {
         told.add(one);
         send(one, name);
@@ -166,7 +186,8 @@ function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // It has ended meanwhile, which is what an end is for; for other signals the caller sees that nothing runs.
+    // It has ended meanwhile, which is what an end is for; for other signals the caller sees that
+    // nothing runs.
   }
 }
 
@@ -181,7 +202,10 @@ export function alive(pid: number): boolean {
   }
 }
 
-/** All processes below this one, parents before children. PostgreSQL's children leave its process group, so a group is not enough. */
+/**
+ * All processes below this one, parents before children. PostgreSQL's children leave its process
+ * group, so a group is not enough.
+ */
 async function descendants(top: number): Promise<number[]> {
   const children = new Map<number, number[]>();
   const names = await readdir('/proc').catch(() => []);
@@ -191,7 +215,9 @@ async function descendants(top: number): Promise<number[]> {
       if (!Number.isInteger(pid)) return;
       const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
       // The command's name stands in brackets and may hold spaces; state and parent follow it.
-      const fields = stat.slice(stat.lastIndexOf(COMMAND_NAME_END) + COMMAND_NAME_END.length).split(' ');
+      const fields = stat
+        .slice(stat.lastIndexOf(COMMAND_NAME_END) + COMMAND_NAME_END.length)
+        .split(' ');
       const parent = Number(fields[PARENT_FIELD]);
       children.set(parent, [...(children.get(parent) ?? []), pid]);
     }),

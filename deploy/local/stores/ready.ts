@@ -1,4 +1,5 @@
-// Says when a store is really ready: through the same drivers as the service, with a write where the server is ours.
+// Says when a store is really ready: through the same drivers as the service, with a write where
+// the server is ours.
 
 import { Redis } from 'ioredis';
 import { MongoClient, MongoServerError } from 'mongodb';
@@ -15,7 +16,9 @@ export interface Readiness {
   version: string;
 }
 
-/** Waits for the port, ending early when the server has ended. Gives false when the time is over. */
+/**
+ * Waits for the port, ending early when the server has ended. Gives false when the time is over.
+ */
 export async function portAnswers(
   port: number,
   running: () => boolean,
@@ -25,13 +28,22 @@ export async function portAnswers(
   return answered && running();
 }
 
-/** Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Throws what the driver threw last. */
-export async function mongoReady(url: string, write: boolean, timeoutMs = READY_TIMEOUT_MS): Promise<Readiness> {
+/**
+ * Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Throws what the
+ * driver threw last.
+ */
+export async function mongoReady(
+  url: string,
+  write: boolean,
+  timeoutMs = READY_TIMEOUT_MS,
+): Promise<Readiness> {
   return await retried(timeoutMs, () =>
     withMongo(url, async (client) => {
       await client.db('admin').command({ ping: 1 });
       if (write) {
-        const collection = client.db(READINESS_DATABASE).collection<{ _id: string; at: Date }>('ready');
+        const collection = client
+          .db(READINESS_DATABASE)
+          .collection<{ _id: string; at: Date }>('ready');
         const options = { upsert: true, writeConcern: { w: 'majority' as const } };
         await collection.updateOne({ _id: 'ready' }, { $set: { at: new Date() } }, options);
       }
@@ -41,7 +53,10 @@ export async function mongoReady(url: string, write: boolean, timeoutMs = READY_
   );
 }
 
-/** Makes a single-node replica set of a fresh `mongod`; does nothing when it is one. `member` is the address it knows itself by. */
+/**
+ * Makes a single-node replica set of a fresh `mongod`; does nothing when it is one. `member` is the
+ * address it knows itself by.
+ */
 export async function initiateReplicaSet(url: string, member: string): Promise<void> {
   await retried(READY_TIMEOUT_MS, () =>
     withMongo(url, async (client) => {

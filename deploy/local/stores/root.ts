@@ -1,4 +1,5 @@
-// Runs a server inside the cached root file system, in namespaces of its own, so that nothing of it stays when it ends.
+// Runs a server inside the cached root file system, in namespaces of its own, so that nothing of it
+// stays when it ends.
 
 import { chown, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,8 +10,9 @@ export const DATA_IN_ROOT = '/data';
 const LOCK_TIMEOUT_S = 10;
 const LOCK_FAILURE = 75;
 
-// Takes the lock of the data, in a descriptor that every process of the server inherits: it is held until the last has gone.
-// Then the server's own mounts, System V memory and process numbers: when its first process ends, the kernel ends the others.
+// Takes the lock of the data, in a descriptor that every process of the server inherits: it is held
+// until the last has gone. Then the server's own mounts, System V memory and process numbers: when
+// its first process ends, the kernel ends the others.
 const OUTSIDE = `
 # Of a person who became root by su the PATH may lack chroot.
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -19,8 +21,9 @@ flock --timeout ${LOCK_TIMEOUT_S} 9 || { echo "another server uses $1"; exit ${L
 shift
 exec unshare --mount --ipc --pid --fork --kill-child=SIGKILL -- "$@"`;
 
-// The wish to die with the parent comes after the change of user, which would clear it. A stale postmaster.pid would say
-// "ready" too early; its number is of another process namespace, so it says nothing anyway.
+// The wish to die with the parent comes after the change of user, which would clear it. A stale
+// postmaster.pid would say "ready" too early; its number is of another process namespace, so it
+// says nothing anyway.
 const INSIDE = `
 set -e
 mount --rbind /dev "$1/dev"
@@ -36,10 +39,16 @@ cd /
 PATH=/usr/sbin:/usr/bin:/sbin:/bin exec chroot "$root" setpriv --reuid="$user" --regid="$user" --clear-groups --pdeathsig=KILL -- "$@"`;
 
 /**
- * The command that runs `command` as `user` in the root file system, with the directory `data` at /data. It stays the parent
- * of the server, which is its only child. Only one such command works on the same data at a time.
+ * The command that runs `command` as `user` in the root file system, with the directory `data` at
+ * /data. It stays the parent of the server, which is its only child. Only one such command works on
+ * the same data at a time.
  */
-export function inRoot(root: string, data: string, user: string, command: readonly string[]): string[] {
+export function inRoot(
+  root: string,
+  data: string,
+  user: string,
+  command: readonly string[],
+): string[] {
   const inside = ['sh', '-c', INSIDE, 'sh', root, data, user, ...command];
   return ['sh', '-c', OUTSIDE, 'sh', data, ...inside];
 }
@@ -48,7 +57,8 @@ export function inRoot(root: string, data: string, user: string, command: readon
 export async function makeDataDir(path: string, root: string, user: string): Promise<void> {
   const lines = (await readFile(join(root, 'etc/passwd'), 'utf8')).split('\n');
   const [, , uid, gid] = lines.find((line) => line.startsWith(`${user}:`))?.split(':') ?? [];
-  if (uid === undefined || gid === undefined) throw new Error(`${root} has no user ${user}: remove it and try again`);
+  if (uid === undefined || gid === undefined)
+    throw new Error(`${root} has no user ${user}: remove it and try again`);
   await mkdir(path, { recursive: true, mode: 0o700 });
   await chown(path, Number(uid), Number(gid));
 }

@@ -1,4 +1,5 @@
-// A store that is made of server processes of this machine: starting, faults, restarting and stopping, the same for all of them.
+// A store that is made of server processes of this machine: starting, faults, restarting and
+// stopping, the same for all of them.
 
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,7 +18,10 @@ export interface Workspace {
   temporary: boolean;
 }
 
-/** Where a store keeps data and logs: below `dataDir`, else in a new temporary directory that bears our process number. */
+/**
+ * Where a store keeps data and logs: below `dataDir`, else in a new temporary directory that bears
+ * our process number.
+ */
 export async function makeWorkspace(name: string, dataDir: string | undefined): Promise<Workspace> {
   if (dataDir !== undefined) {
     const logDir = join(dataDir, 'log');
@@ -49,17 +53,25 @@ interface Running {
   workspace: Workspace;
   /** The signal for an orderly end, used when the data is kept. */
   stopSignal: NodeJS.Signals;
-  /** Starts the processes, each after the one it needs, and puts each on the list as soon as it runs. */
+  /**
+   * Starts the processes, each after the one it needs, and puts each on the list as soon as it
+   * runs.
+   */
   start(started: ServerProcess[]): Promise<void>;
   /** Done after each start, before readiness is asked. */
   prepare?(url: string): Promise<void>;
 }
 
-/** Starts the processes, waits until the store answers and gives it. What was started is ended when that fails. */
+/**
+ * Starts the processes, waits until the store answers and gives it. What was started is ended when
+ * that fails.
+ */
 export async function runningStore(running: Running): Promise<Store> {
   const { kind, protocol, port, workspace } = running;
   const url =
-    protocol === 'mongodb' ? `mongodb://127.0.0.1:${port}/?directConnection=true` : `redis://127.0.0.1:${port}`;
+    protocol === 'mongodb'
+      ? `mongodb://127.0.0.1:${port}/?directConnection=true`
+      : `redis://127.0.0.1:${port}`;
   let started: ServerProcess[] = [];
   let stopping: Promise<void> | undefined;
 
@@ -97,7 +109,8 @@ export async function runningStore(running: Running): Promise<Store> {
       await rm(workspace.dataDir, { recursive: true, force: true });
       return;
     }
-    // Data that is kept gets an orderly end; a server that was stopped by a fault has to be woken to hear of it.
+    // Data that is kept gets an orderly end; a server that was stopped by a fault has to be woken
+    // to hear of it.
     for (const one of started.toReversed()) {
       await one.signal('SIGCONT');
       await one.end(running.stopSignal);
@@ -118,7 +131,8 @@ export async function runningStore(running: Running): Promise<Store> {
       if (signal === 'SIGKILL') for (const one of inFront) await one.end(signal);
     },
     async restart() {
-      if (stopping !== undefined) throw new Error(`the ${protocol} store was stopped: start a new one`);
+      if (stopping !== undefined)
+        throw new Error(`the ${protocol} store was stopped: start a new one`);
       await kill();
       await start();
     },

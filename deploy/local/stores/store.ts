@@ -7,20 +7,38 @@ export interface Store {
   readonly kind: StoreKind;
   /** For people: "FerretDB 2.7.0 over PostgreSQL 18". */
   readonly description: string;
-  /** `mongodb://127.0.0.1:P/?directConnection=true` or `redis://127.0.0.1:P`; what the environment gave, unchanged, when kind is "environment". */
+  /**
+   * `mongodb://127.0.0.1:P/?directConnection=true` or `redis://127.0.0.1:P`; what the environment
+   * gave, unchanged, when kind is "environment".
+   */
   readonly url: string;
-  /** Injects a fault into every process of the server. Throws for kind "environment": that server is not ours. */
+  /**
+   * Injects a fault into every process of the server. Throws for kind "environment": that server is
+   * not ours.
+   */
   signal(signal: FaultSignal): Promise<void>;
-  /** Starts the server again on the same port with the same data (killing it first where it still runs) and waits until it answers. */
+  /**
+   * Starts the server again on the same port with the same data (killing it first where it still
+   * runs) and waits until it answers.
+   */
   restart(): Promise<void>;
-  /** Ends what was started here, and only that; removes temporary data. May be called more than once. */
+  /**
+   * Ends what was started here, and only that; removes temporary data. May be called more than
+   * once.
+   */
   stop(): Promise<void>;
 }
 
 export interface StoreOptions {
-  /** A server that is there already (the value of MONGODB_URI or REDIS_URL); nothing is started then. */
+  /**
+   * A server that is there already (the value of MONGODB_URI or REDIS_URL); nothing is started
+   * then.
+   */
   url?: string | undefined;
-  /** Keeps the data here between runs; without it data is temporary. One running server per directory. */
+  /**
+   * Keeps the data here between runs; without it data is temporary. One running server per
+   * directory.
+   */
   dataDir?: string | undefined;
   /** Takes one line of progress, for people. */
   log: (line: string) => void;
@@ -40,5 +58,12 @@ export function environmentStore(description: string, url: string, variable: str
       ),
     );
   }
-  return { kind: 'environment', description, url, signal: refuse, restart: refuse, stop: () => Promise.resolve() };
+  return {
+    kind: 'environment',
+    description,
+    url,
+    signal: refuse,
+    restart: refuse,
+    stop: () => Promise.resolve(),
+  };
 }

@@ -10,15 +10,19 @@ const POLL_INTERVAL_MS = 20;
 const CONNECT_TIMEOUT_MS = 1_000;
 const LOG_TAIL_LINES = 15;
 
-// Below Linux's range for outgoing connections (32768 and up). A port inside that range can be taken, while its server is
-// down for a restart, by the very client that tries to reconnect: TCP then connects to itself and the server cannot bind.
+// Below Linux's range for outgoing connections (32768 and up). A port inside that range can be
+// taken, while its server is down for a restart, by the very client that tries to reconnect: TCP
+// then connects to itself and the server cannot bind.
 const FIRST_PORT = 15_000;
 const LAST_PORT = 32_000;
 const PORT_ATTEMPTS = 100;
 /** One whose server has not started yet still looks free. */
 const given = new Set<number>();
 
-/** Finds a port of 127.0.0.1 that nothing listens on. It is free now; another process may still be quicker. */
+/**
+ * Finds a port of 127.0.0.1 that nothing listens on. It is free now; another process may still be
+ * quicker.
+ */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
     const port = randomInt(FIRST_PORT, LAST_PORT);
@@ -26,7 +30,9 @@ export async function freePort(): Promise<number> {
     given.add(port);
     if (await canListen(port)) return port;
   }
-  throw new Error(`no free port between ${FIRST_PORT} and ${LAST_PORT} on ${LOOPBACK} after ${PORT_ATTEMPTS} attempts`);
+  throw new Error(
+    `no free port between ${FIRST_PORT} and ${LAST_PORT} on ${LOOPBACK} after ${PORT_ATTEMPTS} attempts`,
+  );
 }
 
 function canListen(port: number): Promise<boolean> {
@@ -51,7 +57,10 @@ export function accepts(port: number): Promise<boolean> {
   });
 }
 
-/** Asks until the answer is true; gives false when the time (milliseconds) is over. An error of `ask` ends the wait. */
+/**
+ * Asks until the answer is true; gives false when the time (milliseconds) is over. An error of
+ * `ask` ends the wait.
+ */
 export async function poll(timeoutMs: number, ask: () => Promise<boolean>): Promise<boolean> {
   const deadline = performance.now() + timeoutMs;
   while (performance.now() < deadline) {
@@ -66,7 +75,10 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Gives the result of `work`, or throws `message` after `timeoutMs`; the work itself cannot be stopped and is let go. */
+/**
+ * Gives the result of `work`, or throws `message` after `timeoutMs`; the work itself cannot be
+ * stopped and is let go.
+ */
 export async function within<T>(timeoutMs: number, message: string, work: Promise<T>): Promise<T> {
   const end = new AbortController();
   const late = sleep(timeoutMs, undefined, { signal: end.signal }).then(() => {

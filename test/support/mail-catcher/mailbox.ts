@@ -23,7 +23,10 @@ export interface CaughtMail {
   /** http and https URLs of the text part, in order, each once. */
   links: string[];
   raw: string;
-  /** Lower-case names, values unfolded but not decoded; the values of a repeated header are joined by line feeds. */
+  /**
+   * Lower-case names, values unfolded but not decoded; the values of a repeated header are joined
+   * by line feeds.
+   */
   headers: Record<string, string>;
 }
 
@@ -43,15 +46,19 @@ interface Waiter {
 export const MAILS_KEPT = 1_000;
 
 /**
- * Source bytes kept over all mails: 64 MiB. The count alone would allow 1,000 mails of 1 MiB, and each
- * is held as source, text and HTML, which is several times that on a machine that also runs the stores.
+ * Source bytes kept over all mails: 64 MiB. The count alone would allow 1,000 mails of 1 MiB, and
+ * each is held as source, text and HTML, which is several times that on a machine that also runs
+ * the stores.
  */
 const BYTES_KEPT = 64 * 1_024 * 1_024;
 
 /** Mails named in the error of a wait that timed out, so that it stays readable. */
 const MAILS_IN_WAIT_ERROR = 20;
 
-/** A URL ends at white space, quotes or brackets; a full stop or comma behind it belongs to the sentence. */
+/**
+ * A URL ends at white space, quotes or brackets; a full stop or comma behind it belongs to the
+ * sentence.
+ */
 const LINK = /https?:\/\/[^\s<>"'`()[\]{}]+/giu;
 const SENTENCE_END = /[.,;:!?]+$/u;
 
@@ -100,13 +107,19 @@ export class Mailbox {
     return mail;
   }
 
-  /** Mails whose envelope names this recipient, whatever the To header says; case does not count. */
+  /**
+   * Mails whose envelope names this recipient, whatever the To header says; case does not count.
+   */
   to(address: string): CaughtMail[] {
     const wanted = address.toLowerCase();
-    return this.mails.filter((mail) => mail.envelopeTo.some((recipient) => recipient.toLowerCase() === wanted));
+    return this.mails.filter((mail) =>
+      mail.envelopeTo.some((recipient) => recipient.toLowerCase() === wanted),
+    );
   }
 
-  /** The first kept or coming mail that fits; rejects after `timeoutMs` or when the mailbox closes. */
+  /**
+   * The first kept or coming mail that fits; rejects after `timeoutMs` or when the mailbox closes.
+   */
   waitFor(predicate: (mail: CaughtMail) => boolean, timeoutMs: number): Promise<CaughtMail> {
     const present = this.mails.find((mail) => predicate(mail));
     if (present !== undefined) return Promise.resolve(present);
@@ -127,7 +140,10 @@ export class Mailbox {
           reject(new Error(`${reason}; ${this.#describe()}`));
         },
       };
-      const timer = setTimeout(() => waiter.fail(`no mail that fits came within ${timeoutMs} ms`), timeoutMs);
+      const timer = setTimeout(
+        () => waiter.fail(`no mail that fits came within ${timeoutMs} ms`),
+        timeoutMs,
+      );
       this.#waiters.add(waiter);
     });
   }
@@ -137,7 +153,10 @@ export class Mailbox {
     this.#bytes = 0;
   }
 
-  /** Ends every wait, so that a test which closes too early fails at once instead of at its time-out. */
+  /**
+   * Ends every wait, so that a test which closes too early fails at once instead of at its
+   * time-out.
+   */
   close(): void {
     this.#closed = true;
     for (const waiter of this.#waiters) waiter.fail('the mail catcher was closed');

@@ -10,21 +10,24 @@ export interface SmtpAnswer {
 }
 
 /**
- * Moments at which the server can misbehave. `data-command` is the reply to the DATA command, before any
- * content; `data` is the reply to the final dot.
+ * Moments at which the server can misbehave. `data-command` is the reply to the DATA command,
+ * before any content; `data` is the reply to the final dot.
  */
 export type SmtpPhase = 'connect' | 'auth' | 'mail' | 'rcpt' | 'data-command' | 'data';
 
 /**
- * What to do instead of the normal reply at one phase: answer something else (the message is not kept), never
- * answer (not kept), or read the whole message and reset the connection, the message kept or not.
+ * What to do instead of the normal reply at one phase: answer something else (the message is not
+ * kept), never answer (not kept), or read the whole message and reset the connection, the message
+ * kept or not.
  */
 export type SmtpFault =
   | { at: SmtpPhase; answer: SmtpAnswer }
   | { at: SmtpPhase; hang: true }
   | { at: 'data'; cut: 'before-store' | 'after-store' };
 
-/** The fault for one session; it is asked at each phase with what the session has said until then. */
+/**
+ * The fault for one session; it is asked at each phase with what the session has said until then.
+ */
 export type FaultChoice = (session: Envelope) => SmtpFault | undefined;
 
 /** What the SMTP side saw since the start. */
@@ -45,7 +48,10 @@ const MESSAGE_BYTES = 1_024 * 1_024;
 /** Connections open at once; a pool has a handful, and more than this means that one leaks. */
 const CONNECTIONS = 256;
 
-/** Idle time until the server gives up. Longer than the ten minutes a client waits, so a hang stays a hang. */
+/**
+ * Idle time until the server gives up. Longer than the ten minutes a client waits, so a hang stays
+ * a hang.
+ */
 const IDLE_MS = 15 * 60_000;
 
 /** The reply when the message cannot be parsed. */
@@ -90,7 +96,8 @@ export class SmtpListener {
         resolve();
       });
     });
-    // Errors of single connections arrive here too (a client that resets, for one); they are the client's affair.
+    // Errors of single connections arrive here too (a client that resets, for one); they are the
+    // client's affair.
     server.on('error', () => undefined);
     this.#port = portOf(server.server);
     this.#server = server;
@@ -162,8 +169,9 @@ export class SmtpListener {
 
   /** What smtp-server has no option for. */
   #adapt(connection: Connection): void {
-    // It waits 100 ms before each greeting, to catch clients that talk too early, which would be most of what a
-    // test waits for. The greeting is given at once, and the later call of its timer does nothing.
+    // It waits 100 ms before each greeting, to catch clients that talk too early, which would be
+    // most of what a test waits for. The greeting is given at once, and the later call of its timer
+    // does nothing.
     const greet = connection.connectionReady.bind(connection);
     connection.connectionReady = () => undefined;
     setImmediate(greet);
@@ -181,7 +189,11 @@ export class SmtpListener {
     };
   }
 
-  async #receive(stream: SMTPServerDataStream, session: SMTPServerSession, reply: Reply): Promise<void> {
+  async #receive(
+    stream: SMTPServerDataStream,
+    session: SMTPServerSession,
+    reply: Reply,
+  ): Promise<void> {
     const envelope = envelopeOf(session);
     const socket = this.#sockets.get(session.remotePort);
     const source = await readMessage(stream);
@@ -201,8 +213,9 @@ export class SmtpListener {
     } else if (fault === undefined && parsed === undefined) {
       reply(this.#refusal(UNREADABLE));
     } else if (fault === undefined && parsed !== undefined && socket?.destroyed === false) {
-      // Kept before the 250 leaves, so a client that has its answer finds the mail. A connection that went away
-      // while the message was parsed gets neither: "kept" and "answered" differ only when a fault says so.
+      // Kept before the 250 leaves, so a client that has its answer finds the mail. A connection
+      // that went away while the message was parsed gets neither: "kept" and "answered" differ only
+      // when a fault says so.
       this.counts.accepted += 1;
       this.#mailbox.add(parsed, envelope);
       reply();
@@ -220,8 +233,12 @@ export class SmtpListener {
       const fault = this.#chooseFault(envelope);
       return fault?.at === phase ? fault : undefined;
     } catch (error) {
-      // A mistake in a test's function is told to the client, instead of ending the process from inside a socket.
-      return { at: phase, answer: { code: 451, message: `fault function failed: ${asError(error).message}` } };
+      // A mistake in a test's function is told to the client, instead of ending the process from
+      // inside a socket.
+      return {
+        at: phase,
+        answer: { code: 451, message: `fault function failed: ${asError(error).message}` },
+      };
     }
   }
 
@@ -249,7 +266,10 @@ function envelopeOf(session: SMTPServerSession): Envelope {
   };
 }
 
-/** Reads to the end in any case (the dot must be reached before a reply), but buffers no more than the limit. */
+/**
+ * Reads to the end in any case (the dot must be reached before a reply), but buffers no more than
+ * the limit.
+ */
 async function readMessage(stream: SMTPServerDataStream): Promise<Buffer | 'gone' | 'too-big'> {
   const chunks: Buffer[] = [];
   try {
@@ -266,7 +286,8 @@ async function readMessage(stream: SMTPServerDataStream): Promise<Buffer | 'gone
 /** The port a TCP server listens on. */
 export function portOf(server: Server): number {
   const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('the server does not listen on a TCP port');
+  if (address === null || typeof address === 'string')
+    throw new Error('the server does not listen on a TCP port');
   return address.port;
 }
 

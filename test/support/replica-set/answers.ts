@@ -1,10 +1,16 @@
-/** What members of a replica set answer by themselves: who they are, and why they do not do something. */
+/**
+ * What members of a replica set answer by themselves: who they are, and why they do not do
+ * something.
+ */
 import { ObjectId, type Document } from 'mongodb';
 
 export const SET_NAME = 'rs0';
 const MAX_WIRE_VERSION = 21;
 
-/** The answer of one that is not the primary, to reads and writes alike; a write with a number may be tried again. */
+/**
+ * The answer of one that is not the primary, to reads and writes alike; a write with a number may
+ * be tried again.
+ */
 export function notPrimary(command: Document): Document {
   const error = { ok: 0, code: 10_107, codeName: 'NotWritablePrimary', errmsg: 'not primary' };
   return 'txnNumber' in command ? { ...error, errorLabels: ['RetryableWriteError'] } : error;
@@ -45,7 +51,9 @@ export function helloOf(member: {
     ismaster: primary,
     secondary: !primary,
     ...(member.primary === undefined ? {} : { primary: hosts[member.primary] }),
-    ...(primary ? { electionId: new ObjectId(`7fffffff${member.term.toString(16).padStart(16, '0')}`) } : {}),
+    ...(primary
+      ? { electionId: new ObjectId(`7fffffff${member.term.toString(16).padStart(16, '0')}`) }
+      : {}),
     topologyVersion: member.topologyVersion,
     maxBsonObjectSize: 16_777_216,
     maxMessageSizeBytes: 48_000_000,

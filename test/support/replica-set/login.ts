@@ -1,4 +1,7 @@
-/** SCRAM-SHA-256 (RFC 5802, RFC 7677) from the server's side: connections are let in by a user and a password. */
+/**
+ * SCRAM-SHA-256 (RFC 5802, RFC 7677) from the server's side: connections are let in by a user and a
+ * password.
+ */
 import { createHash, createHmac, pbkdf2Sync, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Binary, Document } from 'mongodb';
 
@@ -35,13 +38,21 @@ export class Login {
     this.#salted = pbkdf2Sync(password, this.#salt, ITERATIONS, 32, 'sha256');
   }
 
-  /** The answer to a command that is about the login, or that needs one; undefined where the command may pass. */
+  /**
+   * The answer to a command that is about the login, or that needs one; undefined where the command
+   * may pass.
+   */
   answer(name: string, command: Document, connection: object): Document | undefined {
     const payload = (command['payload'] as Binary | undefined)?.toString('utf8') ?? '';
     if (name === 'saslStart') return this.#start(command, payload, connection);
     if (name === 'saslContinue') return this.#prove(payload, connection);
     if (this.#loggedIn.has(connection) || OPEN.includes(name)) return undefined;
-    return { ok: 0, code: 13, codeName: 'Unauthorized', errmsg: `Command ${name} requires authentication` };
+    return {
+      ok: 0,
+      code: 13,
+      codeName: 'Unauthorized',
+      errmsg: `Command ${name} requires authentication`,
+    };
   }
 
   #start(command: Document, payload: string, connection: object): Document {
@@ -69,4 +80,9 @@ export class Login {
   }
 }
 
-const FAILED = { ok: 0, code: 18, codeName: 'AuthenticationFailed', errmsg: 'Authentication failed.' };
+const FAILED = {
+  ok: 0,
+  code: 18,
+  codeName: 'AuthenticationFailed',
+  errmsg: 'Authentication failed.',
+};

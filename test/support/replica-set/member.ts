@@ -1,4 +1,7 @@
-/** One member of the played set behind one door: takes a driver's connections and hands each message on. */
+/**
+ * One member of the played set behind one door: takes a driver's connections and hands each message
+ * on.
+ */
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { messageCutter, requestOf, responseTo, type Request } from './wire.ts';
@@ -29,7 +32,9 @@ export interface MemberOptions {
 export class Member {
   readonly #options: MemberOptions;
   readonly #server: Server;
-  readonly #lines = new Set<Line & { readonly socket: Socket; readonly store: Socket; flush(): void }>();
+  readonly #lines = new Set<
+    Line & { readonly socket: Socket; readonly store: Socket; flush(): void }
+  >();
   #parted = false;
 
   constructor(options: MemberOptions) {
@@ -49,7 +54,10 @@ export class Member {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Nothing comes through in either direction; what is on its way arrives after `join()`, even of who has gone by then. */
+  /**
+   * Nothing comes through in either direction; what is on its way arrives after `join()`, even of
+   * who has gone by then.
+   */
   part(): void {
     this.#parted = true;
   }
@@ -75,7 +83,10 @@ export class Member {
 
   #accept(socket: Socket): void {
     const store = connect({ ...this.#options.store, noDelay: true });
-    const answers = new Map<number, { resolve: (reply: Buffer) => void; reject: (error: Error) => void }>();
+    const answers = new Map<
+      number,
+      { resolve: (reply: Buffer) => void; reject: (error: Error) => void }
+    >();
     const held: (() => void)[] = [];
     let latest = 0;
     /** In its order, after its delay, and not while the door is cut off. */
@@ -112,7 +123,9 @@ export class Member {
     const [fromDriver, fromStore] = [messageCutter(), messageCutter()];
     socket.on('data', (bytes) => {
       for (const message of fromDriver(bytes)) {
-        pass(() => void this.#options.handle(requestOf(message), line).catch(() => socket.destroy()));
+        pass(
+          () => void this.#options.handle(requestOf(message), line).catch(() => socket.destroy()),
+        );
       }
     });
     store.on('data', (bytes) => {
@@ -126,7 +139,8 @@ export class Member {
     // What was sent before the end arrives before it.
     socket.once('close', () => pass(() => store.end()));
     store.once('close', () => {
-      for (const { reject } of answers.values()) reject(new Error('the store closed the connection'));
+      for (const { reject } of answers.values())
+        reject(new Error('the store closed the connection'));
       this.#lines.delete(line);
       socket.destroy();
     });

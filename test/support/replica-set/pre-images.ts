@@ -1,4 +1,7 @@
-/** What documents were before writes that are not acknowledged yet: what a rollback brings back, and a majority read sees. */
+/**
+ * What documents were before writes that are not acknowledged yet: what a rollback brings back, and
+ * a majority read sees.
+ */
 import { BSON, type Document, type MongoClient } from 'mongodb';
 
 interface PreImage {
@@ -52,8 +55,15 @@ export class PreImages {
     this.#images.clear();
   }
 
-  /** Of the documents that a read found, those that have not changed meanwhile: near enough to what a majority holds. */
-  async unchanged(database: string, collection: string, found: readonly Document[]): Promise<Document[]> {
+  /**
+   * Of the documents that a read found, those that have not changed meanwhile: near enough to what
+   * a majority holds.
+   */
+  async unchanged(
+    database: string,
+    collection: string,
+    found: readonly Document[],
+  ): Promise<Document[]> {
     const kept: Document[] = [];
     for (const document of found) {
       const image = this.#images.get(keyOf(database, collection, document['_id']));
@@ -81,11 +91,15 @@ export class PreImages {
       const { _id: id } = filter;
       if (typeof id === 'string') ids.push(id);
       else if (Array.isArray(id?.$in)) ids.push(...id.$in);
-      else for (const found of await documents.find(filter, { projection: { _id: 1 } }).toArray()) ids.push(found._id);
+      else
+        for (const found of await documents.find(filter, { projection: { _id: 1 } }).toArray())
+          ids.push(found._id);
     }
     const unknown = ids.filter((id) => !this.#images.has(keyOf(database, collection, id)));
     const found = await documents.find({ _id: { $in: unknown } } as Document).toArray();
-    const byKey = new Map(found.map((document) => [keyOf(database, collection, document._id), document]));
+    const byKey = new Map(
+      found.map((document) => [keyOf(database, collection, document._id), document]),
+    );
     for (const id of unknown) {
       const key = keyOf(database, collection, id);
       this.#images.set(key, { database, collection, id, before: byKey.get(key) ?? null });

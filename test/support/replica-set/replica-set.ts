@@ -1,9 +1,10 @@
 /**
- * A replica set of three members, played in front of one real store: a driver finds a set with a primary that changes,
- * that cannot reach its majority, or that loses what no majority had.
+ * A replica set of three members, played in front of one real store: a driver finds a set with a
+ * primary that changes, that cannot reach its majority, or that loses what no majority had.
  *
- * Each member takes connections of its own and answers `hello`; what is not about the set goes to the store. Each process
- * may get a door, which is the same set on ports of its own, so that one process can be cut off from all of it.
+ * Each member takes connections of its own and answers `hello`; what is not about the set goes to
+ * the store. Each process may get a door, which is the same set on ports of its own, so that one
+ * process can be cut off from all of it.
  */
 import { Long, MongoClient, ObjectId, type Document } from 'mongodb';
 import { helloOf, INTERRUPTED, notPrimary, SET_NAME, TIMED_OUT } from './answers.ts';
@@ -33,7 +34,9 @@ export interface Door {
 
 export interface ReplicaSet {
   door(options?: { readonly certificate?: Certificate }): Promise<Door>;
-  /** The primary steps down with its connections open; another is elected once `meanwhile` is over. */
+  /**
+   * The primary steps down with its connections open; another is elected once `meanwhile` is over.
+   */
   stepDown(meanwhile: () => Promise<unknown>): Promise<void>;
   /** No write that wants a majority is acknowledged any more, though it applies. */
   stallMajority(): void;
@@ -44,22 +47,44 @@ export interface ReplicaSet {
   delay(least: number, most: number): void;
   /** From now on replies to this command are held for so long. */
   holdReplies(command: string, milliseconds: number): void;
-  /** From now on this command on this collection is answered with this error, until it is called without one. */
-  refuse(command: string, error?: { readonly code: number; readonly codeName: string }, collection?: string): void;
-  /** Connections so far that carried commands, not only the driver's watch over the set; and commands by name. */
+  /**
+   * From now on this command on this collection is answered with this error, until it is called
+   * without one.
+   */
+  refuse(
+    command: string,
+    error?: { readonly code: number; readonly codeName: string },
+    collection?: string,
+  ): void;
+  /**
+   * Connections so far that carried commands, not only the driver's watch over the set; and
+   * commands by name.
+   */
   readonly opened: () => number;
   readonly commands: ReadonlyMap<string, number>;
   close(): Promise<void>;
 }
 
-/** `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. With a `login` nobody else is let in. */
+/**
+ * `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. With a `login`
+ * nobody else is let in.
+ */
 export async function startReplicaSet(
   storeUrl: string,
-  options: { readonly directUrl?: string; readonly random?: () => number; readonly login?: Credentials } = {},
+  options: {
+    readonly directUrl?: string;
+    readonly random?: () => number;
+    readonly login?: Credentials;
+  } = {},
 ): Promise<ReplicaSet> {
   const { directUrl = storeUrl, random = Math.random, login } = options;
   const client = await MongoClient.connect(directUrl, { serverSelectionTimeoutMS: 10_000 });
-  return new PlayedSet(storeUrl, client, random, login === undefined ? undefined : new Login(login));
+  return new PlayedSet(
+    storeUrl,
+    client,
+    random,
+    login === undefined ? undefined : new Login(login),
+  );
 }
 
 /** Which of the members a connection came to, and the ports of its door. */
@@ -89,7 +114,12 @@ class PlayedSet implements ReplicaSet {
   #delay: readonly [number, number] = [0, 0];
   readonly #used = new Set<Line>();
 
-  constructor(storeUrl: string, client: MongoClient, random: () => number, login: Login | undefined) {
+  constructor(
+    storeUrl: string,
+    client: MongoClient,
+    random: () => number,
+    login: Login | undefined,
+  ) {
     const { hostname, port } = new URL(storeUrl);
     this.#store = { host: hostname, port: Number(port) };
     this.#client = client;
@@ -159,7 +189,11 @@ class PlayedSet implements ReplicaSet {
     this.#holds.set(command, milliseconds);
   }
 
-  refuse(command: string, error?: { readonly code: number; readonly codeName: string }, collection?: string): void {
+  refuse(
+    command: string,
+    error?: { readonly code: number; readonly codeName: string },
+    collection?: string,
+  ): void {
     if (error === undefined) this.#refusals.delete(command);
     else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, collection });
   }
@@ -195,7 +229,13 @@ class PlayedSet implements ReplicaSet {
 
   #hello({ index, ports }: Seat): Document {
     const [primary, term] = [this.#primary, this.#term];
-    return helloOf({ index, ports, primary, term, topologyVersion: this.#topologyVersion({ index }) });
+    return helloOf({
+      index,
+      ports,
+      primary,
+      term,
+      topologyVersion: this.#topologyVersion({ index }),
+    });
   }
 
   #topologyVersion({ index }: Pick<Seat, 'index'>): Document {
@@ -211,10 +251,16 @@ class PlayedSet implements ReplicaSet {
     const aboutLogin = this.#login?.answer(name, request.command, line);
     if (aboutLogin !== undefined) return answer(aboutLogin);
     if (this.#primary !== member.index && !ANYWHERE.includes(name)) {
-      return answer({ ...notPrimary(request.command), topologyVersion: this.#topologyVersion(member) });
+      return answer({
+        ...notPrimary(request.command),
+        topologyVersion: this.#topologyVersion(member),
+      });
     }
     const refusal = this.#refusals.get(name);
-    if (refusal !== undefined && (refusal['collection'] ?? request.command[name]) === request.command[name]) {
+    if (
+      refusal !== undefined &&
+      (refusal['collection'] ?? request.command[name]) === request.command[name]
+    ) {
       return answer({ ...refusal, collection: undefined });
     }
     const reply = await this.#run(name, request, line);
@@ -230,7 +276,10 @@ class PlayedSet implements ReplicaSet {
     do {
       if (known === this.#version) await this.#change(Number(maxAwaitTimeMS));
       // A store that hangs or is gone is no member that answers.
-      await line.forward({ id: request.id, bytes: message({ ping: 1, $db: 'admin' }, { id: request.id }) });
+      await line.forward({
+        id: request.id,
+        bytes: message({ ping: 1, $db: 'admin' }, { id: request.id }),
+      });
       known = this.#version;
       line.reply(message(this.#hello(member), { to: request.id, moreToCome: request.exhaust }));
     } while (request.exhaust && !line.closed);
@@ -247,7 +296,10 @@ class PlayedSet implements ReplicaSet {
     clearTimeout(timer);
   }
 
-  /** The store's answer; for a write that wants a majority, once there is one, or an error that says there is none. */
+  /**
+   * The store's answer; for a write that wants a majority, once there is one, or an error that says
+   * there is none.
+   */
   async #run(name: string, request: Request, line: Line): Promise<Buffer> {
     const { command, id } = request;
     const { txnNumber, ...rest } = command;
@@ -259,7 +311,8 @@ class PlayedSet implements ReplicaSet {
       first = this.#write(name, { ...request, bytes: message(rest, { id }) }, line);
       first.catch(() => this.#written.delete(key));
       this.#written.set(key, first);
-      if (this.#written.size > REMEMBERED_WRITES) this.#written.delete(this.#written.keys().next().value!);
+      if (this.#written.size > REMEMBERED_WRITES)
+        this.#written.delete(this.#written.keys().next().value!);
     }
     const reply = Buffer.from(await first);
     reply.writeInt32LE(id, 8);
@@ -272,7 +325,11 @@ class PlayedSet implements ReplicaSet {
     if (stall === undefined) return line.forward(request);
     if (command['readConcern']?.level === 'majority') {
       const found = bodyOf(await line.forward(request));
-      const kept = await this.#images.unchanged(command['$db'], command[name], found['cursor']?.firstBatch ?? []);
+      const kept = await this.#images.unchanged(
+        command['$db'],
+        command[name],
+        found['cursor']?.firstBatch ?? [],
+      );
       return message({ ...found, cursor: { ...found['cursor'], firstBatch: kept } }, { to: id });
     }
     if (command['writeConcern']?.w !== 'majority') return line.forward(request);

@@ -1,4 +1,7 @@
-/** MongoDB's wire protocol, as far as a driver speaks it with a replica set: OP_MSG, and the OP_QUERY of a first hello. */
+/**
+ * MongoDB's wire protocol, as far as a driver speaks it with a replica set: OP_MSG, and the
+ * OP_QUERY of a first hello.
+ */
 import { BSON, type Document } from 'mongodb';
 
 const OP_REPLY = 1;
@@ -13,7 +16,12 @@ const REPLY_FIELDS_BYTES = 20;
 const QUERY_NUMBERS_BYTES = 8;
 
 /** Every number keeps its type, so that a command can be encoded again as it came. */
-const EXACT = { promoteValues: false, promoteLongs: false, promoteBuffers: false, bsonRegExp: true } as const;
+const EXACT = {
+  promoteValues: false,
+  promoteLongs: false,
+  promoteBuffers: false,
+  bsonRegExp: true,
+} as const;
 
 /** One request of a client. */
 export interface Request {
@@ -44,14 +52,32 @@ export function messageCutter(): (bytes: Buffer) => Buffer[] {
 }
 
 export function requestOf(bytes: Buffer): Request {
-  const [id, opCode, flags] = [bytes.readInt32LE(4), bytes.readInt32LE(12), bytes.readUInt32LE(HEADER_BYTES)];
+  const [id, opCode, flags] = [
+    bytes.readInt32LE(4),
+    bytes.readInt32LE(12),
+    bytes.readUInt32LE(HEADER_BYTES),
+  ];
   if (opCode === OP_QUERY) {
     const document = bytes.indexOf(0, HEADER_BYTES + 4) + 1 + QUERY_NUMBERS_BYTES;
-    return { id, bytes, command: documentAt(bytes, document), legacy: true, exhaust: false, oneWay: false };
+    return {
+      id,
+      bytes,
+      command: documentAt(bytes, document),
+      legacy: true,
+      exhaust: false,
+      oneWay: false,
+    };
   }
   if (opCode !== OP_MSG) throw new Error(`a message of an unknown kind: ${opCode}`);
   const exhaust = (flags & EXHAUST_ALLOWED) !== 0;
-  return { id, bytes, command: bodyOf(bytes), legacy: false, exhaust, oneWay: (flags & MORE_TO_COME) !== 0 };
+  return {
+    id,
+    bytes,
+    command: bodyOf(bytes),
+    legacy: false,
+    exhaust,
+    oneWay: (flags & MORE_TO_COME) !== 0,
+  };
 }
 
 /** The document of an OP_MSG, with its sequences as arrays. */
@@ -101,11 +127,16 @@ export function legacyReply(document: Document, to: number): Buffer {
   const body = BSON.serialize(document);
   const fields = Buffer.alloc(REPLY_FIELDS_BYTES);
   fields.writeInt32LE(1, REPLY_FIELDS_BYTES - 4);
-  return Buffer.concat([header(HEADER_BYTES + fields.length + body.length, 0, to, OP_REPLY), fields, body]);
+  return Buffer.concat([
+    header(HEADER_BYTES + fields.length + body.length, 0, to, OP_REPLY),
+    fields,
+    body,
+  ]);
 }
 
 function header(length: number, id: number, to: number, opCode: number): Buffer {
   const bytes = Buffer.alloc(HEADER_BYTES);
-  for (const [index, value] of [length, id, to, opCode].entries()) bytes.writeInt32LE(value, index * 4);
+  for (const [index, value] of [length, id, to, opCode].entries())
+    bytes.writeInt32LE(value, index * 4);
   return bytes;
 }
