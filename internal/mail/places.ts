@@ -40,17 +40,20 @@ interface Held extends Addressed {
 export class Places {
   readonly #total: number;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  readonly #held = new Set<Held>();
+  /** Of each domain, the mail that began first comes first. */
+  readonly #held = new Map<string, Set<Held>>();
+  #free: number;
   /** Whether each domain's last mail ended in time; the domain that was asked last comes last. */
   readonly #wasQuick = new Map<string, boolean>();
 
   constructor(total: number, clock: Pick<Clock, 'monotonicMs'>) {
     this.#total = total;
+    this.#free = total;
     this.#clock = clock;
   }
 
   get free(): number {
-    return this.#total - this.#held.size;
+    return this.#free;
   }
 
   /**
@@ -60,39 +63,43 @@ export class Places {
   mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
     if (this.free === 0) return false;
     if (this.#isQuick(domain)) return true;
-    const held = [...this.#held];
-    const withinDomain =
-      held.filter((one) => one.domain === domain).length < this.#part(DOMAIN_PART);
-    switch (rule) {
-      case 'in_turn': {
-        const ofPartner = held.filter(
-          (one) => one.partnerId === partnerId && !this.#isQuick(one.domain),
-        );
-        return withinDomain && ofPartner.length < this.#part(PARTNER_PART);
-      }
-      case 'other_domain':
-        return withinDomain && this.free > Math.floor(this.#total * KEPT_FOR_PARTNERS);
-      case 'any':
-        return this.free > Math.floor(this.#total * KEPT_FREE);
-    }
+    if (rule === 'any') return this.free > Math.floor(this.#total * KEPT_FREE);
+    if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;
+    return rule === 'in_turn'
+      ? this.#heldBySlow(partnerId) < this.#part(PARTNER_PART)
+      : this.free > Math.floor(this.#total * KEPT_FOR_PARTNERS);
   }
 
   take(mail: Addressed): Place {
     const held: Held = { ...mail, startedAtMs: this.#clock.monotonicMs() };
-    this.#held.add(held);
+    const ofDomain = this.#held.get(mail.domain) ?? new Set();
+    this.#held.set(mail.domain, ofDomain.add(held));
+    this.#free -= 1;
     return {
       startedAtMs: held.startedAtMs,
       release: () => {
-        if (!this.#held.delete(held)) return;
+        if (!ofDomain.delete(held)) return;
+        this.#free += 1;
+        if (ofDomain.size === 0) this.#held.delete(held.domain);
         this.#remember(held.domain, this.#clock.monotonicMs() - held.startedAtMs <= QUICK_MS);
       },
     };
   }
 
+  /** Places that mails of the partner to slow domains have. */
+  #heldBySlow(partnerId: string): number {
+    let count = 0;
+    for (const [domain, held] of this.#held) {
+      if (this.#isQuick(domain)) continue;
+      for (const one of held) if (one.partnerId === partnerId) count += 1;
+    }
+    return count;
+  }
+
   #isQuick(domain: string): boolean {
     if (this.#wasQuick.get(domain) !== true) return false;
-    const since = this.#clock.monotonicMs() - QUICK_MS;
-    return [...this.#held].every((one) => one.domain !== domain || one.startedAtMs >= since);
+    const [oldest] = this.#held.get(domain) ?? [];
+    return oldest === undefined || oldest.startedAtMs >= this.#clock.monotonicMs() - QUICK_MS;
   }
 
   #remember(domain: string, quick: boolean): void {

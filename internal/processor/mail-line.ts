@@ -175,8 +175,13 @@ export class MailLine {
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
-        const found = waiting.find((one) => only(one) && this.#places.mayTake(one, rule));
-        if (found !== undefined) return found;
+        // The answer is the same for all mails of one partner to one domain.
+        const full = new Set<string>();
+        for (const one of waiting) {
+          if (full.has(one.domain) || !only(one)) continue;
+          if (this.#places.mayTake(one, rule)) return one;
+          full.add(one.domain);
+        }
       }
     }
     return undefined;
