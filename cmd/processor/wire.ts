@@ -272,8 +272,8 @@ function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
 
 /**
  * A mail that waits for a connection would hold its claim: as many are worked on as there are
- * connections.
+ * connections. Half of them are for mails that take longer than usual (internal/mail/places.ts).
  */
 function mailSlots(config: Config): number {
-  return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
+  return config.MAIL_CONNECTIONS === 0 ? 2 * config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
 }

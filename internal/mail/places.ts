@@ -2,9 +2,10 @@
  * The places for hand-overs of one process: who may take the next one. Pure.
  *
  * A slow recipient domain must not keep other mails waiting. So a domain that answers within two
- * seconds may hold all 16 places. One that is slow, or not known yet, may hold 2, and the mails of
- * one partner to such domains 4. Where nobody else waits they may hold 13: two places are left for
- * other domains, and a third for other partners.
+ * seconds may hold all 16 usual places. One that is slow, or not known yet, may hold 2, and the
+ * mails of one partner to such domains 4. Where nobody else waits they may hold 13: two places are
+ * left for other domains, and a third for other partners. A quick domain may fall silent with all
+ * places. So each mail that takes longer than two seconds opens a further place, up to 32 in all.
  */
 import type { Clock } from '../platform/clock.ts';
 import {
@@ -38,22 +39,31 @@ interface Held extends Addressed {
 }
 
 export class Places {
-  readonly #total: number;
+  readonly #most: number;
+  readonly #usual: number;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   /** Of each domain, the mail that began first comes first. */
   readonly #held = new Map<string, Set<Held>>();
-  #free: number;
+  /** All of them, the one that began first first. */
+  readonly #inOrder = new Set<Held>();
   /** Whether each domain's last mail ended in time; the domain that was asked last comes last. */
   readonly #wasQuick = new Map<string, boolean>();
 
-  constructor(total: number, clock: Pick<Clock, 'monotonicMs'>) {
-    this.#total = total;
-    this.#free = total;
+  /** Half of `most` are the usual places. */
+  constructor(most: number, clock: Pick<Clock, 'monotonicMs'>) {
+    this.#most = most;
+    this.#usual = Math.ceil(most / 2);
     this.#clock = clock;
   }
 
   get free(): number {
-    return this.#free;
+    const quickSince = this.#clock.monotonicMs() - QUICK_MS;
+    let slow = 0;
+    for (const { startedAtMs } of this.#inOrder) {
+      if (startedAtMs >= quickSince) break;
+      slow += 1;
+    }
+    return Math.min(this.#usual + slow, this.#most) - this.#inOrder.size;
   }
 
   /**
@@ -61,25 +71,26 @@ export class Places {
    * earlier one lets in.
    */
   mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
-    if (this.free === 0) return false;
-    if (this.#isQuick(domain)) return true;
-    if (rule === 'any') return this.free > Math.floor(this.#total * KEPT_FREE);
+    const { free } = this;
+    if (free <= 0) return false;
+    const withinShare = this.#heldBySlow(partnerId) < this.#part(PARTNER_PART);
+    // Also a quick domain is not trusted with further places of a partner whose mails are slow.
+    if (this.#isQuick(domain) && withinShare) return true;
+    if (rule === 'any') return free > Math.floor(this.#usual * KEPT_FREE);
     if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;
-    return rule === 'in_turn'
-      ? this.#heldBySlow(partnerId) < this.#part(PARTNER_PART)
-      : this.free > Math.floor(this.#total * KEPT_FOR_PARTNERS);
+    return rule === 'in_turn' ? withinShare : free > Math.floor(this.#usual * KEPT_FOR_PARTNERS);
   }
 
   take(mail: Addressed): Place {
     const held: Held = { ...mail, startedAtMs: this.#clock.monotonicMs() };
     const ofDomain = this.#held.get(mail.domain) ?? new Set();
     this.#held.set(mail.domain, ofDomain.add(held));
-    this.#free -= 1;
+    this.#inOrder.add(held);
     return {
       startedAtMs: held.startedAtMs,
       release: () => {
         if (!ofDomain.delete(held)) return;
-        this.#free += 1;
+        this.#inOrder.delete(held);
         if (ofDomain.size === 0) this.#held.delete(held.domain);
         this.#remember(held.domain, this.#clock.monotonicMs() - held.startedAtMs <= QUICK_MS);
       },
@@ -110,6 +121,6 @@ export class Places {
   }
 
   #part(share: number): number {
-    return Math.max(1, Math.floor(this.#total * share));
+    return Math.max(1, Math.floor(this.#usual * share));
   }
 }

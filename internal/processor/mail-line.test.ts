@@ -63,7 +63,7 @@ function scene(
     }
   };
   const line = new MailLine({
-    places: PLACES,
+    places: 2 * PLACES,
     relay,
     clock: { now: () => new Date(), monotonicMs: now },
     log: createLogger('test', 'silent'),
@@ -165,11 +165,32 @@ test('a slow domain that waits alone takes most places and still leaves some to 
   const { put, start, until, end, mostInHand } = scene(relay);
   put(60, { domainOf: () => 'slow.example' });
   start();
-  await jest.advanceTimersByTimeAsync(5_000);
-  expect(mostInHand()).toBe(13);
+  await jest.advanceTimersByTimeAsync(8_000);
+  expect(mostInHand()).toBe(2 * PLACES - 3);
   expect(await until(put(150, { domainOf: (n) => `d${n}.example` }))).toBeLessThan(10_000);
   end();
 });
+
+test.each([1, 120])(
+  '%i quick domains that fall silent do not keep another partner waiting',
+  async (domains) => {
+    let silent = false;
+    const relay: Relay = ({ partnerId }) =>
+      partnerId === 'silent' && silent
+        ? { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } }
+        : { afterMs: 50, handOver: accepted };
+    const { put, start, until, end } = scene(relay);
+    const crowd = () => put(500, { partner: 'silent', domainOf: (n) => `s${n % domains}.example` });
+    const known = crowd();
+    start();
+    await until(known);
+    silent = true;
+    crowd();
+    await jest.advanceTimersByTimeAsync(1_500);
+    expect(await until(put(40, { partner: 'other' }))).toBeLessThan(6_000);
+    end();
+  },
+);
 
 test('one partner with many slow domains does not keep another one waiting', async () => {
   const relay: Relay = ({ partnerId }) => ({

@@ -208,7 +208,7 @@ const settings = {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy: ['processor'],
     about:
-      'Most connections of one process to the relay at the same time. 0: `PROCESSOR_CONCURRENCY`.',
+      'Most connections of one process to the relay; half of them only while e-mails take longer than 2 s. 0: twice `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
@@ -236,7 +236,7 @@ const settings = {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
     about:
-      'Applications worked on at the same time in one process, and e-mails where MAIL_CONNECTIONS is 0.',
+      'Applications worked on at the same time in one process, and e-mails that take up to 2 s where MAIL_CONNECTIONS is 0.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),

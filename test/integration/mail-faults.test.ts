@@ -11,7 +11,7 @@ import { faultsOfOneMail, nameOf, wrongPause } from '../support/smtp-faults.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** PROCESSOR_CONCURRENCY, which bounds the mails as well. */
+/** PROCESSOR_CONCURRENCY; while mails are slow, twice as many are handed over. */
 const PLACES = 16;
 
 let world: World;
@@ -143,9 +143,9 @@ test('a relay that hangs keeps no account waiting, and leaves a place to another
   const ids = await Promise.all(people.map((fields) => submit(world, ingest, fields)));
   await eventually('all accounts, and as many mails as there are places but one', async () => {
     const made = await world.records({ _id: { $in: ids }, state: 'account_created' });
-    return made.length === ids.length && (await inHand()).length >= PLACES - 1;
+    return made.length === ids.length && (await inHand()).length >= 2 * PLACES - 1;
   });
-  expect(await inHand()).toHaveLength(PLACES - 1);
+  expect(await inHand()).toHaveLength(2 * PLACES - 1);
   // Cut off, they end before the world does.
   await world.mail.stopListening();
 
