@@ -9,6 +9,7 @@ import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { HoldStore } from '../../internal/partner/holds.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -92,6 +93,7 @@ function openBacklog(
   const { db, metrics, leads } = parts;
   const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
+  const holds = new HoldStore({ db, clock });
   const watching = new AbortController();
   void watchBacklog(
     {
@@ -99,7 +101,11 @@ function openBacklog(
       log,
       metrics,
       leads,
-      read: () => readBacklog(db),
+      read: async () =>
+        readBacklog(
+          db,
+          (await holds.list()).map(({ _id }) => _id),
+        ),
       readPartners: () => readPartnerBacklog(db),
       partnerLabels: new PartnerLabels(),
       jobs: () => queues.counts(),

@@ -23,6 +23,7 @@ test('a new leader reads the backlog within a second, then every ten', async () 
           records: { recorded: 0, account_created: 0, dead_lettered: 0 },
           oldestReceivedAt: { recorded: undefined, account_created: undefined },
           bounced: 0,
+          onHold: 0,
         };
       },
       readPartners: async () => [],

@@ -29,6 +29,7 @@ export interface BacklogTools {
   readonly metrics: Pick<
     ControllerMetrics,
     | 'records'
+    | 'recordsOnHold'
     | 'partnerRecords'
     | 'bouncedMails'
     | 'oldestWaitingSeconds'
@@ -91,6 +92,7 @@ async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
   try {
     const backlog = await tools.read();
     for (const state of backlogStates) metrics.records.set({ state }, backlog.records[state]);
+    metrics.recordsOnHold.set(backlog.onHold);
     metrics.bouncedMails.set(backlog.bounced);
     metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);
     return backlog;
@@ -138,6 +140,7 @@ async function showJobs(tools: BacklogTools): Promise<void> {
 function forget({ metrics }: BacklogTools): void {
   for (const gauge of [
     metrics.records,
+    metrics.recordsOnHold,
     metrics.partnerRecords,
     metrics.bouncedMails,
     metrics.oldestWaitingSeconds,

@@ -2,7 +2,7 @@
  * How much work waits in the database, and since when. Reads small indexes only, whatever the
  * collection's size.
  */
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
 import { later, systemClock } from '../platform/clock.ts';
 import {
   BACKLOG_BY_PARTNER,
@@ -17,9 +17,12 @@ import { submissionCollection, type SubmissionRecord } from './submission.ts';
 /** States with work ahead: for a worker, or for an operator. */
 export const backlogStates = [...openStates, 'dead_lettered'] as const;
 
+/** Records of partners on hold are counted apart: they wait because somebody wants it. */
 export interface Backlog {
   /** Records by state, counted up to `BACKLOG_COUNTED`. */
   readonly records: Readonly<Record<(typeof backlogStates)[number], number>>;
+  /** Open records of partners on hold, counted up to `BACKLOG_COUNTED`. */
+  readonly onHold: number;
   /** Bounces reported in the last `BOUNCED_WINDOW_MS`. */
   readonly bounced: number;
   /** When the oldest record was received; undefined if there is none. */
@@ -27,24 +30,46 @@ export interface Backlog {
 }
 
 /** Rejects when the database is away or takes longer than `BACKLOG_TIMEOUT_MS` for one question. */
-export async function readBacklog(db: Db, now = systemClock.now()): Promise<Backlog> {
+export async function readBacklog(
+  db: Db,
+  partnersOnHold: readonly string[] = [],
+  now = systemClock.now(),
+): Promise<Backlog> {
   const requests = submissionCollection(db);
-  const counts = backlogStates.map(
-    async (state) => [state, await requests.countDocuments(indexed(state), options)] as const,
+  const open = (state: OpenState): Filter<SubmissionRecord> => ({
+    ...indexed(state),
+    ...(partnersOnHold.length === 0 ? {} : { partnerId: { $nin: [...partnersOnHold] } }),
+  });
+  const counts = backlogStates.map(async (state) => {
+    const filter = state === 'dead_lettered' ? indexed(state) : open(state);
+    return [state, await requests.countDocuments(filter, options)] as const;
+  });
+  const ages = openStates.map(
+    async (state) => [state, await oldest(requests, open(state))] as const,
   );
-  const ages = openStates.map(async (state) => [state, await oldest(requests, state)] as const);
   // Awaited together: an unhandled rejection would end the process.
   const bouncedSince = { bouncedAt: { $gt: later(now, -BOUNCED_WINDOW_MS) } };
-  const [records, oldestReceivedAt, bounced] = await Promise.all([
+  const [records, oldestReceivedAt, bounced, onHold] = await Promise.all([
     Promise.all(counts),
     Promise.all(ages),
     requests.countDocuments(bouncedSince, options),
+    countOnHold(requests, partnersOnHold),
   ]);
   return {
     bounced,
+    onHold,
     records: Object.fromEntries(records) as Backlog['records'],
     oldestReceivedAt: Object.fromEntries(oldestReceivedAt) as Backlog['oldestReceivedAt'],
   };
+}
+
+async function countOnHold(
+  requests: Collection<SubmissionRecord>,
+  partnersOnHold: readonly string[],
+): Promise<number> {
+  if (partnersOnHold.length === 0) return 0;
+  const held = { state: { $in: [...openStates] }, dueAt: { $exists: true } } as const;
+  return requests.countDocuments({ ...held, partnerId: { $in: [...partnersOnHold] } }, options);
 }
 
 /**
@@ -84,12 +109,12 @@ function indexed(state: (typeof backlogStates)[number]) {
  */
 async function oldest(
   requests: Collection<SubmissionRecord>,
-  state: OpenState,
+  filter: Filter<SubmissionRecord>,
 ): Promise<Date | undefined> {
   const ends = await Promise.all(
     ([1, -1] as const).map((order) =>
       requests
-        .find(indexed(state), { projection: { receivedAt: 1 }, maxTimeMS: BACKLOG_TIMEOUT_MS })
+        .find(filter, { projection: { receivedAt: 1 }, maxTimeMS: BACKLOG_TIMEOUT_MS })
         .sort({ dueAt: order })
         .limit(BACKLOG_LOOKED_AT)
         .toArray(),

@@ -271,16 +271,16 @@ export const controllerMetrics = {
   records: gauge(
     'records',
     'Records with work ahead or given up, by state; counted up to 100,000 each.',
-    {
-      state: backlogStates,
-    },
+    { state: backlogStates },
+  ),
+  recordsOnHold: gauge(
+    'records_on_hold',
+    'Records with work ahead of partners on hold, which `records` and the ages leave out; counted up to 100,000.',
   ),
   partnerRecords: gauge(
     'partner_records',
     'Records with work ahead, by partner; of the 20,000 that are found first.',
-    {
-      partner: PARTNERS,
-    },
+    { partner: PARTNERS },
   ),
   bouncedMails: gauge(
     'bounced_mails',
@@ -310,9 +310,7 @@ export const controllerMetrics = {
   secretProblems: gauge(
     'secret_problems',
     'Secrets or entries that could not be used, by problem.',
-    {
-      problem: problemCodes,
-    },
+    { problem: problemCodes },
   ),
   keyChanges: counter('key_changes', 'Key documents written, by change.', {
     change: ['put', 'remove'],

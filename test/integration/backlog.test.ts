@@ -39,6 +39,7 @@ const ago = (ms: number): Date => new Date(clock.now().getTime() - ms);
 test('an empty store has no backlog', async () => {
   expect(await readBacklog(stores.db)).toEqual({
     bounced: 0,
+    onHold: 0,
     records: { recorded: 0, account_created: 0, dead_lettered: 0 },
     oldestReceivedAt: { recorded: undefined, account_created: undefined },
   });
@@ -68,8 +69,23 @@ test('records are counted by state, and final ones are left out', async () => {
   );
   expect(await readBacklog(stores.db)).toEqual({
     bounced: 1,
+    onHold: 0,
     records: { recorded: 2, account_created: 1, dead_lettered: 1 },
     oldestReceivedAt: { recorded: ago(2 * HOUR_MS), account_created: ago(3 * HOUR_MS) },
+  });
+});
+
+test('records of partners on hold are counted apart, and their wait makes nobody’s older', async () => {
+  const made = { state: 'account_created' } as const;
+  await collection.insertMany([
+    recordOf({}, ago(HOUR_MS), { partnerId: 'demo' }),
+    recordOf({}, ago(9 * HOUR_MS), { partnerId: 'held' }),
+    recordOf({}, ago(8 * HOUR_MS), { partnerId: 'held', ...made }),
+  ]);
+  expect(await readBacklog(stores.db, ['held'])).toMatchObject({
+    onHold: 2,
+    records: { recorded: 1, account_created: 0 },
+    oldestReceivedAt: { recorded: ago(HOUR_MS), account_created: undefined },
   });
 });
 
