@@ -11,7 +11,7 @@ test.each([
   [`"${'k'.repeat(255)}"`, 'k'.repeat(255)],
   ['k'.repeat(255), 'k'.repeat(255)],
 ])('%s is the key %s', (header, key) => {
-  expect(readIdempotencyKey(header)).toBe(key);
+  expect(readIdempotencyKey(header)).toEqual({ kind: 'given', key });
 });
 
 test.each([
@@ -34,9 +34,9 @@ test.each([
   'k'.repeat(256),
   `"${'k'.repeat(256)}"`,
 ])('%j is malformed', (header) => {
-  expect(readIdempotencyKey(header)).toBe(false);
+  expect(readIdempotencyKey(header)).toEqual({ kind: 'malformed' });
 });
 
 test('without the header there is no key', () => {
-  expect(readIdempotencyKey(undefined)).toBeUndefined();
+  expect(readIdempotencyKey(undefined)).toEqual({ kind: 'none' });
 });

@@ -8,13 +8,14 @@ const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
 /** Visible ASCII, but nothing that quotes or separates: several headers come joined by commas. */
 const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
 
-/** The key in the header; undefined without one, and false where it is malformed. */
-export function readIdempotencyKey(
-  header: string | readonly string[] | undefined,
-): string | undefined | false {
-  if (header === undefined) return undefined;
-  if (typeof header !== 'string') return false;
+export type IdempotencyKey =
+  { readonly kind: 'none' | 'malformed' } | { readonly kind: 'given'; readonly key: string };
+
+export function readIdempotencyKey(header: string | readonly string[] | undefined): IdempotencyKey {
+  if (header === undefined) return { kind: 'none' };
+  if (typeof header !== 'string') return { kind: 'malformed' };
   const key =
     QUOTED.exec(header)?.[1]?.replaceAll(/\\(.)/g, '$1') ?? (UNQUOTED.test(header) ? header : '');
-  return key.length >= 1 && key.length <= MAX_IDEMPOTENCY_KEY && key;
+  const isInBounds = key.length >= 1 && key.length <= MAX_IDEMPOTENCY_KEY;
+  return isInBounds ? { kind: 'given', key } : { kind: 'malformed' };
 }

@@ -1,6 +1,5 @@
 /** An outage of the database is in the log once, and not for each request. */
 import { expect, test } from '@jest/globals';
-import type { CommitResult } from '../submission/commit-entry.ts';
 import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
 import { OutageLog } from './outage-log.ts';
 
@@ -13,9 +12,12 @@ test('it begins and ends with one line each, at most every ten seconds', () => {
     clock: { now: () => new Date(now), monotonicMs: () => now },
     log: { warn: say('warn'), info: say('info') },
   });
-  const see = (...results: CommitResult[]): void => results.forEach((result) => log.note(result));
+  const see = (...kinds: ('stored' | 'not_stored' | 'in_doubt' | 'unknown')[]): void =>
+    kinds.forEach((kind) => {
+      log.note(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
+    });
   const away = (result: string): string =>
-    `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}"}`;
+    `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}","reason":"no_answer"}`;
   const back = (seconds: number): string =>
     `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
 

@@ -19,14 +19,18 @@ export class OutageLog {
   note(result: CommitResult): void {
     // A record that was there before says nothing of commits: a primary without its majority finds
     // it, too.
-    if (typeof result !== 'string') return;
+    if (result.kind !== 'stored' && !('reason' in result)) return;
     const now = this.#clock.monotonicMs();
-    if (result === 'stored') this.#back(now);
+    if (result.kind === 'stored') this.#back(now);
     // A database that takes every second write must not fill the log.
     else if (this.#since === undefined && now >= this.#nextAt) {
       this.#since = now;
       this.#nextAt = now + OUTAGE_LINES_EVERY_MS;
-      this.#log.warn({ result }, 'mongodb is away, slow or refuses: requests are not recorded');
+      const { kind, reason } = result;
+      this.#log.warn(
+        { result: kind, reason },
+        'mongodb is away, slow or refuses: requests are not recorded',
+      );
     }
   }
 

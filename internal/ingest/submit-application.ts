@@ -23,7 +23,7 @@ import { addRetryAfter, answerEarly } from './answer.ts';
 import { authenticate } from './authenticate.ts';
 import { closeAfterAnswer } from './connection.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
-import { readIdempotencyKey } from './idempotency-key.ts';
+import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
 import { MAX_BODY_BYTES } from './limits.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
@@ -115,36 +115,48 @@ export async function submitApplication(
   const received = receivedOf(request, tools.clock.now());
   const record =
     fault === undefined
-      ? acceptedRecord(received, body, key || undefined)
+      ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined)
       : malformedRecord(received, body, tools.retention.malformedDays);
 
   const recording = tools.record(record);
   // From here on the commit counts these bytes.
   incomingBody.release();
   const result = await recording;
-  if (typeof result === 'object') {
-    answerBound(reply, result, tools);
-    if (result.result === 'replayed') logAccepted(result.first, record, tools);
-    return;
-  }
-  if (result !== 'stored') {
-    if (result === 'in_doubt') tools.withdraw(record);
-    // A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile
-    // has the record by now. A 500 could be untrue, and no answer is not.
-    const late = tools.clock.now().getTime() - record.receivedAt.getTime() >= FIRST_DUE_MS;
-    if (result === 'unknown' || (result === 'in_doubt' && late)) {
-      reply.hijack();
-      // The request itself is read to its end: destroying it would leave the connection open.
-      request.raw.socket.destroy();
+  switch (result.kind) {
+    case 'stored':
+      tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
+      answerStored(request, reply, fault);
+      logAccepted(record, record, tools);
+      if (fault === undefined) tools.hint(hintFor(record));
       return;
-    }
-    answerNotAccepted(reply);
-    return;
+    case 'not_stored':
+      return answerNotAccepted(reply);
+    case 'in_doubt':
+      tools.withdraw(record);
+      return isLate(record, tools) ? hangUp(request, reply) : answerNotAccepted(reply);
+    case 'unknown':
+      return hangUp(request, reply);
+    case 'replayed':
+    case 'mismatched':
+    case 'erased':
+      answerBound(reply, result, tools);
+      if (result.kind === 'replayed') logAccepted(result.first, record, tools);
   }
-  tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-  answerStored(request, reply, fault);
-  logAccepted(record, record, tools);
-  if (fault === undefined) tools.hint(hintFor(record));
+}
+
+/**
+ * A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has
+ * the record by now, so a 500 could be untrue.
+ */
+function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
+  return clock.now().getTime() - receivedAt.getTime() >= FIRST_DUE_MS;
+}
+
+/** Ends the connection without an answer, where neither a 202 nor a 500 is certain to be true. */
+function hangUp(request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  // The request itself is read to its end: destroying it would leave the connection open.
+  request.raw.socket.destroy();
 }
 
 /**
@@ -190,10 +202,10 @@ function answerNotAccepted(reply: FastifyReply): void {
 }
 
 /** Why a request is answered 400, if it is. */
-function faultOf(body: ReadBody, key: string | undefined | false): ErrorAnswer | undefined {
+function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {
   if (body.end === 'too_large') return errors.tooLarge;
   if (body.end !== 'whole' || parseJsonObject(body.bytes) === undefined) return errors.notAnObject;
-  return key === false ? errors.idempotencyKeyInvalid : undefined;
+  return key.kind === 'malformed' ? errors.idempotencyKeyInvalid : undefined;
 }
 
 function answerStored(
@@ -210,19 +222,19 @@ const boundFaults = {
   replayed: undefined,
   mismatched: errors.idempotencyMismatch,
   erased: errors.idempotencyErased,
-} as const satisfies Record<Bound['result'], ErrorAnswer | undefined>;
+} as const satisfies Record<Bound['kind'], ErrorAnswer | undefined>;
 
 /**
  * Answers a request whose key is bound. Only the first one has a record, so `X-Request-Id` names
  * that, too.
  */
-function answerBound(reply: FastifyReply, { first, result }: Bound, tools: SubmitTools): void {
-  tools.metrics.idempotencyKeys.inc({ result });
+function answerBound(reply: FastifyReply, { kind, first }: Bound, tools: SubmitTools): void {
+  tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
-  if (result === 'replayed') reply.header('idempotent-replayed', 'true');
-  answerStored({ id: first._id }, reply, boundFaults[result]);
+  if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
+  answerStored({ id: first._id }, reply, boundFaults[kind]);
   // Its own answer may have been a 500, which sends no hint.
-  if (result === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
+  if (kind === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
 }
 
 function receivedOf(request: FastifyRequest, receivedAt: Date): Received {

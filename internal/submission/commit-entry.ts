@@ -3,18 +3,6 @@ import { MongoServerSelectionError } from 'mongodb';
 import type { Bound } from './idempotency.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/**
- * The result for one record:
- * - `stored`: majority-committed and journaled;
- * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the
- *   database said so);
- * - `in_doubt`: sent, but no trustworthy answer came; it has to be withdrawn;
- * - `unknown`: it is not stored, but the record with its idempotency key may be adopted: no
- *   answer would be true;
- * - otherwise its idempotency key is bound to that record.
- */
-export type CommitResult = 'stored' | 'not_stored' | 'in_doubt' | 'unknown' | Bound;
-
 /** Why a record is not accepted. */
 export const notAcceptedReasons = [
   'keys_not_loaded',
@@ -31,6 +19,21 @@ export const notAcceptedReasons = [
 ] as const;
 export type NotAccepted = (typeof notAcceptedReasons)[number];
 
+/**
+ * The result for one record:
+ * - `stored`: majority-committed and journaled;
+ * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the
+ *   database said so);
+ * - `in_doubt`: sent, but no trustworthy answer came; it has to be withdrawn;
+ * - `unknown`: it is not stored, and the record with its idempotency key may be adopted: neither a
+ *   202 nor a 500 is certain to be true;
+ * - otherwise its idempotency key is bound to an earlier record.
+ */
+export type CommitResult =
+  | { readonly kind: 'stored' }
+  | { readonly kind: 'not_stored' | 'in_doubt' | 'unknown'; readonly reason: NotAccepted }
+  | Bound;
+
 export interface Entry {
   readonly record: SubmissionRecord;
   readonly bytes: number;
@@ -40,8 +43,7 @@ export interface Entry {
    * unknown.
    */
   adopting: boolean;
-  /** `reason` counts where the record is not stored. */
-  settle(result: CommitResult, reason: NotAccepted): void;
+  settle(result: CommitResult): void;
 }
 
 /** The order in which every process inserts what is unique, so that no two wait for each other. */

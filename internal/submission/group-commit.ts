@@ -33,6 +33,9 @@ const RECORD_OVERHEAD_BYTES = 700;
 /** How often deadlines are checked. An answer may be late by this much. */
 const SWEEP_MS = 20;
 
+const STORED: CommitResult = { kind: 'stored' };
+const NOT_DURABLE: CommitResult = { kind: 'in_doubt', reason: 'write_concern' };
+
 export interface CommitTools {
   readonly db: Db;
   readonly limits: GroupCommitLimits;
@@ -71,15 +74,13 @@ export class GroupCommit {
     const bytes = RECORD_OVERHEAD_BYTES + (record.body?.length() ?? 0);
     const { limits, metrics } = this.#tools;
     if (this.#inDoubt()) {
-      metrics.notAccepted.inc({ reason: 'withdrawals_pending' });
-      return Promise.resolve('not_stored');
+      return Promise.resolve(this.#refuse('withdrawals_pending'));
     }
     if (
       this.#waiting.length >= limits.maxWaitingDocuments ||
       this.#waitingBytes + bytes > limits.maxWaitingBytes
     ) {
-      metrics.notAccepted.inc({ reason: 'no_room' });
-      return Promise.resolve('not_stored');
+      return Promise.resolve(this.#refuse('no_room'));
     }
     return new Promise((resolve) => {
       this.#waitingBytes += bytes;
@@ -88,9 +89,8 @@ export class GroupCommit {
         bytes,
         deadline: this.#deadline(),
         adopting: false,
-        settle: once((result: CommitResult, reason: NotAccepted) => {
-          if (typeof result === 'string' && result !== 'stored')
-            metrics.notAccepted.inc({ reason });
+        settle: once((result: CommitResult) => {
+          if ('reason' in result) metrics.notAccepted.inc({ reason: result.reason });
           resolve(result);
         }),
       });
@@ -118,7 +118,7 @@ export class GroupCommit {
       deadline: this.#deadline(),
       adopting: false,
       settle: once((result: CommitResult) => {
-        if (result === 'stored') return;
+        if (result.kind === 'stored') return;
         metrics.refusedDropped.inc();
         dropped?.();
       }),
@@ -131,6 +131,11 @@ export class GroupCommit {
     return this.#isIdle()
       ? Promise.resolve()
       : new Promise((resolve) => this.#idleListeners.push(resolve));
+  }
+
+  #refuse(reason: NotAccepted): CommitResult {
+    this.#tools.metrics.notAccepted.inc({ reason });
+    return { kind: 'not_stored', reason };
   }
 
   /** Whether so many writes are in doubt that the next would most likely be, too. */
@@ -166,11 +171,11 @@ export class GroupCommit {
         if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) break;
         taken += 1;
         if (inDoubt) {
-          entry.settle('not_stored', 'withdrawals_pending');
+          entry.settle({ kind: 'not_stored', reason: 'withdrawals_pending' });
           continue;
         }
         if (entry.deadline - now < Math.min(limits.minSendBudgetMs, timeoutMs / 2)) {
-          entry.settle('not_stored', 'timed_out_waiting');
+          entry.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
           continue;
         }
         batch.push(entry);
@@ -206,10 +211,10 @@ export class GroupCommit {
       metrics.commitSeconds.observe((clock.monotonicMs() - sentAt) / 1_000);
       await this.#settleAnswered(batch, reply, options);
     } catch (error) {
-      const [result, reason] = wasSent(error)
-        ? (['in_doubt', 'no_answer'] as const)
-        : (['not_stored', 'database_away'] as const);
-      for (const entry of batch) entry.settle(result, reason);
+      const result = wasSent(error)
+        ? ({ kind: 'in_doubt', reason: 'no_answer' } as const)
+        : ({ kind: 'not_stored', reason: 'database_away' } as const);
+      for (const entry of batch) entry.settle(result);
     }
   }
 
@@ -220,16 +225,16 @@ export class GroupCommit {
     options: { readonly again: boolean },
   ): Promise<void> {
     if (n + writeErrors.length !== batch.length) {
-      for (const entry of batch) entry.settle('in_doubt', 'counts_differ');
+      for (const entry of batch) entry.settle({ kind: 'in_doubt', reason: 'counts_differ' });
       return;
     }
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const exists: Entry[] = [];
     for (const [index, entry] of batch.entries()) {
       const failure = failedAt.get(index);
-      if (failure === undefined) entry.settle(durable ? 'stored' : 'in_doubt', 'write_concern');
+      if (failure === undefined) entry.settle(durable ? STORED : NOT_DURABLE);
       else if (isDuplicateKey(failure)) exists.push(entry);
-      else entry.settle('not_stored', 'write_error');
+      else entry.settle({ kind: 'not_stored', reason: 'write_error' });
     }
     const { keyed = [], plain = [] } = Object.groupBy(exists, ({ record }) =>
       record.idempotencyDigest === undefined ? 'plain' : 'keyed',
@@ -255,10 +260,10 @@ export class GroupCommit {
       for (const [index, entry] of entries.entries()) {
         const bound = results[index];
         if (bound === undefined) free.push(entry);
-        else entry.settle(bound, 'id_taken');
+        else entry.settle(bound);
       }
     } catch {
-      for (const entry of entries) entry.settle('unknown', 'no_answer');
+      for (const entry of entries) entry.settle({ kind: 'unknown', reason: 'no_answer' });
     }
     const now = this.#tools.clock.monotonicMs();
     const inTime = again ? free.filter(({ deadline }) => deadline > now) : [];
@@ -289,10 +294,10 @@ export class GroupCommit {
           other.state !== 'withdrawn' &&
           other.bodySha256 === entry.record.bodySha256 &&
           other.receivedAt.getTime() === entry.record.receivedAt.getTime();
-        entry.settle(ours ? 'stored' : 'not_stored', 'id_taken');
+        entry.settle(ours ? STORED : { kind: 'not_stored', reason: 'id_taken' });
       }
     } catch {
-      for (const entry of entries) entry.settle('in_doubt', 'no_answer');
+      for (const entry of entries) entry.settle({ kind: 'in_doubt', reason: 'no_answer' });
     }
   }
 
@@ -304,19 +309,22 @@ export class GroupCommit {
     while ((this.#waiting[expired]?.deadline ?? Infinity) <= now) {
       const entry = this.#waiting[expired];
       this.#waitingBytes -= entry?.bytes ?? 0;
-      entry?.settle('not_stored', 'timed_out_waiting');
+      entry?.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
       expired += 1;
     }
     this.#waiting.splice(0, expired);
     this.#spare = this.#spare.filter((entry) => {
       if (entry.deadline > now) return true;
-      entry.settle('not_stored', 'timed_out_waiting');
+      entry.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
       return false;
     });
     for (const batch of this.#dispatcher.inFlight) {
       for (const entry of batch)
         if (entry.deadline <= now)
-          entry.settle(entry.adopting ? 'unknown' : 'in_doubt', 'timed_out_sent');
+          entry.settle({
+            kind: entry.adopting ? 'unknown' : 'in_doubt',
+            reason: 'timed_out_sent',
+          });
     }
     this.#tools.metrics.waitingDocuments.set(this.#waiting.length);
     this.#tellIfIdle();

@@ -34,8 +34,8 @@ type First = Pick<SubmissionRecord, '_id' | (keyof typeof firstFields & keyof Su
 
 /** The record that has the key, and what that means for the request that comes second. */
 export interface Bound {
+  readonly kind: 'replayed' | 'mismatched' | 'erased';
   readonly first: First;
-  readonly result: 'replayed' | 'mismatched' | 'erased';
 }
 
 /**
@@ -68,8 +68,8 @@ export async function adoptFirst(
 
 function boundTo(first: First | undefined, { bodySha256 }: SubmissionRecord): Bound | undefined {
   if (first === undefined) return undefined;
-  if (first.erasedAt !== undefined) return { first, result: 'erased' };
-  if (first.bodySha256 !== bodySha256) return { first, result: 'mismatched' };
-  // Bound anew since the update: to be looked at once more.
-  return first.adopted === true ? { first, result: 'replayed' } : undefined;
+  if (first.erasedAt !== undefined) return { kind: 'erased', first };
+  if (first.bodySha256 !== bodySha256) return { kind: 'mismatched', first };
+  // Another record has got the key since the update, so it is looked at once more.
+  return first.adopted === true ? { kind: 'replayed', first } : undefined;
 }

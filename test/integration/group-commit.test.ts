@@ -11,6 +11,7 @@ import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { systemClock, type Clock } from '../../internal/platform/clock.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
+import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -75,11 +76,16 @@ interface Means {
   readonly timeoutMs?: number;
 }
 
+type Commits = Pick<GroupCommit, 'offer' | 'whenIdle'> & {
+  /** The kind of the result. */
+  record(record: SubmissionRecord): Promise<CommitResult['kind']>;
+};
+
 function groupCommit(
   limits: Partial<GroupCommitLimits> = {},
   { clock = systemClock, by = client, timeoutMs = HANG_MS }: Means = {},
-): GroupCommit {
-  return new GroupCommit({
+): Commits {
+  const commits = new GroupCommit({
     pendingWithdrawals: () => pending,
     db: by.db(stores.database),
     limits: { ...groupCommitLimits, ...limits },
@@ -93,10 +99,15 @@ function groupCommit(
       refusedDropped: { inc: () => (counted.dropped += 1) },
     },
   });
+  return {
+    record: async (record) => (await commits.record(record)).kind,
+    offer: (record, dropped) => commits.offer(record, dropped),
+    whenIdle: () => commits.whenIdle(),
+  };
 }
 
 /** One that gives up after `TIMEOUT_MS`. */
-const impatientCommit = (limits: Partial<GroupCommitLimits> = {}): GroupCommit =>
+const impatientCommit = (limits: Partial<GroupCommitLimits> = {}): Commits =>
   groupCommit(limits, { by: impatient, timeoutMs: TIMEOUT_MS });
 
 const newRecords = (count: number): SubmissionRecord[] =>

@@ -306,7 +306,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
 );
 
 function resultOf(result: CommitResult): string {
-  return typeof result === 'string' ? result : result.result;
+  return result.kind;
 }
 
 function nameOf(error: unknown): string {

@@ -42,8 +42,8 @@ export const mutants = [
     [
       'internal/submission/group-commit.ts',
       groupCommit,
-      "durable ? 'stored' : 'in_doubt'",
-      "'stored'",
+      'durable ? STORED : NOT_DURABLE',
+      'STORED',
       'a write that no majority has is answered 202',
     ],
     [
@@ -56,15 +56,15 @@ export const mutants = [
     [
       'internal/submission/group-commit.ts',
       groupCommit,
-      "entry.settle(ours ? 'stored' : 'not_stored'",
-      "entry.settle('stored'",
+      "ours ? STORED : { kind: 'not_stored', reason: 'id_taken' }",
+      'STORED',
       "another one's record is answered 202",
     ],
     [
       'internal/submission/group-commit.ts',
       groupCommit,
-      "(['in_doubt', 'no_answer'] as const)",
-      "(['not_stored', 'no_answer'] as const)",
+      "({ kind: 'in_doubt', reason: 'no_answer' } as const)",
+      "({ kind: 'not_stored', reason: 'no_answer' } as const)",
       'nobody withdraws a record that may be stored',
     ],
     [
@@ -77,7 +77,7 @@ export const mutants = [
     [
       'internal/ingest/submit-application.ts',
       simulation,
-      "if (result === 'in_doubt') tools.withdraw(record);",
+      '      tools.withdraw(record);\n',
       '',
       'what was answered 500 is processed',
     ],
@@ -198,8 +198,8 @@ export const mutants = [
     [
       'internal/submission/idempotency.ts',
       idempotency,
-      "first.bodySha256 !== bodySha256) return { first, result: 'mismatched' }",
-      "first.bodySha256 !== bodySha256) return { first, result: 'replayed' }",
+      "first.bodySha256 !== bodySha256) return { kind: 'mismatched', first }",
+      "first.bodySha256 !== bodySha256) return { kind: 'replayed', first }",
       'another body is answered 202',
     ],
     [

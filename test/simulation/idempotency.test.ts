@@ -75,9 +75,9 @@ function open({
 test('the same key and body get the first record, which stays alone', async () => {
   const { commits, documents, get } = open();
   const [first, second] = [newRecord(), newRecord()];
-  expect(await commits.record(first)).toBe('stored');
+  expect(await commits.record(first)).toEqual({ kind: 'stored' });
   expect(await commits.record(second)).toMatchObject({
-    result: 'replayed',
+    kind: 'replayed',
     first: { _id: first._id, version: 0 },
   });
   expect(documents.all()).toHaveLength(1);
@@ -87,11 +87,11 @@ test('the same key and body get the first record, which stays alone', async () =
 test('requests of one batch with the same key are one', async () => {
   const { commits, documents } = open();
   const results = await Promise.all(Array.from({ length: 10 }, () => commits.record(newRecord())));
-  expect(results.filter((result) => result === 'stored')).toHaveLength(1);
+  expect(results.filter((result) => result.kind === 'stored')).toHaveLength(1);
   const [{ _id }] = documents.all() as [{ _id: string }];
-  expect(results.filter((result) => result !== 'stored')).toEqual(
+  expect(results.filter((result) => result.kind !== 'stored')).toEqual(
     Array.from({ length: 9 }, () =>
-      expect.objectContaining({ result: 'replayed', first: expect.objectContaining({ _id }) }),
+      expect.objectContaining({ kind: 'replayed', first: expect.objectContaining({ _id }) }),
     ),
   );
 });
@@ -101,7 +101,7 @@ test('the same key with another body is told of the first and leaves it as it is
   const first = newRecord();
   await commits.record(first);
   expect(await commits.record(newRecord('another body'))).toMatchObject({
-    result: 'mismatched',
+    kind: 'mismatched',
     first: { _id: first._id },
   });
   expect(documents.all()).toHaveLength(1);
@@ -110,13 +110,15 @@ test('the same key with another body is told of the first and leaves it as it is
 
 test("another partner's key is another key", async () => {
   const { commits } = open();
-  expect(await commits.record(newRecord())).toBe('stored');
-  expect(await commits.record(newRecord('one body', { partnerId: 'acme' }))).toBe('stored');
+  expect(await commits.record(newRecord())).toEqual({ kind: 'stored' });
+  expect(await commits.record(newRecord('one body', { partnerId: 'acme' }))).toEqual({
+    kind: 'stored',
+  });
   expect(
     await commits.record(
       newRecord('one body', { partnerId: `demo${KEY.charAt(0)}`, key: KEY.slice(1) }),
     ),
-  ).toBe('stored');
+  ).toEqual({ kind: 'stored' });
 });
 
 test('what is erased is not replayed', async () => {
@@ -128,7 +130,7 @@ test('what is erased is not replayed', async () => {
     { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } },
   );
   expect(await commits.record(newRecord())).toMatchObject({
-    result: 'erased',
+    kind: 'erased',
     first: { _id: first._id },
   });
 });
@@ -137,7 +139,7 @@ test('the withdrawal of an adopted record leaves it, and is settled', async () =
   const { commits, withdraw, get } = open();
   const first = newRecord();
   await commits.record(first);
-  expect(await commits.record(newRecord())).toMatchObject({ result: 'replayed' });
+  expect(await commits.record(newRecord())).toMatchObject({ kind: 'replayed' });
   expect(await withdraw(first)).toEqual(['adopted']);
   expect(get(first)?.state).toBe('recorded');
 });
@@ -148,7 +150,7 @@ test('a withdrawal frees the key, for another body too', async () => {
   await commits.record(first);
   expect(await withdraw(first)).toEqual(['withdrawn']);
   expect(get(first)?.idempotencyDigest).toBeUndefined();
-  expect(await commits.record(newRecord('another body'))).toBe('stored');
+  expect(await commits.record(newRecord('another body'))).toEqual({ kind: 'stored' });
 });
 
 test('a first record that is withdrawn just before its adoption: the second is stored', async () => {
@@ -166,7 +168,7 @@ test('a first record that is withdrawn just before its adoption: the second is s
   });
   await commits.record(first);
   const second = newRecord();
-  expect(await commits.record(second)).toBe('stored');
+  expect(await commits.record(second)).toEqual({ kind: 'stored' });
   expect(get(second)?.idempotencyDigest).toBe(first.idempotencyDigest);
 });
 
@@ -202,7 +204,7 @@ test('an adoption without an answer leaves it unknown, and what is late does not
       }),
   });
   await commits.record(newRecord());
-  expect(await commits.record(newRecord())).toBe('unknown');
+  expect(await commits.record(newRecord())).toMatchObject({ kind: 'unknown' });
   expect(adoptions).toBe(1);
   lose?.();
   await commits.whenIdle();

@@ -91,7 +91,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     admitBody: () => undefined,
     record: async (record) => {
       const result = await group.record(record);
-      return result === 'in_doubt' && parts.takesDoubtForStored ? 'stored' : result;
+      return result.kind === 'in_doubt' && parts.takesDoubtForStored ? { kind: 'stored' } : result;
     },
     refusals: { keep: () => {} },
     withdraw: (record) => {
