@@ -18,6 +18,7 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
+import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import {
@@ -51,6 +52,9 @@ export async function startController(
 
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest controller');
   closers.add('mongodb', () => mongo.close());
+  const connecting = connectUntilDone(mongo, log);
+  closers.add('first contact', () => connecting.stop());
+  ready.push(connecting.faults);
   const db = mongo.db(config.MONGODB_DATABASE);
   const offset = watchClockOffset({
     db,

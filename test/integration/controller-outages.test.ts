@@ -110,3 +110,16 @@ test('MongoDB away: a controller that cannot read the backlog lives on, and its 
     await heal(own.mongo);
   }
 });
+
+test('a controller that starts while MongoDB is away says so, and is ready once it is there', async () => {
+  await own.mongo.signal('SIGKILL');
+  const late = await startService('controller', { ...world.environment, LOG_LEVEL: 'info' });
+  try {
+    const readyz = async (): Promise<string> => (await fetch(`${late.adminUrl}/readyz`)).text();
+    await eventually('the fault', async () => (await readyz()).includes('does not answer at'));
+    await heal(own.mongo);
+    await late.ready();
+  } finally {
+    await late.stop();
+  }
+});
