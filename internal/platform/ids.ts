@@ -2,53 +2,14 @@
  * Time-ordered unique ids with a telling prefix: UUIDv7 in base32 (typeid), legal in URLs and as
  * BullMQ job ids.
  */
-import { randomFillSync } from 'node:crypto';
-import { fromString, fromUUIDBytes, toUUIDBytes } from 'typeid-js';
-
-/** Random bytes for some 800 ids: asking for a few at a time costs more than all else. */
-const random = new Uint8Array(8_192);
-let used = random.length;
-/** The id that is being made; nothing waits meanwhile. */
-const made = new Uint8Array(16);
-const view = new DataView(made.buffer);
-let lastMs = 0;
-let sequence = 0;
+import { fromString, fromUUIDBytes, toUUIDBytes, typeidUnboxed } from 'typeid-js';
 
 /**
  * e.g. `newId('req')` → `req_01kaj6…` (26 characters after the prefix), greater than all that this
  * process made before.
  */
 export function newId(prefix: string): string {
-  return fromUUIDBytes(prefix, uuidV7());
-}
-
-/**
- * RFC 9562 §5.7: milliseconds, then 12 bits that count within one (§6.2, method 1), then 62 random
- * bits.
- */
-function uuidV7(): Uint8Array {
-  for (let index = 6; index < made.length; index += 1) made[index] = randomByte();
-  const nowMs = Date.now();
-  sequence += 1;
-  if (nowMs > lastMs || sequence > 0xfff) {
-    lastMs = Math.max(nowMs, lastMs + 1);
-    // The lower half, so that there is room to count.
-    sequence = view.getUint16(6) & 0x7ff;
-  }
-  view.setUint32(0, Math.floor(lastMs / 0x10000));
-  view.setUint16(4, lastMs % 0x10000);
-  view.setUint16(6, 0x7000 | sequence);
-  made[8] = 0x80 | (made[8]! & 0x3f);
-  return made;
-}
-
-function randomByte(): number {
-  if (used === random.length) {
-    randomFillSync(random);
-    used = 0;
-  }
-  used += 1;
-  return random[used - 1]!;
+  return typeidUnboxed(prefix);
 }
 
 /**

@@ -2,14 +2,13 @@
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import type { definitions } from './metrics.ts';
 
-/**
- * Node's own metrics that break Prometheus' naming rules: gauges called `_total`. Their sums by
- * type say the same.
- */
+/** Node's own metrics whose names break Prometheus' rules: they end in the name of a type. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
+  'nodejs_eventloop_utilization_histogram',
+  'nodejs_eventloop_utilization_summary',
 ];
 
 /** A registry; `component` is on every series. */
