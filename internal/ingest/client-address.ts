@@ -1,5 +1,5 @@
 /** Who is asking: the client's address, and the key it is limited by. */
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import ipaddr from 'ipaddr.js';
 
@@ -8,28 +8,6 @@ export interface ClientAddress {
   readonly ip: string;
   /** What the client is limited by. */
   readonly limitKey: string;
-}
-
-export type AddressTest = (address: string) => boolean;
-
-/** Whether an address is in one of the networks, each an address or a CIDR range. */
-export function addressTest(networks: readonly string[]): AddressTest {
-  const list = new BlockList();
-  for (const network of networks) {
-    const [address = '', bits] = network.split('/');
-    const family = familyOf(address);
-    if (bits === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(bits), family);
-  }
-  return (text) => {
-    // A zone names a link of this machine, not a network.
-    const [address = ''] = text.split('%', 1);
-    return isIP(address) !== 0 && list.check(address, familyOf(address));
-  };
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIP(address) === 6 ? 'ipv6' : 'ipv4';
 }
 
 const SUBNET_BITS = 64;

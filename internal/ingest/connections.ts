@@ -2,7 +2,8 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerConnect, type BrokenTools } from './broken-http.ts';
-import { limitKeyOf, type AddressTest } from './client-address.ts';
+import type { AddressTest } from '../platform/networks.ts';
+import { limitKeyOf } from './client-address.ts';
 import { isAnswering } from './connection.ts';
 import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
 

@@ -1,8 +1,8 @@
 /** The partner port: the contract's operations, and an answer in its shape for everything else. */
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
+import { addressTest } from '../platform/networks.ts';
 import { answerBroken } from './broken-http.ts';
-import { addressTest } from './client-address.ts';
 import { watchConnections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import {

@@ -2,9 +2,9 @@
  * What annotations of a partner's Secret say beside its status: bounds of the partner, and when and
  * from where its keys count. Pure.
  */
-import { BlockList, isIP } from 'node:net';
 import { z } from 'zod';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { addressTest, commonNetworks, isNetwork, type AddressTest } from '../platform/networks.ts';
 
 /** What a partner may send; without a bound only the limit by address counts. */
 export interface PartnerBounds {
@@ -54,7 +54,7 @@ const rules: Readonly<Record<string, Rule>> = {
     text: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
     read: (value) => {
       const cidrs = value.split(',').map((cidr) => cidr.trim());
-      return cidrs.length <= MAX_CIDRS && cidrs.every(isCidr) ? { cidrs } : undefined;
+      return cidrs.length <= MAX_CIDRS && cidrs.every(isNetwork) ? { cidrs } : undefined;
     },
   },
 };
@@ -114,49 +114,9 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   };
 }
 
-/** Of two networks either one holds the other, or they have nothing in common. */
-function commonNetworks(some: readonly string[], others: readonly string[]): readonly string[] {
-  const within = (networks: readonly string[], outer: readonly string[]): string[] =>
-    networks.filter((network) => outer.some((one) => holds(one, network)));
-  return [...new Set([...within(some, others), ...within(others, some)])];
-}
-
-function holds(outer: string, inner: string): boolean {
-  const [one, other] = [networkOf(outer), networkOf(inner)];
-  if (
-    one === undefined ||
-    other === undefined ||
-    one.family !== other.family ||
-    one.prefix > other.prefix
-  )
-    return false;
-  return addressCheck({ cidrs: [outer] })(other.address);
-}
-
-const WHOLE_ADDRESS = { 4: 32, 6: 128 } as const;
-
-/** An address with its version, and the bits of its network; undefined for any other text. */
-function networkOf(cidr: string) {
-  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(cidr) ?? [];
-  const version = isIP(address) as 0 | 4 | 6;
-  if (version === 0) return undefined;
-  const prefix = bits === undefined ? WHOLE_ADDRESS[version] : Number(bits);
-  return prefix <= WHOLE_ADDRESS[version]
-    ? { address, prefix, family: `ipv${version}` as const }
-    : undefined;
-}
-
-const isCidr = (cidr: string): boolean => networkOf(cidr) !== undefined;
-
-/** Whether a key with these terms counts from an address, which IPv4 has in its short form. */
-export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean {
-  if (cidrs === undefined) return () => true;
-  const networks = new BlockList();
-  for (const cidr of cidrs) {
-    const network = networkOf(cidr);
-    if (network !== undefined) networks.addSubnet(network.address, network.prefix, network.family);
-  }
-  return (address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+/** Whether a key with these terms counts from an address. */
+export function addressCheck({ cidrs }: KeyTerms): AddressTest {
+  return cidrs === undefined ? () => true : addressTest(cidrs);
 }
 
 /** How long before the end of a partner's last key operators are warned, and how long after it. */
