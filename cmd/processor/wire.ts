@@ -68,7 +68,8 @@ export async function startProcessor(
   const metrics = createProcessorMetrics(registry);
 
   // Opened first, so that it is closed last: metrics can be read until the end of a drain.
-  const [live, ready]: [Probe[], Probe[]] = [[], []];
+  const live: Probe[] = [];
+  const ready: Probe[] = [];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,

@@ -1,4 +1,5 @@
 /** Why an application is rejected, in codes for programs and sentences for people. */
+import { defined } from '../platform/defined.ts';
 
 export const fields = ['email', 'business_name', 'ein'] as const;
 export type Field = (typeof fields)[number];
@@ -78,7 +79,7 @@ export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
   const shown = reasons.filter((reason) => !isElsewhere(reason));
   if (shown.length > 0 || reasons.length === 0) {
     return shown.map(({ field, code, message }) => ({
-      ...(field === undefined ? {} : { field }),
+      ...defined({ field }),
       code,
       message,
     }));

@@ -6,6 +6,7 @@ import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import {
   kubernetesReason,
   kubernetesStatus,
@@ -134,7 +135,7 @@ class FollowedNamespace implements SecretView {
           namespace: this.#name,
           labelSelector: PARTNER_LABEL,
           limit: LIST_PAGE,
-          ...(next === undefined ? {} : { _continue: next }),
+          ...defined({ _continue: next }),
         });
         for (const item of list.items) {
           const { secret } = readSecret(item);

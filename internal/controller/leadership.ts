@@ -72,7 +72,8 @@ export class Leadership {
    */
   async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, log, metrics } = this.#tools;
-    const [over, lost] = [new AbortController(), new AbortController()];
+    const over = new AbortController();
+    const lost = new AbortController();
     const renewing = this.#renew(term, takenAtMs, over.signal).then(() => lost.abort());
     try {
       await store.raise(term);
@@ -93,7 +94,8 @@ export class Leadership {
   /** Resolves when `over` aborts, or as soon as the lease can no longer be trusted to be ours. */
   async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
     const { store, holder, clock, log } = this.#tools;
-    let [renewedAtMs, waitMs] = [takenAtMs, RENEW_EVERY_MS];
+    let renewedAtMs = takenAtMs;
+    let waitMs: number = RENEW_EVERY_MS;
     for (;;) {
       const leftMs = renewedAtMs + RENEW_DEADLINE_MS - clock.monotonicMs();
       await pause(Math.max(0, Math.min(waitMs, leftMs)), over);

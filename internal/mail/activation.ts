@@ -3,6 +3,7 @@
  * as a hash.
  */
 import { createHash, createHmac } from 'node:crypto';
+import { defined } from '../platform/defined.ts';
 import { isGuessable } from '../platform/guessable.ts';
 
 export interface ActivationLink {
@@ -82,5 +83,5 @@ export function activationLink(
   url.searchParams.set('account', accountId);
   url.searchParams.set('token', token);
   const tokenHash = createHash('sha256').update(token).digest('hex');
-  return { url: url.href, tokenHash, ...(id === undefined ? {} : { keyId: id }) };
+  return { url: url.href, tokenHash, ...defined({ keyId: id }) };
 }

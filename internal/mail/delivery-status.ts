@@ -3,6 +3,7 @@
  * notification (RFC 3464), wherever it stands, or text for people.
  */
 import PostalMime from 'postal-mime';
+import { defined } from '../platform/defined.ts';
 import { isEmailAddress, isHostName } from '../application/email-address.ts';
 
 export interface BouncedMail {
@@ -204,7 +205,8 @@ const FAILURE =
  * Of a notification without a report. One from a person, such as an answer while on leave, is none.
  */
 function verdictInWords(mail: Mail): Verdict | undefined {
-  const [subject, failed] = [header(mail, 'subject'), header(mail, 'x-failed-recipients')];
+  const subject = header(mail, 'subject');
+  const failed = header(mail, 'x-failed-recipients');
   const toNobody = header(mail, 'return-path') === '<>' && FAILURE.test(subject);
   if (failed === '' && !toNobody && !DAEMON.test(header(mail, 'from'))) return undefined;
   const words = `${subject}\n${mail.text.slice(0, COPY.exec(mail.text)?.index)}`;
@@ -234,8 +236,7 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
     .join('\n');
   return {
     kind: 'failed',
-    ...(status === undefined ? {} : { status }),
-    ...(messageId === undefined ? {} : { messageId }),
+    ...defined({ status, messageId }),
     recipients: addressesIn([recipients, ...returned, notification.text].join('\n')),
     holdsIdOf: (answer) => idsIn(answer).some((id) => holdsWord(everything, id)),
   };

@@ -3,6 +3,7 @@
  * counted. Pure.
  */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
+import { defined } from '../platform/defined.ts';
 import type { HandOver } from './mailer.ts';
 import { CODES } from './relay-answers.ts';
 
@@ -104,7 +105,7 @@ function details(handOver: HandOver): Partial<MailEnding> {
       return {
         phase: 'answered',
         ...(code === undefined ? {} : { code: Number(code) }),
-        ...(enhancedCode === undefined ? {} : { enhancedCode }),
+        ...defined({ enhancedCode }),
         answer: withoutAddresses(handOver.answer),
       };
     }
@@ -112,7 +113,7 @@ function details(handOver: HandOver): Partial<MailEnding> {
       return {
         phase: handOver.phase,
         code: handOver.code,
-        ...(handOver.enhancedCode === undefined ? {} : { enhancedCode: handOver.enhancedCode }),
+        ...defined({ enhancedCode: handOver.enhancedCode }),
       };
     case 'unreachable':
       return { phase: handOver.connected ? 'session' : 'connect', cause: handOver.cause };

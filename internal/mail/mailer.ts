@@ -2,6 +2,7 @@
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { createTransport, type SendMailOptions } from 'nodemailer';
+import { defined } from '../platform/defined.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import { refusalOf, type Refusal } from './relay-answers.ts';
@@ -169,7 +170,7 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
         host,
         port,
         ...addresses,
-        ...(lookup === undefined ? {} : { lookup }),
+        ...defined({ lookup }),
       });
       done(null, { connection });
     },

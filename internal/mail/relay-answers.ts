@@ -39,13 +39,13 @@ const at =
     answer,
     fault,
   });
-const [ses, sendGrid, mailgun] = [at('Amazon SES'), at('SendGrid'), at('Mailgun')];
-const [exchange, gmail, postfix, exim] = [
-  at('Exchange Online'),
-  at('Gmail'),
-  at('Postfix'),
-  at('Exim'),
-];
+const ses = at('Amazon SES');
+const sendGrid = at('SendGrid');
+const mailgun = at('Mailgun');
+const exchange = at('Exchange Online');
+const gmail = at('Gmail');
+const postfix = at('Postfix');
+const exim = at('Exim');
 const rfc = at('RFC 5321');
 
 /**

@@ -2,6 +2,7 @@
  * Reads SMTP_URL and SMTP_TLS: where the mail relay is, who we are there, and how the connection is
  * encrypted. Pure.
  */
+import { defined } from '../platform/defined.ts';
 import { isLoopback } from '../platform/loopback.ts';
 
 export const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
@@ -54,7 +55,7 @@ export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
     secure,
     requireTLS: !secure && required,
     ignoreTLS: !secure && tls === 'none',
-    ...(auth === undefined ? {} : { auth }),
+    ...defined({ auth }),
   };
 }
 

@@ -78,7 +78,9 @@ export async function loadTemplates(folder = ''): Promise<Templates> {
     );
     return source.text;
   };
-  const [subject, text, html] = [await read('subject'), await read('text'), await read('html')];
+  const subject = await read('subject');
+  const text = await read('text');
+  const html = await read('html');
   if (faults.length > 0) throw new TemplateError(from, faults);
   return {
     subject: subject.trim(),

@@ -3,6 +3,7 @@
  * from key-secret.ts. Pure.
  */
 import { stringify } from 'yaml';
+import { defined } from '../platform/defined.ts';
 import { keyDigest } from './api-key.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
 
@@ -24,7 +25,7 @@ export function partnerSecretManifest(wanted: KeyManifest): {
   const { name, namespace, partner, keys, status } = wanted;
   const annotations = {
     ...wanted.annotations,
-    ...(status === undefined ? {} : { [STATUS_ANNOTATION]: status }),
+    ...defined({ [STATUS_ANNOTATION]: status }),
   };
   const object = {
     apiVersion: 'v1',

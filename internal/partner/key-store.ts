@@ -3,6 +3,7 @@
  */
 import type { Db, Document } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
@@ -124,7 +125,7 @@ export class KeyStore {
 
   /** For an operator: all keys, or those of one partner, tombstones included. */
   async list(partnerId: string | undefined): Promise<readonly PartnerKey[]> {
-    const filter = partnerId === undefined ? {} : { partnerId };
+    const filter = defined({ partnerId });
     return this.#keys
       .find(filter, bounded)
       .sort({ partnerId: 1, _id: 1 })
@@ -262,7 +263,7 @@ function fieldsOf({ partnerId, terms, source }: WantedKey, term: number) {
 
 function updateFor(change: KeyChange, term: number, now: Date): Document {
   if (change.kind === 'defer') return { $set: { deferredAt: now, term } };
-  const ended = change.endedAt === undefined ? {} : { endedAt: change.endedAt };
+  const ended = defined({ endedAt: change.endedAt });
   const $unset = {
     deferredAt: '',
     confirmedAt: '',
@@ -270,7 +271,7 @@ function updateFor(change: KeyChange, term: number, now: Date): Document {
   };
   if (change.kind === 'remove')
     return { $set: { status: 'removed', term, updatedAt: now, ...ended }, $unset };
-  const began = change.activeAt === undefined ? {} : { activeAt: change.activeAt };
+  const began = defined({ activeAt: change.activeAt });
   const fields = { ...fieldsOf(change.key, term), status: change.key.status, updatedAt: now };
   return { $set: { ...fields, ...began, ...ended }, $unset };
 }

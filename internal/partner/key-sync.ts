@@ -4,6 +4,7 @@
  */
 import type { ClientSession, Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 
@@ -105,7 +106,7 @@ export class KeySync {
   /** Counts a change of keys that is durable; `term` is undefined for an operator's. */
   async count(term: number | undefined, { synced }: { readonly synced: boolean }): Promise<void> {
     const { matchedCount } = await this.#documents.updateOne(
-      { _id: KEYS, ...(term === undefined ? {} : { term }) },
+      { _id: KEYS, ...defined({ term }) },
       {
         $inc: { changes: 1 },
         $currentDate: { changedAt: true, ...(synced ? { syncedAt: true } : {}) },
@@ -120,7 +121,7 @@ export class KeySync {
     const options = {
       projection,
       maxTimeMS: CALL_TIMEOUT_MS,
-      ...(session === undefined ? {} : { session }),
+      ...defined({ session }),
     };
     const found = await call(this.#documents.findOne({ _id: KEYS }, options));
     return found?.syncedAt === undefined

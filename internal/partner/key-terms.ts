@@ -4,6 +4,7 @@
  */
 import { BlockList, isIP } from 'node:net';
 import { z } from 'zod';
+import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 
 /** What a partner may send; without a bound only the limit by address counts. */
@@ -107,7 +108,7 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const [first, second = first] = lists;
   return {
     ...one,
-    ...(ends[0] === undefined ? {} : { notAfter: ends[0] }),
+    ...defined({ notAfter: ends[0] }),
     ...(first === undefined || second === undefined
       ? {}
       : { cidrs: commonNetworks(first, second) }),
@@ -122,7 +123,8 @@ function commonNetworks(some: readonly string[], others: readonly string[]): rea
 }
 
 function holds(outer: string, inner: string): boolean {
-  const [one, other] = [networkOf(outer), networkOf(inner)];
+  const one = networkOf(outer);
+  const other = networkOf(inner);
   if (
     one === undefined ||
     other === undefined ||
@@ -177,7 +179,8 @@ export function partnersEnding(
     const endsAt = terms.notAfter?.getTime() ?? Infinity;
     lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
   }
-  const [from, to] = [later(now, -WARNED_AFTER_MS).getTime(), later(now, WARNED_MS).getTime()];
+  const from = later(now, -WARNED_AFTER_MS).getTime();
+  const to = later(now, WARNED_MS).getTime();
   return [...lastEnds]
     .filter(([, endsAt]) => endsAt >= from && endsAt <= to)
     .map(([partnerId]) => partnerId);

@@ -5,6 +5,7 @@ import { parseApplication, type Application } from '../application/parse-applica
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account } from '../account/account.ts';
+import { defined } from '../platform/defined.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
@@ -106,6 +107,6 @@ function applicantOf({ email, ein, businessName }: Partial<Application>): Applic
   return {
     ...(email === undefined ? {} : { email: normalizeEmail(email) }),
     ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
-    ...(businessName === undefined ? {} : { businessName }),
+    ...defined({ businessName }),
   };
 }

@@ -11,6 +11,7 @@ import type { HandOver, Mailer } from '../mail/mailer.ts';
 import type { Templates } from '../mail/templates.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
@@ -156,9 +157,9 @@ function writeMail(
   const message = loginInstructions(
     {
       accountId: account._id,
-      ...(account.mailVersion === undefined ? {} : { mailVersion: account.mailVersion }),
+      ...defined({ mailVersion: account.mailVersion }),
       reference: referenceOf(account.requestId),
-      ...(supportContact === undefined ? {} : { supportContact }),
+      ...defined({ supportContact }),
       businessName: account.businessName,
       email: account.email,
       loginUrl,

@@ -4,6 +4,7 @@
 import { Queue } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { createRedis, isReady, type RedisClient } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
 import { errorTypeOf, startSpans, tracing, type Spans } from '../platform/tracing.ts';
@@ -110,7 +111,7 @@ function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
 function startSendSpans(hints: readonly Hint[], sentBy: string | undefined): Spans | undefined {
   const span = queueSpan('send', {
     ...(hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {}),
-    ...(sentBy === undefined ? {} : { 'partner_ingest.sent_by': sentBy }),
+    ...defined({ 'partner_ingest.sent_by': sentBy }),
   });
   return startSpans(
     span,

@@ -3,6 +3,7 @@
  * personal.
  */
 import { z } from 'zod';
+import { defined } from '../platform/defined.ts';
 import type { SpanOptions } from '../platform/tracing.ts';
 
 export const QUEUE = 'applications';
@@ -35,8 +36,7 @@ export function hintFor(record: {
   return {
     requestId,
     version,
-    ...(traceparent === undefined ? {} : { traceparent }),
-    ...(partnerId === undefined ? {} : { partnerId }),
+    ...defined({ traceparent, partnerId }),
   };
 }
 

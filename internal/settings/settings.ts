@@ -16,6 +16,7 @@ import {
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
 import { linkSecretFault } from '../mail/activation.ts';
+import { defined } from '../platform/defined.ts';
 import { clientName, email, oneLine } from './mail-rules.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
@@ -310,7 +311,7 @@ export function loadConfig<Process extends ProcessName>(
   return load(settings, {
     process,
     relationFaults,
-    ...(environment === undefined ? {} : { environment }),
+    ...defined({ environment }),
   }) as ConfigOf<Process>;
 }
 

@@ -4,6 +4,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { domainOf } from '../application/email-address.ts';
 import type { Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { DUE_TIMEOUT_MS, LINE_OF_PARTNER, LINE_PAGE, LINE_PARTNERS } from './limits.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -119,6 +120,6 @@ export function waitingMail(record: SubmissionRecord): WaitingMail {
     domain: domainOf(applicant?.email ?? ''),
     dueAt,
     urgent: record.urgent === true,
-    ...(traceparent === undefined ? {} : { traceparent }),
+    ...defined({ traceparent }),
   };
 }

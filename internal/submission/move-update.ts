@@ -1,6 +1,7 @@
 /** What every move writes, so that no state lacks its dates. */
 import type { UpdateFilter } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { isOpen, type RetentionDays, type State } from './states.ts';
 import type { SubmissionRecord } from './submission.ts';
 
@@ -26,14 +27,14 @@ export function moveUpdate(
   },
 ) {
   const { now, attempt, reason, retention, heldUntil } = options;
-  const history = { state: to, at: now, attempt, ...(reason === undefined ? {} : { reason }) };
+  const history = { state: to, at: now, attempt, ...defined({ reason }) };
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
   const bodyDays = days === undefined ? undefined : retention.body;
   const dates = {
     ...(isOpen(to)
       ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 }
       : {}),
-    ...(heldUntil === undefined ? {} : { heldUntil }),
+    ...defined({ heldUntil }),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
     ...(bodyDays === undefined ? {} : { bodyUntil: later(now, bodyDays * DAY_MS) }),
   };

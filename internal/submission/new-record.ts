@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
@@ -69,13 +70,13 @@ function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Receive
   return {
     _id: requestId,
     receivedAt,
-    ...(partnerId === undefined ? {} : { partnerId }),
     remoteIp,
-    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(contentType === undefined
-      ? {}
-      : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(traceparent === undefined ? {} : { traceparent }),
+    ...defined({
+      partnerId,
+      userAgent: userAgent?.slice(0, KEPT_HEADER_CHARACTERS),
+      contentType: contentType?.slice(0, KEPT_HEADER_CHARACTERS),
+      traceparent,
+    }),
     ...(body === undefined
       ? {}
       : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),

@@ -4,6 +4,7 @@
  */
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether } from '../platform/mongo.ts';
 import {
@@ -113,7 +114,7 @@ export class OverLimitRecorder {
             $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
             $setOnInsert: {
               address,
-              ...(status === undefined ? {} : { status }),
+              ...defined({ status }),
               windowStart,
               expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
             },

@@ -1,5 +1,6 @@
 /** What the operator's commands read of submissions. Each read is bounded in time and in number. */
 import type { Collection, Db, Filter } from 'mongodb';
+import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -160,9 +161,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, name, partner, state, reason, since, until } = search;
   const key = search['idempotency-key'];
   return {
-    ...(email === undefined ? {} : { 'applicant.email': email }),
-    ...(ein === undefined ? {} : { 'applicant.ein': ein }),
-    ...(partner === undefined ? {} : { partnerId: partner }),
+    ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
     ...(partner === undefined || key === undefined
       ? {}
       : { idempotencyDigest: idempotencyDigest(partner, key) }),

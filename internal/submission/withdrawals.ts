@@ -14,6 +14,7 @@
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
@@ -89,8 +90,7 @@ export class Withdrawals {
       bodyBytes,
       tried: false,
       applied: false,
-      ...(partnerId === undefined ? {} : { partnerId }),
-      ...(traceparent === undefined ? {} : { traceparent }),
+      ...defined({ partnerId, traceparent }),
     });
     this.#metrics.withdrawalsPending.set(this.#pending.size);
     this.#working ??= this.#work();
@@ -206,8 +206,7 @@ export class Withdrawals {
             bodyBytes,
             attempts: 0,
             schema: RECORD_SCHEMA,
-            ...(partnerId === undefined ? {} : { partnerId }),
-            ...(traceparent === undefined ? {} : { traceparent }),
+            ...defined({ partnerId, traceparent }),
           },
         },
         upsert,

@@ -5,6 +5,7 @@
 import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
 import {
   databaseSpan,
@@ -215,7 +216,7 @@ export class WorkerMoves {
    */
   async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
-      $set: { dueAt, ...(lastError === undefined ? {} : { lastError }) },
+      $set: { dueAt, ...defined({ lastError }) },
       $unset: { heldUntil: true, crashes: true },
     });
     return this.#updates.call({ position, update, to: position.state });
@@ -259,7 +260,7 @@ export class WorkerMoves {
     await this.#write(
       records.map(({ _id, version, dueAt }) => ({
         ids: [_id],
-        q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
+        q: { version, ...defined({ dueAt }) },
         u: {
           $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) },
         },

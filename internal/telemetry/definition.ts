@@ -1,6 +1,8 @@
 /** What a metric is before it is made, and how it is made: every series that counts begins at 0. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
+import { defined } from '../platform/defined.ts';
+
 export const PREFIX = 'partner_ingest_';
 
 /** Label names, each with all its values. */
@@ -45,7 +47,7 @@ export function counter<const Labels extends LabelValues = NoLabels>(
     name: `${PREFIX}${name}_total`,
     help,
     labels,
-    ...(series === undefined ? {} : { series }),
+    ...defined({ series }),
   };
 }
 
