@@ -1,28 +1,19 @@
-/** What every move writes, so that no state lacks its dates. */
+/** The fields that every move writes, so that no state lacks its dates. */
 import type { UpdateFilter } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen, type RetentionDays, type State } from './states.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/**
- * The update that puts a record into `to`. An open state gets a `dueAt` and fresh counts; a final
- * one loses its `dueAt` and gets an `expiresAt` if its state is ever deleted, and `bodyUntil` if
- * its body goes earlier. Both remove the dates of the state before.
- */
 export function moveUpdate(
   to: State,
   options: {
     readonly now: Date;
     readonly attempt: number;
     readonly reason?: string | undefined;
-    /** Until work on an open state is looked for, in milliseconds. */
     readonly dueInMs: number;
     readonly retention: RetentionDays;
-    /**
-     * Until when the worker goes on to hold the record, in an open state; undefined: nobody holds
-     * it.
-     */
+    /** The worker keeps its claim until then. */
     readonly heldUntil?: Date | undefined;
   },
 ) {
