@@ -18,18 +18,14 @@ export interface CreateTools extends FailureTools {
   readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
 }
 
-/** An account that exists; the record does not say so yet. */
+/** The record does not name the account yet. */
 export interface Created {
   readonly applicant: Applicant;
   readonly accountId: string;
-  /** As it was made just now; undefined where an earlier attempt made it. */
+  /** Undefined if an earlier attempt made it. */
   readonly account: Account | undefined;
 }
 
-/**
- * Creates the record's account; undefined if the application was rejected. Throws on database
- * errors.
- */
 export async function createAccount(
   record: SubmissionRecord,
   claim: Claim,
@@ -54,10 +50,7 @@ export async function createAccount(
   return undefined;
 }
 
-/**
- * Notes the account in the record; false if the claim is lost. With `keepClaim` the worker goes on
- * with the record, else it is due at once.
- */
+/** False if the claim is lost. Without `keepClaim` the record is due at once. */
 export async function noteAccount(
   record: SubmissionRecord,
   claim: Claim,
@@ -102,7 +95,6 @@ async function reject(
   );
 }
 
-/** Who the record is about, as it is looked for. */
 function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
   return {
     ...(email === undefined ? {} : { email: normalizeEmail(email) }),
