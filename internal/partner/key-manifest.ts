@@ -1,7 +1,4 @@
-/**
- * The digests of a partner's keys as the Secret manifest that asks for them: the other way round
- * from key-secret.ts. Pure.
- */
+/** Writes the Secret manifest for a partner's keys: the reverse of key-secret.ts. */
 import { stringify } from 'yaml';
 import { defined } from '../platform/defined.ts';
 import { keyDigest } from './api-key.ts';
@@ -13,11 +10,10 @@ export interface KeyManifest {
   readonly partner: string;
   readonly keys: readonly string[];
   readonly status?: string;
-  /** More of them, such as bounds. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** The Secret as YAML and as an object; `kubectl apply` takes both. */
+/** `kubectl apply` takes both forms. */
 export function partnerSecretManifest(wanted: KeyManifest): {
   readonly yaml: string;
   readonly object: object;

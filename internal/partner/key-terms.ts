@@ -1,33 +1,26 @@
 /**
- * What annotations of a partner's Secret say beside its status: bounds of the partner, and when and
- * from where its keys count. Pure.
+ * What annotations of a partner's Secret say: its bounds, and when and from where its keys are
+ * accepted.
  */
 import { BlockList, isIP } from 'node:net';
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 
-/** What a partner may send; without a bound only the limit by address counts. */
 export interface PartnerBounds {
-  /** Requests to submit in a minute. */
   readonly maxPerMinute?: number;
-  /** Bodies in 24 hours, all together, in megabytes of 1,000,000 bytes. */
+  /** It counts 24 hours; a megabyte has 1,000,000 bytes. */
   readonly maxMegabytesPerDay?: number;
 }
 
-/** What a key's Secret, and its partner's others, say about it. */
 export interface KeyTerms extends PartnerBounds {
-  /** From then on the key does not count. */
   readonly notAfter?: Date;
-  /**
-   * The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses.
-   */
+  /** For example `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
 }
 
 interface Rule {
   readonly text: string;
-  /** What the annotation asks for; undefined where it breaks the rule. */
   readonly read: (value: string) => KeyTerms | undefined;
 }
 
@@ -60,7 +53,7 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** Of a Secret's annotations those that are read here; the others can be large. */
+/** Other annotations can be large, so they are dropped. */
 export function termAnnotations(
   annotations: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
@@ -69,7 +62,6 @@ export function termAnnotations(
   );
 }
 
-/** The terms that annotations ask for, and a sentence for each annotation that breaks its rule. */
 export function readTerms(annotations: Readonly<Record<string, string>>): {
   readonly terms: KeyTerms;
   readonly faults: readonly string[];
@@ -87,7 +79,7 @@ export function readTerms(annotations: Readonly<Record<string, string>>): {
   return { terms, faults };
 }
 
-/** The bounds of a partner with several Secrets: the smaller counts. */
+/** A partner with several Secrets has the smaller bounds. */
 export function smallerBounds(one: PartnerBounds, other: PartnerBounds): PartnerBounds {
   const smaller = (field: keyof PartnerBounds): PartnerBounds => {
     const least = Math.min(one[field] ?? Infinity, other[field] ?? Infinity);
@@ -96,10 +88,7 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
-/**
- * The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that
- * both allow.
- */
+/** A key in two Secrets has the earlier end and the common networks. */
 export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const ends = [one, other]
     .flatMap(({ notAfter }) => notAfter ?? [])
@@ -115,7 +104,7 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   };
 }
 
-/** Of two networks either one holds the other, or they have nothing in common. */
+/** Two networks contain one another or have nothing in common. */
 function commonNetworks(some: readonly string[], others: readonly string[]): readonly string[] {
   const within = (networks: readonly string[], outer: readonly string[]): string[] =>
     networks.filter((network) => outer.some((one) => holds(one, network)));
@@ -137,7 +126,6 @@ function holds(outer: string, inner: string): boolean {
 
 const WHOLE_ADDRESS = { 4: 32, 6: 128 } as const;
 
-/** An address with its version, and the bits of its network; undefined for any other text. */
 function networkOf(cidr: string) {
   const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(cidr) ?? [];
   const version = isIP(address) as 0 | 4 | 6;
@@ -150,7 +138,7 @@ function networkOf(cidr: string) {
 
 const isCidr = (cidr: string): boolean => networkOf(cidr) !== undefined;
 
-/** Whether a key with these terms counts from an address, which IPv4 has in its short form. */
+/** IPv4 addresses must be in their short form. */
 export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean {
   if (cidrs === undefined) return () => true;
   const networks = new BlockList();
@@ -161,14 +149,10 @@ export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean 
   return (address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** How long before the end of a partner's last key operators are warned, and how long after it. */
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/**
- * Partners whose active keys have all ended or end soon; without those that ended more than a day
- * ago.
- */
+/** Their active keys end soon, or have all ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
