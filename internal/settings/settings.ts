@@ -74,8 +74,7 @@ const settings = {
     about: 'Port partners are served on; 0 picks a free one.',
   },
   HTTP_KEEP_ALIVE_SECONDS: {
-    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their
-    // request.
+    // Common proxies keep theirs for 60 s, and we must not close one under their request.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
     about:
@@ -107,8 +106,7 @@ const settings = {
     about: 'Length of the rate-limit window in seconds.',
   },
   ACCEPT_TIMEOUT_MS: {
-    // Well below the 30 s after which reconcile may hand a record to a worker
-    // (docs/decisions/0004).
+    // This is well below the 30 s after which reconcile may queue a record (docs/decisions/0004).
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
     about:
@@ -288,7 +286,6 @@ export type Config = {
   readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']>;
 };
 
-/** What each process may read: the settings whose `usedBy` names it. */
 export type ConfigOf<Process extends ProcessName> = Pick<
   Config,
   {
@@ -296,14 +293,11 @@ export type ConfigOf<Process extends ProcessName> = Pick<
   }[SettingName]
 >;
 
-/**
- * Every setting for the documentation and the chart: name, default, who uses it, what it is for.
- */
 export function describeSettings(): (Described & { readonly name: SettingName })[] {
   return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
 }
 
-/** Reads, checks and freezes what `process` uses. Throws `ConfigError` with every fault. */
+/** Throws `ConfigError` with every fault. */
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
@@ -315,7 +309,7 @@ export function loadConfig<Process extends ProcessName>(
   }) as ConfigOf<Process>;
 }
 
-/** The configuration for the start-up line: secrets only as `true`. */
+/** Secrets show only as `true`. */
 export function printableConfig(config: object): Record<string, unknown> {
   return printable(settings, config);
 }
