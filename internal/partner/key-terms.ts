@@ -1,32 +1,26 @@
 /**
- * What annotations of a partner's Secret say beside its status: bounds of the partner, and when and
- * from where its keys count. Pure.
+ * What annotations of a partner's Secret say: its bounds, and when and from where its keys are
+ * accepted.
  */
 import { z } from 'zod';
+import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { addressTest, commonNetworks, isNetwork, type AddressTest } from '../platform/networks.ts';
 
-/** What a partner may send; without a bound only the limit by address counts. */
 export interface PartnerBounds {
-  /** Requests to submit in a minute. */
   readonly maxPerMinute?: number;
-  /** Bodies in 24 hours, all together, in megabytes of 1,000,000 bytes. */
+  /** It counts 24 hours; a megabyte has 1,000,000 bytes. */
   readonly maxMegabytesPerDay?: number;
 }
 
-/** What a key's Secret, and its partner's others, say about it. */
 export interface KeyTerms extends PartnerBounds {
-  /** From then on the key does not count. */
   readonly notAfter?: Date;
-  /**
-   * The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses.
-   */
+  /** For example `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
 }
 
 interface Rule {
   readonly text: string;
-  /** What the annotation asks for; undefined where it breaks the rule. */
   readonly read: (value: string) => KeyTerms | undefined;
 }
 
@@ -59,7 +53,7 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** Of a Secret's annotations those that are read here; the others can be large. */
+/** Other annotations can be large, so they are dropped. */
 export function termAnnotations(
   annotations: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
@@ -68,7 +62,6 @@ export function termAnnotations(
   );
 }
 
-/** The terms that annotations ask for, and a sentence for each annotation that breaks its rule. */
 export function readTerms(annotations: Readonly<Record<string, string>>): {
   readonly terms: KeyTerms;
   readonly faults: readonly string[];
@@ -86,7 +79,7 @@ export function readTerms(annotations: Readonly<Record<string, string>>): {
   return { terms, faults };
 }
 
-/** The bounds of a partner with several Secrets: the smaller counts. */
+/** A partner with several Secrets has the smaller bounds. */
 export function smallerBounds(one: PartnerBounds, other: PartnerBounds): PartnerBounds {
   const smaller = (field: keyof PartnerBounds): PartnerBounds => {
     const least = Math.min(one[field] ?? Infinity, other[field] ?? Infinity);
@@ -95,10 +88,7 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
-/**
- * The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that
- * both allow.
- */
+/** A key in two Secrets has the earlier end and the common networks. */
 export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const ends = [one, other]
     .flatMap(({ notAfter }) => notAfter ?? [])
@@ -107,7 +97,7 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const [first, second = first] = lists;
   return {
     ...one,
-    ...(ends[0] === undefined ? {} : { notAfter: ends[0] }),
+    ...defined({ notAfter: ends[0] }),
     ...(first === undefined || second === undefined
       ? {}
       : { cidrs: commonNetworks(first, second) }),
@@ -119,14 +109,10 @@ export function addressCheck({ cidrs }: KeyTerms): AddressTest {
   return cidrs === undefined ? () => true : addressTest(cidrs);
 }
 
-/** How long before the end of a partner's last key operators are warned, and how long after it. */
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/**
- * Partners whose active keys have all ended or end soon; without those that ended more than a day
- * ago.
- */
+/** Their active keys end soon, or have all ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
@@ -137,7 +123,8 @@ export function partnersEnding(
     const endsAt = terms.notAfter?.getTime() ?? Infinity;
     lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
   }
-  const [from, to] = [later(now, -WARNED_AFTER_MS).getTime(), later(now, WARNED_MS).getTime()];
+  const from = later(now, -WARNED_AFTER_MS).getTime();
+  const to = later(now, WARNED_MS).getTime();
   return [...lastEnds]
     .filter(([, endsAt]) => endsAt >= from && endsAt <= to)
     .map(([partnerId]) => partnerId);
