@@ -7,7 +7,7 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e|mongodb)/'
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|judges|chart|kubernetes|e2e|mongodb)/'
 OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.

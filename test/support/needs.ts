@@ -24,7 +24,7 @@ const NEEDS = {
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,
   'API server of our own': /startOwnApiServer/,
 } as const;
-const ON_STORES = /^test\/(integration|kubernetes)\//;
+const ON_STORES = /^test\/(integration|kubernetes|judges\/neighbour)/;
 const FOLDERS = ['cmd', 'internal', 'deploy', 'test', 'tools'];
 const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 
