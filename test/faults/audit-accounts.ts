@@ -4,7 +4,7 @@
  */
 import type { Account } from '../../internal/account/account.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
-import { openStates } from '../../internal/submission/states.ts';
+import { openStates, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import type { LedgerEntry } from './ledger.ts';
@@ -27,7 +27,7 @@ export function checkOutcome(
     );
   }
   const states = record.history.map(({ state }) => state);
-  if (new Set(states).size !== states.length) {
+  if (new Set(states).size !== states.length && !view.facts.reopened.has(record._id)) {
     view.violation('repeated_state', phase, record._id, states.join(' > '));
   }
   checkExcuse(record, entry, view);
@@ -91,10 +91,11 @@ function checkExcuse(
   const mails =
     view.accounts.find(({ requestId }) => requestId === record._id)?.mail?.possible ?? 0;
   const givenUp = ambiguous.has(email) || (processorStops.length > 0 && mails >= MAX_AMBIGUOUS);
-  if (
-    (record.state === 'undeliverable' && !refused.has(email)) ||
-    (record.state === 'dead_lettered' && !givenUp)
-  ) {
+  const excused: Partial<Record<State, boolean>> = {
+    undeliverable: view.allows.has('undeliverable') && refused.has(email),
+    dead_lettered: view.allows.has('dead_letter') && givenUp,
+  };
+  if (excused[record.state] === false) {
     const words = `${record.state}, which no fault explains: ${record.lastError ?? 'no error'}`;
     view.violation('unexplained_failure', view.phaseOf(record._id), record._id, words);
   }

@@ -1,6 +1,6 @@
 /**
  * A body of 65,000 bytes costs whoever reads it at most 50 ms of processor time and 32 MiB,
- * whatever its shape: judged in a process of its own (judge.ts), which a reader without a bound
+ * whatever its shape: judged in a process of its own (content.ts), which a reader without a bound
  * ends.
  */
 import { expect, test } from '@jest/globals';
@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { controls, type Control } from './readers.ts';
 
-const JUDGE = fileURLToPath(new URL('judge.ts', import.meta.url));
+const JUDGE = fileURLToPath(new URL('content.ts', import.meta.url));
 const HEAP_MIB = 96;
 const MIXTURES = 100;
 /** On an idle machine it takes 8 s. */

@@ -9,11 +9,11 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { openStates, type State } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditResult } from './audit.ts';
-import type { Fault } from './faults.ts';
+import type { Fault } from './fault.ts';
 import { Ledger } from './ledger.ts';
 import { startLoad, type Load } from './load.ts';
 import { Planner } from './planner.ts';
-import { seededRandom, type Random } from './random.ts';
+import { newRandom, type Random } from '../support/random.ts';
 import { openChaosWorld, type ChaosWorld } from './world.ts';
 
 export interface ChaosOptions {
@@ -28,6 +28,8 @@ export interface ChaosOptions {
   readonly perSecond?: number;
   readonly settleTimeoutMs?: number;
   readonly signal?: AbortSignal;
+  /** Decides how long each fault lasts, instead of `secondsPerFault`. */
+  readonly watch?: (world: ChaosWorld, folder: string) => Promise<Watch>;
   readonly log: (line: string) => void;
 }
 
@@ -98,9 +100,11 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   const startedAt = performance.now();
   const signal = options.signal ?? new AbortController().signal;
   // One sequence for each purpose, so that the timing of one does not change the plan of another.
-  const [bodies, choices, delays] = [1, 2, 3].map((part) =>
-    seededRandom(options.seed * 4 + part),
-  ) as [Random, Random, Random];
+  const [bodies, choices, delays] = [1, 2, 3].map((part) => newRandom(options.seed * 4 + part)) as [
+    Random,
+    Random,
+    Random,
+  ];
   const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
   const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
@@ -116,18 +120,22 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       perSecond: options.perSecond ?? DEFAULT_PER_SECOND,
     });
     const phases: Phase[] = [];
+    let watch: Watch | undefined;
     try {
+      watch = await options.watch?.(world, folder);
       await world.pause(MARGIN_MS);
       for (const fault of options.faults) {
         if (signal.aborted) break;
         phase = MOVING;
         await world.useRedis(fault.redis);
         phase = fault.name;
+        const course =
+          (await watch?.begin(fault)) ?? forSeconds(world, fault, options.secondsPerFault);
         options.log(`${fault.name}: ${fault.about}`);
-        const ended = await runFault(fault, world, {
+        const ended = await playFault(fault, world, {
           log: options.log,
           random: choices,
-          seconds: options.secondsPerFault,
+          course,
           signal,
         });
         phases.push(ended);
@@ -137,6 +145,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       }
     } finally {
       await load.stop();
+      await watch?.close();
     }
     await settle(world, load, options);
     return await judge(world, { ledger, phases, options, startedAt });
@@ -146,28 +155,51 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   }
 }
 
-async function runFault(
+/** How long each fault lasts: a time, or until somebody has seen what it must cause. */
+export interface Course {
+  /** Passes at most so much time. */
+  during(milliseconds: number): Promise<void>;
+  /** Whether it is injected again. */
+  goesOn(): boolean;
+  /** After the fault has healed for the last time. */
+  ended?(): Promise<void>;
+}
+
+/** Looks on from before the first fault. */
+export interface Watch {
+  begin(fault: Fault): Promise<Course>;
+  close(): Promise<void>;
+}
+
+function forSeconds(world: ChaosWorld, fault: Fault, seconds: number): Course {
+  const lastsMs = Math.max(seconds * MS_PER_SECOND, fault.leastMs ?? 0);
+  const endsAt = performance.now() + lastsMs;
+  return {
+    during: (milliseconds) => world.pause(Math.min(milliseconds, lastsMs)),
+    goesOn: () => performance.now() < endsAt,
+  };
+}
+
+async function playFault(
   fault: Fault,
   world: ChaosWorld,
   run: Pick<ChaosOptions, 'log'> & {
     readonly random: Random;
-    readonly seconds: number;
+    readonly course: Course;
     readonly signal: AbortSignal;
   },
 ): Promise<Phase> {
-  const lastsMs = Math.max(run.seconds * 1_000, fault.leastMs ?? 0);
-  const endsAt = performance.now() + lastsMs;
+  const { course } = run;
   let [injections, healedAt] = [0, 0];
   const goesOn = (): boolean =>
-    !run.signal.aborted &&
-    (fault.times === undefined ? performance.now() < endsAt : injections < fault.times);
+    !run.signal.aborted && (fault.times === undefined ? course.goesOn() : injections < fault.times);
   do {
     injections += 1;
     if (fault.times !== undefined && injections % TELL_EVERY === 0)
       run.log(`  ${injections} of ${fault.times}`);
     try {
       await fault.inject(world, run.random);
-      await world.pause(fault.rhythm?.onMs ?? lastsMs);
+      await course.during(fault.rhythm?.onMs ?? Infinity);
     } finally {
       await fault.heal(world);
       healedAt = Date.now();
@@ -175,8 +207,9 @@ async function runFault(
     await fault.tidy?.(world);
     // A long run's mails are more than the catcher keeps.
     world.facts.collectMails();
-    await world.pause(fault.rhythm?.offMs ?? 0);
+    await course.during(fault.rhythm?.offMs ?? 0);
   } while (goesOn());
+  await course.ended?.();
   return { fault: fault.name, injections, healedAt };
 }
 
@@ -250,6 +283,7 @@ async function judge(
     accounts,
     mails: world.facts.mails,
     facts: world.facts,
+    allows: new Set(run.options.faults.flatMap(({ allows = [] }) => allows)),
   });
   const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
   return {

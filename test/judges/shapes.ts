@@ -1,7 +1,7 @@
 /** Bodies of 65,000 bytes in the shapes that cost a careless reader most. */
 import { randomBytes } from 'node:crypto';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
-import { newRandom } from '../simulation/random.ts';
+import { newRandom } from '../support/random.ts';
 
 export interface Shape {
   readonly name: string;

@@ -59,6 +59,8 @@ export interface LedgerEntry {
 export const CLIENT_GAVE_UP = 'ABORT_ERR';
 
 const USER_AGENT = 'chaos/';
+/** Of requests that a fault sends itself: they are in no ledger, and all must be refused. */
+export const FAULT_USER_AGENT = 'chaos-fault';
 
 /** The User-Agent of request `n`. */
 export function userAgentOf(n: number): string {

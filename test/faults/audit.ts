@@ -9,7 +9,8 @@ import { checkKeys } from './audit-keys.ts';
 import { checkMails } from './audit-mails.ts';
 import { checkAnswer } from './audit-records.ts';
 import type { RunFacts, SentMail } from './facts.ts';
-import { userAgentOf, type LedgerEntry } from './ledger.ts';
+import type { Allowance } from './fault.ts';
+import { FAULT_USER_AGENT, userAgentOf, type LedgerEntry } from './ledger.ts';
 
 export interface AuditInput {
   readonly ledger: readonly LedgerEntry[];
@@ -17,6 +18,8 @@ export interface AuditInput {
   readonly accounts: readonly Account[];
   readonly mails: readonly SentMail[];
   readonly facts: RunFacts;
+  /** What the faults of this run allow (list.ts): anything else that was excused is a violation. */
+  readonly allows: ReadonlySet<Allowance>;
 }
 
 export type ViolationKind =
@@ -40,7 +43,8 @@ export type ViolationKind =
   | 'stuck'
   | 'unexplained_failure'
   | 'repeated_state'
-  | 'doubled_key';
+  | 'doubled_key'
+  | 'not_allowed';
 
 export interface Violation {
   readonly kind: ViolationKind;
@@ -52,6 +56,7 @@ export interface Violation {
 
 /** Something that a documented window allows. */
 export interface OpenWindow {
+  readonly of: Allowance;
   readonly words: string;
   readonly phase: string;
   /** request_id. */
@@ -111,7 +116,7 @@ export interface AuditView extends AuditInput {
   phaseOf(requestId: string): string;
   recordOf(entry: LedgerEntry): SubmissionRecord | undefined;
   violation(kind: ViolationKind, phase: string, id: string, words: string): void;
-  window(words: string, phase: string, id: string): void;
+  window(of: Allowance, words: string, phase: string, id: string): void;
   counts(phase: string): PhaseCounts;
 }
 
@@ -148,7 +153,11 @@ export function audit(input: AuditInput): AuditResult {
       );
     },
     violation: (kind, phase, id, words) => void violations.push({ kind, phase, id, words }),
-    window: (words, phase, id) => void windows.push({ words, phase, id }),
+    window(of, words, phase, id) {
+      windows.push({ of, words, phase, id });
+      if (!input.allows.has(of))
+        view.violation('not_allowed', phase, id, `no fault of this run allows it: ${words}`);
+    },
     counts,
   };
 
@@ -184,7 +193,8 @@ export function audit(input: AuditInput): AuditResult {
   for (const record of input.records) {
     countRecord(record, view);
     // A withdrawal of a request whose answer got lost knows nothing of who asked.
-    if (!entryOf.has(record._id) && record.state !== 'withdrawn') {
+    const ofFault = record.userAgent === FAULT_USER_AGENT && record.state === 'refused';
+    if (!entryOf.has(record._id) && record.state !== 'withdrawn' && !ofFault) {
       view.violation(
         'stray_record',
         UNKNOWN_PHASE,

@@ -33,8 +33,10 @@ export interface RunFacts {
    * ambiguous by design.
    */
   readonly ambiguous: ReadonlyMap<string, readonly number[]>;
-  /** Recipients that were refused for good (550). */
+  /** Recipients that the relay refused for good, or whose mail bounced. */
   readonly refused: ReadonlySet<string>;
+  /** Dead letters that an operator sent again: their mails are as many as asked for. */
+  readonly reopened: ReadonlySet<string>;
 }
 
 export class Facts implements RunFacts {
@@ -43,6 +45,7 @@ export class Facts implements RunFacts {
   readonly mailStops: number[] = [];
   readonly ambiguous = new Map<string, number[]>();
   readonly refused = new Set<string>();
+  readonly reopened = new Set<string>();
   /** Sentences on what no fault explains: a process that ended by itself, an unclean exit. */
   readonly troubles: string[] = [];
   readonly mails: SentMail[] = [];

@@ -3,7 +3,7 @@
  * faults of every kind.
  */
 import type { ApplicantKeys, RequestKind } from './ledger.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 export interface PlannedRequest {
   readonly kind: RequestKind;

@@ -6,7 +6,7 @@ import { Agent, request, type IncomingMessage } from 'node:http';
 import { INGEST_PATH } from '../support/http.ts';
 import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledger.ts';
 import type { PlannedRequest, Planner } from './planner.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** An ingest process that takes requests now. */
 export interface Target {

@@ -1,7 +1,8 @@
 /** What a person reads after a run: a table of faults, the totals, and the verdict. */
 import { paint, table } from '../../internal/platform/terminal.ts';
 import type { OpenWindow, PhaseCounts } from './audit.ts';
-import type { ChaosResult } from './engine.ts';
+import type { ChaosResult } from './play.ts';
+import type { Alarm } from './watch.ts';
 
 /** Violations printed; the JSON has all. */
 const PRINTED = 30;
@@ -121,4 +122,38 @@ function grouped(windows: readonly OpenWindow[]): string[] {
     ([words, group = []]) =>
       `allowed by a documented window: ${group.length} × ${words}, e.g. ${group[0]?.id}`,
   );
+}
+
+const short = (alert: string): string => alert.replace('PartnerIngest', '');
+
+export const isWell = ({ missing, unexpected, resolvedAfter }: Alarm): boolean =>
+  missing.length + unexpected.length === 0 && resolvedAfter !== undefined;
+
+export function cellsOf(alarm: Alarm): string[] {
+  const { fault, expected, fired, resolvedAfter, missing, unexpected } = alarm;
+  const times = Object.entries(fired).map(([alert, at]) => `${short(alert)} ${at.toFixed(0)} s`);
+  const verdict = [
+    ...missing.map((alert) => `missing: ${short(alert)}`),
+    ...unexpected.map((alert) => `not meant: ${short(alert)}`),
+    ...(resolvedAfter === undefined ? ['not over'] : []),
+  ];
+  return [
+    fault,
+    expected.map(short).join(', ') || 'none',
+    times.join(', ') || '-',
+    resolvedAfter === undefined ? '-' : `${resolvedAfter.toFixed(0)} s`,
+    verdict.join('; ') || 'ok',
+  ];
+}
+
+/** Which alerts the faults raised, and the verdict. */
+export function alarmReport(alarms: readonly Alarm[]): string {
+  const well = alarms.length > 0 && alarms.every(isWell);
+  return [
+    table([['fault', 'meant', 'fired after', 'over after', 'verdict'], ...alarms.map(cellsOf)]),
+    paint(
+      well ? 'green' : 'red',
+      well ? `${alarms.length} faults, each with its alert` : 'not as meant',
+    ),
+  ].join('\n');
 }

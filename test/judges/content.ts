@@ -3,7 +3,7 @@
  * time and memory. Says on standard output, before each reading, which it is, and tells each one
  * over its budget.
  *
- *     node --expose-gc --max-old-space-size=96 test/content/judge.ts SEED MIXTURES [CONTROL]
+ *     node --expose-gc --max-old-space-size=96 test/judges/content.ts SEED MIXTURES [CONTROL]
  */
 import { readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { controls, service, type Control, type Reader } from './readers.ts';

@@ -4,7 +4,7 @@
  */
 import type { ScrapeTarget } from '../../deploy/local/prometheus.ts';
 import { NAMESPACE } from '../chart/rules.ts';
-import type { ChaosWorld, Slot } from '../chaos/world.ts';
+import type { ChaosWorld, Slot } from './world.ts';
 
 /** A container that died starts again in its pod; one that ended well leaves it to a new one. */
 export class Pod {

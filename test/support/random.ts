@@ -1,11 +1,14 @@
-/** A small seeded generator, so that a run's plan follows from its seed. */
+/** A small seeded generator (mulberry32), so that the plan of a run follows from its seed. */
 
 export interface Random {
   /** From 0 up to but not including 1. */
   next(): number;
   /** A whole number from 0 up to but not including `below`. */
   below(below: number): number;
-  pick<T>(items: readonly [T, ...T[]]): T;
+  between(from: number, to: number): number;
+  chance(probability: number): boolean;
+  /** `items` must not be empty. */
+  pick<T>(items: readonly T[]): T;
   shuffled<T>(items: readonly T[]): T[];
   /** One of the keys, each as often as its weight says. */
   weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key;
@@ -13,8 +16,7 @@ export interface Random {
 
 const TWO_TO_32 = 4_294_967_296;
 
-/** mulberry32: 32 bits of state, plenty for choosing faults and bodies. */
-export function seededRandom(seed: number): Random {
+export function newRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = (): number => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -25,7 +27,9 @@ export function seededRandom(seed: number): Random {
   return {
     next,
     below: (below) => Math.floor(next() * below),
-    pick: (items) => items[Math.floor(next() * items.length)] ?? items[0],
+    between: (from, to) => from + next() * (to - from),
+    chance: (probability) => next() < probability,
+    pick: (items) => items[Math.floor(next() * items.length)]!,
     shuffled: (items) =>
       items
         .map((item) => ({ item, at: next() }))

@@ -89,6 +89,7 @@ function checkSecondMails(
   phase: string,
   view: AuditView,
 ): void {
+  if (view.facts.reopened.has(account.requestId)) return;
   const listed = secondMails(handOversOf(account.mail));
   const came = Math.max(0, mails.length - 1);
   view.counts(phase).possibleSecondMails += listed.length;
@@ -100,7 +101,7 @@ function checkSecondMails(
   if (came === 0) return;
   const explained = listed.filter((second) => isExplained(account, second, mails, view));
   for (const { cause } of explained.slice(0, came))
-    view.window(`second mail: ${windows[cause]}`, phase, account.requestId);
+    view.window('second_mail', `second mail: ${windows[cause]}`, phase, account.requestId);
   if (explained.length < came) {
     const causes = listed.map(({ cause }) => cause).join(', ') || 'none';
     const words = `${mails.length} mails, but of the windows in the ledger (${causes}) the run opened ${explained.length}`;

@@ -136,6 +136,7 @@ function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   if (!gone && view.facts.killedIngest.has(entry.instance)) {
     view.counts(entry.phase).windowProcessed += 1;
     view.window(
+      'processed_after_500',
       'processed after its 500: ingest was killed before it could withdraw',
       entry.phase,
       id,

@@ -22,7 +22,7 @@ import { startReplicaSet, type Door, type ReplicaSet } from '../support/replica-
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
 import type { Target } from './load.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** Short, so that a hung MongoDB leaves many writes in doubt. */
 export const ACCEPT_TIMEOUT_MS = 700;
@@ -71,6 +71,8 @@ export interface ChaosWorld {
   readonly db: Db;
   readonly slots: readonly Slot[];
   readonly facts: Facts;
+  /** The partner Secrets that the controller reads. */
+  readonly keyFolder: string;
   readonly keys: Readonly<Record<'good' | 'inactive' | 'unknown', string>>;
   targets(): Target[];
   slotsOf(name: ServiceName): Slot[];
@@ -213,6 +215,7 @@ async function open(
     db: client.db(DATABASE),
     slots,
     facts,
+    keyFolder,
     keys,
     targets: () =>
       world

@@ -12,7 +12,13 @@ import type { State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';
 import type { SentMail } from './facts.ts';
-import { CLIENT_GAVE_UP, userAgentOf, type LedgerEntry, type RequestKind } from './ledger.ts';
+import {
+  CLIENT_GAVE_UP,
+  FAULT_USER_AGENT,
+  userAgentOf,
+  type LedgerEntry,
+  type RequestKind,
+} from './ledger.ts';
 
 const AT = new Date('2026-01-01T00:00:00Z');
 const ADA = { email: 'ada@example.com', ein: '100000001' };
@@ -138,7 +144,14 @@ const NO_FACTS: AuditInput['facts'] = {
   mailStops: [],
   ambiguous: new Map(),
   refused: new Set(),
+  reopened: new Set(),
 };
+const ALL: AuditInput['allows'] = new Set([
+  'processed_after_500',
+  'second_mail',
+  'undeliverable',
+  'dead_letter',
+]);
 
 /**
  * One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that
@@ -165,6 +178,7 @@ function cleanWorld(): AuditInput {
     accounts: [account(1)],
     mails: [mail()],
     facts: NO_FACTS,
+    allows: ALL,
   };
 }
 
@@ -340,9 +354,34 @@ test('a 500 that was processed is allowed only of an ingest that was killed, and
   expect(killed.windows).toHaveLength(1);
   expect(killed.total.windowProcessed).toBe(1);
   expect(
+    kinds({
+      ...input,
+      facts: { ...NO_FACTS, killedIngest: new Set(['ingest-1.1']) },
+      allows: new Set(['second_mail']),
+    }),
+  ).toEqual(['not_allowed']);
+  expect(
     kinds({ ...input, facts: { ...NO_FACTS, killedIngest: new Set(['ingest-2.1']) } }),
   ).toEqual(['processed_after_500']);
 });
+
+test('a request of a fault itself is allowed only where it was refused', () => {
+  const ofFault = { userAgent: FAULT_USER_AGENT, body: undefined, bodySha256: undefined };
+  expect(kinds(withRecords(record(9, 'refused', ofFault)))).toEqual([]);
+  expect(kinds(withRecords(record(9, 'rejected', ofFault)))).toEqual(['stray_record']);
+});
+
+test.each(['undeliverable', 'dead_lettered'] as const)(
+  'a record that is %s is allowed only where a fault of the run allows it',
+  (state) => {
+    const input = {
+      ...withRecords(record(1, state, { accountId: 'acc_1' })),
+      facts: { ...NO_FACTS, refused: new Set([ADA.email]), ambiguous: new Map([[ADA.email, []]]) },
+    };
+    expect(kinds(input)).toEqual([]);
+    expect(kinds({ ...input, allows: new Set() })).toEqual(['unexplained_failure']);
+  },
+);
 
 describe('a second mail', () => {
   const inTime = AT.getTime() + 1_000;
