@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { ActiveAlert } from '../../deploy/local/prometheus.ts';
 import { renderRules, ruleFile, type Rules } from '../chart/rules.ts';
 import { seededRandom, type Random } from '../chaos/random.ts';
-import { DRILL_VALUES, plan, SHORT, SHORT_OF_RULE, type Exercise } from './plan.ts';
+import { DRILL_VALUES, OTHER_BOUNDS, plan, SHORT, SHORT_OF_RULE, type Exercise } from './plan.ts';
 import { openWatchedWorld, type WatchedWorld } from './watched-world.ts';
 
 const PER_SECOND = 40;
@@ -73,13 +73,18 @@ export async function drill(options: DrillOptions): Promise<Row[]> {
   }
 }
 
-/** The rules with seconds for minutes; an unknown duration is a bug here. */
+/** The rules with seconds for minutes; an unknown duration or bound is a bug here. */
 export function shorten(rules: Rules): Rules {
   const short = (rule: string, duration: string): string => {
     const found = SHORT_OF_RULE[rule]?.[duration] ?? SHORT[duration];
     if (found === undefined) throw new Error(`plan.ts has no short form of ${duration}`);
     return found;
   };
+  const bounded = (rule: string, expr: string): string =>
+    Object.entries(OTHER_BOUNDS[rule] ?? {}).reduce((text, [bound, other]) => {
+      if (!text.includes(bound)) throw new Error(`${rule} has no bound ${bound}`);
+      return text.replaceAll(bound, other);
+    }, expr);
   return {
     groups: rules.groups.map(({ name, rules: list }) => ({
       name,
@@ -88,7 +93,7 @@ export function shorten(rules: Rules): Rules {
           short('alert' in rule ? rule.alert : '', duration);
         return {
           ...rule,
-          expr: rule.expr
+          expr: bounded('alert' in rule ? rule.alert : '', rule.expr)
             .replaceAll(/\[(\w+)\]/g, (_, duration: string) => `[${own(duration)}]`)
             .replaceAll(/\boffset (\w+)/g, (_, duration: string) => `offset ${own(duration)}`),
           ...('for' in rule && rule.for !== undefined ? { for: own(rule.for) } : {}),

@@ -47,20 +47,20 @@ export const SHORT: Readonly<Record<string, string>> = {
   '7d': '40s',
 };
 
-/**
- * Values of the chart for the drill: so that one fault crosses one threshold and the noise of 40
- * requests a second none.
- */
+/** A promise of the chart for the drill: the noise of 40 requests a second does not break it. */
 export const DRILL_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.sloPercent': 95,
-  'metrics.prometheusRule.thresholds.oldestWaitingSeconds': 75,
-  'metrics.prometheusRule.thresholds.mailsWaitingSeconds': 40,
-  'metrics.prometheusRule.thresholds.mailsWaiting': 600,
-  'metrics.prometheusRule.thresholds.keysStaleSeconds': 75,
-  'metrics.prometheusRule.thresholds.undeliverable': 10,
-  'metrics.prometheusRule.thresholds.backlogStaleSeconds': 75,
-  'metrics.prometheusRule.thresholds.refusals': 400,
-  'metrics.prometheusRule.thresholds.refusalsDropped': 5,
+};
+
+/** Comparisons of the rules for the drill, so that a fault crosses one in seconds. */
+export const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  PartnerIngestApplicationsWaiting: { '> 600': '> 75' },
+  PartnerIngestMailsWaiting: { '> 3600': '> 40', '>= 50': '>= 600' },
+  PartnerIngestKeysStale: { '> 300': '> 75' },
+  PartnerIngestMailsUndeliverable: { '>= 5': '>= 10' },
+  PartnerIngestBacklogStale: { '> 300': '> 75' },
+  PartnerIngestRefusalsJump: { '>= 100': '>= 400' },
+  PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
 
 const name = (short: string): string => `PartnerIngest${short}`;
