@@ -33,6 +33,7 @@ const known = new Map<string, readonly string[]>();
 interface Alert {
   readonly alert: string;
   readonly expr: string;
+  readonly labels: { readonly severity: string };
 }
 // As written, before Helm fills in the values: their names are enough here.
 const rules = (
@@ -41,6 +42,8 @@ const rules = (
 const alerts = rules.filter(({ alert }) => alert !== undefined).map(({ alert }) => alert);
 
 beforeAll(async () => {
+  // Prometheus' own: whether it reached a target.
+  known.set('up', []);
   for (const [name, { labels }] of ours) known.set(name, Object.keys(labels));
   for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
     known.set(name, ['type', 'kind', 'space']);
@@ -113,6 +116,20 @@ test('the drill has a fault for every alert, and knows no other', () => {
   const raised = exercises.flatMap(({ raises }) => raises);
   expect([...new Set(raised)].toSorted()).toEqual(alerts.toSorted());
   for (const { may = [] } of exercises) expect(alerts).toEqual(expect.arrayContaining([...may]));
+});
+
+test('what is critical is what the runbook says somebody gets up for', () => {
+  for (const { alert, labels } of rules.filter((rule) => rule.alert !== undefined)) {
+    const page = readFileSync(`${ROOT}docs/runbooks/${alert}.md`, 'utf8');
+    const wakes = /^## Wake someone\n\n([^]*)$/m.exec(page)?.[1] ?? '';
+    const critical = labels.severity.includes('critical');
+    const warning = labels.severity.includes('warning');
+    expect({
+      alert,
+      critical: /^At once/.test(wakes),
+      warning: /^No\b|\bin working hours/i.test(wakes),
+    }).toEqual({ alert, critical, warning });
+  }
 });
 
 test('every alert has a runbook, every runbook an alert, and each has all its parts', () => {
