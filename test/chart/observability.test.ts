@@ -126,7 +126,7 @@ test('what is critical is what the runbook says somebody gets up for', () => {
     const warning = labels.severity.includes('warning');
     expect({
       alert,
-      critical: /^At once/.test(wakes),
+      critical: wakes.startsWith('At once'),
       warning: /^No\b|\bin working hours/i.test(wakes),
     }).toEqual({ alert, critical, warning });
   }
