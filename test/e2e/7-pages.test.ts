@@ -119,7 +119,9 @@ step('install.md: the evaluation install, and `helm test`', async () => {
     processor: SMALL,
     controller: SMALL,
   });
-  expect(await reader.paste('docs/install.md', 'helm install try ')).toMatch(/Phase:\s+Succeeded/);
+  expect(await reader.paste('docs/install.md', 'helm upgrade --install try ')).toMatch(
+    /Phase:\s+Succeeded/,
+  );
 });
 
 type Values = Readonly<Record<string, object>>;
@@ -170,7 +172,7 @@ step('install.md: the Secrets and the production install', async () => {
     'p%40ss%2Fword',
   );
   await reader.write('my-values.yaml', productionValues());
-  const printed = await reader.paste('docs/install.md', 'helm install partner-ingest ');
+  const printed = await reader.paste('docs/install.md', 'helm upgrade --install partner-ingest ');
   expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(7);
   expect(await podCounts()).toEqual(PODS);
   url = await addressOf(kubectl, PRODUCTION);

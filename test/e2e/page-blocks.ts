@@ -7,10 +7,10 @@ import { read } from '../support/pages.ts';
 /** In the order of the page. A block that a lone cluster cannot run begins with ```sh untested. */
 export const BLOCKS = {
   'docs/install.md': [
-    'helm install try ',
+    'helm upgrade --install try ',
     'kubectl create namespace ',
     "printf 'password: '",
-    'helm install partner-ingest ',
+    'helm upgrade --install partner-ingest ',
     'kubectl --namespace partner-ingest exec ',
     'key=',
   ],

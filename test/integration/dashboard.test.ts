@@ -31,7 +31,7 @@ const BETWEEN_REQUESTS_MS = 200;
  */
 const KUBERNETES = ['secret_lists_total', 'secret_watches_total', 'secrets_seen_timestamp_seconds'];
 /** Of kube-state-metrics, and of the chart's recording rules. */
-const NOT_HERE = ['kube_', 'partner_ingest:'];
+const NOT_HERE = ['kube_', 'partner_ingest:', 'ALERTS'];
 const ofKubernetes = (ask: string): boolean =>
   [...KUBERNETES, ...NOT_HERE].some((name) => ask.includes(name));
 

@@ -55,27 +55,37 @@ const stat = (
   ...more,
 });
 
-const withinPromise = `sum(rate(${metric('accept_seconds_bucket', 'le="1"')}[$__range]))`;
-const allAnswered = `(sum(rate(${metric('accept_seconds_count')}[$__range])) + sum(rate(${metric('requests_total', 'status="500"')}[$__range])))`;
+/** Share of submissions within the promise, over `window`. */
+const promiseKept = (window: string): string =>
+  `sum(rate(${metric('accept_seconds_bucket', 'le="1"')}[${window}])) / (sum(rate(${metric('accept_seconds_count')}[${window}])) + sum(rate(${metric('requests_total', 'status="500"')}[${window}])))`;
+const FIRING = `ALERTS{${IN},alertname=~"PartnerIngest.*",alertstate="firing"}`;
 
 /** What stands on the board, from top to bottom. */
 export const dashboardRows: readonly RowSpec[] = [
   {
     title: 'In one look',
+    open: true,
     panels: [
       stat(
-        'Promise kept',
+        'Promise kept now',
         'percentunit',
-        'Share of submissions recorded within 1 s and not answered 500, over the time shown.',
-        `${withinPromise} / ${allAnswered}`,
-        { badBelow: 0.999, decimals: 3 },
+        'Share of submissions recorded within 1 s and not answered 500, in the last 5 minutes. Empty without submissions.',
+        promiseKept('5m'),
+        { badBelow: 0.999, decimals: 2 },
       ),
       stat(
-        'Error budget left',
-        'percentunit',
-        "Of 30 days, as far as Prometheus remembers: 100 % is untouched, below 0 the promise is broken. Needs the chart's rules.",
-        `1 - sum_over_time(partner_ingest:broken_promise:increase1h{${IN}}[30d:1h]) / sum_over_time(partner_ingest:submissions:increase1h{${IN}}[30d:1h]) / (1 - $slo / 100)`,
-        { badBelow: 0, decimals: 1 },
+        'Traffic now',
+        'reqps',
+        'Requests of the last 5 minutes, of every answer. None may be a fault in front of ingest.',
+        `sum(rate(${metric('requests_total')}[5m]))`,
+        { decimals: 1 },
+      ),
+      stat(
+        'Finished now',
+        'ops',
+        'Applications that reached their end in the last 5 minutes, most of them with an e-mail.',
+        `sum(rate(${metric('outcomes_total', 'state=~"completed|rejected|undeliverable"')}[5m]))`,
+        { decimals: 1 },
       ),
       stat(
         'Longest wait',
@@ -85,6 +95,23 @@ export const dashboardRows: readonly RowSpec[] = [
         { bad: 600 },
       ),
       stat(
+        'Alerts firing',
+        'short',
+        "Their names are below. Needs the chart's rules.",
+        `count(${FIRING}) or vector(0)`,
+        { bad: 1 },
+      ),
+      stat('Leaders', 'short', 'Exactly one controller leads.', `sum(${shared('leader')})`, {
+        good: 1,
+      }),
+      stat(
+        'Work that waits',
+        'short',
+        'Processors waiting for the database, or their mails for the relay.',
+        `sum(${metric('worker_paused')})`,
+        { bad: 1 },
+      ),
+      stat(
         'Dead letters',
         'short',
         'Given up; somebody must look. `partner-ingest find --state dead_lettered`',
@@ -92,13 +119,10 @@ export const dashboardRows: readonly RowSpec[] = [
         { bad: 1 },
       ),
       stat(
-        'Work that waits',
+        'Kept on hold',
         'short',
-        'Processors waiting for the database, or their mails for the relay.',
-        `sum(${metric('worker_paused')})`,
-        {
-          bad: 1,
-        },
+        'Records of partners that an operator holds: they wait on purpose.',
+        `max(${shared('records_on_hold')})`,
       ),
       stat(
         'Pods limiting alone',
@@ -107,21 +131,54 @@ export const dashboardRows: readonly RowSpec[] = [
         `sum(${metric('limiter_fallback')})`,
         { bad: 1 },
       ),
-      stat('Leaders', 'short', 'Exactly one controller leads.', `sum(${shared('leader')})`, {
-        badBelow: 1,
+      stat('Promise kept', 'percentunit', 'As now, over the time shown.', promiseKept('$__range'), {
+        badBelow: 0.999,
+        decimals: 3,
       }),
+      stat(
+        'Error budget left',
+        'percentunit',
+        "Of 30 days, as far as Prometheus remembers: 100 % is untouched, below 0 the promise is broken. Needs the chart's rules.",
+        `1 - sum_over_time(partner_ingest:broken_promise:increase1h{${IN}}[30d:1h]) / sum_over_time(partner_ingest:submissions:increase1h{${IN}}[30d:1h]) / (1 - $slo / 100)`,
+        { badBelow: 0, decimals: 1 },
+      ),
+      {
+        kind: 'table',
+        title: 'What fires',
+        unit: 'short',
+        about: "The runbook of that name says what to do. Needs the chart's rules.",
+        queries: [query('series', `count by (severity, alertname) (${FIRING})`)],
+      },
+      {
+        kind: 'table',
+        title: 'Who is affected',
+        unit: 'short',
+        about:
+          'By partner: requests, those without a 202 in 15 minutes, and records with work ahead.',
+        queries: [
+          query(
+            'requests a minute',
+            `60 * sum by (partner) (rate(${metric('partner_requests_total')}[5m]))`,
+          ),
+          query(
+            'without 202, 15 minutes',
+            `sum by (partner) (increase(${metric('partner_requests_total', 'status!="202"')}[15m]))`,
+          ),
+          query('waiting', `max by (partner) (${shared('partner_records')})`),
+        ],
+      },
+      lines(
+        'Traffic',
+        'reqps',
+        'By answer: 202 accepted, 400 malformed, 401 and 403 refused, 429 over the limit, 500 not accepted.',
+        [query('{{status}}', sumRate('status', 'requests_total'))],
+        { stacked: true },
+      ),
     ],
   },
   {
     title: 'Ingest: what partners see',
     panels: [
-      lines(
-        'Answers',
-        'reqps',
-        '202 accepted, 400 recorded as malformed, 401/403 refused, 429 over the limit, 500 not accepted.',
-        [query('{{status}}', sumRate('status', 'requests_total'))],
-        { stacked: true },
-      ),
       {
         kind: 'heatmap',
         title: 'Time to accept',
@@ -465,7 +522,7 @@ export const dashboard: Dashboard = {
         datasource: { type: 'prometheus', uid: '${datasource}' },
         target: {
           refId: 'A',
-          expr: `ALERTS{${IN},alertname=~"PartnerIngest.*",alertstate="firing"}`,
+          expr: FIRING,
         } as never,
       },
     ],

@@ -14,7 +14,8 @@ export interface Query {
 }
 
 export interface PanelSpec {
-  readonly kind: 'timeseries' | 'stat' | 'heatmap';
+  /** A table has a column for each query, and a row for each label's value. */
+  readonly kind: 'timeseries' | 'stat' | 'heatmap' | 'table';
   readonly title: string;
   /** What a healthy picture looks like, or what a bad one means. */
   readonly about: string;
@@ -25,47 +26,51 @@ export interface PanelSpec {
   readonly bad?: number;
   /** Below this value the colour is that of trouble. */
   readonly badBelow?: number;
+  /** Every other value has the colour of trouble. */
+  readonly good?: number;
   readonly stacked?: boolean;
   readonly decimals?: number;
 }
 
 export interface RowSpec {
   readonly title: string;
+  /** What is seen without opening it. */
+  readonly open?: boolean;
   readonly panels: readonly PanelSpec[];
 }
 
 const BOARD_WIDTH = 24;
-const HEIGHT = { timeseries: 8, heatmap: 8, stat: 4 } as const;
+/** Three beside each other, stats six. */
+const SIZE = {
+  timeseries: { h: 8, w: 8 },
+  heatmap: { h: 8, w: 8 },
+  table: { h: 8, w: 8 },
+  stat: { h: 4, w: 4 },
+} as const;
 const DATA_SOURCE = { type: 'prometheus', uid: '${datasource}' };
 const [GREEN, RED] = ['green', 'red'];
 
 /**
- * All rows and panels with their places: panels of a row share its width, at most three beside each
- * other (stats: six).
+ * All rows and panels with their places, from left to right and down. Grafana keeps the panels of a
+ * folded row inside it.
  */
 export function layOut(rows: readonly RowSpec[]): (Panel | RowPanel)[] {
   const made: (Panel | RowPanel)[] = [];
   let [y, id] = [0, 0];
-  for (const row of rows) {
-    made.push({
-      type: 'row',
-      id: (id += 1),
-      title: row.title,
-      collapsed: false,
-      panels: [],
-      gridPos: { h: 1, w: BOARD_WIDTH, x: 0, y },
+  for (const { title, open = false, panels } of rows) {
+    const row = { type: 'row' as const, id: (id += 1), title, collapsed: !open };
+    const gridPos = { h: 1, w: BOARD_WIDTH, x: 0, y };
+    let [x, below, lineHeight] = [0, y + 1, 0];
+    const inside = panels.map((spec) => {
+      const size = SIZE[spec.kind];
+      if (x + size.w > BOARD_WIDTH) [x, below, lineHeight] = [0, below + lineHeight, 0];
+      const place = { ...size, x, y: below };
+      [x, lineHeight] = [x + size.w, Math.max(lineHeight, size.h)];
+      return { ...panel(spec), id: (id += 1), gridPos: place };
     });
-    y += 1;
-    const [first] = row.panels;
-    const perLine = first?.kind === 'stat' ? 6 : 3;
-    const width = BOARD_WIDTH / perLine;
-    const height = HEIGHT[first?.kind ?? 'timeseries'];
-    for (const [index, spec] of row.panels.entries()) {
-      const line = Math.floor(index / perLine);
-      const gridPos = { h: height, w: width, x: (index % perLine) * width, y: y + line * height };
-      made.push({ ...panel(spec), id: (id += 1), gridPos });
-    }
-    y += Math.ceil(row.panels.length / perLine) * height;
+    if (open) made.push({ ...row, panels: [], gridPos }, ...inside);
+    else made.push({ ...row, panels: inside, gridPos });
+    y = open ? below + lineHeight : y + 1;
   }
   return made;
 }
@@ -82,11 +87,29 @@ function panel(spec: PanelSpec): Panel {
       expr: ask,
       legendFormat: name,
       ...(spec.kind === 'heatmap' ? { format: 'heatmap' } : {}),
-      ...(spec.kind === 'stat' ? { instant: true } : { range: true }),
+      ...(spec.kind === 'table' ? { format: 'table' } : {}),
+      ...(spec.kind === 'stat' || spec.kind === 'table' ? { instant: true } : { range: true }),
     })),
+    ...(spec.kind === 'table' ? { transformations: columns(spec) } : {}),
     fieldConfig: fieldConfig(spec),
     options: options[spec.kind],
   };
+}
+
+/** One row for each label's value, with the names of the queries above its columns. */
+function columns({ queries }: PanelSpec): { id: string; options: object }[] {
+  const names = queries.map(({ name }, index) => [
+    // Grafana numbers the columns only where there are several.
+    queries.length === 1 ? 'Value' : `Value #${String.fromCharCode('A'.charCodeAt(0) + index)}`,
+    name,
+  ]);
+  return [
+    { id: 'merge', options: {} },
+    {
+      id: 'organize',
+      options: { excludeByName: { Time: true }, renameByName: Object.fromEntries(names) as object },
+    },
+  ];
 }
 
 function fieldConfig({
@@ -94,16 +117,17 @@ function fieldConfig({
   unit,
   bad,
   badBelow,
+  good,
   stacked,
   decimals,
 }: PanelSpec): FieldConfigSource {
-  const steps =
-    badBelow === undefined
-      ? [{ value: null, color: GREEN }, ...(bad === undefined ? [] : [{ value: bad, color: RED }])]
-      : [
-          { value: null, color: RED },
-          { value: badBelow, color: GREEN },
-        ];
+  const from = good ?? badBelow;
+  const until = good === undefined ? bad : good + 1;
+  const steps = [
+    { value: null, color: from === undefined ? GREEN : RED },
+    ...(from === undefined ? [] : [{ value: from, color: GREEN }]),
+    ...(until === undefined ? [] : [{ value: until, color: RED }]),
+  ];
   const lines = {
     drawStyle: 'line',
     lineWidth: 1,
@@ -137,6 +161,7 @@ const options: Readonly<Record<PanelSpec['kind'], Record<string, unknown>>> = {
     orientation: 'auto',
     textMode: 'auto',
   },
+  table: { showHeader: true, cellHeight: 'sm' },
   heatmap: {
     calculate: false,
     cellGap: 1,
