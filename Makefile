@@ -7,7 +7,7 @@ SHELL := /bin/bash
 NODE := deploy/local/with-node.sh
 JEST := $(NODE) npm run -s jest --
 # Only tests that need no stores.
-UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|content|chart|kubernetes|e2e|mongodb)/'
+UNIT := PARTNER_INGEST_TEST_STORES=none $(JEST) --testPathIgnorePatterns /node_modules/ /dist/ '/test/(integration|simulation|judges|chart|kubernetes|e2e|mongodb)/'
 OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
@@ -70,7 +70,7 @@ simulate: node_modules ## Play random histories of crashes and outages in memory
 
 chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end)
 	@mkdir -p .run/chaos
-	@$(NODE) node test/chaos/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
+	@$(NODE) node test/faults/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
 	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" --json .run/chaos/result.json
 
 fuzz: node_modules ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
@@ -80,9 +80,9 @@ fuzz: node_modules ## Ask the running service all its OpenAPI document allows an
 profile: node_modules stores build ## Say where the processor time of ingest under load goes, or of the processor in a drain (OF=processor BENCH="--connections 64,256 --seconds 5")
 	@$(NODE) node test/bench/profile.ts --of $(or $(OF),ingest) $(BENCH)
 
-drill: node_modules stores ## Inject every fault under load and see which alert it raises (FAULTS= SEED= JSON=)
+drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=)
 	@$(NEED) 'Helm 3,Prometheus'
-	@$(NODE) node test/drill/run.ts --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
+	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
 bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
 	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)

@@ -46,7 +46,7 @@ function isPattern(pattern: string): boolean {
 
 const log = found('{cmd,internal}/**/*.ts')
   .filter((path) => !path.endsWith('.test.ts'))
-  .map(read)
+  .map((path) => read(path).replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, ''))
   .join('\n');
 
 /**

@@ -17,6 +17,90 @@ import {
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
 /** Rules of the code that a comment names, so that chart and settings take the same values. */
 const rules: Readonly<Record<string, object>> = { email: emailRule, clientName: clientNameRule };
+const strings = { additionalProperties: { type: 'string' } };
+const textOf = (...names: readonly string[]): object =>
+  Object.fromEntries(names.map((name) => [name, { type: 'string' }]));
+const named = { type: 'object', required: ['name'], properties: textOf('name') };
+const variable = { ...named, properties: textOf('name', 'value') };
+const container = {
+  ...named,
+  properties: { ...textOf('name', 'image'), env: { type: 'array', items: variable } },
+};
+const hostNames = { items: { type: 'string', minLength: 1 }, uniqueItems: true };
+const pods = { type: ['integer', 'string', 'null'] };
+const least = (minimum: number): object => ({ minimum });
+/**
+ * What a key of this name takes wherever it stands. Kubernetes refuses a number where it wants a
+ * string, and YAML makes numbers, booleans and nothing at all of texts without quotes.
+ */
+const byName: Readonly<Record<string, object>> = {
+  annotations: strings,
+  namespaceAnnotations: strings,
+  commonAnnotations: strings,
+  labels: strings,
+  commonLabels: strings,
+  alertLabels: strings,
+  matchLabels: strings,
+  nodeSelector: strings,
+  metadata: strings,
+  authenticationRef: strings,
+  repository: { minLength: 1 },
+  database: { minLength: 1 },
+  listenAddress: { minLength: 1 },
+  image: { minLength: 1 },
+  key: { minLength: 1 },
+  file: { pattern: '^(/.+)?$' },
+  path: { pattern: '^/' },
+  dataPath: { pattern: '^/' },
+  from: { rule: 'email' },
+  email: { rule: 'email' },
+  mailFrom: { rule: 'email' },
+  hosts: hostNames,
+  hostnames: hostNames,
+  command: { items: { type: 'string' } },
+  args: { items: { type: 'string' } },
+  pullSecrets: { items: named },
+  parentRefs: {
+    items: { ...named, properties: { ...textOf('name', 'namespace', 'sectionName') } },
+  },
+  tolerations: { items: { type: 'object', properties: textOf('key', 'operator', 'value') } },
+  hostAliases: {
+    items: {
+      type: 'object',
+      properties: { ...textOf('ip'), hostnames: { items: { type: 'string' } } },
+    },
+  },
+  extraEnv: { items: variable },
+  extraVolumes: { items: named },
+  extraVolumeMounts: {
+    items: {
+      type: 'object',
+      required: ['name', 'mountPath'],
+      properties: textOf('name', 'mountPath', 'subPath'),
+    },
+  },
+  extraContainers: { items: container },
+  extraInitContainers: { items: container },
+  startup: { additionalProperties: { type: 'integer' } },
+  liveness: { additionalProperties: { type: 'integer' } },
+  readiness: { additionalProperties: { type: 'integer' } },
+  replicaCount: least(0),
+  minReplicas: least(1),
+  maxReplicas: least(1),
+  user: least(1),
+  minAvailable: pods,
+  maxUnavailable: pods,
+  pod: { $ref: '#/definitions/pods' },
+};
+const DAYS = { minimum: 1, maximum: 36_500 };
+const PORTS = { items: { type: 'integer', minimum: 1, maximum: 65_535 } };
+/** Maps in braces that have the keys of another one, by the end of their path. */
+const alike: Readonly<Record<string, string>> = {
+  mongodb: 'ingest.mongodb',
+  podDisruptionBudget: 'ingest.podDisruptionBudget',
+  serviceAccount: 'ingest.serviceAccount',
+  serviceMonitor: 'metrics.podMonitor',
+};
 const EMPTY = ['""', '[]', '{}', 'null'];
 const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
@@ -48,7 +132,9 @@ function valuesOf(map: YAMLMap, parent: readonly string[]): ChartValue[] {
     const comment =
       key.commentBefore ?? (index === 0 && parent.length > 0 ? map.commentBefore : '') ?? '';
     const path = [...parent, String(key)];
-    const [about, schema] = readComment(comment);
+    const behind = value?.comment ?? '';
+    const [about, narrowed] = readComment(behind === '' ? comment : `${comment}\n${behind}`);
+    const schema = { ...usualFor(String(key), value), ...narrowed };
     const ours = isMap(value) && value.flow !== true && value.items.length > 0;
     return {
       path,
@@ -60,13 +146,28 @@ function valuesOf(map: YAMLMap, parent: readonly string[]): ChartValue[] {
   });
 }
 
+/** What the name and the kind of a value say of its schema. */
+function usualFor(name: string, value: Node | null): Readonly<Record<string, unknown>> {
+  const like = alike[name];
+  if (like !== undefined && isMap(value) && value.flow === true)
+    return { $ref: `#/properties/${like.replaceAll('.', '/properties/')}` };
+  if (name.endsWith('Days')) return DAYS;
+  if (name.endsWith('Ports')) return PORTS;
+  return { ...(isSeq(value) ? { items: { type: 'object' } } : {}), ...byName[name] };
+}
+
 function plain(value: Node | null): unknown {
   return isMap(value) || isSeq(value) || isScalar(value) ? (value.toJSON() as unknown) : undefined;
 }
 
 function readComment(comment: string): [string, Record<string, unknown>] {
   // A paragraph of its own, such as the one that opens the file, is not about the key.
-  const lines = (comment.split(/\n\s*\n/).at(-1) ?? '').split('\n');
+  const lines = (
+    comment
+      .trim()
+      .split(/\n\s*\n/)
+      .at(-1) ?? ''
+  ).split('\n');
   const schemas = lines.flatMap((line) => SCHEMA_LINE.exec(line)?.[1] ?? []);
   const about = lines.filter((line) => !SCHEMA_LINE.test(line)).map((line) => line.trim());
   return [
@@ -85,13 +186,27 @@ export function chartSchema(valuesYaml: string): string {
     title: 'Values of partner-ingest',
     type: 'object',
     additionalProperties: false,
-    properties: propertiesOf(chartValues(valuesYaml)),
+    ...propertiesOf(chartValues(valuesYaml)),
   };
-  return JSON.stringify(schema);
+  // `ingest.pod` and its like may leave out what `pods` must have.
+  const { required, ...definition } = schema.properties['pods'] as { required: string[] };
+  schema.properties['pods'] = { allOf: [{ $ref: '#/definitions/pods' }, { required }] };
+  return JSON.stringify({ ...schema, definitions: { pods: definition } });
 }
 
-function propertiesOf(values: readonly ChartValue[]): Record<string, object> {
-  return Object.fromEntries(values.map((value) => [value.path.at(-1), schemaOf(value)]));
+/**
+ * Helm takes a key out whose value is empty, as in `ingest:` with nothing behind it, and a template
+ * would meet nothing: all are required but those that may be `null`.
+ */
+function propertiesOf(values: readonly ChartValue[]): {
+  readonly required: readonly string[];
+  readonly properties: Record<string, object>;
+} {
+  const nameOf = ({ path }: ChartValue): string => path.at(-1) ?? '';
+  return {
+    required: values.filter(({ schema }) => ![schema['type']].flat().includes('null')).map(nameOf),
+    properties: Object.fromEntries(values.map((value) => [nameOf(value), schemaOf(value)])),
+  };
 }
 
 function schemaOf({ about, schema, fallback, inside }: ChartValue): object {
@@ -111,7 +226,7 @@ function schemaOf({ about, schema, fallback, inside }: ChartValue): object {
     ...description,
     type: 'object',
     additionalProperties: false,
-    properties: propertiesOf(inside),
+    ...propertiesOf(inside),
     ...schema,
   };
 }
@@ -148,7 +263,11 @@ export function chartReadme(readme: string, valuesYaml: string): string {
 /** Maps and values of a component that stand word for word in `ingest`. */
 function sharedWith(ingest: ChartValue | undefined, component: ChartValue): readonly ChartValue[] {
   const ofIngest = new Set(ingest?.inside.map(withoutComponent));
-  return component.inside.filter((value) => ofIngest.has(withoutComponent(value)));
+  return component.inside.filter(
+    (value) =>
+      String(value.schema['$ref']).startsWith('#/properties/ingest/') ||
+      ofIngest.has(withoutComponent(value)),
+  );
 }
 
 function withoutComponent(value: ChartValue): string {

@@ -1,4 +1,4 @@
-/** What the controller consists of in a cluster: Secrets and Events over the Kubernetes API. */
+/** The controller's parts in a cluster: Secrets and Events. */
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';
@@ -10,7 +10,6 @@ import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import type { ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 
-/** Throws when no API server is configured; one that is away is no fault. */
 export function kubernetesParts(
   config: ConfigOf<'controller'>,
   tools: {

@@ -1,7 +1,4 @@
-/**
- * What the controller consists of: the one place that constructs its clients and parts and puts
- * them together.
- */
+/** Constructs the controller's parts and puts them together. */
 import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -27,10 +24,6 @@ import {
 } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
-/**
- * Opens everything and keeps the stored keys as the Secrets ask for. Rejects when the admin port
- * cannot be had.
- */
 export async function startController(
   config: ConfigOf<'controller'>,
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
@@ -38,7 +31,7 @@ export async function startController(
   const { log, closers, registry } = tools;
   const metrics = createControllerMetrics(registry);
 
-  // Opened first, so that it is closed last: metrics can be read until the end of a drain.
+  // It is closed last, so that metrics can be read until the end of a drain.
   let keyFaults: Probe = () => ['starting'];
   const ready: Probe[] = [() => keyFaults()];
   const admin = await startAdminServer({
@@ -64,12 +57,12 @@ export async function startController(
   closers.add('clock offset', () => offset.stop());
 
   const store = new KeyStore({ db, clock });
-  // A container that is started again in the same pod is another holder.
+  // A restarted container of the same pod is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
   const { PARTNER_KEYS_SOURCE: from } = config;
   const keeper = keepKeysReconciled({
     ...(from === 'kubernetes'
-      ? // Loaded only when needed: the Kubernetes library takes half a second and 130 MB.
+      ? // The library takes half a second and 130 MB, so it is loaded on demand.
         (await import('./wire-kubernetes.ts')).kubernetesParts(config, { log, closers, metrics })
       : { source: directorySource(from.directory), report: () => {} }),
     leadership: new Leadership({ store, holder, clock, log, metrics }),
@@ -88,7 +81,6 @@ export async function startController(
   return { adminUrl: admin.url };
 }
 
-/** Shows the waiting work while this process leads. */
 function openBacklog(
   config: ConfigOf<'controller'>,
   parts: { readonly db: Db; readonly metrics: ControllerMetrics; readonly leads: () => boolean },

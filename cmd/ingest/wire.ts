@@ -1,7 +1,4 @@
-/**
- * What ingest consists of: the one place that constructs its clients and parts and puts them
- * together.
- */
+/** Constructs ingest's parts and puts them together. */
 import type { AddressInfo } from 'node:net';
 import type { Db, MongoClientOptions } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -57,14 +54,10 @@ interface Parts {
   readonly closers: Closers;
   readonly metrics: IngestMetrics;
   readonly partnerLabels: PartnerLabels;
-  /** What has to be well before the process is ready. */
   readonly ready: Probe[];
 }
 
-/**
- * Opens everything and listens; readiness comes with the indexes and the keys. Rejects when a port
- * cannot be had.
- */
+/** Listens before it is ready: readiness needs the indexes and the keys. */
 export async function startIngest(
   config: ConfigOf<'ingest'>,
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
@@ -78,7 +71,7 @@ export async function startIngest(
   const metrics = createIngestMetrics(registry);
   const parts: Parts = { log, closers, metrics, partnerLabels: new PartnerLabels(), ready };
   const settings = settingsOf(config);
-  // Opened first, so that it is closed last: metrics can be read until the end of a drain.
+  // It is closed last, so that metrics can be read until the end of a drain.
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
@@ -146,7 +139,7 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-/** Everything that needs MongoDB, in the end the commits, so that they are closed first. */
+/** Commits are opened last, so that they are closed first. */
 function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const { log, closers, ready } = parts;
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
@@ -167,8 +160,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000),
   });
   closers.add('clock offset', () => offset.stop());
-  // Closed after the commits, whose records it hints at, and before the database that it falls back
-  // to.
+  // It is closed between the commits, whose records it hints at, and the database, its fallback.
   const hints = openHints(config, db, parts);
 
   const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
@@ -202,7 +194,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   };
 }
 
-/** Opened last, so that a drain settles withdrawals before its own deadline comes. */
+/** It is opened last, so that a drain settles withdrawals before its own deadline. */
 function openCommits(
   config: ConfigOf<'ingest'>,
   { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
@@ -215,7 +207,7 @@ function openCommits(
     log,
     metrics,
   });
-  // However the process ends, each that is left is in the log.
+  // Pending withdrawals are logged, however the process ends.
   const abandon = (): void => withdrawals.stop();
   process.once('exit', abandon);
   closers.add(
@@ -240,7 +232,6 @@ function openCommits(
   return { commits, withdrawals };
 }
 
-/** The database over a client of its own, whose connection readiness waits for. */
 function openDatabase(
   name: string,
   config: ConfigOf<'ingest'>,
@@ -263,7 +254,6 @@ function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReade
   });
 }
 
-/** Where a hint cannot be sent, the database says what was accepted. */
 function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }: Parts) {
   const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => sender.close());
@@ -291,7 +281,6 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Part
   return limiter;
 }
 
-/** All keys in memory, read again whenever they have changed. */
 function openKeys(store: KeyStore, parts: Parts): KeyCache {
   const { log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
@@ -300,7 +289,7 @@ function openKeys(store: KeyStore, parts: Parts): KeyCache {
     log,
     onRemovedUse: () => metrics.removedKeyUses.inc(),
     onLoad: ({ keys: all }) => {
-      // In order, so that all pods show the same partners by name.
+      // All pods show the same partners, because they are sorted.
       for (const partnerId of all.map((key) => key.partnerId).toSorted())
         partnerLabels.of(partnerId);
       metrics.keys.set(all.length);

@@ -1,7 +1,4 @@
-/**
- * What the processor consists of: the one place that constructs its clients and parts and puts them
- * together.
- */
+/** Constructs the processor's parts and puts them together. */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -50,25 +47,22 @@ interface Tools {
   readonly closers: Closers;
 }
 
-/** The workers' own deadline comes first, so that they release their connections. */
+/** This exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
-/**
- * Opens everything; takes jobs as soon as the indexes are verified. Rejects when the admin port
- * cannot be had.
- */
 export async function startProcessor(
   config: Config,
   tools: Tools & { readonly registry: Registry },
 ) {
   const { log, closers, registry } = tools;
-  // What an operator may have got wrong comes first, so that a fault opens nothing.
+  // Operators' mistakes show before anything is opened.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const metrics = createProcessorMetrics(registry);
 
-  // Opened first, so that it is closed last: metrics can be read until the end of a drain.
-  const [live, ready]: [Probe[], Probe[]] = [[], []];
+  // It is closed last, so that metrics can be read until the end of a drain.
+  const live: Probe[] = [];
+  const ready: Probe[] = [];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
@@ -124,7 +118,7 @@ export async function startProcessor(
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
   void Promise.all([indexes.whenDone, offset.measured]).then(async () => {
-    // Nothing is worked on before it is known what operators hold.
+    // Holds must be known before any work.
     await work.holds.start();
     if (stopping.signal.aborted) return;
     startWork(work, { ...tools, live, hints, metrics, clockFaults });
@@ -140,7 +134,6 @@ interface Work {
   readonly holds: HoldFollower;
 }
 
-/** The stores and the workers, which have nothing to do yet. */
 function openWork(
   config: Config,
   parts: Tools & {
@@ -199,7 +192,6 @@ function openWork(
   return { store, workers, holds };
 }
 
-/** Begins to take jobs and to reconcile. */
 function startWork(
   { store, workers, holds }: Work,
   parts: Tools & {
@@ -226,7 +218,7 @@ function startWork(
     'workers',
     async () => {
       stopping.abort();
-      // Together, so that neither takes up work while the other one waits for a slow relay.
+      // Both close together, so that neither takes work while the other waits for a slow relay.
       await Promise.all([consumer.close(), line.close(AbortSignal.timeout(FINISH_WORK_MS))]);
     },
     CLOSE_WORKERS_MS,
@@ -254,7 +246,6 @@ function startWork(
   closers.add('reconcile', () => reconciling.abort());
 }
 
-/** Begins to remove what is past its time. */
 function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
   const expiring = new AbortController();
   void expireForever(
@@ -271,8 +262,8 @@ function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
 }
 
 /**
- * A mail that waits for a connection would hold its claim: as many are worked on as there are
- * connections. Half of them are for mails that take longer than usual (internal/mail/places.ts).
+ * A mail without a connection would hold its claim, so slots equal connections. Half are for slow
+ * mails (mail/places.ts).
  */
 function mailSlots(config: Config): number {
   return config.MAIL_CONNECTIONS === 0 ? 2 * config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;

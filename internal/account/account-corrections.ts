@@ -1,7 +1,4 @@
-/**
- * What an operator may do to an account: mail it again, correct its address, release its e-mail and
- * EIN, erase it.
- */
+/** What operators do to an account: mail it again, correct its address, release it, erase it. */
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -17,10 +14,7 @@ export class AccountCorrections {
     this.#clock = options.clock;
   }
 
-  /**
-   * Lets the next attempt mail the same link once more; false if the account has changed or its
-   * link was used.
-   */
+  /** False if the account has changed or its link was used. */
   async mailAgain(account: Account): Promise<boolean> {
     const result = await this.#collection.updateOne(
       { ...asSeen(account), ...LINK_NOT_USED },
@@ -29,10 +23,7 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /**
-   * Gives the account another address. Links that went to the old one stop working at once, because
-   * a wrong address may be someone else's. `taken` when another account has the new address.
-   */
+  /** Links sent to the old address stop working, because it may be another person's. */
   async correctEmail(account: Account, email: string): Promise<'done' | 'changed' | 'taken'> {
     try {
       const result = await this.#collection.updateOne(
@@ -51,10 +42,8 @@ export class AccountCorrections {
   }
 
   /**
-   * Releases e-mail and EIN for a new application. One update of one document: at no instant do two
-   * accounts hold them. The account keeps its id and its request, and an unused link stops working;
-   * the use of a link is the login application's and stays. False if the account or its link has
-   * changed.
+   * One update frees e-mail and EIN, so that two accounts never hold them. An unused link stops
+   * working.
    */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
@@ -76,13 +65,12 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /** Deletes the account. Its request keeps the account's id. */
+  /** The request keeps the account's id. */
   async erase(accountId: string): Promise<void> {
     await this.#collection.deleteOne({ _id: accountId });
   }
 }
 
-/** The account, if it is as the operator saw it and not released. */
 function asSeen(account: Account) {
   return {
     _id: account._id,

@@ -1,10 +1,9 @@
-/** What the operator's commands read of accounts. Each read is bounded in time and in number. */
+/** What operators' commands read of accounts; each read is bounded in time and number. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
 import { accountCollection, type Account, type Activation } from './account.ts';
 
-/** What `audit` checks. */
 const checkedFields = {
   requestId: 1,
   notifiedAt: 1,
@@ -27,7 +26,6 @@ export class AccountQueries {
     this.#accounts = accountCollection(db);
   }
 
-  /** By one of the fields that no two accounts share. */
   async find(
     by: '_id' | 'requestId' | 'emailNormalized',
     value: string,
@@ -35,7 +33,6 @@ export class AccountQueries {
     return (await this.#accounts.findOne({ [by]: value }, bounded)) ?? undefined;
   }
 
-  /** Accounts with this address, with this EIN, or of one of these requests. */
   async ofPerson(
     { email, ein }: { readonly email?: string; readonly ein?: string },
     requestIds: ReadonlySet<string>,
@@ -56,23 +53,18 @@ export class AccountQueries {
     return [...found.values()];
   }
 
-  /**
-   * Accounts whose former e-mail address and EIN are still kept: few, because an operator releases
-   * each by hand.
-   */
+  /** These still keep their former data: few, because an operator releases each by hand. */
   async released(): Promise<Account[]> {
     return this.#accounts
       .find({ released: { $exists: true }, releasedAt: { $gt: new Date(0) } }, bounded)
       .toArray();
   }
 
-  /** All accounts made at `since` or later, as `audit` checks them, oldest first. */
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedAccount[]> {
     const after = since === undefined ? undefined : firstIdAt('acc', since);
     return pagesOf(this.#accounts, {}, { projection: checkedFields, after });
   }
 
-  /** At most `limit` ids of requests of accounts that start with `prefix`. */
   async requestIdsFrom(prefix: string, limit: number): Promise<string[]> {
     const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` } };
     const found = await this.#accounts

@@ -1,7 +1,4 @@
-/**
- * Creates accounts, and reads them for the workers. One insert creates; the unique indexes decide
- * every race.
- */
+/** Creates accounts and reads them for workers. The unique indexes decide every race. */
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { normalizeEmail } from '../application/identity.ts';
@@ -19,10 +16,7 @@ import {
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
-/**
- * An operator may release the holder of a key between the insert and the read; then the insert is
- * tried again.
- */
+/** An operator may release the holder of a key between insert and read. */
 const CREATE_TRIES = 5;
 
 export class AccountStore {
@@ -36,10 +30,7 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /**
-   * Creates the account of `requestId` once, however often it is called; the account comes with the
-   * answer if it was made by this call. Throws on database errors.
-   */
+  /** Creates the account of `requestId` only once. `account` is set if this call made it. */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },
@@ -70,7 +61,6 @@ export class AccountStore {
     throw new Error('a key of the account is taken, but nobody holds it');
   }
 
-  /** Inserts at the same time share a write; false for an account whose key is taken. */
   async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
     // The same order in every process prevents deadlocks between batches.
     const accounts = wanted.toSorted((one, other) =>
@@ -91,10 +81,7 @@ export class AccountStore {
     });
   }
 
-  /**
-   * The error names one index at most, so all three keys are looked up; undefined if all are free
-   * by now.
-   */
+  /** The error names only one index, so all three keys are looked up. */
   async #whoHolds(account: Account): Promise<CreationFact | undefined> {
     const found = await this.#collection
       .find(
@@ -130,7 +117,6 @@ export class AccountStore {
     };
   }
 
-  /** Reads at the same time share a query. */
   read(accountId: string): Promise<Account | undefined> {
     return this.#reads.call(accountId);
   }

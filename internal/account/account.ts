@@ -5,16 +5,12 @@ import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
 
-/**
- * This room writes the collection; `mail/ledger-store.ts` writes its field `mail` and what a
- * hand-over changes with it.
- */
+/** Only this room writes the collection, except for `mail/ledger-store.ts`. */
 export const accountCollection = (db: Db) => db.collection<Account>(ACCOUNTS);
 
-/** One document of `accounts`. */
 export interface Account {
   readonly _id: string;
-  /** As the applicant's partner gave it; mails go there. */
+  /** The partner gave it in this form; mails go there. */
   readonly email: string;
   readonly emailNormalized: string;
   readonly ein: string;
@@ -22,29 +18,17 @@ export interface Account {
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
-  /**
-   * What the login application checks the link against, and where it notes the use (docs/login.md).
-   */
+  /** The login application reads this and notes the use (docs/login.md). */
   readonly activation?: Activation;
   readonly notifiedAt?: Date;
-  /** Every hand-over of its mail (docs/decisions/0012). */
   readonly mail?: MailLedger;
-  /**
-   * Deliberate further mails so far; each has a Message-ID of its own, else the applicant's server
-   * may drop it.
-   */
+  /** Operators' further mails. Each gets its own Message-ID, or servers may drop it. */
   readonly mailVersion?: number;
-  /** Corrected addresses so far; each voids the links that went to the one before. */
+  /** Counts corrections; each voids earlier links. */
   readonly linkVersion?: number;
-  /**
-   * When an operator gave the e-mail address and the EIN free; both then hold `released:<account
-   * id>`.
-   */
+  /** `emailNormalized` and `ein` then hold `released:<account id>`. */
   readonly releasedAt?: Date;
-  /**
-   * Who the account was made for, until erased or as long after the release as a completed request
-   * is kept.
-   */
+  /** It is kept as long as a completed request. */
   readonly released?: {
     readonly email: string;
     readonly ein: string;
@@ -53,19 +37,14 @@ export interface Account {
 }
 
 export interface Activation {
-  /** SHA-256 of the link's token in hex. */
   readonly tokenHash: string;
   readonly expiresAt: Date;
-  /** Key of `LINK_SECRET` that made the token; absent for a secret without a key id. */
+  /** Key of `LINK_SECRET`; absent without a key id. */
   readonly keyId?: string;
-  /** When the login application activated the account. A used link never works again. */
   readonly usedAt?: Date;
 }
 
-/**
- * The state of an account's link; `none` before the first hand-over and after the link was made
- * void.
- */
+/** `none` before the first hand-over and after the link was voided. */
 export function linkState(
   { activation }: Pick<Account, 'activation'>,
   now: Date,
@@ -75,13 +54,10 @@ export function linkState(
   return activation.expiresAt <= now ? 'expired' : 'open';
 }
 
-/** Part of every update that makes a link work again: it misses once the link has been used. */
+/** Belongs to every update that renews a link. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
-/**
- * Holds the place of a released e-mail address and EIN: unique, and neither an address nor nine
- * digits.
- */
+/** It is unique, and neither an address nor nine digits. */
 export function releasedMark(accountId: string): string {
   return `released:${accountId}`;
 }
@@ -90,15 +66,12 @@ export const accountIndexes: readonly IndexDefinition[] = [
   { collection: ACCOUNTS, name: 'accounts_email', key: { emailNormalized: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_ein', key: { ein: 1 }, unique: true },
   { collection: ACCOUNTS, name: 'accounts_request', key: { requestId: 1 }, unique: true },
-  // Holds the few accounts whose former e-mail address and EIN are still kept: for erasure, and to
-  // remove them in time.
   {
     collection: ACCOUNTS,
     name: 'accounts_released',
     key: { releasedAt: 1 },
     partialFilterExpression: { released: { $exists: true } },
   },
-  // Holds only the few accounts that may have been mailed twice.
   {
     collection: ACCOUNTS,
     name: 'accounts_mailed_twice',

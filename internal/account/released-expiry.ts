@@ -1,12 +1,11 @@
-/** Removes what a released account was made for once its request is past its retention, too. */
+/** Removes the former data of released accounts once a completed request would have expired. */
 import type { Db } from 'mongodb';
 import { bounded } from '../platform/mongo-read.ts';
 import { accountCollection } from './account.ts';
 
-/** Accounts in one round: an operator releases each by hand, so they are few. */
+/** Operators release by hand, so one page is enough. */
 const RELEASED_PAGE = 500;
 
-/** One page of accounts released at `until` or before; true when more may be left. */
 export async function forgetReleased(db: Db, until: Date): Promise<boolean> {
   const accounts = accountCollection(db);
   const over = await accounts

@@ -1,4 +1,4 @@
-/** Decides how a request ends, from facts that the caller gathered. Pure. */
+/** Decides how a request ends, from facts that the caller gathered. */
 import type { Application, ParsedApplication } from './parse-application.ts';
 import { duplicateReason, type Reason } from './reasons.ts';
 
@@ -6,9 +6,6 @@ export type Decision<Accepted> =
   | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
   | ({ readonly verdict: 'go_on' } & Accepted);
 
-/**
- * After reading the body: every fault of its fields, or the application to create an account for.
- */
 export function decideOnFields(parsed: ParsedApplication):
   | { readonly verdict: 'go_on'; readonly application: Application }
   | {
@@ -22,10 +19,9 @@ export function decideOnFields(parsed: ParsedApplication):
 }
 
 /**
- * What the unique indexes said of an account's creation:
- * - `created`: ours, now; - `own`: ours, by an earlier attempt of the same request;
- * - `taken`: others hold the e-mail, the EIN or both, each named by the request that made its
- *   account.
+ * - `created`: by this attempt.
+ * - `own`: by an earlier attempt of the same request.
+ * - `taken`: others hold the e-mail, the EIN or both, named by their requests.
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
@@ -33,14 +29,10 @@ export type CreationFact =
       readonly kind: 'taken';
       readonly emailBy?: string;
       readonly einBy?: string;
-      /** Which of them are held by accounts of another partner. */
+      /** Accounts of another partner hold these. */
       readonly elsewhere?: readonly ('email' | 'ein')[];
     };
 
-/**
- * After trying to create the account: ours (now or by an earlier attempt), or a duplicate of
- * e-mail, EIN or both.
- */
 export function decideOnCreation(fact: CreationFact): Decision<{ readonly accountId: string }> {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
   const { elsewhere = [] } = fact;

@@ -1,23 +1,18 @@
-/** What an e-mail address is, for applicants, operators, settings and the chart alike. Pure. */
+/** What an e-mail address is, for applicants, operators, settings and the chart. */
 
-/** RFC 5321 §4.5.3.1: a path holds 256 octets with its angle brackets, a local part 64. */
+/** RFC 5321 §4.5.3.1 allows 256 octets with angle brackets, and 64 before the @. */
 export const EMAIL_MAX = 254;
 
 const WORD = "[\\w!#$%&'*+/=?^`{|}~-]+";
-/** Labels have at most 63 characters and no hyphen at their ends (RFC 1035). */
 const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-/**
- * The last label starts with a letter, so that `xn--` top-level domains pass and bare IP addresses
- * do not.
- */
+/** The last label starts with a letter: `xn--` passes, IP addresses do not. */
 export const HOST_NAME = `(?:${LABEL}\\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])`;
 const HOST_NAME_MAX = 253;
 
 /**
- * The rule in JSON Schema, without lookaheads, which Helm does not know: an address as RFC 5321
- * §4.1.2 writes it without quotes. Quoted local parts are not accepted, nor internationalised
- * addresses (RFC 6531): many relays cannot forward those, and letters that look alike would allow
- * two accounts for what a person reads as one address (docs/decisions/0012).
+ * Helm's JSON Schema has no lookaheads. Internationalised addresses (RFC 6531) are refused: many
+ * relays cannot forward them, and look-alike letters would allow two accounts for one visible
+ * address (docs/decisions/0012).
  */
 export const emailRule = {
   maxLength: EMAIL_MAX,
@@ -31,7 +26,6 @@ export function isEmailAddress(value: string): boolean {
   return value.length <= EMAIL_MAX && patterns.every((pattern) => pattern.test(value));
 }
 
-/** Whether it is fully qualified, such as `mail.example.com`. */
 export function isHostName(value: string): boolean {
   return value.length <= HOST_NAME_MAX && hostName.test(value);
 }

@@ -1,9 +1,9 @@
 /**
- * Whether the bytes of a body mention a person: searched as text, in a time that grows with their
- * number only. What is compressed or encoded in the body is not searched (docs/privacy.md). Pure.
+ * Finds a person in a body by a text search in linear time; compressed or encoded parts are not
+ * searched (docs/privacy.md).
  */
 
-/** Whoever has this address or this EIN, both as they are compared. */
+/** Both are normalised. */
 export interface Person {
   readonly email?: string;
   readonly ein?: string;
@@ -20,7 +20,6 @@ export function mentions({ email, ein }: Person, body: Uint8Array): boolean {
   return false;
 }
 
-/** The bytes as text, and each text with its escapes undone once. */
 function* readings(bytes: Buffer): Generator<string> {
   for (const text of decoded(bytes)) {
     yield text;
@@ -28,14 +27,14 @@ function* readings(bytes: Buffer): Generator<string> {
     if (plain !== text) yield plain;
     if (!plain.includes('%')) continue;
     yield percentDecoded(plain);
-    // A form writes a blank as "+", and an "@" never as it is.
+    // A form writes blanks as "+" and never a plain "@".
     if (plain.includes('%40')) yield percentDecoded(plain.replaceAll(/[@+]/g, ' '));
   }
 }
 
 function* decoded(bytes: Buffer): Generator<string> {
   yield bytes.toString('utf8');
-  // An address or a number in UTF-16 has zero bytes, which no text in UTF-8 has.
+  // UTF-8 text has no zero bytes.
   if (!bytes.includes(0)) return;
   const pairs = bytes.subarray(0, bytes.length - (bytes.length % 2));
   yield pairs.toString('utf16le');
@@ -50,7 +49,6 @@ const whiteSpace: Readonly<Record<string, string>> = {
   t: '\t',
 };
 
-/** Of JSON, also where the JSON is broken. */
 function unescaped(text: string): string {
   return text.replaceAll(/\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))/g, (_, code?: string, one = '') =>
     code === undefined ? (whiteSpace[one] ?? one) : String.fromCharCode(Number.parseInt(code, 16)),
@@ -63,10 +61,7 @@ function percentDecoded(text: string): string {
   );
 }
 
-/**
- * Each comparison begins at an "@", of which an address has one, so together they read the text
- * twice.
- */
+/** Each comparison begins at the only "@" of an address, so the time is linear. */
 function holdsAddress(text: string, address: string): boolean {
   const local = address.indexOf('@');
   if (local < 1) return false;
@@ -83,7 +78,7 @@ function holdsAddress(text: string, address: string): boolean {
   return false;
 }
 
-/** `mary.jane@x.test` and `jane@x.test.au` are other addresses than `jane@x.test`. */
+/** `mary.jane@x.test` and `jane@x.test.au` are other addresses. */
 function standsAlone(text: string, start: number, end: number): boolean {
   let before = start - 1;
   while (before >= 0 && '.+_-'.includes(text[before]!)) before -= 1;
@@ -102,7 +97,7 @@ function isDigit(character: string | undefined): boolean {
   return character !== undefined && character >= '0' && character <= '9';
 }
 
-/** `12-3456789` as well; a JSON number has lost a leading zero. */
+/** It also matches `12-3456789`, and a JSON number that has lost its leading zero. */
 function numberPattern(ein: string): RegExp | undefined {
   if (!/^[0-9]{9}$/.test(ein)) return undefined;
   const [first = '', ...others] = ein;

@@ -1,9 +1,9 @@
-/** From the raw bytes of a request to an application, or to every reason why it is none. */
+/** Parses the bytes of a request into an application, or into every reason for its rejection. */
 import { z } from 'zod';
 import { EMAIL_MAX, isEmailAddress } from './email-address.ts';
 import type { Field, Reason, ReasonCode } from './reasons.ts';
 
-/** A valid application: the fields as the partner gave them, the e-mail trimmed. */
+/** Only the e-mail is trimmed. */
 export interface Application {
   readonly email: string;
   readonly businessName: string;
@@ -18,19 +18,18 @@ export type ParsedApplication =
       readonly claimed: Partial<Application>;
     };
 
-/** Longer than any registered business name. */
+/** No registered business name is longer. */
 const BUSINESS_NAME_MAX = 1_000;
 
-/** An EIN with separators between its digits. */
+/** Separators may stand between the digits. */
 const EIN_CLAIM_MAX = 32;
 
-/** A letter or a digit that shows: a Hangul filler is a letter, but no screen shows it. */
+/** A Hangul filler is an invisible letter. */
 const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 
-/** zod issues carry our code in front of the sentence, so that one list keeps both. */
+/** zod has no field for a code, so it stands in front of the message. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
 
-/** `missing` for an absent field, `wrong_type` for anything but a string. */
 const text = (name: string) =>
   z.string({
     error: (issue) =>
@@ -39,9 +38,6 @@ const text = (name: string) =>
         : because('wrong_type', `${name} must be a string.`),
   });
 
-/**
- * The fields and their rules; `meta` says in JSON Schema what zod cannot, for the OpenAPI document.
- */
 export const applicationSchema = z.object({
   email: text('email')
     .meta({
@@ -88,11 +84,7 @@ export const applicationSchema = z.object({
     }),
 });
 
-/**
- * Reads the body of a recorded request (JSON in UTF-8, a byte order mark allowed) and collects
- * every fault of its fields. Never throws. A body that is no JSON object reports all three fields
- * as missing; ingest never queues one.
- */
+/** Never throws. A body that is no JSON object lacks all fields; ingest never queues one. */
 export function parseApplication(body: Uint8Array): ParsedApplication {
   const object = parseJsonObject(body) ?? {};
   const parsed = applicationSchema.safeParse(object);
@@ -107,15 +99,12 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
   return { valid: false, reasons, claimed: claimsOf(object) };
 }
 
-/** The applicant as the body gives it, valid or not, so that support finds a rejected request. */
+/** The applicant may be invalid; support still finds the rejected request. */
 export function claimedIn(body: Uint8Array): Partial<Application> {
   return claimsOf(parseJsonObject(body) ?? {});
 }
 
-/**
- * Parts that are too long are left out. An EIN counts as a number as well, though it is rejected as
- * such.
- */
+/** A numeric EIN is rejected, but searchable. */
 function claimsOf(object: object): Partial<Application> {
   const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
   const ein = typeof given === 'number' ? einOfNumber(given) : given;
@@ -126,7 +115,7 @@ function claimsOf(object: object): Partial<Application> {
   };
 }
 
-/** A number has lost a leading zero; no EIN begins with two. */
+/** The leading zero is lost; no EIN begins with two. */
 function einOfNumber(number: number): string | undefined {
   return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
     ? String(number).padStart(9, '0')
@@ -140,9 +129,8 @@ function isShort(value: unknown, max: number): value is string {
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * The JSON object in `body`, or undefined when it is anything else: another JSON value, no JSON,
- * two documents, not UTF-8. A leading byte order mark is skipped (RFC 8259 §8.1 lets a receiver do
- * so). Of repeated keys the last one counts.
+ * Undefined for other JSON values, no JSON, two documents, or invalid UTF-8. A byte order mark is
+ * skipped (RFC 8259 §8.1); the last of repeated keys counts.
  */
 export function parseJsonObject(body: Uint8Array): object | undefined {
   try {

@@ -1,4 +1,5 @@
 /** Why an application is rejected, in codes for programs and sentences for people. */
+import { defined } from '../platform/defined.ts';
 
 export const fields = ['email', 'business_name', 'ein'] as const;
 export type Field = (typeof fields)[number];
@@ -15,18 +16,14 @@ export const reasonCodes = [
 ] as const;
 export type ReasonCode = (typeof reasonCodes)[number];
 
-/**
- * One reason. Never quotes the value it is about: reasons are shown to support and, on request, to
- * partners.
- */
+/** Never quotes the value, because partners and support read it. */
 export interface Reason {
-  /** Absent where it is not about one field. */
   readonly field?: Field;
   readonly code: ReasonCode;
   readonly message: string;
-  /** For duplicates: the request that made the account in the way. */
+  /** For duplicates: the request that made the other account. */
   readonly duplicateOf?: string;
-  /** For duplicates: the account in the way came from the same partner. */
+  /** For duplicates: the other account came from the same partner. */
   readonly samePartner?: true;
 }
 
@@ -51,16 +48,13 @@ export function duplicateReason(
       };
 }
 
-/** An operator ended the application unprocessed (`close`, `erase`). */
 export const discardedReason: Reason = {
   code: 'discarded',
   message: 'The operator ended this application without processing it.',
 };
 
-/** Every code that a partner may see. */
 export const partnerReasonCodes = [...reasonCodes, 'duplicate'] as const;
 
-/** A reason as its partner sees it: without whose request is in the way. */
 export interface PartnerReason {
   readonly field?: Field;
   readonly code: (typeof partnerReasonCodes)[number];
@@ -68,9 +62,8 @@ export interface PartnerReason {
 }
 
 /**
- * What a partner may see of the reasons. Accounts of other partners make one generic `duplicate`,
- * without a field. It is left out beside any other reason: an application with a known fault must
- * not show whether an EIN is taken elsewhere.
+ * Other partners' accounts show as one `duplicate` without a field, and only alone: a faulty
+ * application must not reveal whether an EIN is taken.
  */
 export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
   const isElsewhere = (reason: Reason): boolean =>
@@ -78,7 +71,7 @@ export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
   const shown = reasons.filter((reason) => !isElsewhere(reason));
   if (shown.length > 0 || reasons.length === 0) {
     return shown.map(({ field, code, message }) => ({
-      ...(field === undefined ? {} : { field }),
+      ...defined({ field }),
       code,
       message,
     }));

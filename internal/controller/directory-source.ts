@@ -1,7 +1,4 @@
-/**
- * Partner Secrets from a folder of Kubernetes manifests: for `make run` and for places without a
- * cluster.
- */
+/** Partner Secrets from a folder of Kubernetes manifests, for installations without a cluster. */
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -12,11 +9,10 @@ import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-
 import { readSecret } from './read-secret.ts';
 import type { SecretList, SecretSource } from './secret-source.ts';
 
-/** A file larger than this is no manifest of partner keys. */
 const MAX_FILE_BYTES = 1024 * 1024;
-/** Where file events do not reach (network volumes), changes are seen this late. */
+/** Network volumes send no file events. */
 const POLL_EVERY_MS = 2_000;
-/** Editors write in several steps; they are one change. */
+/** Editors write in several steps. */
 const SETTLE_MS = 50;
 /** A file that changes within this time is still being written. */
 const QUIET_MS = 200;
@@ -31,11 +27,9 @@ export function directorySource(path: string): SecretSource {
       };
       try {
         const watcher = watchFolder(path, { signal }, changed);
-        // A folder that is taken away ends the events; polling goes on.
+        // Removing the folder ends the events, but not polling.
         watcher.on('error', () => watcher.close());
-      } catch {
-        // No events here: polling alone.
-      }
+      } catch {}
       const poll = setInterval(onChange, POLL_EVERY_MS);
       signal.addEventListener('abort', () => {
         clearInterval(poll);
@@ -48,16 +42,12 @@ export function directorySource(path: string): SecretSource {
 }
 
 interface SeenFile {
-  /** Changes with the file; undefined while it cannot be read. */
   readonly signature: string | undefined;
-  /** What the file held when it was last whole; undefined before. */
   readonly secrets: readonly PartnerSecret[] | undefined;
   readonly fault?: string;
 }
 
-/**
- * One folder as last seen: what a file held when it was last whole stays while it cannot be read.
- */
+/** A file's last whole version stays while it cannot be read. */
 class FollowedFolder {
   readonly #path: string;
   #files: ReadonlyMap<string, SeenFile> = new Map();
@@ -73,7 +63,7 @@ class FollowedFolder {
       .filter((name) => /\.(ya?ml|json)$/.test(name))
       .toSorted();
     const problems: Problem[] = [];
-    // An empty folder is more often one that is not mounted: it ends no key.
+    // An empty folder is usually an unmounted one.
     if (names.length > 0) this.#files = await this.#read(names);
     else if (this.#files.size > 0)
       problems.push(this.#problem(basename(this.#path), 'the folder is empty'));
@@ -89,7 +79,7 @@ class FollowedFolder {
       secrets: seen.flatMap(({ secrets }) => secrets ?? []),
       problems,
       complete: seen.every(({ secrets }) => secrets !== undefined),
-      // A key of another source can be of any file.
+      // Any file may hold a key that came from another source.
       provesGone: ({ uid }) =>
         names.length > 0 &&
         (unread.length === 0 ||
@@ -98,7 +88,7 @@ class FollowedFolder {
     };
   }
 
-  /** Files that have changed must rest for a while, and not change while they are read. */
+  /** A changed file must rest, and not change while it is read. */
   async #read(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
     const before = new Map<string, string>();
     for (const name of names) before.set(name, await signatureOf(join(this.#path, name)));
@@ -143,9 +133,8 @@ const partnerSchema = z.object({
   metadata: z.object({ labels: z.record(z.string(), z.unknown()) }),
 });
 
-/** Throws when a document is no YAML, or calls itself a partner Secret and is not well-formed. */
 function readManifest(file: string, text: string): PartnerSecret[] {
-  // An editor or a copy empties a file before it fills it.
+  // Editors empty a file before they fill it.
   if (text.trim() === '') throw new RangeError('it is empty');
   const documents = parseAllDocuments(text);
   return (Array.isArray(documents) ? documents : []).flatMap((document) => {
@@ -154,12 +143,11 @@ function readManifest(file: string, text: string): PartnerSecret[] {
     const candidate = partnerSchema.safeParse(value);
     if (!candidate.success || !(PARTNER_LABEL in candidate.data.metadata.labels)) return [];
     const { secret } = readSecret(value);
-    // Says which file the key came from, so that another file can prove nothing about it.
+    // No other file can prove that this key is gone.
     return [{ ...secret, uid: `${file}#${secret.name}` }];
   });
 }
 
-/** A file that is not there has one, too. */
 async function signatureOf(file: string): Promise<string> {
   try {
     const { ino, size, mtimeMs } = await stat(file);
@@ -169,7 +157,7 @@ async function signatureOf(file: string): Promise<string> {
   }
 }
 
-/** Our own messages hold nothing of the file; those of a parser quote it. */
+/** A parser's messages quote the file. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown error';
   return (

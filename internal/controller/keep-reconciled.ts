@@ -1,6 +1,5 @@
 /**
- * Reconciles the keys while this process leads: whenever a Secret may have changed, now and then
- * anyway, and again soon after a failure.
+ * Reconciles the keys while this process leads: after changes, at intervals, and after failures.
  */
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -13,12 +12,8 @@ import type { SecretSource, SecretView } from './secret-source.ts';
 
 export interface KeyKeeper {
   readonly leads: () => boolean;
-  /**
-   * Why the stored keys may not be what the Secrets ask for, as far as this process is to see to
-   * it.
-   */
   readonly faults: () => readonly string[];
-  /** Resolves once nothing more is written and no other process needs to wait for us. */
+  /** Resolves once nothing more is written and the lease is free. */
   close(): Promise<void>;
 }
 
@@ -40,8 +35,7 @@ export function keepKeysReconciled(
   };
 
   const lead = async (term: number, signal: AbortSignal): Promise<void> => {
-    // Followed anew for each term: what an earlier term of ours had seen may be older than what is
-    // stored now.
+    // A view of an earlier term may be older than the stored keys.
     const over = new AbortController();
     const change = changeFlag(signal);
     const view = tools.source.follow(change.raise, AbortSignal.any([signal, over.signal]));
@@ -71,7 +65,6 @@ export function keepKeysReconciled(
   };
 }
 
-/** One round after the other until `signal` aborts, or a later term has begun. */
 async function roundsUntilOver(
   term: {
     readonly view: SecretView;
@@ -101,7 +94,7 @@ async function roundsUntilOver(
   }
 }
 
-/** Any number of changes are one, until somebody looks. */
+/** Changes before the next round count as one. */
 function changeFlag(signal: AbortSignal) {
   let isRaised = false;
   let wake = (): void => {};
@@ -113,7 +106,6 @@ function changeFlag(signal: AbortSignal) {
     lower: (): void => {
       isRaised = false;
     },
-    /** Resolves once raised, after `milliseconds` at the latest, or when `signal` aborts. */
     raised: async (milliseconds: number): Promise<void> => {
       if (isRaised) return;
       const sleep = new AbortController();
@@ -123,7 +115,7 @@ function changeFlag(signal: AbortSignal) {
   };
 }
 
-/** Tells each problem once, and again only after a round without it. */
+/** A problem that stays is reported once. */
 function onceEach(tell: (problem: Problem) => void): (problems: readonly Problem[]) => void {
   let told = new Set<string>();
   return (problems) => {

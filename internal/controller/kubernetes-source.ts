@@ -1,11 +1,9 @@
-/**
- * The partner Secrets of one namespace as last seen: a list, then watches from there, then a list
- * again.
- */
+/** The partner Secrets of one namespace: a list, then watches, then a list again. */
 import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import {
   kubernetesReason,
   kubernetesStatus,
@@ -28,7 +26,7 @@ import {
 import { readSecret } from './read-secret.ts';
 import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
 
-/** What a list or a resource version too old for the server is answered with. */
+/** The server no longer knows the version. */
 const GONE = 410;
 
 export interface FollowTools {
@@ -49,17 +47,15 @@ class FollowedNamespace implements SecretView {
   readonly #name: string;
   readonly #tools: FollowTools;
   readonly #onChange: () => void;
-  /** Resolves after the first list, whether it succeeded or not. */
+  /** Resolves even if the first list fails. */
   readonly #tried = Promise.withResolvers<void>();
-  /** By name; undefined until all of them have been listed once. */
+  /** Undefined until all have been listed once. */
   #secrets: Map<string, PartnerSecret> | undefined;
-  /** When they were last known to be current. */
   #seenAt = new Date(0);
-  /** Why they cannot be read now. */
   #fault: string | undefined;
   /**
-   * Since a watch last worked: a server that lists but does not let us watch is not asked in a
-   * tight loop.
+   * It counts since the last good watch, so that a server without watches is not asked in a tight
+   * loop.
    */
   #failures = 0;
 
@@ -71,7 +67,7 @@ class FollowedNamespace implements SecretView {
     void this.#follow(signal);
   }
 
-  /** What was seen stays when the namespace cannot be read any more. */
+  /** The last Secrets stay when the namespace cannot be read. */
   async list(): Promise<SecretList> {
     await this.#tried.promise;
     const complete = this.#secrets !== undefined;
@@ -115,10 +111,7 @@ class FollowedNamespace implements SecretView {
     }
   }
 
-  /**
-   * Replaces all Secrets by what is there now; gives the version to watch from. A list that fails
-   * changes nothing.
-   */
+  /** Returns the version to watch from. A failed list changes nothing. */
   async #list(signal: AbortSignal): Promise<string> {
     const { core, clock, metrics } = this.#tools;
     const listedAt = clock.now();
@@ -134,7 +127,7 @@ class FollowedNamespace implements SecretView {
           namespace: this.#name,
           labelSelector: PARTNER_LABEL,
           limit: LIST_PAGE,
-          ...(next === undefined ? {} : { _continue: next }),
+          ...defined({ _continue: next }),
         });
         for (const item of list.items) {
           const { secret } = readSecret(item);
@@ -154,10 +147,6 @@ class FollowedNamespace implements SecretView {
     return version;
   }
 
-  /**
-   * Watches until it is time to list again: now and then, or because the server no longer knows
-   * `version`.
-   */
   async #watchFrom(version: string, signal: AbortSignal): Promise<void> {
     const { kubernetes, clock, metrics } = this.#tools;
     const relistAtMs = clock.monotonicMs() + RELIST_MS;
@@ -193,7 +182,7 @@ class FollowedNamespace implements SecretView {
     }
   }
 
-  /** Gives the version to watch from next. Throws when the event is not understood. */
+  /** Returns the version to watch from next. */
   #apply(event: WatchEvent): string {
     if (event.type === 'BOOKMARK')
       return bookmarkSchema.parse(event.object).metadata.resourceVersion;

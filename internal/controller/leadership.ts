@@ -1,7 +1,4 @@
-/**
- * Leadership by the lease in MongoDB: one holder at a time, and a term that outranks every earlier
- * one.
- */
+/** Leadership by the lease in MongoDB: one holder at a time, whose term outranks earlier ones. */
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
@@ -17,15 +14,12 @@ import {
   RENEW_EVERY_MS,
 } from './limits.ts';
 
-/**
- * Work for one term; must end soon after `signal` aborts, and may end by itself when a later term
- * has begun.
- */
+/** Must end soon after `signal` aborts. */
 export type TermWork = (term: number, signal: AbortSignal) => Promise<void>;
 
 export interface LeadershipTools {
   readonly store: KeyStore;
-  /** Names this process, and no other that ever was. */
+  /** No process ever started has the same name. */
   readonly holder: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -40,13 +34,12 @@ export class Leadership {
     this.#tools = tools;
   }
 
-  /** Why this process could neither lead nor take over; empty when it does or could. */
+  /** Why this process could neither lead nor take over. */
   faults(): readonly string[] {
     const isSeen = this.#tools.clock.monotonicMs() - this.#seenAtMs < LEASE_STALE_MS;
     return isSeen ? [] : ['the lease in MongoDB cannot be read'];
   }
 
-  /** Runs `work` each time this process leads, until `stop` aborts. Never rejects. */
   async run(work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, clock, log } = this.#tools;
     for (let failures = 0; !stop.aborted;) {
@@ -66,13 +59,11 @@ export class Leadership {
     }
   }
 
-  /**
-   * Renews the lease while `work` runs, and gives it back then, so that another need not wait for
-   * it to expire.
-   */
+  /** Gives the lease back, so that another process need not wait for its expiry. */
   async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, log, metrics } = this.#tools;
-    const [over, lost] = [new AbortController(), new AbortController()];
+    const over = new AbortController();
+    const lost = new AbortController();
     const renewing = this.#renew(term, takenAtMs, over.signal).then(() => lost.abort());
     try {
       await store.raise(term);
@@ -90,16 +81,17 @@ export class Leadership {
     }
   }
 
-  /** Resolves when `over` aborts, or as soon as the lease can no longer be trusted to be ours. */
+  /** Resolves when the lease can no longer be trusted, or `over` aborts. */
   async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
     const { store, holder, clock, log } = this.#tools;
-    let [renewedAtMs, waitMs] = [takenAtMs, RENEW_EVERY_MS];
+    let renewedAtMs = takenAtMs;
+    let waitMs: number = RENEW_EVERY_MS;
     for (;;) {
       const leftMs = renewedAtMs + RENEW_DEADLINE_MS - clock.monotonicMs();
       await pause(Math.max(0, Math.min(waitMs, leftMs)), over);
       if (over.aborted) return;
       const sentAtMs = clock.monotonicMs();
-      // A process that stood still must not go on as the leader.
+      // A process that was frozen must not go on as the leader.
       if (sentAtMs >= renewedAtMs + RENEW_DEADLINE_MS) {
         log.warn({ term }, 'the lease could not be renewed in time');
         return;

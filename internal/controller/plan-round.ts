@@ -1,4 +1,4 @@
-/** What one round does to the stored keys, and what it leaves for later. Pure. */
+/** What one round does to the stored keys, and what it defers. */
 import { isDeepStrictEqual } from 'node:util';
 import type { KeySource, Problem, WantedKey } from '../partner/key-secret.ts';
 import { DEFER_MS, type KeyChange, type PartnerKey } from '../partner/key-store.ts';
@@ -8,7 +8,7 @@ import type { SecretList } from './secret-source.ts';
 export interface Plan {
   readonly changes: readonly KeyChange[];
   readonly problems: readonly Problem[];
-  /** Keys that stay active though their Secrets end them. */
+  /** These keys stay active although their Secrets end them. */
   readonly deferred: number;
 }
 
@@ -37,7 +37,7 @@ export function planRound(
       endings.push({ stored: current, change: ended(key, now) });
     else changes.push(put(key, current, now));
   }
-  // What could not be read proves nothing about what is missing from it.
+  // What could not be read proves nothing.
   const gone = all.filter(({ _id, status, source }) => {
     return status !== 'removed' && !wanted.has(_id) && list.provesGone(source);
   });
@@ -72,10 +72,7 @@ function put(key: WantedKey, current: PartnerKey | undefined, now: Date): KeyCha
   return { kind: 'put', key, activeAt: isNew ? now : undefined, endedAt: undefined };
 }
 
-/**
- * Lets single ends pass. Once most keys end within the time of a deferral, the ends that come then
- * wait that long.
- */
+/** Single ends pass. Once most keys end within `DEFER_MS`, further ends wait that long. */
 function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date) {
   const isDeferred = ({ stored }: Ending): boolean => stored.deferredAt !== undefined;
   const deferred = endings.filter(isDeferred);
@@ -88,7 +85,7 @@ function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date
   return {
     due: [
       ...(isMost ? [] : fresh.map(({ change }) => change)),
-      // Operators had their time for these: they do not hold up what ends after them.
+      // Operators had their time, so these defer no later ends.
       ...deferred.filter(isDue).map(({ change }): KeyChange => ({ ...change, endedAt: undefined })),
     ],
     defer: isMost ? fresh.map(({ stored }) => stored) : [],
@@ -96,10 +93,7 @@ function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date
   };
 }
 
-/**
- * Whether requests with the key are accepted for as long as a deferral lasts. What its terms end
- * sooner ends now.
- */
+/** A key whose terms end it within a deferral may end now. */
 function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Date): boolean {
   const endsAt = key.terms?.notAfter?.getTime() ?? Infinity;
   return (
@@ -107,7 +101,7 @@ function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Dat
   );
 }
 
-/** How many keys have ended lately that no later one has replaced: a rotation loses none. */
+/** A rotation counts nothing, because its new key replaces the one that ended. */
 function lostLately(all: readonly PartnerKey[], now: Date): number {
   const events = all
     .filter(({ revokedAt }) => revokedAt === undefined)
@@ -132,9 +126,8 @@ function crowdedProblem(source: KeySource): Problem {
 }
 
 /**
- * What may be written though some Secret could not be read: new keys of partners whose state is
- * known, and switching off. The unread Secret may make the partner inactive, or be the older one of
- * a key that two partners claim.
+ * Only new keys of known partners and switching off are safe: an unread Secret may make its partner
+ * inactive, or be the older one of two that claim a key.
  */
 function isSafeUnseen(
   stored: PartnerKey | undefined,
@@ -147,7 +140,7 @@ function isSafeUnseen(
   return stored.partnerId === wanted.partnerId && wanted.status === 'inactive';
 }
 
-/** Partners that are off by something unread, perhaps, or have keys of something unread. */
+/** An unread Secret may have switched these off, or holds their keys. */
 function unsurePartners(
   stored: readonly PartnerKey[],
   list: Pick<SecretList, 'provesGone'>,

@@ -1,7 +1,4 @@
-/**
- * One partner Secret, as the API or a manifest gives it: the few fields we need; the rest is
- * dropped before it takes memory.
- */
+/** Reads the needed fields of a partner Secret, and drops the rest before it takes memory. */
 import { z } from 'zod';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
 import { termAnnotations } from '../partner/key-terms.ts';
@@ -13,7 +10,7 @@ const secretSchema = z.object({
     namespace: z.string().min(1).default('directory'),
     uid: z.string().default(''),
     resourceVersion: z.string().default(''),
-    // A Date in a list, a string in an event.
+    // A list has a Date, an event a string.
     creationTimestamp: z.coerce.date().optional(),
     labels: strings.optional(),
     annotations: strings.optional(),
@@ -22,7 +19,7 @@ const secretSchema = z.object({
   stringData: strings.nullish(),
 });
 
-/** Throws when it is not well-formed. `uid` stands in for the one that a manifest lacks. */
+/** Throws if the Secret is malformed. `uid` is for manifests. */
 export function readSecret(
   object: unknown,
   uid = '',

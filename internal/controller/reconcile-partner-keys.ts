@@ -1,5 +1,5 @@
 /**
- * Makes the stored keys what the partner Secrets ask for: level-based, so a missed event costs
+ * Makes the stored keys match the partner Secrets. It compares states, so a missed event costs
  * nothing.
  */
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
@@ -15,7 +15,6 @@ export interface ReconcileKeysTools {
   readonly store: KeyStore;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whether the evaluation's published key counts. */
   readonly allowPublished: boolean;
   readonly metrics: Pick<
     ControllerMetrics,
@@ -26,18 +25,14 @@ export interface ReconcileKeysTools {
     | 'keyChanges'
     | 'syncedAt'
   >;
-  /** Gets all problems in every round; repeats are the receiver's to hold back. */
+  /** The receiver suppresses repeats. */
   report(problems: readonly Problem[]): void;
 }
 
-/** What the rounds of one term have in common. */
 export class KeyRounds {
   readonly #term: number;
   readonly #tools: ReconcileKeysTools;
-  /**
-   * A change may not have been counted: an earlier leader was killed, or a call failed, between the
-   * two.
-   */
+  /** An earlier leader may have died between a change and its count. */
   #uncounted = true;
   #synced = false;
   #revoked = 0;
@@ -47,22 +42,18 @@ export class KeyRounds {
     this.#tools = tools;
   }
 
-  /** Whether all could be compared once. */
   get synced(): boolean {
     return this.#synced;
   }
 
-  /**
-   * One round; gives how many removals wait. Rejects when the store fails, or a later term has
-   * begun.
-   */
+  /** Rejects when the store fails or a later term has begun. */
   async round(list: SecretList): Promise<{ readonly deferred: number }> {
     const { store, clock, metrics } = this.#tools;
     const { keys: wanted, problems } = wantedKeys(list.secrets, this.#tools);
     const stored = new Map((await store.all()).map((key) => [key._id, key]));
     const plan = planRound(list, wanted, stored, clock.now());
 
-    // So that a revocation counts whose operator's command was killed before it was told.
+    // The operator's command may have died between a revocation and its count.
     const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
     this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
     await store.write(plan.changes, this.#term);

@@ -1,6 +1,5 @@
 /**
- * Tells operators of bad partner Secrets by Warning Events: one for each Secret and problem, seldom
- * repeated, never a key.
+ * Reports bad partner Secrets as Warning Events: one for each Secret and problem, never with a key.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -25,16 +24,13 @@ import {
 const COMPONENT = 'partner-ingest-controller';
 const NOT_FOUND = 404;
 
-/** One problem of one Secret, however many entries have it. */
+/** Several entries may have the same problem. */
 interface Trouble {
   readonly problem: Problem;
   readonly entries: number;
 }
 
-/**
- * What has been told of a trouble; kept a while after it has gone, so that one that comes and goes
- * is not told each time.
- */
+/** A problem is kept after it ends, so that one that comes and goes is not reported each time. */
 interface Told {
   readonly eventName: string;
   count: number;
@@ -57,7 +53,6 @@ export class SecretEvents {
 
   constructor(options: {
     readonly core: CoreV1Api;
-    /** The pod that reports. */
     readonly instance: string;
     readonly clock: Clock;
     readonly log: Logger;
@@ -71,10 +66,7 @@ export class SecretEvents {
     this.#allowanceAtMs = options.clock.monotonicMs();
   }
 
-  /**
-   * Takes all problems there are now and writes what is due in the background. A failure is counted
-   * and harmless.
-   */
+  /** Writes in the background; a failure is only counted. */
   tell(problems: readonly Problem[]): void {
     this.#waiting = problems;
     this.#writing ??= this.#writeWaiting().finally(() => {
@@ -82,7 +74,6 @@ export class SecretEvents {
     });
   }
 
-  /** Ends after the call that is under way. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#writing;
@@ -122,7 +113,6 @@ export class SecretEvents {
     );
   }
 
-  /** Takes one from the allowance, which grows back with time. */
   #mayWrite(): boolean {
     const nowMs = this.#clock.monotonicMs();
     const grown = ((nowMs - this.#allowanceAtMs) * EVENTS_PER_MINUTE) / 60_000;
@@ -162,7 +152,7 @@ export class SecretEvents {
     }
   }
 
-  /** Counts up the Event that is there; false when the API server has forgotten it. */
+  /** False if the API server has forgotten the Event. */
   async #repeat(told: Told, trouble: Trouble, now: Date): Promise<boolean> {
     try {
       await this.#core.patchNamespacedEvent(
@@ -207,12 +197,11 @@ export class SecretEvents {
   }
 }
 
-/** Problems of Secrets, put together where one Secret has the same several times. */
 function troublesOf(problems: readonly Problem[]): ReadonlyMap<string, Trouble> {
   const troubles = new Map<string, Trouble>();
   for (const problem of problems) {
     const { source, code } = problem;
-    // A namespace that cannot be read is no Secret an Event could be about.
+    // An Event cannot be about an unreadable namespace.
     if (source.uid === '') continue;
     const key = JSON.stringify([source, code]);
     const known = troubles.get(key);

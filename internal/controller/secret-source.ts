@@ -1,34 +1,23 @@
-/**
- * Where partner Secrets come from: the seam between the Kubernetes API and a folder of manifests.
- */
+/** The interface of both sources of partner Secrets: the Kubernetes API and a folder. */
 import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
 
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
-  /** What could not be read. */
   readonly problems: readonly Problem[];
-  /** Whether everything has been read. */
   readonly complete: boolean;
-  /**
-   * Whether a key that came from `source` and is not in this list is gone: only then may it be
-   * removed.
-   */
+  /** Only a key that is proven gone may be removed. */
   provesGone(source: KeySource): boolean;
-  /** When all of it was last known to be what the source holds. */
+  /** When the whole list was last known to be current. */
   readonly asOf: Date;
 }
 
 export interface SecretView {
-  /** All partner Secrets as last seen; rejects when they cannot be read at all. */
+  /** Rejects if nothing can be read. */
   list(): Promise<SecretList>;
-  /** Why what `list` gives may be out of date; empty when it is not. */
   faults(): readonly string[];
 }
 
 export interface SecretSource {
-  /**
-   * Reads everything anew and keeps up with it until `signal` aborts. Calls `onChange` after
-   * something may have changed: perhaps too often, never too rarely.
-   */
+  /** `onChange` may be called too often, never too rarely. */
   follow(onChange: () => void, signal: AbortSignal): SecretView;
 }

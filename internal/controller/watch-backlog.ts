@@ -1,7 +1,4 @@
-/**
- * Shows how much work waits. Only the leader asks the stores, at once and every ten seconds,
- * however many scrape.
- */
+/** Shows how much work waits. Only the leader queries the stores. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -12,7 +9,6 @@ import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
 const READ_EVERY_MS = 10_000;
-/** How often a standby looks whether it leads. */
 const LOOK_EVERY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 
@@ -20,11 +16,10 @@ export interface BacklogTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly leads: () => boolean;
-  /** Rejects while the database is away. */
+  /** Rejects while the database is away, as `readPartners` does. */
   read(): Promise<Backlog>;
-  /** Open records by partner; rejects while the database is away. */
   readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
-  /** Jobs by state; rejects while Redis is away. */
+  /** Rejects while Redis is away. */
   jobs(): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,
@@ -39,7 +34,6 @@ export interface BacklogTools {
   readonly partnerLabels: PartnerLabels;
 }
 
-/** Reads and shows until `signal` aborts. */
 export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Promise<void> {
   let last: Backlog | undefined;
   const logging = { ...tools, read: loggingRead(tools) };
@@ -49,7 +43,6 @@ export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Pr
   }
 }
 
-/** Logs once that the backlog cannot be read, and once that it can again. */
 export function loggingRead(options: {
   read: BacklogTools['read'];
   readonly log: Pick<Logger, 'warn' | 'info'>;
@@ -70,10 +63,7 @@ export function loggingRead(options: {
   };
 }
 
-/**
- * One round; `last` is what was read before, and what the result is while the database is away.
- * Never rejects.
- */
+/** Returns `last` while the database is away. Never rejects. */
 export async function showBacklog(
   last: Backlog | undefined,
   tools: BacklogTools,
@@ -81,7 +71,7 @@ export async function showBacklog(
   const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
   await Promise.all([showPartners(tools), showJobs(tools)]);
   showAges(backlog, tools);
-  // The lead may have been lost meanwhile, and another process shows it now.
+  // Another process may lead by now.
   if (tools.leads()) return backlog;
   forget(tools);
   return undefined;
@@ -115,7 +105,7 @@ async function showPartners(tools: BacklogTools): Promise<void> {
   }
 }
 
-/** Ages grow on while the database is away: nobody's wait ends by that. */
+/** Work still waits while the database is away, so its age grows. */
 function showAges(backlog: Backlog | undefined, { metrics, clock }: BacklogTools): void {
   if (backlog === undefined) return;
   for (const state of openStates) {

@@ -1,13 +1,11 @@
-/** How an answer leaves that does not come from a handler which has read its body. */
+/** Sends answers that do not wait for the request's body. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { closeAfterAnswer } from './connection.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { RETRY_AFTER_SECONDS } from './limits.ts';
 
-/** Every status the partner port answers with. */
 export type AnswerStatus = ErrorAnswer['status'] | 200 | 202 | 429;
 
-/** Answers with an error before the body is read. */
 export function answerEarly(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -19,9 +17,8 @@ export function answerEarly(
 }
 
 /**
- * Answers a request whose body nobody wants. A body that has come, or is just coming, leaves the
- * connection open for the next request; else the answer does not wait for it, and the connection is
- * closed after it.
+ * A body that has come or is just coming keeps the connection open; otherwise the answer goes first
+ * and the connection is closed.
  */
 export function sendEarly(
   request: FastifyRequest,
@@ -40,7 +37,7 @@ export function sendEarly(
   });
 }
 
-/** Says when to ask again, where the same request may succeed later. */
+/** Only requests that may succeed later get the header. */
 export function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
   if (answer === errors.internal || answer === errors.statusUnavailable) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);

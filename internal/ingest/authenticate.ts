@@ -1,9 +1,8 @@
-/** Decides who the partner is from the Authorization header. Pure but for what it is given. */
+/** Decides who the partner is from the Authorization header. */
 import type { KeyLookup } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { errors } from './errors.ts';
 
-/** The answers to a request whose key is missing, unknown or inactive. */
 type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 
 export type Authentication =
@@ -12,7 +11,6 @@ export type Authentication =
       readonly ok: false;
       readonly answer: Refusal;
       readonly partnerId?: string;
-      /** Why a known key does not count: it has ended, or the address is not one of its own. */
       readonly because?: 'ended' | 'address';
     };
 
@@ -22,9 +20,8 @@ export interface AuthenticateTools {
 }
 
 /**
- * `Bearer` in any case, then the key. No header, another scheme or an empty key all count as
- * "missing". A key that has ended or comes from an address that is not its own is answered as one
- * that does not exist: whoever found it learns nothing.
+ * `Bearer` in any case; a missing scheme or key counts as none. An ended key, or one from a foreign
+ * address, is answered like an unknown one, so that a thief learns nothing.
  */
 export function authenticate(
   header: string | undefined,

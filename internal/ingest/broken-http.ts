@@ -1,7 +1,4 @@
-/**
- * What never became a request of Fastify's: counted, and answered by hand where an answer can be
- * read.
- */
+/** Answers connections whose bytes never became a request of Fastify. */
 import type { Socket } from 'node:net';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -15,10 +12,7 @@ export interface BrokenTools {
 
 type Kind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/**
- * Answers what is no HTTP, or was too slow or too large to become a request. Such a thing has no
- * route and no record.
- */
+/** The input is no HTTP, too slow or too large, so it has no route and no record. */
 export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Socket,
@@ -27,8 +21,7 @@ export function answerBroken(
   const code = error.code ?? '';
   const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
   if (!isClosing(socket)) tools.metrics.brokenHttp.inc({ kind });
-  // Where the framing breaks inside a body, the request has a route: its handler records what came
-  // and answers.
+  // Inside a body, the request's handler records the break and answers.
   const answering = breakOff(socket);
   if (kind === 'connection' || (!answering && isClosing(socket)) || !socket.writable) {
     socket.destroy();
@@ -37,9 +30,9 @@ export function answerBroken(
   if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
 }
 
-/** Answers CONNECT, which Node takes for the end of HTTP on its connection. */
+/** Node treats CONNECT as the end of HTTP. */
 export function answerConnect(socket: Socket, tools: BrokenTools): void {
-  // Where others wait for their answers, theirs are the last.
+  // Earlier requests still get their answers, which are the last here.
   if (breakOff(socket)) return;
   answerByHand(socket, errors.methodNotAllowed, 'Method Not Allowed', ['Allow: POST'], tools);
 }
@@ -61,8 +54,7 @@ function answerByHand(
     'Connection: close',
     ...headers,
   ];
-  // Without a listener an error of the socket would end the process: Node has taken its own away
-  // from a CONNECT.
+  // At a CONNECT Node removes its listener, and a socket error would end the process.
   socket.on('error', () => {});
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
   tools.metrics.requests.inc({ status: `${status}` });

@@ -1,46 +1,19 @@
 /** Who is asking: the client's address, and the key it is limited by. */
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
-  /** The whole address; IPv4 in its short form even if it came mapped into IPv6. */
+  /** IPv4 is in its short form, even if it came mapped into IPv6. */
   readonly ip: string;
-  /** What the client is limited by. */
   readonly limitKey: string;
-}
-
-export type AddressTest = (address: string) => boolean;
-
-/** Whether an address is in one of the networks, each an address or a CIDR range. */
-export function addressTest(networks: readonly string[]): AddressTest {
-  const list = new BlockList();
-  for (const network of networks) {
-    const [address = '', bits] = network.split('/');
-    const family = familyOf(address);
-    if (bits === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(bits), family);
-  }
-  return (text) => {
-    // A zone names a link of this machine, not a network.
-    const [address = ''] = text.split('%', 1);
-    return isIP(address) !== 0 && list.check(address, familyOf(address));
-  };
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIP(address) === 6 ? 'ipv6' : 'ipv4';
 }
 
 const SUBNET_BITS = 64;
 const WHOLE_ADDRESS_BITS = 128;
-/** Of an IPv6 address that holds an IPv4 address at its end. */
 const IPV4_AT_BYTE = 12;
 
-/**
- * `claimed` is the socket's address, or what trusted proxies say; what is no address falls back to
- * the socket's.
- */
+/** `claimed` is what trusted proxies say. */
 export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): ClientAddress {
   const bare = withoutPort(claimed);
   const address = isIP(bare) === 0 ? socketAddress : bare;
@@ -49,9 +22,8 @@ export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): Clien
 }
 
 /**
- * What an address is limited by: IPv4 by itself, IPv6 by its /64, of which a client owns at least
- * one. Translators (NAT64, RFC 6052) put all of IPv4 into one /64, `64:ff9b::/96`, so there the
- * IPv4 address within counts.
+ * A client owns at least a /64 of IPv6. NAT64 (RFC 6052) puts all of IPv4 into one, `64:ff9b::/96`,
+ * so there the inner address counts.
  */
 export function limitKeyOf(address: string): string {
   if (isIP(address) !== 6) return address;
@@ -62,7 +34,7 @@ export function limitKeyOf(address: string): string {
   return rateLimit.normalizeIP(address, SUBNET_BITS);
 }
 
-/** Some proxies append the client's port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
+/** Some proxies append the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 function withoutPort(address: string): string {
   return (
     /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(address)?.[1] ??

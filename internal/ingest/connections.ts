@@ -1,12 +1,12 @@
-/** Which connections the partner port takes, and what Node would do on them by itself. */
+/** Bounds the partner port's connections, and replaces what Node answers by itself. */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerConnect, type BrokenTools } from './broken-http.ts';
-import { limitKeyOf, type AddressTest } from './client-address.ts';
+import type { AddressTest } from '../platform/networks.ts';
+import { limitKeyOf } from './client-address.ts';
 import { isAnswering } from './connection.ts';
 import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
 
-/** Bounds connections, closes idle ones at the end, and takes over what Node answers without us. */
 export function watchConnections(
   app: FastifyInstance,
   isProxy: AddressTest,
@@ -18,14 +18,14 @@ export function watchConnections(
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // Node takes a connection without a whole request head for busy, and stops timing it once it
-  // closes: it would hold up a drain to its deadline.
+  // Node counts a connection without a whole head as busy and stops timing it at close, which would
+  // prolong a drain.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     const { remoteAddress } = socket;
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
-    // One that has been reset already has no address.
+    // A connection that was already reset has no address.
     if (remoteAddress === undefined || isProxy(remoteAddress)) return;
     const key = limitKeyOf(remoteAddress);
     const count = (byAddress.get(key) ?? 0) + 1;
@@ -44,11 +44,10 @@ export function watchConnections(
     done();
   });
 
-  // Node would answer an unknown Expect with a bare 417; RFC 9110 §10.1.1 lets us ignore it.
+  // Node would answer a bare 417; RFC 9110 §10.1.1 lets us ignore an unknown Expect.
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
-  // Node would say 100 before anybody has looked at the key: the handler says it when it wants the
-  // body.
+  // Node would send 100 before the key is checked.
   server.on('checkContinue', (request, response) => server.emit('request', request, response));
-  // Node would close without a word.
+  // Node would close without an answer.
   server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
 }

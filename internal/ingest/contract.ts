@@ -1,16 +1,12 @@
-/**
- * The partners' contract: paths, the shapes of what comes and goes, and which errors each operation
- * can answer.
- */
+/** The partners' contract: paths, bodies, and which errors each operation can answer. */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
 import { ACCEPTED_MESSAGE, errors } from './errors.ts';
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
-/** `{base_url}` of the contract ends in this. */
+/** The contract's `{base_url}` ends in this. */
 export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
-/** As the router reads it. */
 export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
 
 export const EXAMPLE_ID = 'req_01m7yefdj3fantjpk5mzvj8mwh';
@@ -23,7 +19,6 @@ export const requestId = z
     examples: [EXAMPLE_ID],
   });
 
-/** What a partner may be told about a request, in a word and a sentence. */
 export const statusMessages = {
   processing: 'The application is being processed',
   completed: 'The account exists and the applicant has been e-mailed',
@@ -35,7 +30,7 @@ export type Status = keyof typeof statusMessages;
 
 const statuses = Object.entries(statusMessages);
 
-/** The names, types and bounds of the header are those of idempotency-key.ts. */
+/** idempotency-key.ts defines this header. */
 export const idempotencyKey = z
   .string()
   .regex(
@@ -51,20 +46,17 @@ export const idempotencyKey = z
     examples: ['"8e03978e-40d5-43dd-bc93-6894a57f9324"'],
   });
 
-/** 202. */
 export const acceptedBody = z.object({
   message: z.string().meta({ examples: [ACCEPTED_MESSAGE] }),
   data: z.object({ request_id: requestId }),
 });
 
-/** Every error but those that name a recorded request. */
 export const errorBody = z.object({
   error: z.string().meta({
     description: 'What went wrong, in a sentence for people: programs go by the status code.',
   }),
 });
 
-/** 400 and 422. */
 export const malformedBody = errorBody.extend({ data: z.object({ request_id: requestId }) });
 
 const reason = z.object({
@@ -78,7 +70,6 @@ const reason = z.object({
 
 const time = (description: string) => z.string().meta({ format: 'date-time', description });
 
-/** 200 of a look-up. */
 export const statusBody = z.object({
   message: z.string().meta({ description: 'The state in a sentence.' }),
   data: z.object({
@@ -94,7 +85,6 @@ export const statusBody = z.object({
 
 export type ErrorName = keyof typeof errors | 'tooManyRequests';
 
-/** When each error is answered. */
 export const errorConditions: Readonly<Record<ErrorName, string>> = {
   notAnObject: 'The body is not one JSON object. The request is recorded all the same.',
   tooLarge: 'The body is too large. The request is recorded with its beginning.',
@@ -123,7 +113,6 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
     'The state could not be read in time, or the API keys are not loaded yet. This says nothing about the submission.',
 };
 
-/** Which errors each operation answers. */
 export const operationErrors = {
   submitApplication: [
     'notAnObject',

@@ -1,7 +1,4 @@
-/**
- * Every error answer of the partner port: status and sentence. Documentation and tests compare
- * themselves with this.
- */
+/** Every error answer of the partner port; documentation and tests are checked against it. */
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const errors = {
@@ -28,7 +25,7 @@ export const errors = {
     status: 500,
     error: 'Internal error: the submission was not accepted and may be retried',
   },
-  // Not a 500, which would tell the partner to submit again.
+  // A 500 would tell the partner to submit again.
   statusUnavailable: {
     status: 503,
     error:
@@ -38,15 +35,13 @@ export const errors = {
 
 export type ErrorAnswer = (typeof errors)[keyof typeof errors];
 
-/** A limit as the 429 tells it. */
 export interface Limit {
-  /** Such as `300` requests, or `5 megabytes`. */
+  /** For example `5 megabytes`. */
   readonly amount: string;
   readonly windowSeconds: number;
   readonly whose: 'one address' | 'this partner';
 }
 
-/** The 429's sentence; `retrySeconds` is the Retry-After. */
 export function tooManyRequests(
   { amount, windowSeconds, whose }: Limit,
   retrySeconds: number,

@@ -1,29 +1,27 @@
-/** What RFC 9112 forbids in a head and Node's parser lets through. Pure. */
+/** Finds what RFC 9112 forbids in a head and Node's parser accepts. */
 import type { IncomingMessage } from 'node:http';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { MAX_HEADERS } from './limits.ts';
 
 export type HeadFault = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** A name or an address, or nothing, and perhaps a port (RFC 9112 §3.2, RFC 3986 §3.2.2). */
+/** A name, an address or nothing, possibly with a port (RFC 9112 §3.2). */
 const HOST = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/i;
 const HOST_LENGTH = 4;
 
-/** The first fault; undefined where the head is right. */
 export function headFault({
   rawHeaders,
   httpVersion,
   headers,
 }: Pick<IncomingMessage, 'rawHeaders' | 'httpVersion' | 'headers'>): HeadFault | undefined {
-  // Where there are too many headers, Node has dropped those beyond.
+  // Node drops headers beyond this bound.
   if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headers_too_large';
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'bad_version';
   const { host, 'transfer-encoding': coding } = headers;
   if (host === undefined) {
     if (httpVersion === '1.1') return 'no_host';
   } else if (!HOST.test(host) || hostLines(rawHeaders) > 1) return 'bad_host';
-  // Its length would be open to guesses: two readers of one connection could see two requests where
-  // we see one.
+  // The length would be unclear, so two readers could see different requests.
   if (
     coding !== undefined &&
     (httpVersion === '1.0' || coding.trim().toLowerCase() !== 'chunked')
@@ -33,7 +31,7 @@ export function headFault({
   return undefined;
 }
 
-/** Node gives the first of several as the Host. */
+/** Node keeps only the first Host header. */
 function hostLines(rawHeaders: readonly string[]): number {
   let lines = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {

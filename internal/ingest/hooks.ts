@@ -1,7 +1,4 @@
-/**
- * What happens to every request, whatever its path: before it is routed, and when its answer
- * leaves.
- */
+/** What happens to every request before it is routed and when its answer leaves. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PartnerBounds } from '../partner/key-terms.ts';
@@ -36,7 +33,7 @@ declare module 'fastify' {
 export interface HookTools extends BrokenTools {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whether the process is draining: answers then say `Connection: close`. */
+  /** During a drain answers say `Connection: close`. */
   draining(): boolean;
   readonly metrics: BrokenTools['metrics'] &
     Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
@@ -69,7 +66,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     if (tools.draining()) reply.header('connection', 'close');
     done(null, payload);
   });
-  // A line for each request would be 10,000 a second: they are for whoever asks for them.
+  // A line for each request may be 10,000 a second.
   const telling = tools.log.isLevelEnabled('debug');
   app.addHook('onResponse', (request, reply, done) => {
     const status = `${reply.statusCode as AnswerStatus}` as const;
@@ -89,7 +86,6 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   });
 }
 
-/** Whether the connection may have one more request; one that has too many waiting is closed. */
 function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookTools): boolean {
   const may = requestBegins(socket);
   if (may === 'served') {
@@ -104,7 +100,6 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
   return false;
 }
 
-/** Notes what all later stages need of the request. */
 function begin(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -115,7 +110,7 @@ function begin(
   request.startedAt = tools.clock.monotonicMs();
   if (tracing()) request.span = startRequestSpan(request);
   request.contentType = request.raw.headers['content-type'];
-  // Fastify would judge a malformed Content-Type itself, with an answer of its own.
+  // Fastify would answer a malformed Content-Type by itself.
   request.raw.headers['content-type'] = 'application/octet-stream';
   const { ips: addresses = [request.ip] } = request;
   request.client = clientAddress(addresses.at(-1)!, request.socket.remoteAddress);

@@ -5,7 +5,7 @@
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-/** Visible ASCII, but nothing that quotes or separates: several headers come joined by commas. */
+/** Repeated headers are joined by commas. */
 const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
 
 export type IdempotencyKey =

@@ -1,8 +1,4 @@
-/**
- * The limits of requests: what is counted together, up to which bound, and at which stage of a
- * request. A further limit is one more entry here; where the counts are kept is the store's
- * business (rate-limit.ts).
- */
+/** The limits of requests: what is counted together, up to which bound, at which stage. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { tooManyRequests, type Limit } from './errors.ts';
@@ -18,17 +14,13 @@ export interface LimitSettings {
 
 export interface LimitTools {
   readonly limiter: SharedLimiterStore;
-  /** Counts a request over its limit. */
   overLimit(address: string, requestId: string): void;
 }
 
-/** Who shares a count: a client's address. Before authentication nothing else is known. */
+/** Before authentication only the address is known. */
 const keyOf = (request: FastifyRequest): string => request.client.limitKey;
 
-/**
- * The limits of each operation, for a route's `config`; each is asked at the end of `onRequest`,
- * before the key.
- */
+/** Asked at the end of `onRequest`, before the key is checked. */
 export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
   const limit = {
@@ -43,15 +35,11 @@ export function operationLimits(settings: LimitSettings, tools: LimitTools) {
       ...limit,
       onExceeded: (request: FastifyRequest) => tools.overLimit(keyOf(request), request.id),
     },
-    // Counted apart: look-ups must not use up the submissions the contract allows.
+    // Look-ups must not use up submissions.
     lookUpStatus: { ...limit, groupId: ' status' },
   };
 }
 
-/**
- * The bounds that a partner's Secrets may set on what it submits; each is asked once the partner is
- * known.
- */
 export function partnerLimits(tools: LimitTools) {
   const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
     const { key, by, max, amount, windowSeconds } = count;
@@ -61,10 +49,7 @@ export function partnerLimits(tools: LimitTools) {
     throw new OverLimit({ amount, windowSeconds, whose: 'this partner' }, ttl);
   };
   return {
-    /**
-     * Counts a request before its body is read. Rejects with `OverLimit`; undefined without a
-     * bound.
-     */
+    /** Rejects with `OverLimit`; undefined without a bound. */
     admitRequest: (request: FastifyRequest): Promise<void> | undefined => {
       const { maxPerMinute: max } = request.bounds;
       if (max === undefined) return undefined;
@@ -77,10 +62,7 @@ export function partnerLimits(tools: LimitTools) {
         windowSeconds: PARTNER_MINUTE_SECONDS,
       });
     },
-    /**
-     * Counts the bytes of a body that has come, as they would be stored. Rejects with `OverLimit`;
-     * undefined without a bound.
-     */
+    /** Counts the bytes as stored, and rejects as `admitRequest` does. */
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
       const { maxMegabytesPerDay: megabytes } = request.bounds;
       if (megabytes === undefined || bytes === 0) return undefined;
@@ -105,23 +87,20 @@ interface Count {
   readonly windowSeconds: number;
 }
 
-/** Lets routes have limits, all counted in `tools.limiter`. */
 export async function registerLimiter(app: FastifyInstance, tools: LimitTools): Promise<void> {
   await app.register(rateLimit, {
     global: false,
-    // The plugin makes the store itself, from a class.
     store: function store() {
       return tools.limiter;
     } as unknown as NonNullable<rateLimit.RateLimitPluginOptions['store']>,
   });
 }
 
-/** Thrown by a limit, answered by the error handler. */
 export class OverLimit extends Error {
   override readonly name = 'OverLimit';
   readonly retrySeconds: number;
   constructor(limit: Limit, ttlMs: number) {
-    // At least one second: a window that is just ending must not invite an immediate retry.
+    // An ending window must not invite an immediate retry.
     const retrySeconds = Math.min(limit.windowSeconds, Math.max(1, Math.ceil(ttlMs / 1_000)));
     super(tooManyRequests(limit, retrySeconds));
     this.retrySeconds = retrySeconds;

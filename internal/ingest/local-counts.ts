@@ -1,10 +1,7 @@
-/**
- * Counts in this process's memory: of a bounded number of keys, the least recently counted go
- * first.
- */
+/** Counts in memory for a bounded number of keys. */
 import { LIMITER_LOCAL_KEYS } from './limits.ts';
 
-/** A count, and the milliseconds until it begins anew. */
+/** `ttl` is in milliseconds. */
 export interface Counted {
   readonly current: number;
   readonly ttl: number;
@@ -12,14 +9,13 @@ export interface Counted {
 
 export class LocalCounts {
   readonly #nowMs: () => number;
-  /** In the order in which they were last counted. */
+  /** The least recently counted key comes first. */
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
   }
 
-  /** Adds `by` to the count of `key`, which begins anew `windowMs` after its beginning. */
   add(key: string, by: number, windowMs: number): Counted {
     const nowMs = this.#nowMs();
     const known = this.#counts.get(key);

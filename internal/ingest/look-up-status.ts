@@ -1,7 +1,4 @@
-/**
- * What happens to a look-up: authenticate, read, answer with what a partner may know. It leaves no
- * record.
- */
+/** What happens to a look-up: authenticate, read, answer. It leaves no record. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
@@ -15,20 +12,17 @@ import { authenticate } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
 import { errors } from './errors.ts';
 
-/** What the operation needs from outside. */
 export interface LookUpTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
-  /** The record of this id if it is this partner's; rejects when it cannot be read in time. */
   readStatus(requestId: string, partnerId: string): Promise<StatusRecord | undefined>;
 }
 
-/** Our states in the partners' words (docs/decisions/0014 says why they differ). */
 const statusOf: Readonly<Record<State, Status>> = {
   recorded: 'processing',
   account_created: 'processing',
-  // Still ours to finish: an operator has been alerted, and the partner must not submit again.
+  // The partner must not submit again; an operator is alerted.
   dead_lettered: 'processing',
   completed: 'completed',
   rejected: 'rejected',
@@ -38,9 +32,7 @@ const statusOf: Readonly<Record<State, Status>> = {
   withdrawn: 'not_accepted',
 };
 
-/**
- * The stage after the rate limit: notes the partner, or answers 401, 403 or 503 and gives false.
- */
+/** False if the request has been answered. */
 export function authenticateLookUp(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -59,7 +51,6 @@ export function authenticateLookUp(
   return authentication.ok;
 }
 
-/** Answers an authenticated look-up. */
 export async function lookUpStatus(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -81,7 +72,7 @@ export async function lookUpStatus(
 }
 
 function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
-  // A newer version may have written a state that this one does not know.
+  // A newer version may have written an unknown state.
   const state = statusOf[record.state] ?? 'processing';
   return {
     message: statusMessages[state],

@@ -1,7 +1,4 @@
-/**
- * The contract as an OpenAPI 3.1 document, put together from the schemas, errors and limits that
- * the code answers by.
- */
+/** The contract as an OpenAPI 3.1 document, from the schemas, errors and limits of the code. */
 import { z } from 'zod';
 import { applicationSchema } from '../application/parse-application.ts';
 import {
@@ -22,17 +19,15 @@ import {
 import { errors, tooManyRequests } from './errors.ts';
 import { MAX_BODY_BYTES, PARTNER_DAY_SECONDS, RETRY_AFTER_SECONDS } from './limits.ts';
 
-/** What differs between installations. */
 export interface OpenApiSettings {
   readonly rateLimitMax: number;
   readonly rateLimitWindowSeconds: number;
-  /** Whether the look-up, our extension of the contract, is part of the document. */
+  /** Look-ups are our extension of the contract. */
   readonly statusEndpoint: boolean;
 }
 
 type Json = Record<string, unknown>;
 
-/** The schemas that have a name in the document; they refer to each other by it. */
 const schemas: Readonly<Record<string, z.ZodType>> = {
   RequestId: requestId,
   IdempotencyKey: idempotencyKey,
@@ -43,10 +38,6 @@ const schemas: Readonly<Record<string, z.ZodType>> = {
   Status: statusBody,
 };
 
-/**
- * The document of a service with these settings. Throws when a schema cannot be expressed, which a
- * test would show.
- */
 export function openApiDocument(settings: OpenApiSettings): Json {
   const limit = `${settings.rateLimitMax} requests in ${settings.rateLimitWindowSeconds} seconds from one address`;
   return {
@@ -167,7 +158,6 @@ function lookUpStatus(settings: OpenApiSettings): Json {
   };
 }
 
-/** The responses for `names`, one for each status code, with every sentence as an example. */
 function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings): Json {
   const byStatus = Map.groupBy(names, statusCodeOf);
   return Object.fromEntries(
@@ -187,10 +177,10 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
   );
 }
 
-/** A request with a method that there is not is no request of an operation. */
+/** A request with a wrong method belongs to no operation, so it is not counted. */
 const UNCOUNTED_STATUS = 405;
 
-/** Absent where an answer is certain before the request is counted. */
+/** Absent if the answer is certain before the request is counted. */
 const rateLimitHeaders: Json = {
   RateLimit: {
     description: 'Requests one address may make in a window.',
@@ -238,9 +228,6 @@ function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json
   };
 }
 
-/**
- * Whether the request, or the first one with its key, is recorded, so that the answer holds an id.
- */
 function isRecorded(name: ErrorName): boolean {
   return [
     'notAnObject',
@@ -275,10 +262,7 @@ function linkToStatus(settings: OpenApiSettings): Json {
     : {};
 }
 
-/**
- * The named schemas as JSON Schema. As input they forbid no further fields, so that the contract
- * can grow.
- */
+/** As input, schemas allow further fields, so that the contract can grow. */
 function jsonSchemas(statusEndpoint: boolean): Json {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(schemas))
@@ -299,7 +283,6 @@ function ref(kind: 'schemas' | 'headers', name: string): Json {
   return { $ref: `#/components/${kind}/${name}` };
 }
 
-/** A path of the router, below the server's URL, in OpenAPI's notation. */
 function pathOf(path: string): string {
   return path.slice(BASE_PATH.length).replace(/:(\w+)/g, '{$1}');
 }

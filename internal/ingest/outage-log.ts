@@ -1,4 +1,4 @@
-/** Logs each outage of the database once when it begins and once when it ends. */
+/** Logs each outage of the database when it begins and when it ends. */
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
@@ -7,7 +7,6 @@ import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
 export class OutageLog {
   readonly #clock: Clock;
   readonly #log: Pick<Logger, 'warn' | 'info'>;
-  /** When the outage began whose beginning is logged and whose end is not. */
   #since: number | undefined;
   #nextAt = -Infinity;
 
@@ -17,8 +16,7 @@ export class OutageLog {
   }
 
   note(result: CommitResult): void {
-    // A record that was there before says nothing of commits: a primary without its majority finds
-    // it, too.
+    // A primary without its majority still finds earlier records.
     if (result.kind !== 'stored' && !('reason' in result)) return;
     const now = this.#clock.monotonicMs();
     if (result.kind === 'stored') this.#back(now);

@@ -1,10 +1,8 @@
 /**
- * The limiter's store: counts in Redis for all pods together, or in this pod's memory while Redis
- * is away or slow.
+ * The limiter's store: counts in Redis for all pods, or in memory while Redis is away or slow.
  *
- * The request that finds Redis slow waits 50 ms at most; from then on no request asks Redis until a
- * probe has found that it takes writes again, on the server that failed: a demoted primary answers,
- * but takes none.
+ * A slow Redis costs one request 50 ms. Then no request asks it until a probe finds that the same
+ * server takes writes: a demoted primary answers, but takes none.
  */
 import { Cluster } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
@@ -16,11 +14,11 @@ import { LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
 import { LocalCounts, type Counted } from './local-counts.ts';
 
 const KEY_PREFIX = 'partner-ingest:limit:';
-/** Requests counted in one script, which keeps the server from all others: some 0.2 ms. */
+/** A script of this many keys blocks the server for about 0.2 ms. */
 const COUNTS_TOGETHER = 256;
 /**
- * Adds to each of the KEYS what its pair in ARGV says, to a count that ends so many milliseconds
- * after its beginning; gives each count and the milliseconds left.
+ * Adds to each key's count, which ends a window after it began; returns count and milliseconds
+ * left.
  */
 const COUNT = `
   local counted = {}
@@ -40,7 +38,6 @@ type CountingRedis = RedisClient & {
   ): Promise<number[]>;
 };
 
-/** A request to be counted. */
 interface Count {
   readonly key: string;
   readonly by: number;
@@ -50,7 +47,7 @@ interface Count {
 }
 
 export interface LimiterStoreTools {
-  /** Fails at once while it is away; how long a count may take is decided here. */
+  /** Commands must fail at once while it is away. */
   readonly redis: RedisClient;
   readonly metrics: Pick<IngestMetrics, 'limiterDecisions' | 'limiterFallback'>;
   readonly log: Logger;
@@ -61,7 +58,7 @@ export class SharedLimiterStore {
   readonly #local = new LocalCounts();
   readonly #tools: LimiterStoreTools;
   readonly #waiting: Count[] = [];
-  /** Those that come while Redis counts others are counted together after them. */
+  /** Requests that come during a call share the next one. */
   readonly #dispatcher: Dispatcher<Count>;
   #probe: NodeJS.Timeout | undefined;
 
@@ -77,7 +74,6 @@ export class SharedLimiterStore {
     this.#tools.metrics.limiterFallback.set(0);
   }
 
-  /** Counts a request of `key`; the store's part of @fastify/rate-limit's contract. */
   incr(
     key: string,
     answer: (error: null, counted: Counted) => void,
@@ -87,17 +83,11 @@ export class SharedLimiterStore {
     this.#count({ key, by: 1, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
-  /**
-   * Adds `by` to the count of `key`, which must not stay above `max` in a window. Never rejects.
-   */
   count(key: string, by: number, windowMs: number, max: number): Promise<Counted> {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
-  /**
-   * The plugin asks for a child for each route. Ours share this store: the routes' counts differ by
-   * `groupId` in the key.
-   */
+  /** Our routes share one store: the keys differ by `groupId`. */
   child(): this {
     return this;
   }
@@ -111,13 +101,13 @@ export class SharedLimiterStore {
     this.#dispatcher.plan();
   }
 
-  /** Never rejects, and ends within `LIMITER_TIMEOUT_MS`. */
+  /** Ends within `LIMITER_TIMEOUT_MS`. */
   async #countTogether(counts: readonly Count[]): Promise<void> {
     if (this.#probe !== undefined || !isReady(this.#redis)) {
       this.#countLocally(counts);
       return;
     }
-    // In a Cluster each key has a slot of its own, and a script has keys of one slot only.
+    // In a Cluster a script may only use keys of one slot.
     const scripts = this.#redis instanceof Cluster ? counts.map((count) => [count]) : [counts];
     await Promise.all(scripts.map((together) => this.#runScript(together)));
   }
@@ -142,7 +132,7 @@ export class SharedLimiterStore {
         }
         resolve();
       };
-      // An answer that came while this process was busy is read first.
+      // An answer that came while this process was busy counts.
       const timer = setTimeout(() => setImmediate(end, undefined), LIMITER_TIMEOUT_MS);
       this.#redis
         .partnerIngestCount(keys.length, ...keys, ...pairs)
@@ -150,7 +140,6 @@ export class SharedLimiterStore {
     });
   }
 
-  /** `counts` are what Redis did not count. */
   #countLocally(counts: readonly Count[]): void {
     this.#fallBack(counts[0]!.key);
     for (const count of counts)
@@ -165,13 +154,12 @@ export class SharedLimiterStore {
     answer(counted);
   }
 
-  /** `key` is one that Redis did not count. */
   #fallBack(key: string): void {
     if (this.#probe !== undefined) return;
     const { redis, metrics, log } = this.#tools;
     metrics.limiterFallback.set(1);
     log.warn('limiting on this process alone: redis is away or slow');
-    // In a Cluster the braces lead to the server that has the key itself.
+    // The braces select the key's own server in a Cluster.
     const probed = `{${KEY_PREFIX}${key}}`;
     this.#probe = setInterval(() => {
       if (!isReady(redis)) return;

@@ -1,6 +1,6 @@
 /**
- * What is kept of refused requests (401, 403): a record of each as long as they are few, and counts
- * by address, status and minute beyond that, so that a flood of them cannot fill the database.
+ * Records refused requests (401, 403) while they are few, and counts them beyond that, so that a
+ * flood cannot fill the database.
  */
 import type { Clock } from '../platform/clock.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -8,14 +8,13 @@ import { REFUSAL_BURST, REFUSALS_PER_SECOND } from './limits.ts';
 
 export interface RefusalTools {
   readonly clock: Clock;
-  /** Writes a record in spare room, or calls `dropped`. */
   offer(record: SubmissionRecord, dropped: () => void): void;
   countRefused(address: string, status: 401 | 403, requestId: string): void;
 }
 
 export class Refusals {
   readonly #tools: RefusalTools;
-  /** Records that may be written at once; grows back with time. */
+  /** The number of records that may be written now; it grows with time. */
   #allowance = REFUSAL_BURST;
   #allowanceAtMs: number;
 
@@ -24,10 +23,7 @@ export class Refusals {
     this.#allowanceAtMs = tools.clock.monotonicMs();
   }
 
-  /**
-   * Keeps a request of `address`, which is what clients are limited by. `recordOf` is asked only
-   * for a record that is kept.
-   */
+  /** `address` is the key of the rate limit. */
   keep(
     request: { readonly address: string; readonly status: 401 | 403; readonly requestId: string },
     recordOf: () => SubmissionRecord,

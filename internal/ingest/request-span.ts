@@ -1,14 +1,8 @@
-/**
- * The span of one POST to the operation, from its headers to the end of its answer. Other paths are
- * only counted.
- */
+/** The span of one request, until the end of its answer. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
 
-/**
- * Goes on from the partner's traceparent, or begins a trace. Address, user agent and query are
- * personal and stay out.
- */
+/** Address, user agent and query are personal, so they stay out. */
 export function startRequestSpan(request: FastifyRequest): Span | undefined {
   const route = request.routeOptions.url;
   if (request.is404 || route === undefined) return undefined;
@@ -27,7 +21,7 @@ export function startRequestSpan(request: FastifyRequest): Span | undefined {
   });
 }
 
-/** Ends it with the answer's status, or as `aborted` where the partner did not wait for one. */
+/** An aborted partner did not wait for the answer. */
 export function endRequestSpan(span: Span, reply: FastifyReply): void {
   const answered = reply.raw.writableFinished;
   if (answered) span.set({ 'http.response.status_code': reply.statusCode });
@@ -36,7 +30,7 @@ export function endRequestSpan(span: Span, reply: FastifyReply): void {
   span.end();
 }
 
-/** What the record keeps, so that everything done for it later joins the same trace. */
+/** Later work joins the partner's trace. */
 export function traceparentOf(request: FastifyRequest): string | undefined {
   return request.span?.traceparent ?? incomingTraceparent(request);
 }

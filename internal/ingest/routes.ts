@@ -1,4 +1,4 @@
-/** Which request goes to which operation, and what every other one is answered. */
+/** Routes requests to operations, and answers all others. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
@@ -19,7 +19,7 @@ import { authenticateRequest, submitApplication, type SubmitTools } from './subm
 
 export interface RouteTools extends Omit<SubmitTools, 'admitBody'>, LimitTools {
   readonly log: Logger;
-  /** Reads a status for its partner; undefined where look-ups are switched off. */
+  /** Undefined if look-ups are off. */
   readonly readStatus: LookUpTools['readStatus'] | undefined;
 }
 
@@ -32,8 +32,8 @@ export async function addRoutes(
   const limits = operationLimits(settings, tools);
   const { admitRequest, admitBody } = partnerLimits(tools);
   const submitTools: SubmitTools = { ...tools, admitBody };
-  // The key is judged one stage after the limiter, which the plugin appends to onRequest: guessing
-  // keys is limited, too.
+  // The plugin appends the limiter to onRequest. The key is checked one stage later, so that
+  // guessing is limited too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,
@@ -79,11 +79,10 @@ export async function addRoutes(
 }
 
 /**
- * What the router is to look for: the absolute form (RFC 9112 §3.2.2) without its origin. A path
- * that cannot be decoded names nothing that exists; Fastify would answer it past all hooks.
+ * Removes the origin of an absolute form (RFC 9112 §3.2.2). Fastify would answer an undecodable
+ * path without hooks.
  */
 export function routedUrl(request: IncomingMessage): string {
-  // Nearly all of them, so the rest is not looked for.
   if (request.url === INGEST_PATH) return INGEST_PATH;
   const url = (request.url ?? '/').replace(/^https?:\/\/[^/?#]*/i, '');
   try {
@@ -96,7 +95,6 @@ export function routedUrl(request: IncomingMessage): string {
 
 const statusPath = new RegExp(`^${INGEST_PATH}/[^/]+$`);
 
-/** 405 for another method on an operation's path, 404 for everything else. */
 function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean): void {
   const path = request.url.split('?', 1)[0] ?? '';
   const isGet = request.method === 'GET' || request.method === 'HEAD';

@@ -1,8 +1,8 @@
 /** The partner port: the contract's operations, and an answer in its shape for everything else. */
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
+import { addressTest } from '../platform/networks.ts';
 import { answerBroken } from './broken-http.ts';
-import { addressTest } from './client-address.ts';
 import { watchConnections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import {
@@ -21,9 +21,6 @@ export interface ServerSettings extends LimitSettings {
   readonly trustedProxies: readonly string[];
 }
 
-/**
- * Builds the server without listening. Everything it answers is JSON and carries `X-Request-Id`.
- */
 export async function createIngestServer(
   settings: ServerSettings,
   tools: ServerTools,
@@ -43,16 +40,15 @@ export async function createIngestServer(
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       maxHeaderSize: MAX_HEADER_BYTES,
-      // Node would answer a missing Host itself, without a body; the hooks do.
+      // Node would answer without a body; the hooks answer it.
       requireHostHeader: false,
     },
     rewriteUrl: routedUrl,
-    // An id of any length is one that is unknown, not a path that does not exist.
+    // A long id is an unknown id, not an unknown path.
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
   });
-  // The body decides, whatever its type is called: the bytes are read by the handler, past
-  // Fastify's parsers.
+  // The handler reads the bytes, whatever the Content-Type.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   watchConnections(app, isProxy, tools);

@@ -29,19 +29,16 @@ import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
 
-/** What the operation needs from outside. */
 export interface SubmitTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
-  /** Counts the bytes of a body; rejects beyond the partner's bound, undefined without one. */
+  /** Rejects beyond the partner's bound; undefined without one. */
   admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
-  /** Makes a record durable; never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult>;
   readonly refusals: Pick<Refusals, 'keep'>;
   withdraw(record: SubmissionRecord): void;
-  /** Tells the processor, after the answer. */
   hint(hint: Hint): void;
-  /** Gets a line for each recorded request, where an operator wants them. */
+  /** An operator may want a line for each recorded request. */
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
   readonly metrics: Pick<
@@ -50,17 +47,13 @@ export interface SubmitTools {
   >;
 }
 
-/**
- * The stage between rate limit and body: notes the partner, or answers 401, 403 or 500 and gives
- * false.
- */
+/** False if the request has been answered. */
 export function authenticateRequest(
   request: FastifyRequest,
   reply: FastifyReply,
   tools: SubmitTools,
 ): boolean {
-  // Nothing can be said of any key, so nothing is: a 401 would make a partner believe that its key
-  // was taken away.
+  // A 401 would look as if the key were withdrawn.
   if (!tools.keys.loaded) {
     tools.metrics.notAccepted.inc({ reason: 'keys_not_loaded' });
     answerEarly(request, reply, errors.internal);
@@ -89,7 +82,6 @@ export function authenticateRequest(
   return false;
 }
 
-/** Reads, judges, records and answers an authenticated request. */
 export async function submitApplication(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -99,8 +91,7 @@ export async function submitApplication(
   const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
   const admission = tools.admitBody(request, body.bytes.length);
   if (admission !== undefined) await admission;
-  // A partner that sends too much may be sending it for ever, so its connection ends here in any
-  // case.
+  // A partner that sends too much may never stop.
   if (!body.reusable || body.end === 'too_large') {
     reply.header('connection', 'close');
     closeAfterAnswer(request.raw.socket, incomingBody);
@@ -119,7 +110,7 @@ export async function submitApplication(
       : malformedRecord(received, body, tools.retention.malformedDays);
 
   const recording = tools.record(record);
-  // From here on the commit counts these bytes.
+  // The commit counts these bytes from now on.
   incomingBody.release();
   const result = await recording;
   switch (result.kind) {
@@ -144,25 +135,19 @@ export async function submitApplication(
   }
 }
 
-/**
- * A process that was frozen meanwhile (a paused machine) may be too late to withdraw: reconcile has
- * the record by now, so a 500 could be untrue.
- */
+/** If the process was frozen, reconcile has the record by now, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
   return clock.now().getTime() - receivedAt.getTime() >= FIRST_DUE_MS;
 }
 
-/** Ends the connection without an answer, where neither a 202 nor a 500 is certain to be true. */
+/** Neither a 202 nor a 500 is certain to be true. */
 function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
-  // The request itself is read to its end: destroying it would leave the connection open.
+  // The request was read to its end, so destroying it would leave the connection open.
   request.raw.socket.destroy();
 }
 
-/**
- * `known` has the id that the partner was told; a replayed request has a record of its own, which
- * is not stored.
- */
+/** `known` has the id in the answer; a replayed request's own record is not stored. */
 function logAccepted(
   known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
   { partnerId, httpStatus, bodySha256 }: SubmissionRecord,
@@ -180,10 +165,7 @@ function logAccepted(
   );
 }
 
-/**
- * Says `100 Continue` where the partner waits for it. A body whose length already says that it is
- * too large is not asked for: what is given then is its end.
- */
+/** Sends `100 Continue` unless the length is already too large. */
 function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
   const { incomingBody } = request;
   if (!incomingBody.expectsContinue) return undefined;
@@ -201,7 +183,6 @@ function answerNotAccepted(reply: FastifyReply): void {
   reply.code(errors.internal.status).send({ error: errors.internal.error });
 }
 
-/** Why a request is answered 400, if it is. */
 function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {
   if (body.end === 'too_large') return errors.tooLarge;
   if (body.end !== 'whole' || parseJsonObject(body.bytes) === undefined) return errors.notAnObject;
@@ -224,16 +205,13 @@ const boundFaults = {
   erased: errors.idempotencyErased,
 } as const satisfies Record<Bound['kind'], ErrorAnswer | undefined>;
 
-/**
- * Answers a request whose key is bound. Only the first one has a record, so `X-Request-Id` names
- * that, too.
- */
+/** Only the first request has a record, so `X-Request-Id` names it too. */
 function answerBound(reply: FastifyReply, { kind, first }: Bound, tools: SubmitTools): void {
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
   if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
   answerStored({ id: first._id }, reply, boundFaults[kind]);
-  // Its own answer may have been a 500, which sends no hint.
+  // The first answer may have been a 500, which sends no hint.
   if (kind === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
 }
 

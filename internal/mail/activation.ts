@@ -1,19 +1,18 @@
 /**
- * The one-time activation link: a token that anyone with LINK_SECRET can derive again, stored only
- * as a hash.
+ * The one-time activation link: LINK_SECRET derives its token again, and only the token's hash is
+ * stored.
  */
 import { createHash, createHmac } from 'node:crypto';
+import { defined } from '../platform/defined.ts';
 import { isGuessable } from '../platform/guessable.ts';
 
 export interface ActivationLink {
   readonly url: string;
-  /** SHA-256 of the token in hex: what `accounts.activation.tokenHash` holds. */
+  /** SHA-256 in hex. */
   readonly tokenHash: string;
-  /** Key of `LINK_SECRET` that made it; absent for a secret without a key id. */
   readonly keyId?: string;
 }
 
-/** A secret of `LINK_SECRET`. */
 interface LinkKey {
   readonly id?: string;
   readonly secret: string;
@@ -24,12 +23,11 @@ const KEY_ID = /^key-[a-z0-9-]{1,20}$/;
 const NAMED = /^(key-[^:]*):(.*)$/s;
 
 /**
- * The secrets of `LINK_SECRET`: one as it is, or with a key id as `key-…:secret`, or two with a
- * comma between them. The first makes new links; the second makes those again that were made with
- * it.
+ * Reads `secret`, `key-…:secret`, or two of the latter. The first makes new links, the second
+ * derives older ones.
  */
 function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
-  // A secret without a key id may hold commas and colons, so only a key id makes the value a list.
+  // A secret without a key id may hold commas, so only a key id makes a list.
   const entries = /(?:^|,)key-[^,:]*:/.test(linkSecret) ? linkSecret.split(',') : [linkSecret];
   const [first = { secret: '' }, ...others] = entries.map((entry): LinkKey => {
     const [, id, secret = entry] = NAMED.exec(entry) ?? [];
@@ -38,7 +36,7 @@ function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
   return [first, ...others];
 }
 
-/** Why `LINK_SECRET` is refused, in a sentence without any secret; undefined where it is good. */
+/** The fault quotes no secret. */
 export function linkSecretFault(linkSecret: string): string | undefined {
   const keys = linkKeys(linkSecret);
   const [first, second] = keys;
@@ -58,10 +56,8 @@ export function linkSecretFault(linkSecret: string): string | undefined {
 }
 
 /**
- * The same link for the same account every time, so that a repeated mail does not void the first;
- * another one for each `version`, so that a corrected address voids what went to the wrong one.
- * `madeWith` is what the account holds of the link before: its key is used again while `linkSecret`
- * has it. `loginUrl` keeps its own query; `account` and `token` are added to it.
+ * A repeated mail has the same link, so that it does not void the first; a new `version` voids
+ * links to a wrong address. `madeWith` keeps the account's key while `linkSecret` has it.
  */
 export function activationLink(
   accountId: string,
@@ -82,5 +78,5 @@ export function activationLink(
   url.searchParams.set('account', accountId);
   url.searchParams.set('token', token);
   const tokenHash = createHash('sha256').update(token).digest('hex');
-  return { url: url.href, tokenHash, ...(id === undefined ? {} : { keyId: id }) };
+  return { url: url.href, tokenHash, ...defined({ keyId: id }) };
 }

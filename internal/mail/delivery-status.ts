@@ -1,44 +1,42 @@
 /**
- * Reads what a mail system sends when it cannot deliver a mail that was taken: a delivery status
- * notification (RFC 3464), wherever it stands, or text for people.
+ * Reads bounces: delivery status notifications (RFC 3464), also nested ones, or text for people.
  */
 import PostalMime from 'postal-mime';
+import { defined } from '../platform/defined.ts';
 import { isEmailAddress, isHostName } from '../application/email-address.ts';
 
 export interface BouncedMail {
-  /** RFC 3463 status such as `5.1.1`, where the notification gives one. */
+  /** RFC 3463 status such as `5.1.1`. */
   readonly status?: string;
-  /** Ours; absent where the notification does not hold it. */
+  /** The Message-ID of our mail. */
   readonly messageId?: string;
-  /** Addresses that the notification names, those that failed first. */
   readonly recipients: readonly string[];
-  /** Whether it holds an id by which the relay took a mail with this answer. */
+  /** Whether it holds an id from the relay's `answer`. */
   holdsIdOf(answer: string): boolean;
 }
 
 export type Notification =
   | ({ readonly kind: 'failed' } & BouncedMail)
-  /** `delayed`, `delivered`, `relayed` or `expanded`. */
+  /** For example `delayed`, `delivered`, `relayed` or `expanded`. */
   | { readonly kind: 'no_failure'; readonly action: string }
-  /** `why` goes on from "it …". */
+  /** `why` continues a sentence that begins with "it". */
   | { readonly kind: 'none'; readonly why: string };
 
-/** Mails within mails: a forwarded notification with the returned mail in it makes three. */
+/** A forwarded notification with the returned mail makes three. */
 const DEPTH_MAX = 5;
 const PARTS_MAX = 100;
 const HEADERS_MAX_BYTES = 65_536;
-/** Each is one look-up of an account. */
+/** Each recipient costs a look-up. */
 const RECIPIENTS_MAX = 20;
 
-/** Parsing takes about 10 µs for a line, however short. */
+/** A line takes about 10 µs, however short. */
 const LINES_MAX = 10_000;
 
 class TooMuch extends Error {}
 
-/** `source` is bounded by who reads it. */
 export async function readNotification(source: string): Promise<Notification> {
   const lines = source.trimStart().split(/\r\n|\r|\n/);
-  // A mailbox file puts a line of its own before each mail.
+  // Mailbox files begin with a line that belongs to no mail.
   if (/^>?From /.test(lines[0] ?? '')) lines.shift();
   const text = lines.join('\n');
   let mail: Mail;
@@ -60,13 +58,11 @@ export async function readNotification(source: string): Promise<Notification> {
   return { kind: 'none', why: 'is no notification of a mail that could not be delivered' };
 }
 
-/** A mail, or one that is a part of it. */
 interface Mail {
   readonly headers: readonly { readonly key: string; readonly value: string }[];
-  /** What people read. */
   readonly text: string;
   readonly reports: readonly string[];
-  /** Headers of the returned mail, where they are a part of their own. */
+  /** They are present if they are a part of their own. */
   readonly returnedHeaders: readonly string[];
   readonly inside: readonly Mail[];
 }
@@ -123,7 +119,6 @@ function withoutTags(html: string): string {
     .replaceAll(/&(?:lt|gt|amp|nbsp);/g, (entity) => entities[entity] ?? '');
 }
 
-/** The mail and those in it, outermost first. */
 function all(mail: Mail): Mail[] {
   return [mail, ...mail.inside.flatMap(all)];
 }
@@ -135,16 +130,12 @@ function header(mail: Mail, name: string): string {
 interface Verdict {
   readonly action: string;
   readonly status: string | undefined;
-  /** Text that names whom the mail did not reach. */
   readonly recipients: string;
 }
 
 const FAILED = 'failed';
 
-/**
- * Of the first failed recipient, else of the first. There is one group of fields for the mail and
- * one for each recipient.
- */
+/** Fields for the mail come first, then those of each recipient; the first failed one counts. */
 function verdictOfReport(report: string): Verdict | undefined {
   const groups = report
     .split(/\n[ \t]*\n/)
@@ -157,7 +148,7 @@ function verdictOfReport(report: string): Verdict | undefined {
     return {
       action:
         action === undefined ? (status?.startsWith('5') === true ? FAILED : '') : named(action),
-      // Many say no more than 5.0.0 here, and the reason there.
+      // Many write 5.0.0 here and the real status in the diagnostic text.
       status: status === undefined || status.endsWith('.0.0') ? (inWords ?? status) : status,
       recipients: `${fields.get('original-recipient') ?? ''} ${fields.get('final-recipient') ?? ''}`,
     };
@@ -165,7 +156,6 @@ function verdictOfReport(report: string): Verdict | undefined {
   return verdicts.find(({ action }) => action === FAILED) ?? verdicts[0];
 }
 
-/** Names in lower case; of a repeated one the first. */
 function fieldsOf(lines: string): ReadonlyMap<string, string> {
   const fields = new Map<string, string>();
   for (const line of unfold(lines).split('\n')) {
@@ -184,14 +174,13 @@ function statusIn(text: string): string | undefined {
   return /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)/.exec(text)?.[0];
 }
 
-/** Some write `failure` or `expired`. */
 function named(action: string): string {
   return /^(?:fail|expired)/.test(action) ? FAILED : action;
 }
 
 const DAEMON =
   /mailer[- ]?daemon|postmaster|mail(?:er)?[ -]?(?:delivery|administrator)|mail ?(?:sub)?system/i;
-/** Where a copy of the returned mail begins, whose words say nothing of what became of it. */
+/** The returned mail does not say why it failed. */
 const COPY =
   /^(?:[-=_*]{2,40}[^\n]{0,100}\b(?:copy|original|returned|below|message)\b|(?:received|return-path|message-id):)/im;
 const DELAY =
@@ -200,11 +189,10 @@ const GIVEN_UP = /giv(?:en|ing) up|permanent(?:ly)? (?:error|fail)/i;
 const FAILURE =
   /undeliver|\b(?:not|unable to) (?:be )?deliver|n.t (?:be )?deliver|deliver\w* (?:has )?fail|\bfail(?:ed|ure)\b|given up|did not reach|could not be (?:reached|sent)|\breturned\b|\breject|error (?:has )?occurred|unknown (?:user|recipient|address)|\b5[0-5]\d[ -]/i;
 
-/**
- * Of a notification without a report. One from a person, such as an answer while on leave, is none.
- */
+/** A person's mail, such as an out-of-office reply, is no notification. */
 function verdictInWords(mail: Mail): Verdict | undefined {
-  const [subject, failed] = [header(mail, 'subject'), header(mail, 'x-failed-recipients')];
+  const subject = header(mail, 'subject');
+  const failed = header(mail, 'x-failed-recipients');
   const toNobody = header(mail, 'return-path') === '<>' && FAILURE.test(subject);
   if (failed === '' && !toNobody && !DAEMON.test(header(mail, 'from'))) return undefined;
   const words = `${subject}\n${mail.text.slice(0, COPY.exec(mail.text)?.index)}`;
@@ -234,8 +222,7 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
     .join('\n');
   return {
     kind: 'failed',
-    ...(status === undefined ? {} : { status }),
-    ...(messageId === undefined ? {} : { messageId }),
+    ...defined({ status, messageId }),
     recipients: addressesIn([recipients, ...returned, notification.text].join('\n')),
     holdsIdOf: (answer) => idsIn(answer).some((id) => holdsWord(everything, id)),
   };
@@ -243,10 +230,7 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
 
 const OUR_MESSAGE_ID = /acc_[0-9a-z]{26}\.login-instructions(?:\.\d{1,9})?@[^\s<>"]+/;
 
-/**
- * The returned mail's own, where there is one: a mail of someone else may have ours among its
- * references.
- */
+/** The returned mail comes first: other mails may have our id among their references. */
 function messageIdIn(
   { headers, text, reports, returnedHeaders, inside }: Mail,
   source: string,
@@ -259,7 +243,7 @@ function messageIdIn(
   const given = returned.filter((id) => id.trim() !== '');
   if (given.length > 0) return ourMessageId(given);
   const references = headers.filter(({ key }) => key === 'references' || key === 'in-reply-to');
-  // The last are those of a notification that is no well-formed mail.
+  // The last of these are for malformed notifications.
   return ourMessageId([
     ...references.map(({ value }) => value),
     written,
@@ -284,7 +268,7 @@ function addressesIn(text: string): string[] {
 
 const ID_MIN_LENGTH = 8;
 
-/** Words that look like an id: long, with letters and digits, and no name of a machine. */
+/** Long words with letters and digits, but no host names. */
 function idsIn(answer: string): string[] {
   return answer
     .split(/[\s<>()[\]{}"',;=]+/)

@@ -1,4 +1,4 @@
-/** Writes the mail ledger of an account: each hand-over before it begins, and its result. */
+/** Writes the mail ledger: each hand-over before it begins, and its result. */
 import type { Collection, Db, Filter } from 'mongodb';
 import {
   accountCollection,
@@ -33,10 +33,8 @@ export class LedgerStore {
   }
 
   /**
-   * Comes before each hand-over, in one update: stores what the login application checks the link
-   * against, and notes that a mail may be out from now on. `account` is as it was read under the
-   * claim. A repeat changes nothing. False if the account has changed since or its link was used:
-   * then nothing may be mailed.
+   * A repeat changes nothing. False if the account has changed or its link was used: then nothing
+   * may be mailed.
    */
   async beginHandOver(
     account: Account,
@@ -57,12 +55,11 @@ export class LedgerStore {
     });
   }
 
-  /** Whether each hand-over stands in its account's ledger. */
   async #noteBegun(begun: readonly BegunHandOver[]): Promise<Outcome<boolean>[]> {
     const { outcomes, matched } = await this.#updateTogether(begun.map(({ q, u }) => ({ q, u })));
     if (matched === begun.length)
       return outcomes.map((outcome) => ('error' in outcome ? outcome : { result: true }));
-    // An update that met no document may be a repeat, whose hand-over is in the ledger already.
+    // A repeat of this update matches nothing, because its hand-over is already in the ledger.
     const ledgers = await this.#ledgersOf(begun.map(({ accountId }) => accountId));
     return begun.map(({ accountId, intent }, index) => {
       const outcome = outcomes[index]!;
@@ -94,10 +91,8 @@ export class LedgerStore {
   }
 
   /**
-   * Notes the result, also after the claim is lost: a mail that is out stays out. A repeat changes
-   * nothing. `account` is as it was mailed: if an operator has corrected its address or asked for
-   * another mail since, that mail is still due. Returns the ledger after the update, or undefined
-   * if there was nothing to note.
+   * Needs no claim, since a sent mail stays sent. A repeat changes nothing. A further mail that an
+   * operator wants stays due.
    */
   async endHandOver(
     account: MailedAccount,
@@ -122,9 +117,8 @@ export class LedgerStore {
   }
 
   /**
-   * Whether a majority holds that this mail is out, as `account` says: a read may show what a
-   * failover takes back. Writes what is there already, since a write is acknowledged only when all
-   * before it is durable.
+   * A read may show what a failover takes back, but a write is acknowledged only when all before it
+   * are durable.
    */
   async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
     const out =
@@ -135,17 +129,13 @@ export class LedgerStore {
     return matchedCount === 1;
   }
 
-  /**
-   * The ledger of each account whose mail is out; undefined if the account wants another mail by
-   * now.
-   */
+  /** Undefined if the account wants another mail by now. */
   async #noteAccepted(mails: readonly AcceptedMail[]): Promise<Outcome<MailLedger | undefined>[]> {
     const updates = mails.map(({ account, entry }) => ({
       q: asMailed(account),
       u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
     }));
-    // Most mails are the only one of their account: where no other hand-over has begun, the ledgers
-    // are known unread.
+    // Most mails are their accounts' only ones, so their ledgers are known.
     if (mails.every(({ account }) => account.mail === undefined)) {
       const alone = updates.map(({ q, u }) => ({ q: { ...q, 'mail.begun': 1 }, u }));
       const { matched } = await this.#updateTogether(alone);
@@ -165,22 +155,19 @@ export class LedgerStore {
   }
 }
 
-/** The update that notes a hand-over before it begins. */
 interface BegunHandOver extends UpdateItem {
   readonly accountId: string;
   readonly intent: Intent;
 }
 
-/** What is needed of an account as it was before its hand-over began. */
 type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion' | 'mail'>;
 
-/** A mail that the relay accepted, with its account as it was when the mail was written. */
 interface AcceptedMail {
   readonly account: MailedAccount;
   readonly entry: ReturnType<typeof ended>;
 }
 
-/** The account, if it still wants the same mail as when it was read. */
+/** Matches while the account still wants this mail. */
 function asMailed({
   _id,
   email,

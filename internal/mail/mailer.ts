@@ -2,23 +2,20 @@
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { createTransport, type SendMailOptions } from 'nodemailer';
+import { defined } from '../platform/defined.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import { refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
-/** Bounds of one hand-over, in milliseconds. */
+/** In milliseconds. */
 export interface MailerLimits {
   readonly connectMs: number;
-  /**
-   * From the start until the relay asks for the content; it covers greeting, AUTH, MAIL and RCPT.
-   */
+  /** It covers greeting, AUTH, MAIL and RCPT. */
   readonly beforeContentMs: number;
-  /** RFC 5321 §4.5.3.2.6: after the final dot the relay may take ten minutes to answer. */
+  /** RFC 5321 §4.5.3.2.6: the relay may take ten minutes to answer the final dot. */
   readonly afterContentMs: number;
-  /**
-   * Idle connections are closed by us, before relays commonly do it in the middle of a hand-over.
-   */
+  /** Relays close idle connections later, possibly during a hand-over. */
   readonly idleMs: number;
 }
 
@@ -30,15 +27,12 @@ export const mailerLimits: MailerLimits = {
 };
 
 /**
- * Result of a hand-over:
- * - `accepted`: the relay answered 2xx after the content;
- * - `refused`: it answered 4xx or 5xx at `phase`;
- * - `unreachable`: the connection, TLS, AUTH or an answer before the content failed, so nothing
- *   was mailed; `connected` when the relay had taken us in before, so that this mail may have a
- *   part in it;
- * - `ambiguous`: the connection ended after content was sent: it may or may not have been mailed;
- * - `aborted`: we gave up before the content, because the claim was lost or the process is
- *   closing.
+ * - `accepted`: the relay answered 2xx after the content.
+ * - `refused`: it answered 4xx or 5xx at `phase`.
+ * - `unreachable`: the connection, TLS or AUTH failed, so nothing was mailed. After `connected`,
+ *   this mail may have caused it.
+ * - `ambiguous`: the connection ended after the content, which may have been mailed.
+ * - `aborted`: we gave up before the content, because the claim was lost or the process is closing.
  */
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
@@ -47,9 +41,9 @@ export type HandOver =
       readonly result: 'unreachable';
       readonly connected: boolean;
       readonly cause: string;
-      /** It greeted us with "later": it takes fewer connections, or none now. */
+      /** The relay greeted us with a 4xx: it takes fewer connections, or none now. */
       readonly busy?: true;
-      /** It refused our greeting or login for good. */
+      /** The relay permanently refused our greeting or login. */
       readonly refusesUs?: true;
     }
   | { readonly result: 'ambiguous'; readonly cause: string }
@@ -57,9 +51,8 @@ export type HandOver =
 
 export interface Mailer {
   /**
-   * Never rejects. `recipient` is one address that has been validated. `mayGoOn` is asked right
-   * before the content goes out: a process that was frozen until then continues before it learns
-   * that its claim is lost.
+   * Never rejects. `mayGoOn` is asked just before the content, because a process that was frozen
+   * may have lost its claim.
    */
   handOver(
     message: Message,
@@ -67,33 +60,26 @@ export interface Mailer {
     signal: AbortSignal,
     mayGoOn?: () => boolean,
   ): Promise<HandOver>;
-  /** Whether the relay greets, and takes our TLS and AUTH settings. */
   probe(): Promise<boolean>;
   close(): void;
 }
 
-/**
- * How far a hand-over came: in a session ready for mail, or asked for the content. nodemailer's
- * errors do not tell.
- */
+/** nodemailer's errors do not say how far a hand-over came. */
 type Progress = 'connecting' | 'connected' | 'content';
 
 interface ProgressMark {
   onProgress(progress: Progress): void;
-  /** Whether the content may go out; if not, the hand-over is being given up. */
   mayGoOn(): boolean;
 }
 
 interface MailerOptions {
   readonly relay: Relay;
-  /** What we greet the relay by, where it is set. */
   readonly clientName?: string | undefined;
   readonly from: string;
-  /** Shown with the sender address; empty for none. */
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
-  /** Node's default asks the system: the hosts file, search domains and all that it is set to. */
+  /** Node's default is the system's resolver. */
   readonly lookup?: LookupFunction;
 }
 
@@ -103,7 +89,7 @@ export function createMailer(options: MailerOptions): Mailer {
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
       const watched = watch(signal, mayGoOn, limits.beforeContentMs);
-      // As an object it is one address, whatever is in it; a string may hold several.
+      // An object is always one address; a string may hold several.
       const to = { name: '', address: recipient };
       try {
         const info = await transport.sendMail({
@@ -136,10 +122,7 @@ export function createMailer(options: MailerOptions): Mailer {
   };
 }
 
-/**
- * An address of the relay that has not answered by then is left for the next one, which matters
- * where it has several.
- */
+/** After this time the relay's next address is tried. */
 const NEXT_ADDRESS_MS = 1_000;
 
 function openTransport(options: MailerOptions, limits: MailerLimits) {
@@ -149,19 +132,18 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
     name: clientNameOf(clientName, from),
     pool: true,
     maxConnections,
-    // The pool would send again by itself after a cut, also one after the content. Repeating is our
-    // decision.
+    // The pool would repeat a mail even after its content.
     maxRequeues: 0,
     connectionTimeout: limits.connectMs,
     greetingTimeout: limits.connectMs,
     socketTimeout: limits.afterContentMs,
     idleTimeout: limits.idleMs,
-    // Closing also ends a socket that is still being connected.
+    // Closing also ends a socket that is still connecting.
     socketCloseTimeout: 0,
     disableFileAccess: true,
     disableUrlAccess: true,
-    // nodemailer's own way to an address asks DNS first and keeps the answer. It owns this socket
-    // from the first moment, so its time-outs and a given up hand-over end the connecting too.
+    // nodemailer's own resolver caches. It owns this socket at once, so its time-outs also end the
+    // connecting.
     getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) => {
       const { host, port } = relay;
       const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
@@ -169,7 +151,7 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
         host,
         port,
         ...addresses,
-        ...(lookup === undefined ? {} : { lookup }),
+        ...defined({ lookup }),
       });
       done(null, { connection });
     },
@@ -177,9 +159,8 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
   transport.use('stream', (mail, done) => {
     const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
     mail.message.build((error, content) => {
-      // nodemailer asks for the stream once the session is ready, just before MAIL FROM, and pipes
-      // it to the socket only after the relay's 354. A stream of its own would be taken for unsent
-      // after a 421, whose answer it then drops.
+      // nodemailer asks for the stream just before MAIL FROM and pipes it after the 354. It would
+      // drop a 421 that comes before a real stream was sent.
       mail.message.createReadStream = () => {
         mark.onProgress('connected');
         return {
@@ -196,10 +177,6 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
   return transport;
 }
 
-/**
- * Watches one hand-over: its own signal aborts on `signal`, after `deadlineMs`, and if `mayGoOn`
- * says no at the content.
- */
 function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) {
   const beforeContent = new AbortController();
   const giveUp = (): void => beforeContent.abort();
@@ -214,8 +191,7 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) 
   const mark: ProgressMark = {
     onProgress: (reached) => {
       progress = reached;
-      // From the content on only an answer tells the truth, so nothing of ours interrupts the wait
-      // for it.
+      // From here on only the relay's answer is reliable, so nothing interrupts the wait.
       if (reached === 'content') end();
     },
     mayGoOn: () => {
@@ -234,7 +210,6 @@ interface SmtpError extends Error {
   readonly response?: string;
 }
 
-/** Reads nodemailer's error. `progress` tells a plain failure from an ambiguous one. */
 export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
   const { code, command, responseCode } = error;
@@ -249,7 +224,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   if (progress === 'content') return { result: 'ambiguous', cause };
   const connected = progress === 'connected';
   if (connected || !answered) return { result: 'unreachable', connected, cause };
-  // It came before it knew who we are, so it is about the relay.
+  // The relay did not know this mail yet, so the answer is not about it.
   const early = responseCode === 421 || command === 'CONN';
   if (early && refusalOf('mail', responseCode).fault === 'capacity') {
     return { result: 'unreachable', connected, cause, busy: true };
@@ -264,8 +239,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
 
 function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
   if (code === 'EENVELOPE') return phases[command ?? ''];
-  // Of commands sent together nodemailer names those that failed before the relay hung up, but not
-  // RCPT.
+  // nodemailer names pipelined commands that failed before a hang-up, but not RCPT.
   return responseCode === 421 ? 'rcpt' : undefined;
 }
 

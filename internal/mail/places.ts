@@ -1,11 +1,10 @@
 /**
- * The places for hand-overs of one process: who may take the next one. Pure.
+ * The places for hand-overs of one process: which mail may take the next one.
  *
- * A slow recipient domain must not keep other mails waiting. So a domain that answers within two
- * seconds may hold all 16 usual places. One that is slow, or not known yet, may hold 2, and the
- * mails of one partner to such domains 4. Where nobody else waits they may hold 13: two places are
- * left for other domains, and a third for other partners. A quick domain may fall silent with all
- * places. So each mail that takes longer than two seconds opens a further place, up to 32 in all.
+ * A slow recipient domain must not keep other mails waiting. A domain that answers within two
+ * seconds may take all 16 usual places; another one 2, and one partner's mails to such domains 4.
+ * If nothing else waits, they may take 13. A quick domain may fall silent with all places, so each
+ * mail that takes longer than two seconds opens a further place, up to 32 in all.
  */
 import type { Clock } from '../platform/clock.ts';
 import {
@@ -17,20 +16,18 @@ import {
   QUICK_MS,
 } from './limits.ts';
 
-/** What is asked for a place. */
 export interface Addressed {
   readonly partnerId: string;
-  /** Of the recipient's address, in lower case. */
+  /** It is in lower case. */
   readonly domain: string;
 }
 
 export interface Place {
   readonly startedAtMs: number;
-  /** Frees the place; a second call does nothing. */
   release(): void;
 }
 
-/** By what a mail may take a place, in order. */
+/** A later rule is asked while no mail may start by an earlier one. */
 export const rules = ['in_turn', 'other_domain', 'any'] as const;
 export type Rule = (typeof rules)[number];
 
@@ -42,11 +39,9 @@ export class Places {
   readonly #most: number;
   readonly #usual: number;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  /** Of each domain, the mail that began first comes first. */
   readonly #held = new Map<string, Set<Held>>();
-  /** All of them, the one that began first first. */
   readonly #inOrder = new Set<Held>();
-  /** Whether each domain's last mail ended in time; the domain that was asked last comes last. */
+  /** The domain asked last comes last. */
   readonly #wasQuick = new Map<string, boolean>();
 
   /** Half of `most` are the usual places. */
@@ -66,15 +61,11 @@ export class Places {
     return Math.min(this.#usual + slow, this.#most) - this.#inOrder.size;
   }
 
-  /**
-   * Whether the mail may take a place by this rule; a later rule counts while no mail waits that an
-   * earlier one lets in.
-   */
   mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
     const { free } = this;
     if (free <= 0) return false;
     const withinShare = this.#heldBySlow(partnerId) < this.#part(PARTNER_PART);
-    // Also a quick domain is not trusted with further places of a partner whose mails are slow.
+    // A quick domain gets no further place for a partner whose mails are slow.
     if (this.#isQuick(domain) && withinShare) return true;
     if (rule === 'any') return free > Math.floor(this.#usual * KEPT_FREE);
     if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;
@@ -97,7 +88,6 @@ export class Places {
     };
   }
 
-  /** Places that mails of the partner to slow domains have. */
   #heldBySlow(partnerId: string): number {
     let count = 0;
     for (const [domain, held] of this.#held) {

@@ -1,9 +1,6 @@
-/** What relays answer when they do not take a mail, and what each answer is about. Pure. */
+/** What relays answer when they refuse a mail, and what each answer is about. */
 
-/**
- * What an answer is about, in words for people. The first two concern all mail, the others one mail
- * alone.
- */
+/** The first two concern all mail, the others one mail. */
 export const faults = {
   sender: 'the relay refuses our sender or login, before it knows the recipient: all mail waits',
   capacity: 'the relay takes less mail than it is offered, or none now: all mail slows down',
@@ -14,19 +11,17 @@ export const faults = {
 export type Fault = keyof typeof faults;
 
 export interface Refusal {
-  /** Where the refusal came: at a command, or after the content. */
   readonly phase: 'mail' | 'rcpt' | 'data' | 'content';
   readonly code: number;
-  /** RFC 3463 status such as `5.1.1`, where the relay gave one. */
+  /** RFC 3463 status such as `5.1.1`. */
   readonly enhancedCode: string | undefined;
-  /** What the answer is about. Its words may hold an address and stay out. */
+  /** The words may hold an address, so only this is kept. */
   readonly fault: Fault;
 }
 
 interface KnownAnswer {
   readonly relay: string;
   readonly phase: Refusal['phase'];
-  /** As documented: code, status where there is one, and text. */
   readonly answer: string;
   readonly fault: Fault;
 }
@@ -39,20 +34,16 @@ const at =
     answer,
     fault,
   });
-const [ses, sendGrid, mailgun] = [at('Amazon SES'), at('SendGrid'), at('Mailgun')];
-const [exchange, gmail, postfix, exim] = [
-  at('Exchange Online'),
-  at('Gmail'),
-  at('Postfix'),
-  at('Exim'),
-];
+const ses = at('Amazon SES');
+const sendGrid = at('SendGrid');
+const mailgun = at('Mailgun');
+const exchange = at('Exchange Online');
+const gmail = at('Gmail');
+const postfix = at('Postfix');
+const exim = at('Exim');
 const rfc = at('RFC 5321');
 
-/**
- * A test holds each row against `refusalOf`. Postmark has no row: its documents give answers of its
- * HTTP API alone, and report what it refuses by SMTP as the bounce type SMTPApiError
- * (docs/login.md).
- */
+/** Postmark documents no SMTP answers, so it has no row. */
 export const knownAnswers: readonly KnownAnswer[] = [
   ses('content', '454 Throttling failure: Maximum sending rate exceeded', 'capacity'),
   ses('content', '454 Throttling failure: Daily message quota exceeded', 'capacity'),
@@ -123,7 +114,7 @@ export const knownAnswers: readonly KnownAnswer[] = [
   rfc('content', '554 Transaction failed', 'ours'),
 ];
 
-/** Words about us rather than the recipient: our sender, relaying, login, a policy or spam. */
+/** The answer is about our sender, relaying, login, a policy or spam. */
 const ABOUT_US =
   /\bsenders?\b|\bfrom address\b|relay(?:ing)? (?:access )?(?:denied|not )|to relay|authenticat|authoriz|(?:allowed|permitted) to send|policy|spam|block|black ?list|banned|reputation|\b(?:spf|dkim|dmarc)\b/i;
 const NO_SUCH_MAILBOX =
@@ -131,22 +122,19 @@ const NO_SUCH_MAILBOX =
 const THROTTLED =
   /throttl|too many (?:messages|e-?mails|recipients|connections|requests)|(?:limit|quota|rate|credits) exceeded|server busy|too busy/i;
 const GREYLISTED = /gr[ae]y-?list/i;
-/**
- * Codes that at RCPT say by themselves that there is no such mailbox (RFC 5321 §4.2.3, RFC 7504).
- */
+/** These mean that there is no such mailbox (RFC 5321 §4.2.3, RFC 7504). */
 const NO_MAILBOX_CODES = new Set([550, 551, 553, 556]);
 
-/** A relay's answer as a refusal at `phase`. */
 export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): Refusal {
   const enhancedCode = CODES.exec(answer)?.[2];
-  // A domain such as spam.example says nothing of the mail.
+  // A domain such as spam.example must not match.
   const words = answer.replace(/\S+@\S+/g, '…').replaceAll(/\s+/g, ' ');
   return { phase, code, enhancedCode, fault: faultOf(phase, code, enhancedCode, words) };
 }
 
 /**
- * What an answer is about. It is the recipient's only where it says so, because a wrong guess loses
- * an applicant for good. At MAIL FROM the recipient has not been named yet.
+ * The recipient's fault only if the answer says so: a wrong guess loses an applicant. At MAIL FROM
+ * the relay does not know the recipient.
  */
 function faultOf(phase: Refusal['phase'], code: number, status = '', words: string): Fault {
   const mailbox = /^[45]\.[12]\./.test(status);
@@ -163,5 +151,4 @@ function faultOf(phase: Refusal['phase'], code: number, status = '', words: stri
   return byCode || byStatus || NO_SUCH_MAILBOX.test(words) ? 'recipient' : 'ours';
 }
 
-/** Reply code and, where there is one, status at the start of an answer. */
 export const CODES = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/;

@@ -1,14 +1,14 @@
 /**
- * What the relay takes at present: everything, a number of mails a second, or nothing. Pure.
+ * What the relay takes at present: everything, a number of mails a second, or nothing.
  *
- * Each hand-over is noted. A relay that cannot be reached, refuses our sender or takes nothing
- * pauses all mail: one trial at a time, after a tenth of the pause so far, at most every 15 s. The
- * first mail it takes ends the pause. A relay that takes some mail and turns some away gives the
- * pace: 95 % of what it took in the last second. With a quota of 14 a second, that is 13.
+ * A relay that is unreachable, refuses our sender or takes nothing pauses all mail. Trials follow
+ * after a tenth of the pause so far, at most every 15 s; the first accepted mail ends it. A relay
+ * that turns some mail away sets the pace to 95 % of what it took in the last second: with a quota
+ * of 14, to 13.
  *
- * A recipient's server may turn one partner's mails away in the relay's words. So an answer counts
- * for all mail only if it is not plainly about one partner or domain: another one's mails are taken
- * at the same time, and at most one other is turned away.
+ * A recipient's server may refuse one partner's mails in the relay's words. So an answer concerns
+ * all mail unless another partner's or domain's mails are accepted and at most one other is turned
+ * away.
  */
 import {
   CLEAN_DOMAIN_MAILS,
@@ -28,7 +28,6 @@ import type { Addressed } from './places.ts';
 
 export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
 
-/** Whose failure a hand-over was: the relay's, for all mail, or this mail's alone. */
 export type Blame = 'relay' | 'mail';
 
 interface Pause {
@@ -46,23 +45,18 @@ interface Answer extends Addressed {
 const SECOND_MS = 1_000;
 
 export class RelayState {
-  /** The operator's bound, in mails a second. */
   readonly #most: number;
   readonly #onPause: (reason: PauseReason | undefined) => void;
   #pause: Pause | undefined;
-  /** Mails a second. */
   #pace: number;
-  /** The pace at which the relay last turned mails away: growth is slow from there. */
+  /** The relay last turned mails away at this pace; growth is slow above it. */
   #known = Infinity;
   #nextAtMs = 0;
   #slowedAtMs = -Infinity;
   #grownAtMs = 0;
   #answers: Answer[] = [];
 
-  /**
-   * `perSecond` 0: no bound but the relay's. `onPause` is told when a pause begins, changes or
-   * ends.
-   */
+  /** `perSecond` 0 means no bound of our own. */
   constructor(perSecond: number, onPause: (reason: PauseReason | undefined) => void = () => {}) {
     this.#most = perSecond === 0 ? Infinity : perSecond;
     this.#pace = this.#most;
@@ -73,17 +67,14 @@ export class RelayState {
     return this.#pause?.reason;
   }
 
-  /** Whether a trial is under way: nothing else begins meanwhile. */
   get trying(): boolean {
     return this.#pause?.trying ?? false;
   }
 
-  /** Milliseconds until the next mail, or trial, may begin. */
   waitMs(nowMs: number): number {
     return Math.max(0, (this.#pause?.trialAtMs ?? this.#nextAtMs) - nowMs);
   }
 
-  /** A mail begins. */
   begin(nowMs: number): void {
     this.#nextAtMs = Math.max(nowMs, this.#nextAtMs) + SECOND_MS / this.#pace;
   }
@@ -92,14 +83,13 @@ export class RelayState {
     if (this.#pause !== undefined) this.#pause.trying = true;
   }
 
-  /** The trial could not tell: the next one comes as after a failure. */
+  /** The trial was undecided, which delays the next one like a failure. */
   endTrial(nowMs: number): void {
     if (this.#pause === undefined) return;
     this.#pause.trying = false;
     this.#pause.trialAtMs = nowMs + trialAfterMs(nowMs - this.#pause.sinceMs);
   }
 
-  /** Nothing says any more that the relay is unwell. */
   resume(): void {
     if (this.#pause === undefined) return;
     if (this.#pause.reason === 'no_capacity') this.#pace = Math.min(this.#most, PACE_START);
@@ -107,10 +97,7 @@ export class RelayState {
     this.#onPause(undefined);
   }
 
-  /**
-   * Notes how a mail ended that began at `startedAtMs`; `dropped`: the relay cut it off and greets
-   * us again.
-   */
+  /** `dropped`: the relay cut the mail off but greets us again. */
   note(
     mail: Addressed & { readonly startedAtMs: number },
     handOver: HandOver,
@@ -162,7 +149,7 @@ export class RelayState {
     nowMs: number,
   ): void {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: true });
-    // A mail that began before the pause says nothing of the relay as it is now.
+    // An earlier mail does not show the relay's present state.
     if (this.#pause !== undefined && startedAtMs >= this.#pause.sinceMs) this.resume();
     this.#grow(nowMs);
   }
@@ -177,12 +164,11 @@ export class RelayState {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
     if (blame === 'mail') this.endTrial(nowMs);
     else if (this.#pause !== undefined) this.#begin('no_capacity', nowMs);
-    // What was under way when the pace was set says nothing of that pace.
+    // Mails that began before the pace was set do not judge it.
     else if (startedAtMs >= this.#slowedAtMs) this.#slowDown(nowMs);
     return blame;
   }
 
-  /** Whether an answer that turns this mail away concerns all mail. */
   #isForAll(mail: Addressed, nowMs: number): boolean {
     const recent = this.#answers.filter(({ atMs }) => atMs > nowMs - EVIDENCE_MS);
     const isOwn = (key: keyof Addressed, least: number): boolean => {
@@ -204,7 +190,7 @@ export class RelayState {
       (answer) => answer.taken && answer.atMs > nowMs - windowMs,
     ).length;
     if (taken === 0) return this.#begin('no_capacity', nowMs);
-    // The relay's second may be used up: it begins again within one second.
+    // The relay's quota of this second may be used up.
     if (this.#pace === Infinity) this.#nextAtMs = nowMs + SECOND_MS;
     const rate = PACE_OF_TAKEN * Math.min(this.#pace, (taken * SECOND_MS) / windowMs);
     this.#pace = Math.max(PACE_LEAST, rate);

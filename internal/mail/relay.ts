@@ -1,19 +1,14 @@
-/**
- * Reads SMTP_URL and SMTP_TLS: where the mail relay is, who we are there, and how the connection is
- * encrypted. Pure.
- */
+/** Reads SMTP_URL and SMTP_TLS: the relay's address, our login and the encryption. */
+import { defined } from '../platform/defined.ts';
 import { isLoopback } from '../platform/loopback.ts';
 
 export const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
 /**
- * What STARTTLS means for `smtp://`: `required` hands nothing over without it; `opportunistic` uses
- * it where the relay offers it; `none` never does. `auto` is `required` where a password would
- * travel to another machine, else `opportunistic`. In all modes a certificate that cannot be
- * verified ends the connection.
+ * `auto` is `required` if a password would leave this machine, else `opportunistic`. A certificate
+ * that cannot be verified always ends the connection.
  */
 export type TlsMode = (typeof tlsModes)[number];
 
-/** Options of nodemailer's connection. */
 export interface Relay {
   readonly host: string;
   readonly port: number;
@@ -27,14 +22,13 @@ export interface Relay {
 const SUBMISSION_PORT = 587;
 const SUBMISSIONS_PORT = 465;
 
-/** Throws with a sentence for operators that does not quote the URL, which may hold a password. */
+/** The message does not quote the URL, which may hold a password. */
 export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
   const url = new URL(smtpUrl);
   const secure = url.protocol === 'smtps:';
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   if (host === '') throw new Error('SMTP_URL: names no host');
-  // nodemailer would take options from there, such as one that switches the check of certificates
-  // off.
+  // nodemailer reads options there, such as one that disables certificate checks.
   if (url.search !== '' || url.hash !== '' || !['', '/'].includes(url.pathname)) {
     throw new Error(
       'SMTP_URL: must end after host and port; TLS is set by SMTP_TLS and NODE_EXTRA_CA_CERTS',
@@ -54,7 +48,7 @@ export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
     secure,
     requireTLS: !secure && required,
     ignoreTLS: !secure && tls === 'none',
-    ...(auth === undefined ? {} : { auth }),
+    ...defined({ auth }),
   };
 }
 

@@ -1,12 +1,8 @@
-/**
- * The templates of the e-mail to the applicant: read and checked whole at start, so that filling
- * them in cannot fail.
- */
+/** The templates of the e-mail, checked at start so that filling them in cannot fail. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** What a template may name as `{{name}}`, and what stands there in the mail. */
 export const placeholders = {
   businessName:
     'name of the business in quotation marks, on one line, cut after 120 characters, without links',
@@ -24,32 +20,23 @@ export type Values = Readonly<Record<keyof typeof placeholders, string>>;
 export interface Templates {
   readonly subject: string;
   readonly text: (values: Values) => string;
-  /** Values are escaped for HTML. */
   readonly html: (values: Values) => string;
 }
 
-/** The three files of a folder of templates; all must be there. */
 export const templateFiles = {
   subject: 'login-instructions.subject.txt',
   text: 'login-instructions.txt',
   html: 'login-instructions.html',
 } as const;
 
-/**
- * Those that come with the service, beside this file; `npm run build` copies them to the same place
- * in `dist/`.
- */
+/** `npm run build` copies them into `dist/`. */
 const BUILT_IN = fileURLToPath(new URL('./templates/', import.meta.url));
 
-/** Mail programs cut off a mail that is larger than about 100 kB. */
+/** Mail programs cut off larger mails. */
 const FILE_MAX_BYTES = 100_000;
-/**
- * RFC 5322 §2.1.1 asks for lines of at most 78 characters; more is not shown by mail programs
- * either.
- */
+/** RFC 5322 §2.1.1 asks for lines of at most 78 characters. */
 const SUBJECT_MAX = 78;
 
-/** All faults of a folder in one message, one line each. */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError';
   readonly faults: readonly string[];
@@ -61,10 +48,7 @@ export class TemplateError extends Error {
   }
 }
 
-/**
- * Reads the templates in `folder`, or the built-in ones where it is empty. Throws `TemplateError`
- * with every fault.
- */
+/** Empty means the built-in templates. Throws `TemplateError` with every fault. */
 export async function loadTemplates(folder = ''): Promise<Templates> {
   const from = folder === '' ? BUILT_IN : folder;
   const faults: string[] = [];
@@ -78,7 +62,9 @@ export async function loadTemplates(folder = ''): Promise<Templates> {
     );
     return source.text;
   };
-  const [subject, text, html] = [await read('subject'), await read('text'), await read('html')];
+  const subject = await read('subject');
+  const text = await read('text');
+  const html = await read('html');
   if (faults.length > 0) throw new TemplateError(from, faults);
   return {
     subject: subject.trim(),
@@ -110,7 +96,7 @@ async function readText(path: string): Promise<{ readonly text: string; readonly
 
 const LINE_END = /\r\n?|\n/g;
 
-/** A placeholder, or braces that were meant to be one. */
+/** It also finds unfinished placeholders. */
 const PLACEHOLDER = /\{\{\s*(\w+)\s*\}\}|\{\{|\}\}/g;
 
 function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
@@ -129,8 +115,7 @@ function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
   });
   if (kind === 'subject') {
     const subject = text.trim();
-    // A name chosen by somebody else has no place in the line that decides whether the mail is
-    // opened.
+    // The subject decides whether the mail is opened, so others must not choose it.
     if (found.length > 0) faults.push('must have no placeholders');
     if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject))
       faults.push('must be one line without control characters');
@@ -143,7 +128,7 @@ function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
   return faults;
 }
 
-/** Escaping makes a value harmless in text and in a quoted attribute, and nowhere else. */
+/** Escaping protects only text and quoted attributes. */
 function unsafeHtml(text: string): string[] {
   const unsafe = [
     [
@@ -169,7 +154,7 @@ function compile(
   template: string,
   escape = (value: string): string => value,
 ): (values: Values) => string {
-  // Every second piece is the name of a placeholder.
+  // Every second piece is a placeholder.
   const pieces = template.replace(PLACEHOLDER, '{{$1}}').split(/\{\{(\w+)\}\}/);
   return (values) =>
     pieces

@@ -1,4 +1,4 @@
-/** A mailer whose hand-overs are spans: to which relay and what came of it, never to whom. */
+/** Makes each hand-over a span, without the recipient. */
 import { inSpan, type SpanOptions } from '../platform/tracing.ts';
 import type { Mailer } from './mailer.ts';
 

@@ -1,4 +1,4 @@
-/** Partners on hold: operators keep their work from being done. Collection `partner_holds`. */
+/** Partners on hold: operators keep their work from being done. */
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
@@ -6,18 +6,13 @@ import { bounded } from '../platform/mongo-read.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
 
-/** Partners in one list: more on hold at once is a mistake, and the rest shows after a release. */
+/** More partners on hold at once would be a mistake. */
 const LISTED_MAX = 10_000;
 
-/**
- * One document of `partner_holds`. It stays after a release, so that a late write of an older
- * command does nothing.
- */
+/** It stays after a release, so that a late write of an older command does nothing. */
 export interface Hold {
-  /** The partner's id. */
   readonly _id: string;
   readonly onHold: boolean;
-  /** Counts changes. */
   readonly version: number;
   readonly at: Date;
   readonly by: string;
@@ -36,7 +31,6 @@ export class HoldStore {
     return this.#db.collection<Hold>(PARTNER_HOLDS);
   }
 
-  /** All partners on hold, in the order of their names. */
   async list(): Promise<Hold[]> {
     return this.#holds.find({ onHold: true }, bounded).sort({ _id: 1 }).limit(LISTED_MAX).toArray();
   }
@@ -45,12 +39,11 @@ export class HoldStore {
     return (await this.#holds.findOne({ _id: partnerId }, bounded))?.onHold ?? false;
   }
 
-  /** False if the partner is on hold already. */
+  /** False if nothing changes. */
   hold(partnerId: string, by: string): Promise<boolean> {
     return this.#change(partnerId, true, by);
   }
 
-  /** False if the partner is not on hold. */
   release(partnerId: string, by: string): Promise<boolean> {
     return this.#change(partnerId, false, by);
   }

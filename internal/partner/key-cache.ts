@@ -1,7 +1,4 @@
-/**
- * All keys in memory, for ingest: a look-up is one hash and one map access, and never waits for
- * anything.
- */
+/** All keys in memory, for ingest: a look-up never waits. */
 import type { Clock } from '../platform/clock.ts';
 import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -9,14 +6,9 @@ import { hashApiKey, keyIdOf } from './api-key.ts';
 import type { KeyStore, LoadedKeys } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
-/**
- * How often ingest asks whether the keys have changed: a change counts within a second, without any
- * other store.
- */
+/** A change takes effect within a second. */
 const LOOK_EVERY_MS = 500;
-/** Reading all keys. */
 const LOAD_TIMEOUT_MS = 10_000;
-/** How often the last use of keys is written down. */
 const TOUCH_EVERY_MS = 30_000;
 
 interface KnownKey {
@@ -24,7 +16,6 @@ interface KnownKey {
   readonly partnerId: string;
   readonly active: boolean;
   readonly terms: KeyTerms;
-  /** Whether the key counts from this address. */
   readonly admits: (address: string) => boolean;
 }
 export type KeyLookup = { readonly known: false } | KnownKey;
@@ -38,12 +29,11 @@ export class KeyCache {
   readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
-  /** Removed not long ago, with their partners. */
+  /** Removed keys with their partners, for the log. */
   #removed: ReadonlyMap<string, string> = new Map();
-  /** Those of which the log has told that they are used. */
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
-  /** Of the keys in memory; undefined before the first complete set. */
+  /** Undefined before the first complete set. */
   #version: string | undefined;
 
   constructor(options: {
@@ -51,9 +41,8 @@ export class KeyCache {
     readonly clock: Clock;
     readonly log: Logger;
     readonly onLoad: (loaded: LoadedKeys) => void;
-    /** The keys in memory were the stored ones at this time. */
+    /** The keys in memory were current then. */
     readonly onCurrent: (at: Date) => void;
-    /** A request came with a key that was removed not long ago. */
     readonly onRemovedUse: () => void;
   }) {
     this.#store = options.store;
@@ -64,7 +53,6 @@ export class KeyCache {
     this.#onRemovedUse = options.onRemovedUse;
   }
 
-  /** Whether a complete set of keys has been loaded once. */
   get loaded(): boolean {
     return this.#version !== undefined;
   }
@@ -90,7 +78,6 @@ export class KeyCache {
     this.#log.warn({ key: keyIdOf(hash), partner }, 'a removed key is still used');
   }
 
-  /** Keeps the keys fresh until `close()`. */
   start(): void {
     void this.#refreshForever();
     void this.#touchForever();
@@ -101,10 +88,7 @@ export class KeyCache {
     await this.#touch().catch(() => {});
   }
 
-  /**
-   * Reads the keys again if they have changed. They stay as they are while they cannot be read, or
-   * their marker is gone.
-   */
+  /** While the keys cannot be read, those in memory stay. */
   async refresh(): Promise<void> {
     const askedAt = this.#clock.now();
     try {

@@ -1,8 +1,6 @@
-/**
- * The digests of a partner's keys as the Secret manifest that asks for them: the other way round
- * from key-secret.ts. Pure.
- */
+/** Writes the Secret manifest for a partner's keys: the reverse of key-secret.ts. */
 import { stringify } from 'yaml';
+import { defined } from '../platform/defined.ts';
 import { keyDigest } from './api-key.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
 
@@ -12,11 +10,10 @@ export interface KeyManifest {
   readonly partner: string;
   readonly keys: readonly string[];
   readonly status?: string;
-  /** More of them, such as bounds. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** The Secret as YAML and as an object; `kubectl apply` takes both. */
+/** `kubectl apply` takes both forms. */
 export function partnerSecretManifest(wanted: KeyManifest): {
   readonly yaml: string;
   readonly object: object;
@@ -24,7 +21,7 @@ export function partnerSecretManifest(wanted: KeyManifest): {
   const { name, namespace, partner, keys, status } = wanted;
   const annotations = {
     ...wanted.annotations,
-    ...(status === undefined ? {} : { [STATUS_ANNOTATION]: status }),
+    ...defined({ [STATUS_ANNOTATION]: status }),
   };
   const object = {
     apiVersion: 'v1',

@@ -1,8 +1,7 @@
-/**
- * The partners' keys, as MongoDB holds them: hashes only, each with its partner, status and origin.
- */
+/** The partners' keys in MongoDB, as hashes. */
 import type { Db, Document } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
@@ -11,65 +10,49 @@ import type { KeyTerms } from './key-terms.ts';
 
 export const PARTNER_KEYS = 'partner_keys';
 
-/**
- * Removals are deferred so long: an operator can see the alert and act, and a wanted removal is not
- * forgotten.
- */
+/** An operator has this time to see the alert and act. */
 export const DEFER_MS = 600_000;
-/** How long a removed key is remembered: its use is told, and its document still compares terms. */
+/** The use of a removed key is logged, and its document still compares terms. */
 const TOMBSTONE_MS = DAY_MS;
-/** Keys in one list for an operator. */
 const LISTED_MAX = 10_000;
-/** Keys in one answer of the server, so that reading many of them lets requests pass in between. */
+/** Other requests can run between batches. */
 const LOAD_BATCH = 1_000;
 
-/** Whatever else stands in the collection is no key. */
 const isKey = { term: { $gte: 0 }, 'source.uid': { $type: 'string' } } as const;
 
-/** One document of `partner_keys`. */
 export interface PartnerKey {
-  /** SHA-256 of the key in hex. */
+  /** SHA-256 in hex. */
   readonly _id: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive' | 'removed';
   readonly terms?: KeyTerms;
   readonly source: KeySource;
-  /** Of the lease under which it was written last. */
   readonly term: number;
   readonly lastUsedAt?: Date;
-  /** When it last began to count. */
   readonly activeAt?: Date;
-  /**
-   * When a change of its Secret ended it. Absent while it counts, and where the end had been
-   * deferred.
-   */
+  /** Absent while it is active, and after a deferred end. */
   readonly endedAt?: Date;
-  /** Since when its Secret asks for its end, which waits because most keys would end. */
+  /** Set while the end is deferred, because most keys would end. */
   readonly deferredAt?: Date;
-  /** An operator confirmed that end. */
+  /** An operator confirmed the deferred end. */
   readonly confirmedAt?: Date;
-  /**
-   * An operator ended the key: it does not count, whatever `status` says. Such a document is kept.
-   */
+  /** An operator ended the key for good, whatever `status` says; the document is kept. */
   readonly revokedAt?: Date;
   readonly updatedAt: Date;
 }
 
-/** What ingest holds; of each key only what it needs is read. */
 export interface LoadedKeys {
   readonly keys: readonly PartnerKey[];
-  /** Revoked, or removed not long ago. */
+  /** Revoked keys, and recently removed ones. */
   readonly removed: readonly PartnerKey[];
-  /** They are at least as new as this version. */
+  /** The keys are at least as new as this version. */
   readonly version: string;
 }
 
-/** What a round does to one key. */
 export type KeyChange =
   | {
       readonly kind: 'put';
       readonly key: WantedKey;
-      /** Undefined where it does not change. */
       readonly activeAt?: Date | undefined;
       readonly endedAt: Date | undefined;
     }
@@ -95,9 +78,8 @@ export class KeyStore {
   }
 
   /**
-   * All keys; undefined before a controller has compared them all. The version is read first and
-   * counted last, and the session is causally consistent: the keys are never older than the
-   * version, on whatever server they are read.
+   * Undefined before a controller has compared all keys. The version is read first in a causally
+   * consistent session, so the keys are never older.
    */
   load(): Promise<LoadedKeys | undefined> {
     return this.#db.client.withSession({ causalConsistency: true }, async (session) => {
@@ -117,14 +99,12 @@ export class KeyStore {
     });
   }
 
-  /** Every document, tombstones included. */
   async all(): Promise<readonly PartnerKey[]> {
     return this.#keys.find(isKey, { batchSize: LOAD_BATCH }).toArray();
   }
 
-  /** For an operator: all keys, or those of one partner, tombstones included. */
   async list(partnerId: string | undefined): Promise<readonly PartnerKey[]> {
-    const filter = partnerId === undefined ? {} : { partnerId };
+    const filter = defined({ partnerId });
     return this.#keys
       .find(filter, bounded)
       .sort({ partnerId: 1, _id: 1 })
@@ -132,7 +112,7 @@ export class KeyStore {
       .toArray();
   }
 
-  /** Keys whose hash begins with `prefix`, which is hexadecimal; two at most. */
+  /** `prefix` is hexadecimal; at most two keys are returned. */
   async beginningWith(prefix: string): Promise<readonly PartnerKey[]> {
     return this.#keys
       .find({ _id: { $gte: prefix, $lt: `${prefix}g` } }, bounded)
@@ -140,7 +120,6 @@ export class KeyStore {
       .toArray();
   }
 
-  /** Ends a key for good; false when that has been done already. */
   async revoke(hash: string): Promise<boolean> {
     const { matchedCount } = await this.#keys.updateOne(
       { _id: hash, revokedAt: { $exists: false } },
@@ -150,14 +129,13 @@ export class KeyStore {
     return matchedCount === 1;
   }
 
-  /** Keys whose end waits for an operator or for time to pass. */
+  /** Confirmed ends are left out. */
   async deferred(): Promise<readonly PartnerKey[]> {
     return this.#keys
       .find({ deferredAt: { $exists: true }, confirmedAt: { $exists: false } }, bounded)
       .toArray();
   }
 
-  /** Lets these end now; gives how many still wait. */
   async confirm(hashes: readonly string[]): Promise<number> {
     const { matchedCount } = await this.#keys.updateMany(
       { _id: { $in: [...hashes] }, deferredAt: { $exists: true } },
@@ -166,12 +144,11 @@ export class KeyStore {
     return matchedCount;
   }
 
-  /** Notes when keys were used; never moves a date back. */
+  /** Never moves a date back. */
   async touch(hashes: readonly string[], usedAt: Date): Promise<void> {
     await this.#keys.updateMany({ _id: { $in: [...hashes] } }, { $max: { lastUsedAt: usedAt } });
   }
 
-  /** Takes the lease for `holder`; see `KeySync.take`. */
   takeLease(holder: string): Promise<number | undefined> {
     return this.sync.take(holder, async () => {
       const newest = await this.#keys.findOne(
@@ -182,23 +159,19 @@ export class KeyStore {
     });
   }
 
-  /**
-   * Begins a term: no earlier writer changes any key from here on, also those that need no change
-   * now.
-   */
+  /** From here on no earlier writer changes any key. */
   async raise(term: number): Promise<void> {
     await this.#keys.updateMany({ term: { $lt: term } }, { $set: { term } });
   }
 
   /**
-   * Makes the changes. Rejects with `SupersededError` when a later term has begun; what has been
-   * written by then, that term sees in its first round, and nothing is written after it has begun.
+   * Rejects with `SupersededError` if a later term has begun, which sees earlier writes in its
+   * first round.
    */
   async write(changes: readonly KeyChange[], term: number): Promise<void> {
     if (changes.length === 0) return;
     await this.#reserve(changes, term);
-    // Asked after reserving: a later leader has then either raised the term of what we reserved, or
-    // is seen here.
+    // A later leader has either raised the term of the reserved keys or is seen here.
     await this.sync.mustBeCurrent(term);
     const now = this.#clock.now();
     const { matchedCount } = await this.#keys.bulkWrite(
@@ -216,9 +189,8 @@ export class KeyStore {
   }
 
   /**
-   * Gives every key without a document a tombstone. A key comes into force only by an update of a
-   * document that carries our term: an insert has nothing stored to compare terms with, and one
-   * that was on its way while this process stood still would bring back a key that has ended since.
+   * A key may only become active by an update that compares terms, so new keys get tombstones
+   * first. A delayed insert could bring back a key that has ended since.
    */
   async #reserve(changes: readonly KeyChange[], term: number): Promise<void> {
     const wanted = changes.flatMap((change) => (change.kind === 'put' ? [change.key] : []));
@@ -242,7 +214,6 @@ export class KeyStore {
     });
   }
 
-  /** Deletes tombstones that are old enough; what was revoked stays. */
   async purge(term: number): Promise<void> {
     await this.#keys.deleteMany({
       status: 'removed',
@@ -253,7 +224,7 @@ export class KeyStore {
   }
 }
 
-/** What no later term has written. */
+/** Matches documents that no later term has written. */
 const upTo = (term: number) => ({ term: { $not: { $gt: term } } });
 
 function fieldsOf({ partnerId, terms, source }: WantedKey, term: number) {
@@ -262,7 +233,7 @@ function fieldsOf({ partnerId, terms, source }: WantedKey, term: number) {
 
 function updateFor(change: KeyChange, term: number, now: Date): Document {
   if (change.kind === 'defer') return { $set: { deferredAt: now, term } };
-  const ended = change.endedAt === undefined ? {} : { endedAt: change.endedAt };
+  const ended = defined({ endedAt: change.endedAt });
   const $unset = {
     deferredAt: '',
     confirmedAt: '',
@@ -270,7 +241,7 @@ function updateFor(change: KeyChange, term: number, now: Date): Document {
   };
   if (change.kind === 'remove')
     return { $set: { status: 'removed', term, updatedAt: now, ...ended }, $unset };
-  const began = change.activeAt === undefined ? {} : { activeAt: change.activeAt };
+  const began = defined({ activeAt: change.activeAt });
   const fields = { ...fieldsOf(change.key, term), status: change.key.status, updatedAt: now };
   return { $set: { ...fields, ...began, ...ended }, $unset };
 }

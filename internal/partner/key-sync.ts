@@ -1,46 +1,34 @@
-/**
- * One document beside the keys: the lease of the controller that writes them, and a counter of
- * their changes.
- */
+/** The lease of the controller that writes the keys, and a counter of changes. */
 import type { ClientSession, Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 
 export const PARTNER_KEY_SYNC = 'partner_key_sync';
 const KEYS = 'keys';
 
-/**
- * A lease that is not renewed for this long is free. It is measured by the database's clock alone.
- */
+/** Only the database's clock measures it. */
 export const LEASE_MS = 15_000;
-/** One call about the lease, or for the counter. */
 const CALL_TIMEOUT_MS = 3_000;
 
 interface SyncDocument {
   readonly _id: typeof KEYS;
-  /** Who took the lease last. */
   readonly holder: string;
-  /** Grows each time a controller takes the lease. */
   readonly term: number;
   readonly expiresAt: Date;
   readonly changes: number;
-  /**
-   * Tells two changes with the same number apart: a restored database counts some of them again.
-   */
+  /** A restored database repeats numbers, but not times. */
   readonly changedAt?: Date;
-  /**
-   * When a leader first had compared all keys in its term; absent before the first complete round.
-   */
+  /** When a leader first had compared all keys in its term. */
   readonly syncedAt?: Date;
 }
 
-/** A later term has begun: this writer must stop. */
+/** A later term has begun, so this writer must stop. */
 export class SupersededError extends Error {
   override readonly name = 'SupersededError';
 }
 
-/** A lease that expired at this time is free. */
 const FREE = new Date(0);
 const expiry = { $add: ['$$NOW', LEASE_MS] };
 
@@ -56,9 +44,8 @@ export class KeySync {
   }
 
   /**
-   * The term of a lease that was free, or that this holder took already and was not answered;
-   * undefined while another holds it. `lastTerm` is asked only where the document is gone: no term
-   * may come twice.
+   * Undefined while another process holds the lease; a repeat gets its term again. `lastTerm` is
+   * called only if the document is gone, because no term may repeat.
    */
   async take(holder: string, lastTerm: () => Promise<number>): Promise<number | undefined> {
     if ((await call(this.#documents.findOne({ _id: KEYS }))) === null) {
@@ -81,7 +68,6 @@ export class KeySync {
     return (await call(taking))?.term;
   }
 
-  /** False when another has the lease. */
   async renew(holder: string, term: number): Promise<boolean> {
     const renewal = this.#documents.updateOne({ _id: KEYS, holder, term }, [
       { $set: { expiresAt: expiry } },
@@ -89,23 +75,22 @@ export class KeySync {
     return (await call(renewal)).matchedCount === 1;
   }
 
-  /** Lets another controller take the lease at once. */
   async giveBack(holder: string, term: number): Promise<void> {
     await call(
       this.#documents.updateOne({ _id: KEYS, holder, term }, { $set: { expiresAt: FREE } }),
     );
   }
 
-  /** Rejects with `SupersededError` when a later term has begun, or the document is gone. */
+  /** Rejects with `SupersededError` if a later term has begun. */
   async mustBeCurrent(term: number): Promise<void> {
     const current = await this.#documents.findOne({ _id: KEYS, term }, bounded);
     if (current === null) throw new SupersededError();
   }
 
-  /** Counts a change of keys that is durable; `term` is undefined for an operator's. */
+  /** `term` is undefined for an operator's change. */
   async count(term: number | undefined, { synced }: { readonly synced: boolean }): Promise<void> {
     const { matchedCount } = await this.#documents.updateOne(
-      { _id: KEYS, ...(term === undefined ? {} : { term }) },
+      { _id: KEYS, ...defined({ term }) },
       {
         $inc: { changes: 1 },
         $currentDate: { changedAt: true, ...(synced ? { syncedAt: true } : {}) },
@@ -114,13 +99,13 @@ export class KeySync {
     if (matchedCount === 0 && term !== undefined) throw new SupersededError();
   }
 
-  /** What differs after every change; undefined before a controller has compared all keys. */
+  /** Undefined before a controller has compared all keys. */
   async version(session?: ClientSession): Promise<string | undefined> {
     const projection = { changes: 1, changedAt: 1, syncedAt: 1 };
     const options = {
       projection,
       maxTimeMS: CALL_TIMEOUT_MS,
-      ...(session === undefined ? {} : { session }),
+      ...defined({ session }),
     };
     const found = await call(this.#documents.findOne({ _id: KEYS }, options));
     return found?.syncedAt === undefined

@@ -1,32 +1,26 @@
 /**
- * What annotations of a partner's Secret say beside its status: bounds of the partner, and when and
- * from where its keys count. Pure.
+ * What annotations of a partner's Secret say: its bounds, and when and from where its keys are
+ * accepted.
  */
-import { BlockList, isIP } from 'node:net';
 import { z } from 'zod';
+import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { addressTest, commonNetworks, isNetwork, type AddressTest } from '../platform/networks.ts';
 
-/** What a partner may send; without a bound only the limit by address counts. */
 export interface PartnerBounds {
-  /** Requests to submit in a minute. */
   readonly maxPerMinute?: number;
-  /** Bodies in 24 hours, all together, in megabytes of 1,000,000 bytes. */
+  /** It counts 24 hours; a megabyte has 1,000,000 bytes. */
   readonly maxMegabytesPerDay?: number;
 }
 
-/** What a key's Secret, and its partner's others, say about it. */
 export interface KeyTerms extends PartnerBounds {
-  /** From then on the key does not count. */
   readonly notAfter?: Date;
-  /**
-   * The key counts only from these addresses: networks such as `192.0.2.0/24`, or single addresses.
-   */
+  /** For example `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
 }
 
 interface Rule {
   readonly text: string;
-  /** What the annotation asks for; undefined where it breaks the rule. */
   readonly read: (value: string) => KeyTerms | undefined;
 }
 
@@ -54,12 +48,12 @@ const rules: Readonly<Record<string, Rule>> = {
     text: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
     read: (value) => {
       const cidrs = value.split(',').map((cidr) => cidr.trim());
-      return cidrs.length <= MAX_CIDRS && cidrs.every(isCidr) ? { cidrs } : undefined;
+      return cidrs.length <= MAX_CIDRS && cidrs.every(isNetwork) ? { cidrs } : undefined;
     },
   },
 };
 
-/** Of a Secret's annotations those that are read here; the others can be large. */
+/** Other annotations can be large, so they are dropped. */
 export function termAnnotations(
   annotations: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
@@ -68,7 +62,6 @@ export function termAnnotations(
   );
 }
 
-/** The terms that annotations ask for, and a sentence for each annotation that breaks its rule. */
 export function readTerms(annotations: Readonly<Record<string, string>>): {
   readonly terms: KeyTerms;
   readonly faults: readonly string[];
@@ -86,7 +79,7 @@ export function readTerms(annotations: Readonly<Record<string, string>>): {
   return { terms, faults };
 }
 
-/** The bounds of a partner with several Secrets: the smaller counts. */
+/** A partner with several Secrets has the smaller bounds. */
 export function smallerBounds(one: PartnerBounds, other: PartnerBounds): PartnerBounds {
   const smaller = (field: keyof PartnerBounds): PartnerBounds => {
     const least = Math.min(one[field] ?? Infinity, other[field] ?? Infinity);
@@ -95,10 +88,7 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
-/**
- * The terms of a key that two Secrets of a partner hold: the earlier end, and only addresses that
- * both allow.
- */
+/** A key in two Secrets has the earlier end and the common networks. */
 export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const ends = [one, other]
     .flatMap(({ notAfter }) => notAfter ?? [])
@@ -107,66 +97,22 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const [first, second = first] = lists;
   return {
     ...one,
-    ...(ends[0] === undefined ? {} : { notAfter: ends[0] }),
+    ...defined({ notAfter: ends[0] }),
     ...(first === undefined || second === undefined
       ? {}
       : { cidrs: commonNetworks(first, second) }),
   };
 }
 
-/** Of two networks either one holds the other, or they have nothing in common. */
-function commonNetworks(some: readonly string[], others: readonly string[]): readonly string[] {
-  const within = (networks: readonly string[], outer: readonly string[]): string[] =>
-    networks.filter((network) => outer.some((one) => holds(one, network)));
-  return [...new Set([...within(some, others), ...within(others, some)])];
+/** Whether a key with these terms counts from an address. */
+export function addressCheck({ cidrs }: KeyTerms): AddressTest {
+  return cidrs === undefined ? () => true : addressTest(cidrs);
 }
 
-function holds(outer: string, inner: string): boolean {
-  const [one, other] = [networkOf(outer), networkOf(inner)];
-  if (
-    one === undefined ||
-    other === undefined ||
-    one.family !== other.family ||
-    one.prefix > other.prefix
-  )
-    return false;
-  return addressCheck({ cidrs: [outer] })(other.address);
-}
-
-const WHOLE_ADDRESS = { 4: 32, 6: 128 } as const;
-
-/** An address with its version, and the bits of its network; undefined for any other text. */
-function networkOf(cidr: string) {
-  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(cidr) ?? [];
-  const version = isIP(address) as 0 | 4 | 6;
-  if (version === 0) return undefined;
-  const prefix = bits === undefined ? WHOLE_ADDRESS[version] : Number(bits);
-  return prefix <= WHOLE_ADDRESS[version]
-    ? { address, prefix, family: `ipv${version}` as const }
-    : undefined;
-}
-
-const isCidr = (cidr: string): boolean => networkOf(cidr) !== undefined;
-
-/** Whether a key with these terms counts from an address, which IPv4 has in its short form. */
-export function addressCheck({ cidrs }: KeyTerms): (address: string) => boolean {
-  if (cidrs === undefined) return () => true;
-  const networks = new BlockList();
-  for (const cidr of cidrs) {
-    const network = networkOf(cidr);
-    if (network !== undefined) networks.addSubnet(network.address, network.prefix, network.family);
-  }
-  return (address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
-}
-
-/** How long before the end of a partner's last key operators are warned, and how long after it. */
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/**
- * Partners whose active keys have all ended or end soon; without those that ended more than a day
- * ago.
- */
+/** Their active keys end soon, or have all ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
@@ -177,7 +123,8 @@ export function partnersEnding(
     const endsAt = terms.notAfter?.getTime() ?? Infinity;
     lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
   }
-  const [from, to] = [later(now, -WARNED_AFTER_MS).getTime(), later(now, WARNED_MS).getTime()];
+  const from = later(now, -WARNED_AFTER_MS).getTime();
+  const to = later(now, WARNED_MS).getTime();
   return [...lastEnds]
     .filter(([, endsAt]) => endsAt >= from && endsAt <= to)
     .map(([partnerId]) => partnerId);

@@ -1,7 +1,4 @@
-/**
- * Secrets that stand in this repository for the evaluation: everybody has them, so they count
- * nowhere else. Pure.
- */
+/** Secrets that this repository publishes for the evaluation; they count nowhere else. */
 import { hashApiKey } from './api-key.ts';
 
 const PUBLISHED_KEYS = ['pik_evaluation_only_not_for_production'];
@@ -9,9 +6,9 @@ const PUBLISHED_LINK_SECRETS = ['evaluation only, not a secret for production'];
 
 const publishedHashes = new Set(PUBLISHED_KEYS.map(hashApiKey));
 
-/** By hash, because a Secret may hold only the digest of a key. */
+/** A Secret may hold only the digest. */
 export const isPublishedKey = (keyHash: string): boolean => publishedHashes.has(keyHash);
 
-/** `value` may have a key id, or be two secrets. */
+/** `value` may hold a key id, or two secrets. */
 export const hasPublishedSecret = (value: string): boolean =>
   PUBLISHED_LINK_SECRETS.some((secret) => value.includes(secret));

@@ -1,7 +1,7 @@
 /** What a setting may look like: the rules that the table of settings is written in. */
-import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { isLoopback } from './loopback.ts';
+import { isNetwork } from './networks.ts';
 import { RedisUrlError, parseRedisUrl } from './redis-url.ts';
 import { mongoLink } from './store-link.ts';
 
@@ -69,7 +69,7 @@ export const cidrList = z.string().transform((value, context) => {
     .map((entry) => entry.trim())
     .filter((entry) => entry !== '');
   for (const network of networks) {
-    if (!ipaddr.isValidCIDR(network) && !ipaddr.isValid(network)) {
+    if (!isNetwork(network)) {
       context.addIssue({
         code: 'custom',
         message: `"${network}" is not an address or a CIDR range such as 10.0.0.0/8`,

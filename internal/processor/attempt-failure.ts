@@ -4,7 +4,6 @@ import type { FailureClass } from './failures.ts';
 export class AttemptFailure extends Error {
   override readonly name = 'AttemptFailure';
   readonly failure: FailureClass;
-  /** Mails that may be out, where the account's ledger was counted. */
   readonly possibleMails: number | undefined;
 
   /** `words` are for support and hold nothing personal. */

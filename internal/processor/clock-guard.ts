@@ -1,12 +1,8 @@
-/**
- * Whether this process's clock is good enough to work by: claims and waits are compared with those
- * of other processes.
- */
+/** Whether this process's clock is close enough to others for comparing claims. */
 import type { ClockOffset } from '../platform/clock-offset.ts';
 import type { Logger } from '../platform/log.ts';
 import { CLOCK_OFFSET_MAX_MS } from './limits.ts';
 
-/** Why this process takes no work; empty when its clock is good enough. */
 export function clockFaults(offsetMs: number): readonly string[] {
   if (Math.abs(offsetMs) <= CLOCK_OFFSET_MAX_MS) return [];
   const direction = offsetMs > 0 ? 'ahead of' : 'behind';
@@ -15,9 +11,7 @@ export function clockFaults(offsetMs: number): readonly string[] {
   ];
 }
 
-/**
- * Pauses the workers after a measurement that is too far off; their gates open by the same rule.
- */
+/** The workers' gates open by the same rule. */
 export function pauseByClock(
   offset: Pick<ClockOffset, 'ms'>,
   waitForClock: () => void,

@@ -5,6 +5,7 @@ import { parseApplication, type Application } from '../application/parse-applica
 import type { Reason } from '../application/reasons.ts';
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account } from '../account/account.ts';
+import { defined } from '../platform/defined.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { attemptOf, type Applicant, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
@@ -17,18 +18,14 @@ export interface CreateTools extends FailureTools {
   readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
 }
 
-/** An account that exists; the record does not say so yet. */
+/** The record does not name the account yet. */
 export interface Created {
   readonly applicant: Applicant;
   readonly accountId: string;
-  /** As it was made just now; undefined where an earlier attempt made it. */
+  /** Undefined if an earlier attempt made it. */
   readonly account: Account | undefined;
 }
 
-/**
- * Creates the record's account; undefined if the application was rejected. Throws on database
- * errors.
- */
 export async function createAccount(
   record: SubmissionRecord,
   claim: Claim,
@@ -53,10 +50,7 @@ export async function createAccount(
   return undefined;
 }
 
-/**
- * Notes the account in the record; false if the claim is lost. With `keepClaim` the worker goes on
- * with the record, else it is due at once.
- */
+/** False if the claim is lost. Without `keepClaim` the record is due at once. */
 export async function noteAccount(
   record: SubmissionRecord,
   claim: Claim,
@@ -101,11 +95,10 @@ async function reject(
   );
 }
 
-/** Who the record is about, as it is looked for. */
 function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
   return {
     ...(email === undefined ? {} : { email: normalizeEmail(email) }),
     ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
-    ...(businessName === undefined ? {} : { businessName }),
+    ...defined({ businessName }),
   };
 }

@@ -1,7 +1,6 @@
 /**
- * For how long this process has seen writes become durable. While they do not, or take too long,
- * the withdrawals of what was answered 500 come late as well, so that no time is enough to wait for
- * them.
+ * For how long writes have become durable. While they do not, withdrawals are late too, and
+ * reconcile must not queue unclaimed records.
  */
 import type { Clock } from '../platform/clock.ts';
 
@@ -10,7 +9,7 @@ export class DurableSince {
   readonly #probe: () => Promise<boolean>;
   #since: number | undefined;
 
-  /** `probe` answers whether a write becomes durable now; one that rejects counts as "no". */
+  /** A rejecting `probe` means no. */
   constructor(clock: Pick<Clock, 'monotonicMs'>, probe: () => Promise<boolean>) {
     this.#clock = clock;
     this.#probe = probe;
@@ -21,10 +20,7 @@ export class DurableSince {
     this.#since = durable ? (this.#since ?? this.#clock.monotonicMs()) : undefined;
   }
 
-  /**
-   * Milliseconds between the first look since they were not and now; 0 where the last look found
-   * that they are not.
-   */
+  /** It is 0 after a failure. */
   get lastsMs(): number {
     return this.#since === undefined ? 0 : this.#clock.monotonicMs() - this.#since;
   }

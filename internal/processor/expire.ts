@@ -1,7 +1,4 @@
-/**
- * Removes personal data whose time is over and that no TTL index can remove: raw bodies, and what
- * released accounts held.
- */
+/** Removes personal data that no TTL index can: raw bodies, and data of released accounts. */
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -10,14 +7,12 @@ import { EXPIRE_EVERY_MS, EXPIRE_PAGES } from './limits.ts';
 export interface ExpireTools {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Days a released account keeps what it held. */
   readonly releasedDays: number;
-  /** Each does one page and tells whether more may be due. */
+  /** True when more may be due. */
   removeBodies(): Promise<boolean>;
   forgetReleased(until: Date): Promise<boolean>;
 }
 
-/** One round: page after page until nothing is due. */
 export async function expireOnce(tools: ExpireTools, signal?: AbortSignal): Promise<void> {
   const until = later(tools.clock.now(), -tools.releasedDays * DAY_MS);
   for (const page of [() => tools.removeBodies(), () => tools.forgetReleased(until)]) {
@@ -27,7 +22,6 @@ export async function expireOnce(tools: ExpireTools, signal?: AbortSignal): Prom
   }
 }
 
-/** Runs rounds until `signal` aborts. While the database is away, what is due waits. */
 export async function expireForever(tools: ExpireTools, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await expireOnce(tools, signal).catch((error: unknown) =>

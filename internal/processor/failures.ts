@@ -1,7 +1,4 @@
-/**
- * Every failure of the background work gets a class, and this one table maps it to what is done.
- * Pure.
- */
+/** Maps each class of failure to its verdict: put back, retry or finish. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
 import type { Blame } from '../mail/relay-state.ts';
@@ -10,25 +7,21 @@ import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { BACK_OFFS, BACK_OFF_JITTER, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 
-/** Every class of failure. Only `transient` counts an attempt. */
+/** Only `transient` counts an attempt. */
 export type FailureClass =
-  /** The applicant's mail server said no for good. */
+  /** The applicant's mail server refused for good. */
   | 'permanent'
-  /** It may work another time. */
   | 'transient'
   /** The database is away or takes no writes. */
   | 'infrastructure'
-  /** The relay takes no mail at present. */
   | 'relay'
-  /** Our sender, settings, rights or disk are refused or full for this record. */
+  /** Our sender, settings, rights or disk are at fault. */
   | 'ours'
-  /** The mailbox takes no mail now. */
   | 'busy'
-  /** Only mails to this domain or of this partner are turned away now. */
+  /** Only this domain or partner is turned away. */
   | 'throttled'
-  /** The mail may or may not have gone out. */
   | 'ambiguous'
-  /** Its workers ended without a word, several times. */
+  /** Several workers died holding the record. */
   | 'crashed';
 
 export type Verdict =
@@ -36,15 +29,13 @@ export type Verdict =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up' };
 
-/** What a verdict depends on besides the class. */
 export interface SoFar {
-  /** Possible mails, this attempt's included. */
+  /** This attempt's mail is included. */
   readonly ambiguous: number;
-  /** Time the record has waited for its own failures; neither holds nor outages count. */
+  /** Holds and outages do not count. */
   readonly backedOffMs: number;
 }
 
-/** What to do about the failure of an attempt. */
 export function verdict(
   failure: FailureClass,
   soFar: SoFar,
@@ -82,27 +73,21 @@ function backOff(
 }
 
 /**
- * What a server answers while its set elects, has no majority, shuts down or is overloaded; or, as
- * a mere InternalError (1), while the database behind it is away, as PostgreSQL behind FerretDB.
+ * These mean elections, no majority, shutdown or overload. FerretDB answers 1 while its PostgreSQL
+ * is away.
  */
 const AWAY_CODES = new Set([
   1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
 ]);
-/**
- * What an operator has to mend: no right, a wrong password, a full disk or quota, a write concern
- * the set cannot meet.
- */
+/** These mean missing rights, a wrong password, a full disk or an impossible write concern. */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
-/**
- * The class of an error thrown while working with the database; anything unknown is worth another
- * try.
- */
+/** Unknown errors are worth another try. */
 export function classOfError(error: unknown): FailureClass {
   if (error instanceof DeadlineError || error instanceof NotDurableError) return 'infrastructure';
   if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError)
     return 'infrastructure';
-  // An item of a group write that failed alone comes as its code, not as an error of the driver.
+  // A failed item of a group write has only a code.
   const code = Number((error as { readonly code?: unknown } | undefined)?.code);
   if (OPERATOR_CODES.has(code)) return 'ours';
   if (AWAY_CODES.has(code)) return 'infrastructure';
@@ -115,7 +100,6 @@ export function classOfError(error: unknown): FailureClass {
   return 'transient';
 }
 
-/** The class of a hand-over that did not succeed; `blame` is what the relay's state makes of it. */
 export function classOfHandOver(
   handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>,
   blame: Blame,

@@ -1,10 +1,9 @@
-/** Follows which partners operators have on hold: workers leave their records alone. */
+/** Follows which partners are on hold, so that workers leave their records alone. */
 import type { HoldStore } from '../partner/holds.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { FOLLOW_HOLDS_MS } from './limits.ts';
 
-/** What workers ask before they begin, and before each effect outside the store. */
 export interface Holds {
   has(partnerId: string | undefined): boolean;
   partners(): readonly string[];
@@ -35,7 +34,7 @@ export class HoldFollower implements Holds {
     return [...this.#partners];
   }
 
-  /** Resolves once the partners on hold are known, and follows them until `close`. */
+  /** Resolves once the holds are known. */
   async start(): Promise<void> {
     while (!this.#stop.signal.aborted && !(await this.refresh())) {
       await pause(FOLLOW_HOLDS_MS, this.#stop.signal);
@@ -54,7 +53,7 @@ export class HoldFollower implements Holds {
     }
   }
 
-  /** Reads them once; false while they cannot be read: then they stay as they were. */
+  /** While they cannot be read, the last ones stay. */
   async refresh(): Promise<boolean> {
     try {
       const onHold = await this.#holds.list();

@@ -1,4 +1,4 @@
-/** The second half of an attempt: mail the applicant login instructions and finish the request. */
+/** The second half of an attempt: mail the applicant and finish the request. */
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
 import { domainOf } from '../application/email-address.ts';
@@ -11,6 +11,7 @@ import type { HandOver, Mailer } from '../mail/mailer.ts';
 import type { Templates } from '../mail/templates.ts';
 import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
@@ -40,21 +41,16 @@ export interface MailTools
     readonly supportContact?: string | undefined;
     readonly templates: Templates;
   };
-  /** For the mail ledger: where this process runs. */
   readonly host: string;
 }
 
-/** What is mailed, under which claim, and at which place of the line. */
 interface Mailing {
   readonly record: SubmissionRecord;
   readonly claim: Claim;
   readonly place: MailPlace;
 }
 
-/**
- * Mails the applicant, unless a mail is out already, and completes the record. `made`: the account
- * as made just now.
- */
+/** `made` is the account if this attempt made it. */
 export async function mailApplicant(
   mailing: Mailing,
   made: Account | undefined,
@@ -81,7 +77,6 @@ async function readAccount(
   return account;
 }
 
-/** Ends a request whose e-mail is out. */
 async function complete({ record, claim }: Mailing, tools: MailTools): Promise<void> {
   const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
   if (state === undefined) return;
@@ -94,13 +89,9 @@ async function complete({ record, claim }: Mailing, tools: MailTools): Promise<v
   );
 }
 
-/**
- * Hands the mail over and notes it in the account, from where a later attempt knows that it is out.
- */
 async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<void> {
   const { record, claim, place } = mailing;
-  // One without a result may have mailed as well: its worker was killed, or could not write down
-  // how it ended.
+  // A hand-over without a result may have mailed.
   const before = Math.max(
     record.ambiguous ?? 0,
     possibleMails(account.mail, record.mailsSince ?? -1),
@@ -129,7 +120,7 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
-  // A relay that greets us again did not mean all mail when it cut this one off.
+  // A relay that greets us again did not mean all mail.
   const dropped = result === 'unreachable' && handOver.connected && (await tools.mailer.probe());
   const blame = place.note(handOver, dropped);
   await noteResult(account, intent, handOver, claim, tools);
@@ -139,7 +130,6 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   throw new AttemptFailure(classOfHandOver(handOver, blame), inWords(handOver), possible);
 }
 
-/** The mail, and what the account holds of its link. */
 function writeMail(
   account: Account,
   intent: Intent,
@@ -156,9 +146,9 @@ function writeMail(
   const message = loginInstructions(
     {
       accountId: account._id,
-      ...(account.mailVersion === undefined ? {} : { mailVersion: account.mailVersion }),
+      ...defined({ mailVersion: account.mailVersion }),
       reference: referenceOf(account.requestId),
-      ...(supportContact === undefined ? {} : { supportContact }),
+      ...defined({ supportContact }),
       businessName: account.businessName,
       email: account.email,
       loginUrl,
@@ -172,7 +162,7 @@ function writeMail(
   return { message, activation: { ...link, expiresAt } };
 }
 
-/** Writes the mail, and before it goes out notes in the account that it may be out from now on. */
+/** The account notes a possible mail before it goes out. */
 async function announce(
   account: Account,
   intent: Intent,
@@ -182,7 +172,7 @@ async function announce(
   const { message, activation } = writeMail(account, intent, tools);
   try {
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
-    // The last look at the claim comes right before the mail, which cannot be taken back.
+    // A sent mail cannot be taken back, so this check comes last.
     await claim.confirm();
     if (!begun) throw readAgain();
   } catch (error) {
@@ -199,10 +189,7 @@ function readAgain(): AttemptFailure {
   );
 }
 
-/**
- * Nothing goes out now. Where even this cannot be noted, the intent counts as a mail that may be
- * out.
- */
+/** Without this note the hand-over counts as a possible mail. */
 async function noteAborted(
   account: Account,
   intent: Intent,
@@ -226,8 +213,8 @@ async function noteResult(
     return true;
   };
   if (handOver.result === 'accepted') {
-    // The mail is out: until the account says so, every other attempt would send it again. So this
-    // waits for the database as long as the claim is not lost.
+    // Until the account says that the mail is out, another attempt would repeat it. So this waits
+    // for the database.
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
       signal: claim.signal,
@@ -235,14 +222,13 @@ async function noteResult(
     });
     if (noted === true) return;
   }
-  // Without this note the hand-over counts as one that may have mailed: too often at worst, never
-  // too seldom.
+  // Without this note the hand-over counts as a possible mail, which is the safe side.
   await note().catch((error: unknown) =>
     tools.log.debug({ err: error }, 'the result of a hand-over was not noted'),
   );
 }
 
-/** For support: what the mail server did, without the address it was about. */
+/** Holds no address, because support reads it. */
 function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>): string {
   switch (handOver.result) {
     case 'ambiguous':

@@ -1,10 +1,9 @@
 /**
- * The line of accounts whose e-mail is still to go out, and the places it is served at.
+ * The line of accounts whose e-mail is still to go out, and the places that serve it.
  *
- * A record in `account_created` that is due stands in the line. The line takes partner by partner
- * in turn, and of each partner the oldest record first, whenever a place is free. A record whose
- * account was just made takes a free place at once. Each process keeps the head of the line in
- * memory and reads it again every second; a claim decides which process gets a record.
+ * A free place takes the oldest record of the partner whose turn it is; a record whose account was
+ * just made takes one at once. Each process keeps the head of the line in memory and reads it again
+ * every second; a claim decides which process gets a record.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -16,7 +15,6 @@ import type { LineHead, WaitingMail } from '../submission/mail-queue.ts';
 import { LINE_EVERY_MS, LINE_KEPT, LINE_LOW } from './limits.ts';
 import type { Holds } from './follow-holds.ts';
 
-/** A place in use: `note` tells the line what the relay answered. */
 export interface MailPlace {
   note(handOver: HandOver, dropped: boolean): Blame;
 }
@@ -27,20 +25,17 @@ export interface MailLineOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly holds: Holds;
-  /** The head of the line as stored; rejects while the database is away. */
+  /** Rejects while the database is away. */
   readHead(options: { readonly withoutPartners: readonly string[] }): Promise<LineHead>;
-  /** Whether the relay greets us and takes our login. */
   probe(): Promise<boolean>;
-  /** Works on the record; never rejects. */
   work(waiting: WaitingMail, place: MailPlace): Promise<void>;
 }
 
 export class MailLine {
   readonly #options: MailLineOptions;
   readonly #places: Places;
-  /** By partner, the one whose turn is next first; of each the oldest first. */
+  /** Partners take turns; a partner's oldest record comes first. */
   readonly #waiting = new Map<string, WaitingMail[]>();
-  /** Requests at a place. */
   readonly #inWork = new Set<string>();
   readonly #changed = new Set<() => void>();
   #moreStored = false;
@@ -54,16 +49,12 @@ export class MailLine {
     this.#places = new Places(options.places, options.clock);
   }
 
-  /** A record whose account was just made: it stands in the line from now on. */
   add(waiting: WaitingMail): void {
     this.#put(waiting);
     this.#serve();
   }
 
-  /**
-   * Works on a record at a place that is free now, past the line only while nobody in it could take
-   * the place. False if there is none.
-   */
+  /** False if no place is free, or a record in the line could take it. */
   tryNow(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): boolean {
     const { relay, clock } = this.#options;
     const wait = relay.paused !== undefined || relay.waitMs(clock.monotonicMs()) > 0;
@@ -73,7 +64,6 @@ export class MailLine {
     return true;
   }
 
-  /** Takes nothing more until `resume`: the database is away. */
   pause(): void {
     this.#paused = true;
   }
@@ -83,7 +73,6 @@ export class MailLine {
     this.#serve();
   }
 
-  /** Reads the head of the line until `signal` aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.readOnce();
@@ -95,16 +84,12 @@ export class MailLine {
     }
   }
 
-  /**
-   * Reads the head of the line and serves it. Never rejects: while the database is away, memory
-   * serves.
-   */
+  /** While the database is away, the records in memory are served. */
   async readOnce(): Promise<void> {
     await this.#read();
     this.#serve();
   }
 
-  /** False while the database is away. */
   async #read(): Promise<boolean> {
     const { holds, log } = this.#options;
     try {
@@ -118,9 +103,7 @@ export class MailLine {
     }
   }
 
-  /**
-   * Begins nothing more and resolves when all mails at places have ended, or when `signal` aborts.
-   */
+  /** Resolves when all mails have ended, or when `signal` aborts. */
   async close(signal: AbortSignal): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -141,14 +124,13 @@ export class MailLine {
     const others = this.#waiting.get(waiting.partnerId) ?? [];
     const known = others.findIndex(({ requestId }) => requestId === waiting.requestId);
     if (known >= 0) others.splice(known, 1);
-    // What memory has no room for is read again later.
+    // The rest is read later.
     else if (others.length >= LINE_KEPT) return;
     const index = others.findLastIndex(({ dueAt }) => dueAt <= waiting.dueAt) + 1;
     others.splice(index, 0, waiting);
     this.#waiting.set(waiting.partnerId, others);
   }
 
-  /** Fills the free places. */
   #serve(): void {
     const { relay, clock } = this.#options;
     if (this.#paused || this.#closed) return;
@@ -169,13 +151,12 @@ export class MailLine {
     this.#timer = setTimeout(() => this.#serve(), waitMs);
   }
 
-  /** The next mail by turn that may take a place. */
   #next(only: (waiting: WaitingMail) => boolean = () => true): WaitingMail | undefined {
     const { holds } = this.#options;
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
-        // The answer is the same for all mails of one partner to one domain.
+        // The answer is the same for all mails of a partner to a domain.
         const full = new Set<string>();
         for (const one of waiting) {
           if (full.has(one.domain) || !only(one)) continue;
@@ -191,7 +172,7 @@ export class MailLine {
     return rules.some((rule) => this.#places.mayTake(mail, rule));
   }
 
-  /** Removes it from the line; its partner's next turn comes after those of all others. */
+  /** The partner's next turn comes after all others. */
   #takeOut({ partnerId, requestId }: WaitingMail): void {
     const left = (this.#waiting.get(partnerId) ?? []).filter((one) => one.requestId !== requestId);
     this.#waiting.delete(partnerId);
@@ -223,10 +204,7 @@ export class MailLine {
     };
   }
 
-  /**
-   * While the relay takes nothing, one mail at a time is tried; at once where an operator asked for
-   * it.
-   */
+  /** While the relay is paused, one mail at a time is tried, an urgent one at once. */
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;
@@ -245,10 +223,10 @@ export class MailLine {
     if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
     let next = urgent ?? this.#next();
     if (next === undefined) {
-      // What was put back may not be in memory yet.
+      // A record that was put back may not be in memory yet.
       const isRead = await this.#read();
       next = this.#next();
-      // Nothing waits, so nothing tells how the relay is; the next mail will.
+      // Without a mail to try, the next one tests the relay.
       if (next === undefined && isRead && this.#places.free > 0) relay.resume();
     }
     if (next === undefined || this.#closed || this.#paused) return;

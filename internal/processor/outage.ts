@@ -1,7 +1,4 @@
-/**
- * Waits out an outage of the database: pauses the workers of this process, probes, and resumes by
- * itself.
- */
+/** Pauses the workers while the database is away, and resumes them. */
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
@@ -19,10 +16,7 @@ export class OutageGate {
   readonly #stop = new AbortController();
   #waiting: Promise<void> | undefined;
 
-  /**
-   * `probe` answers whether everything the workers need is there; one that hangs or throws counts
-   * as "no".
-   */
+  /** A probe that hangs or throws counts as a failure. */
   constructor(options: {
     readonly workers: readonly Pausable[];
     readonly probe: () => Promise<boolean>;
@@ -35,7 +29,7 @@ export class OutageGate {
     this.#paused = options.paused;
   }
 
-  /** Stops the workers until the probe succeeds. Calls during an outage change nothing. */
+  /** Calls during an outage change nothing. */
   wait(): void {
     if (this.#waiting !== undefined) return;
     this.#waiting = this.#waitOut().finally(() => {

@@ -1,9 +1,8 @@
 /**
- * One attempt: claims a record and does what is left of it, account, e-mail and end.
+ * One attempt: claims a record and does what is left: account, e-mail, end.
  *
- * A hint brings a new application. Its account is made first. The e-mail follows under the same
- * claim if a place is free now and nobody has waited longer; else the record stands in the line of
- * mails, and a later attempt does the rest.
+ * A hint brings a new application. Its e-mail follows under the same claim if a place is free and
+ * no other record waits for it; otherwise the record joins the line of mails.
  */
 import { later } from '../platform/clock.ts';
 import { inSpan, type Span, type SpanOptions } from '../platform/tracing.ts';
@@ -28,20 +27,15 @@ export interface AttemptTools extends CreateTools, MailTools {
   readonly line: Pick<MailLine, 'tryNow' | 'add'>;
 }
 
-/** An attempt under way; every half of it works under the same claim. */
 interface Attempt {
   readonly record: SubmissionRecord;
   readonly claim: Claim;
   readonly startedAt: Date;
-  /** Of what woke this worker: the sending of the hint. */
+  /** The span that sent the hint. */
   readonly links: NonNullable<SpanOptions['links']>;
 }
 
-/**
- * Works on the hinted record unless someone else does or did. `place` is where its mail goes out,
- * if it waited for one. Resolves when the record needs this caller no more; its mail may go on at a
- * place. Rejects only if the claim request fails.
- */
+/** `place` is set for a record from the line. Rejects only if the claim request fails. */
 export async function processSubmission(
   hint: Hint,
   tools: AttemptTools,
@@ -70,12 +64,11 @@ export async function processSubmission(
   if (await endsByCrashes(attempt, step, tools)) return claim.release();
   if (record.state === 'recorded') return doAccount(attempt, tools);
   if (place !== undefined) return doMail({ ...attempt, place }, undefined, tools);
-  // A stale hint: the record stands in the line of mails.
+  // The hint is stale: the record is in the line.
   await giveBack(attempt, tools);
   claim.release();
 }
 
-/** Makes the account and hands the record on to its mail, or to the line. */
 async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record, claim } = attempt;
   let mailed = false;
@@ -94,7 +87,6 @@ async function doAccount(attempt: Attempt, tools: AttemptTools): Promise<void> {
   if (!mailed) claim.release();
 }
 
-/** The record as the move to `account_created` makes it. */
 function afterAccount(
   record: SubmissionRecord,
   created: Created,
@@ -113,10 +105,7 @@ function afterAccount(
   return { ...kept, ...moved, applicant, accountId };
 }
 
-/**
- * Mails and completes at a place of the line; `created`: the account is made, but not noted in the
- * record yet.
- */
+/** `created`: the record does not name the account yet. */
 async function doMail(
   attempt: Attempt & { readonly place: MailPlace },
   created: Created | undefined,
@@ -138,10 +127,6 @@ async function doMail(
   }
 }
 
-/**
- * Runs one half of an attempt in a span of the record's trace and settles its failure. Never
- * rejects.
- */
 async function inStep(
   step: Step,
   attempt: Attempt,
@@ -157,7 +142,7 @@ async function inStep(
     step === 'account'
       ? queueSpan('process', attributes)
       : { name: 'mail applicant', kind: 'INTERNAL', attributes };
-  // The record says whose trace this is, because a job may be lost and made again by reconcile.
+  // Reconcile may have replaced the job, so the record holds the trace.
   await inSpan({ ...span, startedAt, links, parent: record.traceparent }, async (opened) => {
     try {
       await work();
@@ -179,7 +164,7 @@ async function settle(
   if (error instanceof ClaimLostError) {
     tools.attempts.inc({ step, result: 'claim_lost' });
     span?.fail('claim_lost');
-    // Where an operator put the partner on hold, the claim is still ours to give back.
+    // The partner was put on hold, so the claim is still ours.
     if (tools.holds.has(record.partnerId)) await giveBack(attempt, tools);
     return;
   }
@@ -202,7 +187,6 @@ async function settle(
   );
 }
 
-/** The record keeps its place. */
 async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
   const { position } = claim;
   const say = async (): Promise<void> => void (await tools.store.putBack(position, record.stateAt));
@@ -212,8 +196,8 @@ async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promis
 }
 
 /**
- * A record may be what kills its workers. After five deaths it is a dead letter. Before that it is
- * tried apart from others, at a time of its own, so that what died beside it gets through.
+ * A record may kill its workers: after five deaths it is a dead letter, and before that it is tried
+ * alone, so that records beside it get through.
  */
 async function endsByCrashes(
   { record, claim }: Attempt,

@@ -1,7 +1,6 @@
 /**
- * Finds recorded applications that nobody works on and queues them: what heals lost hints, an
- * emptied Redis and killed workers. While Redis is away they go straight to the workers of this
- * process.
+ * Queues recorded applications that no worker has: this heals lost hints, an emptied Redis and
+ * killed workers. While Redis is away, this process's worker takes them.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -31,37 +30,26 @@ export interface ReconcileTools {
   readonly log: Logger;
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
-  /** Jobs that wait; rejects while Redis is away. */
   waiting(): Promise<number>;
-  /**
-   * The worker of this process: while it waits out an outage it gets nothing, because jobs would
-   * only pile up.
-   */
+  /** During an outage it gets nothing, because jobs would pile up. */
   readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
-  /** Why this process's clock may not judge what is due; empty when it may. */
   clockFaults(): readonly string[];
-  /** Rejects while Redis is away. */
   sendHints(hints: readonly Hint[]): Promise<void>;
 }
 
-/**
- * Whether the queue takes more: not while the worker waits out an outage, nor while it has enough.
- */
 async function isWanted(tools: ReconcileTools): Promise<boolean> {
   const { worker } = tools;
   if (worker.paused) return false;
   return tools.waiting().then(
     (jobs) => jobs < RECONCILE_MAX_WAITING,
-    // Without Redis the worker of this process takes what it has room for.
+    // Without Redis, this process's worker takes what it has room for.
     () => worker.room > 0,
   );
 }
 
 /**
- * One round. A record that nobody ever claimed is only marked at first sight, and then waits for
- * the grace, and until writes have been durable for as long, so that a withdrawal that is under way
- * comes first; everything else is queued. Rejects when the database is away; the next round starts
- * afresh. True when it handed out what it found and more may be due.
+ * One round; true if more may be due. A never-claimed record is only marked at first sight, and
+ * queued after a grace with durable writes, so that a pending withdrawal comes first.
  */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   await tools.durable.look();
@@ -87,23 +75,16 @@ export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
     tools.requeued.inc(handed.filter(wasLost).length);
     tools.log.info({ count: handed.length }, 'queued records nobody was working on');
   }
-  // What is left stays due, and the next page would begin with it.
+  // Records left out would begin the next page.
   return due.length === RECONCILE_PAGE && fresh.length + handed.length === due.length;
 }
 
-/**
- * Whether it is due because a hint or a worker was lost, not because the time of its next attempt
- * has come.
- */
+/** Other records are due for their next attempt. */
 function wasLost({ version, heldUntil }: DueRecord): boolean {
   return version === 0 || heldUntil !== undefined;
 }
 
-/**
- * While the queue is full, a record whose hint was lost would wait until it is not, which an
- * overload puts off for ever. So the worker of this process takes the oldest past the queue. A
- * record whose hint waits there is claimed once all the same.
- */
+/** In an overload the queue may stay full, so this worker takes the oldest records past it. */
 async function takeOldest(
   ready: readonly DueRecord[],
   { worker, store }: ReconcileTools,
@@ -113,10 +94,6 @@ async function takeOldest(
   await store.lookAgain(oldest, REQUEUED_AGAIN_MS, { firstSeen: false });
 }
 
-/**
- * Queues the records, or gives some to the worker of this process where Redis cannot take them;
- * those it found work for.
- */
 async function handOut(
   ready: readonly DueRecord[],
   tools: ReconcileTools,
@@ -128,7 +105,7 @@ async function handOut(
   } catch (error) {
     tools.log.debug({ err: error }, 'reconcile works without Redis');
     const { worker } = tools;
-    // All processors see the same page: each takes another part of it.
+    // All processors see the same page, so each takes another part.
     const count = Math.min(worker.room, ready.length);
     const from = Math.floor(Math.random() * (ready.length - count + 1));
     const mine = ready.slice(from, from + count);
@@ -137,7 +114,6 @@ async function handOut(
   }
 }
 
-/** Shows how many due records this version does not understand. */
 export async function countUnknown({
   store,
   unknown,
@@ -145,7 +121,6 @@ export async function countUnknown({
   unknown.set(await store.countUnknownDue(RECONCILE_PAGE));
 }
 
-/** Runs rounds until `signal` aborts. */
 export async function reconcileForever(tools: ReconcileTools, signal: AbortSignal): Promise<void> {
   let countAt = 0;
   const round = async (): Promise<boolean> => {
@@ -160,8 +135,7 @@ export async function reconcileForever(tools: ReconcileTools, signal: AbortSigna
       tools.log.debug({ err: error }, 'reconcile round failed');
       return false;
     });
-    // After an outage a whole backlog may be due: it is queued page after page, as fast as the
-    // workers take it.
+    // After an outage a whole backlog may be due.
     if (!more) await pause(RECONCILE_EVERY_MS * (0.8 + 0.4 * Math.random()), signal);
   }
 }

@@ -13,14 +13,14 @@ import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 export type Step = 'account' | 'mail';
 
 export interface FailedAttempt {
-  /** As claimed: its counts are those before this attempt. */
+  /** Its counts are those before this attempt. */
   readonly record: SubmissionRecord;
   readonly position: Position;
   readonly step: Step;
   readonly failure: FailureClass;
-  /** In plain words, without personal data: support reads it. */
+  /** Holds no personal data, because support reads it. */
   readonly lastError: string;
-  /** Mails that may be out, this attempt's included; undefined: as the record says. */
+  /** Undefined leaves the record's count. */
   readonly possibleMails: number | undefined;
 }
 
@@ -28,13 +28,12 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
   readonly clock: Clock;
   readonly store: WorkerMoves;
   readonly log: Logger;
-  /** Takes no more work until the database takes writes. */
   waitForDatabase(): void;
 }
 
 /**
- * Never rejects. Where even this update fails, it is tried again in the background: a record whose
- * worker never gave a word counts as one that killed it.
+ * Never rejects. A failed update is retried in the background; otherwise the record would count as
+ * one that killed its worker.
  */
 export async function settleFailure(failed: FailedAttempt, tools: FailureTools): Promise<void> {
   const { record, position, step, failure, lastError } = failed;
@@ -81,7 +80,6 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
   }
 }
 
-/** Runs `say`, and where that fails, again and again in the background for some minutes. */
 export async function sayLater(
   say: () => Promise<void>,
   onFailure: (error: unknown) => void,
@@ -96,10 +94,7 @@ export async function sayLater(
   });
 }
 
-/**
- * An address that does not exist is the end of an application like another; a dead letter waits for
- * a person.
- */
+/** An unknown address is an ordinary end; a dead letter needs a person. */
 function levelOf(
   failure: FailureClass,
   kind: 'put_back' | 'retry' | 'finish',

@@ -12,25 +12,19 @@ import { processSubmission, type AttemptTools } from './process-submission.ts';
 export interface Workers {
   readonly applications: HintsInHand;
   readonly line: MailLine;
-  /** Takes no more work until the database takes writes and the clock is right. */
   readonly waitForDatabase: () => void;
   readonly close: () => void;
 }
 
-/** Makes the workers; they take hints at once, and mails once the line is read. */
+/** Hints are taken at once, mails once the line is read. */
 export function createWorkers(options: {
-  /** Applications, and mails, worked on at the same time. */
   readonly slots: { readonly applications: number; readonly mails: number };
-  /** Mails that may be handed over in a second; 0: as many as the relay takes. */
+  /** 0 means as many as the relay takes. */
   readonly mailsPerSecond: number;
   readonly queue: MailQueue;
   readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase'>;
-  /**
-   * Whether a write becomes durable; what a set without a majority answers to a read says nothing
-   * of it.
-   */
+  /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
-  /** Why this process's clock is too far off to work by; empty when it is not. */
   readonly clockFaults: () => readonly string[];
   readonly metrics: {
     readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
@@ -41,12 +35,12 @@ export function createWorkers(options: {
   const { log, clock, mailer, holds } = tools;
 
   const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
-    // The hint is lost; the record is not, and another processor finds it.
+    // Another processor finds the record.
     if (clockFaults().length > 0) return gate.wait();
     try {
       await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);
     } catch (error) {
-      // The claim request failed: the record is as it was, and due again soon.
+      // The claim request failed, so the record is soon due again.
       log.warn(
         { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error },
         'attempt could not start',

@@ -1,9 +1,8 @@
 /**
- * Takes hints from a queue into the hands of this process.
+ * Takes hints from a queue into this process.
  *
- * A job leaves Redis as soon as its hints are in hand: what a killed process had is found by
- * reconcile. So a job needs no lock that is renewed. The loop asks Redis in turns and never waits
- * inside it: each turn ends within a second.
+ * A job leaves Redis once its hints are in hand, so its lock need not be renewed; reconcile finds
+ * the records of a killed process.
  */
 import { randomUUID } from 'node:crypto';
 import { Worker, createRedisBackend } from 'bullmq';
@@ -14,39 +13,28 @@ import { isReady, type RedisClient } from '../platform/redis.ts';
 import type { HintsInHand } from './hints-in-hand.ts';
 import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint } from './job.ts';
 
-/** An empty queue is asked this often: a hint waits half of it on average. */
+/** A hint waits half of this on average. */
 const ASK_EVERY_MS = 100;
-/** After an error Redis is asked again after this. */
 const ASK_AFTER_ERROR_MS = 500;
-/**
- * Longest one turn may take. What is fetched later returns to the queue when its lock has run out.
- */
+/** A job fetched later returns to the queue when its lock ends. */
 const TURN_DEADLINE_MS = 1_000;
-/**
- * From fetching a job to removing it takes milliseconds; a job that is locked for longer is given
- * to someone else.
- */
+/** Fetching and removing a job takes milliseconds. */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 5_000;
-/** Longest closing waits for BullMQ, which can hang while Redis is away. */
+/** BullMQ's close can hang while Redis is away. */
 const CLOSE_WORKER_MS = 1_000;
 
 export interface ConsumerOptions {
   readonly work: HintsInHand;
-  /** For commands; the caller closes it. */
   readonly redis: RedisClient;
-  /**
-   * Longest closing waits for the hints in work; beyond it the process leaves, and reconcile finds
-   * their records.
-   */
+  /** Reconcile finds the records of hints that are left. */
   readonly closeDeadlineMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Queues hints again that a closing consumer has not begun; may reject. */
+  /** Queues hints that were not begun; may reject. */
   readonly sendBack: (hints: readonly Hint[]) => Promise<void>;
 }
 
-/** Starts at once; goes on by itself after an outage of Redis. */
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #worker: Worker;
@@ -68,7 +56,7 @@ export class Consumer {
         stalledInterval: STALLED_CHECK_MS,
         skipVersionCheck: true,
       },
-      // Without the connection for blocking reads, which BullMQ's own loop needs.
+      // Only BullMQ's own loop needs a connection for blocking reads.
       (name, opts) => createRedisBackend(name, opts),
     );
     this.#worker.on('error', (error) => log.debug({ err: error }, 'worker error'));
@@ -77,10 +65,6 @@ export class Consumer {
     this.#fetching = this.#fetchUntilStopped();
   }
 
-  /**
-   * A liveness probe: says why when the loop has not turned for `deadlineMs` although nothing is in
-   * hand.
-   */
   faults(deadlineMs: number): string[] {
     const { work, clock } = this.#options;
     const idleMs = clock.monotonicMs() - this.#turnedAt;
@@ -90,13 +74,12 @@ export class Consumer {
     ];
   }
 
-  /** Stops fetching, waits for the hints in work and sends the others back. */
   async close(): Promise<void> {
     const { work, sendBack, closeDeadlineMs } = this.#options;
     this.#stop.abort();
     await this.#fetching;
     const left = await work.close(AbortSignal.timeout(closeDeadlineMs));
-    // Where they cannot be sent, reconcile finds their records.
+    // Reconcile finds their records.
     if (left.length > 0) await sendBack(left).catch(() => {});
     await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(
       () => {},
@@ -113,11 +96,10 @@ export class Consumer {
     }
   }
 
-  /** One turn; how long to rest after it, in milliseconds. Never rejects. */
+  /** Returns the pause after the turn in milliseconds. */
   async #turn(): Promise<number> {
     const { redis, log } = this.#options;
-    // Before its first connection BullMQ keeps a command until there is one, and would fetch a job
-    // for nobody then.
+    // Before its first connection BullMQ keeps commands, and would later fetch a job for nobody.
     if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
     try {
       return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job'))
@@ -129,7 +111,6 @@ export class Consumer {
     }
   }
 
-  /** Takes one job; whether there may be more. */
   async #fetchOne(): Promise<boolean> {
     const { log, work } = this.#options;
     const job = await this.#worker.getNextJob(this.#token, { block: false });

@@ -1,9 +1,8 @@
-/**
- * Sends hints to Redis. A hint that cannot be sent is no fault: reconcile finds the record anyway.
- */
+/** Sends hints to Redis; reconcile finds the records of lost ones. */
 import { Queue } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { createRedis, isReady, type RedisClient } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
 import { errorTypeOf, startSpans, tracing, type Spans } from '../platform/tracing.ts';
@@ -20,14 +19,13 @@ import {
 } from './job.ts';
 import { Shares } from './shares.ts';
 
-/** Longest one `addBulk` may take. It may still happen afterwards, which claims make harmless. */
+/** Claims make a late `addBulk` harmless. */
 const ADD_DEADLINE_MS = 1_000;
 const COMMAND_TIMEOUT_MS = 500;
-/** Longest closing may take; BullMQ's own close can hang while Redis is away. */
+/** BullMQ's close can hang while Redis is away. */
 const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
-  /** The connection, for who works on the queue in this process; `close` ends it. */
   readonly redis: RedisClient;
   readonly #queue: Queue;
   readonly #shares: Shares;
@@ -47,19 +45,15 @@ export class HintSender {
       prefix: QUEUE_PREFIX,
       skipVersionCheck: true,
     });
-    this.#queue.on('error', () => {}); // Told once by createRedis.
+    this.#queue.on('error', () => {}); // createRedis already logs it.
     this.#shares = new Shares(() => options.clock.monotonicMs());
   }
 
-  /** Whether Redis answers at the moment. */
   get ready(): boolean {
     return isReady(this.redis);
   }
 
-  /**
-   * Adds the hints; rejects at once while Redis is away and after a second when it is slow.
-   * `sentBy` tells who found the work, where that is not the one who made it, for traces.
-   */
+  /** Rejects at once while Redis is away, and after a second when it is slow. */
   async send(hints: readonly Hint[], sentBy?: 'reconcile'): Promise<void> {
     const spans = tracing() ? startSendSpans(hints, sentBy) : undefined;
     try {
@@ -85,7 +79,6 @@ export class HintSender {
     }
   }
 
-  /** Jobs by state; rejects while Redis is away. */
   async counts(): Promise<Record<JobState, number>> {
     if (!this.ready) throw new RedisAwayError('redis is not connected');
     const counts = await withDeadline(
@@ -102,7 +95,7 @@ export class HintSender {
   }
 }
 
-/** A hint tells which sending made it; whose trace the work belongs to is the record's to say. */
+/** The record holds the trace of the work. */
 function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
   return hints.map((hint, index) => ({ ...hint, traceparent: spans.traceparents[index] }));
 }
@@ -110,7 +103,7 @@ function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
 function startSendSpans(hints: readonly Hint[], sentBy: string | undefined): Spans | undefined {
   const span = queueSpan('send', {
     ...(hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {}),
-    ...(sentBy === undefined ? {} : { 'partner_ingest.sent_by': sentBy }),
+    ...defined({ 'partner_ingest.sent_by': sentBy }),
   });
   return startSpans(
     span,

@@ -1,34 +1,23 @@
-/**
- * Sends a queue's hints together and never in anybody's way: reconcile finds the record of a lost
- * hint.
- */
+/** Sends hints together in the background; reconcile finds the records of lost ones. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Counts } from '../platform/meters.ts';
 import type { Hint } from './job.ts';
 
-/** What became of hints. */
 export const hintResults = ['sent', 'failed', 'dropped'] as const;
 type HintResult = (typeof hintResults)[number];
 
-/**
- * Hints waiting for Redis; beyond it they are dropped, because reconcile finds the records anyway.
- */
+/** Hints beyond it are dropped, because reconcile finds their records. */
 const MAX_WAITING_HINTS = 5_000;
 /**
- * Hints wait this long for company: nobody waits for them, and a job for each would cost as much as
- * its record. An idle processor asks every 100 ms, so it is not noticed.
+ * A job costs as much as its record, so hints share jobs. An idle processor asks only every 100 ms.
  */
 const LINGER_MS = 10;
-/** Hints in one `addBulk`. */
 const HINTS_PER_SEND = 500;
 
-/**
- * A failover loses what the old server took last. Of the hints it took, so many of the youngest are
- * sent once more.
- */
+/** A failover loses what the old server took last, so this many hints are sent again. */
 const MAX_SENT_HINTS = 2_000;
-/** Reconcile has found the records of older ones. */
+/** Reconcile has found the records of older hints. */
 const SENT_AGAIN_MS = 30_000;
 
 export class HintOutbox {
@@ -37,15 +26,13 @@ export class HintOutbox {
   readonly #results: Counts<{ readonly result: HintResult }>;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   #waiting: Hint[] = [];
-  /** What was sent together, the oldest first. */
   #sent: { readonly hints: readonly Hint[]; readonly at: number }[] = [];
   #sentHints = 0;
   #failed = false;
   #sending: Promise<void> | undefined;
 
   /**
-   * What `send` rejects goes to `otherwise`, which may reject too. Both must end within a bounded
-   * time.
+   * What `send` rejects goes to `otherwise`, which may reject too. Both must end in bounded time.
    */
   constructor(options: {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
@@ -68,7 +55,6 @@ export class HintOutbox {
     this.#sending ??= this.#sendAll();
   }
 
-  /** Resolves once nothing is waiting. */
   whenEmpty(): Promise<void> {
     return this.#sending ?? Promise.resolve();
   }
@@ -103,10 +89,7 @@ export class HintOutbox {
     }
   }
 
-  /**
-   * Each hint once: a Redis that fails again and again gets at most twice the work. A worker's
-   * claim tells what is done.
-   */
+  /** Hints are repeated only once, so that a failing Redis gets at most twice the work. */
   async #sendAgain(): Promise<void> {
     this.#failed = false;
     const since = this.#clock.monotonicMs() - SENT_AGAIN_MS;

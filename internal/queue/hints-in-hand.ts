@@ -1,13 +1,7 @@
-/**
- * The hints that this process has in hand: worked on a few at a time, whether Redis or reconcile
- * gave them.
- */
+/** The hints of this process, from Redis or reconcile; a few are worked on at a time. */
 import type { Hint } from './job.ts';
 
-/**
- * Hints that reconcile may put into the hands of one process; a hint is 100 bytes and costs about a
- * millisecond's work.
- */
+/** Each takes 100 bytes and about a millisecond of work. */
 export const MAX_IN_HAND = 500;
 
 export class HintsInHand {
@@ -19,7 +13,7 @@ export class HintsInHand {
   #closed = false;
   #onChange: (() => void)[] = [];
 
-  /** `slots` hints are worked on at the same time. A rejection of `handle` is ignored. */
+  /** A rejection of `handle` is ignored. */
   constructor(options: { readonly slots: number; readonly handle: (hint: Hint) => Promise<void> }) {
     this.#slots = options.slots;
     this.#handle = options.handle;
@@ -33,7 +27,6 @@ export class HintsInHand {
     return this.#paused;
   }
 
-  /** How many more hints reconcile may give. */
   get room(): number {
     return this.#paused || this.#closed ? 0 : Math.max(0, MAX_IN_HAND - this.count);
   }
@@ -43,7 +36,6 @@ export class HintsInHand {
     this.#begin();
   }
 
-  /** Begins no more hints until `resume`; those in work go on. */
   pause(): void {
     this.#paused = true;
   }
@@ -53,13 +45,12 @@ export class HintsInHand {
     this.#begin();
   }
 
-  /** Resolves when a slot is free and the worker is not paused, or when `signal` aborts. */
   async whenFree(signal: AbortSignal): Promise<void> {
     while (!signal.aborted && (this.#paused || this.count >= this.#slots))
       await this.#change(signal);
   }
 
-  /** Begins no more hints, and resolves with those not begun once the others are done. */
+  /** Resolves with the hints not begun, once the others are done. */
   async close(signal: AbortSignal): Promise<Hint[]> {
     this.#closed = true;
     const left = this.#waiting.splice(0);

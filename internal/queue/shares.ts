@@ -1,12 +1,6 @@
-/**
- * Which partners send much just now: their hints wait behind those of all others, so that nobody
- * waits for a bulk.
- */
+/** Finds partners that send many hints now, which then wait behind those of others. */
 
-/**
- * Hints of a partner that go first in a window and the one before, in one process: more than a
- * person enters by hand.
- */
+/** In two windows: more than a person enters by hand. */
 const FIRST_HINTS = 100;
 const WINDOW_MS = 10_000;
 
@@ -16,12 +10,10 @@ export class Shares {
   #counts = new Map<string, number>();
   #before = new Map<string, number>();
 
-  /** `nowMs` is monotonic. */
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
 
-  /** Counts one hint of the partner, and says whether it is one of many. */
   isOneOfMany(partnerId: string): boolean {
     const now = this.#nowMs();
     if (now >= this.#endsAt) {

@@ -1,16 +1,11 @@
 /**
- * The settings of traces that we check, under OpenTelemetry's standard names: its SDK would take a
- * misspelt one for unset. The SDK reads these and all other `OTEL_*` variables from the environment
- * itself.
+ * The settings of traces that we check, because OpenTelemetry's SDK takes a misspelt one for unset.
  */
 import { z } from 'zod';
 
 const usedBy = ['ingest', 'processor'] as const;
 
-/**
- * No user or password in it: the start-up line prints it, and OTEL_EXPORTER_OTLP_HEADERS is for
- * that.
- */
+/** The start-up line prints it, so credentials belong in OTEL_EXPORTER_OTLP_HEADERS. */
 const collectorUrl = z.string().refine((value) => {
   const url = URL.parse(value);
   return (
@@ -84,7 +79,7 @@ type OtelConfig = {
   readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']>;
 };
 
-/** Whether the environment asks for traces, by OpenTelemetry's own rules. */
+/** Follows OpenTelemetry's own rules. */
 export function wantsTraces(config: OtelConfig): boolean {
   const endpoint = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_ENDPOINT;
   return (

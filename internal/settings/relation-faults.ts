@@ -1,8 +1,7 @@
-/** What no setting can check for itself: those that need one another. */
+/** Checks settings that depend on each other. */
 import { hasPublishedSecret } from '../partner/published.ts';
 import { mongoLink, redisExposed } from '../platform/store-link.ts';
 
-/** The settings that are looked at; a process has those that it uses. */
 interface Related {
   readonly MONGODB_URI?: string;
   readonly REDIS_URL?: string;
@@ -17,7 +16,7 @@ export function relationFaults(config: Related): string[] {
   return [...storeFaults(config), ...namespaceFaults(config), ...linkSecretFaults(config)];
 }
 
-/** Personal data, and what workers do, pass between here and the stores. */
+/** Personal data pass between this process and the stores. */
 function storeFaults({
   MONGODB_URI: mongodb,
   REDIS_URL: redis,

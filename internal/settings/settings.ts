@@ -16,6 +16,7 @@ import {
 } from '../platform/config-rules.ts';
 import type { Environment } from '../platform/config-value.ts';
 import { linkSecretFault } from '../mail/activation.ts';
+import { defined } from '../platform/defined.ts';
 import { clientName, email, oneLine } from './mail-rules.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
@@ -73,8 +74,7 @@ const settings = {
     about: 'Port partners are served on; 0 picks a free one.',
   },
   HTTP_KEEP_ALIVE_SECONDS: {
-    // Above the 60 s that common proxies keep theirs, so that it is never us who closes under their
-    // request.
+    // Common proxies keep theirs for 60 s, and we must not close one under their request.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
     about:
@@ -106,8 +106,7 @@ const settings = {
     about: 'Length of the rate-limit window in seconds.',
   },
   ACCEPT_TIMEOUT_MS: {
-    // Well below the 30 s after which reconcile may hand a record to a worker
-    // (docs/decisions/0004).
+    // This is well below the 30 s after which reconcile may queue a record (docs/decisions/0004).
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
     about:
@@ -287,7 +286,6 @@ export type Config = {
   readonly [Name in SettingName]: z.output<(typeof settings)[Name]['schema']>;
 };
 
-/** What each process may read: the settings whose `usedBy` names it. */
 export type ConfigOf<Process extends ProcessName> = Pick<
   Config,
   {
@@ -295,14 +293,11 @@ export type ConfigOf<Process extends ProcessName> = Pick<
   }[SettingName]
 >;
 
-/**
- * Every setting for the documentation and the chart: name, default, who uses it, what it is for.
- */
 export function describeSettings(): (Described & { readonly name: SettingName })[] {
   return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
 }
 
-/** Reads, checks and freezes what `process` uses. Throws `ConfigError` with every fault. */
+/** Throws `ConfigError` with every fault. */
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
@@ -310,11 +305,11 @@ export function loadConfig<Process extends ProcessName>(
   return load(settings, {
     process,
     relationFaults,
-    ...(environment === undefined ? {} : { environment }),
+    ...defined({ environment }),
   }) as ConfigOf<Process>;
 }
 
-/** The configuration for the start-up line: secrets only as `true`. */
+/** Secrets show only as `true`. */
 export function printableConfig(config: object): Record<string, unknown> {
   return printable(settings, config);
 }

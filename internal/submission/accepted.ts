@@ -1,14 +1,10 @@
-/** Tells reconcile that records were answered 202: for when no hint can. */
+/** Makes records that were answered 202 due at once, for when no hint can be sent. */
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
 import { submissionCollection } from './submission.ts';
 
-/**
- * Makes the records due at once, as ones whose withdrawal nobody has to wait for. Only for records
- * that were answered 202: those are never withdrawn. Rejects when the database is away; reconcile
- * then finds them half a minute later.
- */
+/** On a rejection, reconcile finds the records half a minute later. */
 export async function markAccepted(
   db: Db,
   accepted: readonly { readonly requestId: string }[],

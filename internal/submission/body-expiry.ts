@@ -1,7 +1,4 @@
-/**
- * Removes raw bodies whose time is over; their length and digest stay. No index can delete one
- * field, so this does.
- */
+/** Removes raw bodies after their retention. A TTL index cannot delete a single field. */
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
@@ -9,10 +6,7 @@ import { bounded } from '../platform/mongo-read.ts';
 import { BODY_EXPIRY_PAGE } from './limits.ts';
 import { submissionCollection } from './submission.ts';
 
-/**
- * One page; true when more may be due. Several processors may do the same page: the update is
- * idempotent.
- */
+/** True when more may be due. */
 export async function removeDueBodies(db: Db, clock: Clock): Promise<boolean> {
   const requests = submissionCollection(db);
   const due = { bodyUntil: { $lte: clock.now() } };

@@ -1,13 +1,8 @@
-/**
- * How the MongoDB clients of ingest differ from others: each fails in its own time, and takes no
- * connection from the rest.
- */
+/** Options of ingest's MongoDB clients: each has its own time-out and connections. */
 import type { MongoClientOptions } from 'mongodb';
 import { groupCommitLimits } from './limits.ts';
 
-/**
- * For group commit: the socket time-out destroys a hung connection just when its batch gives up.
- */
+/** A hung connection is destroyed just when its batch gives up. */
 export function commitClient(timeoutMs: number): MongoClientOptions {
   return {
     retryWrites: false,
@@ -16,7 +11,6 @@ export function commitClient(timeoutMs: number): MongoClientOptions {
   };
 }
 
-/** For look-ups. */
 export function statusClient(timeoutMs: number, connections: number): MongoClientOptions {
   return { ...within(timeoutMs), maxPoolSize: connections };
 }

@@ -1,9 +1,8 @@
-/** A record on its way through group commit, and what may become of it. */
+/** A record on its way through group commit, and its possible results. */
 import { MongoServerSelectionError } from 'mongodb';
 import type { Bound } from './idempotency.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** Why a record is not accepted. */
 export const notAcceptedReasons = [
   'keys_not_loaded',
   'no_room',
@@ -20,14 +19,10 @@ export const notAcceptedReasons = [
 export type NotAccepted = (typeof notAcceptedReasons)[number];
 
 /**
- * The result for one record:
- * - `stored`: majority-committed and journaled;
- * - `not_stored`: certainly not stored (no room, too many withdrawals pending, never sent, or the
- *   database said so);
- * - `in_doubt`: sent, but no trustworthy answer came; it has to be withdrawn;
- * - `unknown`: it is not stored, and the record with its idempotency key may be adopted: neither a
- *   202 nor a 500 is certain to be true;
- * - otherwise its idempotency key is bound to an earlier record.
+ * - `in_doubt`: sent, but without a trustworthy answer, so it has to be withdrawn.
+ * - `unknown`: the record with its idempotency key may have been adopted, so neither 202 nor 500 is
+ *   certain.
+ * - `Bound`: an earlier record has its idempotency key.
  */
 export type CommitResult =
   | { readonly kind: 'stored' }
@@ -38,15 +33,12 @@ export interface Entry {
   readonly record: SubmissionRecord;
   readonly bytes: number;
   readonly deadline: number;
-  /**
-   * Whether the record that has its idempotency key may be adopted, so that a time-out leaves that
-   * unknown.
-   */
+  /** A time-out is then `unknown`. */
   adopting: boolean;
   settle(result: CommitResult): void;
 }
 
-/** The order in which every process inserts what is unique, so that no two wait for each other. */
+/** Two batches with the same order cannot deadlock. */
 export function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
   if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
   const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
@@ -64,10 +56,7 @@ export function once<Arguments extends unknown[]>(
   };
 }
 
-/**
- * Whether any of the batch may have been sent: server selection and getting a connection come
- * before that.
- */
+/** These errors come before anything is sent. */
 export function wasSent(error: unknown): boolean {
   if (error instanceof MongoServerSelectionError) return false;
   const name = error instanceof Error ? error.name : '';

@@ -1,11 +1,10 @@
-/** Finds the recorded applications that are due, and what this version does not understand. */
+/** Finds recorded applications that are due. */
 import type { Collection } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { BACKLOG_TIMEOUT_MS, DUE_TIMEOUT_MS } from './limits.ts';
 import { openStates } from './states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
-/** What reconcile needs of a due record. */
 export type DueRecord = Pick<
   SubmissionRecord,
   '_id' | 'version' | 'dueAt' | 'heldUntil' | 'firstSeenAt' | 'traceparent' | 'partnerId'
@@ -29,36 +28,25 @@ export class DueRecords {
     this.#clock = clock;
   }
 
-  /**
-   * The oldest due records in `recorded`, at most `limit`, but none of these partners or of a newer
-   * schema.
-   */
   async find(limit: number, withoutPartners: readonly string[]): Promise<DueRecord[]> {
-    return (
-      this.#collection
-        .find(
-          {
-            state: 'recorded',
-            dueAt: { $lte: this.#clock.now() },
-            schema: { $lte: RECORD_SCHEMA },
-            // In the index requests_due as well, so what partners on hold have sent costs no
-            // document.
-            ...(withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } }),
-          },
-          { projection, maxTimeMS: DUE_TIMEOUT_MS },
-        )
-        // Index requests_due, read in its order: no sort in memory, however long the backlog.
-        .sort({ dueAt: 1 })
-        .limit(limit)
-        .batchSize(limit)
-        .toArray()
-    );
+    return this.#collection
+      .find(
+        {
+          state: 'recorded',
+          dueAt: { $lte: this.#clock.now() },
+          schema: { $lte: RECORD_SCHEMA },
+          // The index requests_due holds the partner, so such records are skipped unread.
+          ...(withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } }),
+        },
+        { projection, maxTimeMS: DUE_TIMEOUT_MS },
+      )
+      .sort({ dueAt: 1 })
+      .limit(limit)
+      .batchSize(limit)
+      .toArray();
   }
 
-  /**
-   * Due records that this version does not understand: an unknown state, or a newer schema. Counts
-   * up to `limit`.
-   */
+  /** Counts due records with an unknown state or a newer schema. */
   async countUnknown(limit: number): Promise<number> {
     const due = { $lte: this.#clock.now() };
     const options = { limit, maxTimeMS: BACKLOG_TIMEOUT_MS };

@@ -1,7 +1,6 @@
 /**
- * Makes records durable: records that wait together go to MongoDB in one insert, and each gets its
- * own result. A batch leaves as soon as a slot is free, so a lone request never waits for others
- * (platform/dispatcher.ts).
+ * Makes records durable: waiting records go to MongoDB in one insert, and each gets its own result.
+ * A batch leaves as soon as a slot is free, so a lone request never waits.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -28,9 +27,9 @@ export interface GroupCommitMetrics {
   readonly refusedDropped: CountsAll;
   readonly waitingDocuments: Shows;
 }
-/** Rough size of a record without its body: fields, ids, BSON framing. */
+/** This covers fields, ids and BSON framing. */
 const RECORD_OVERHEAD_BYTES = 700;
-/** How often deadlines are checked. An answer may be late by this much. */
+/** An answer may be late by this much. */
 const SWEEP_MS = 20;
 
 const STORED: CommitResult = { kind: 'stored' };
@@ -55,10 +54,7 @@ export class GroupCommit {
   #sweeper: NodeJS.Timeout | undefined;
   #idleListeners: (() => void)[] = [];
 
-  /**
-   * `db` must belong to a client of its own whose socket time-out is `timeoutMs`: that frees a hung
-   * connection.
-   */
+  /** The client's socket time-out must be `timeoutMs`, which frees a hung connection. */
   constructor(tools: CommitTools) {
     this.#tools = tools;
     this.#collection = submissionCollection(tools.db);
@@ -69,7 +65,7 @@ export class GroupCommit {
     );
   }
 
-  /** Resolves within the time-out plus a sweep; never rejects. */
+  /** Never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult> {
     const bytes = RECORD_OVERHEAD_BYTES + (record.body?.length() ?? 0);
     const { limits, metrics } = this.#tools;
@@ -98,10 +94,7 @@ export class GroupCommit {
     });
   }
 
-  /**
-   * Writes the record of a refused request if there is spare room, else calls `dropped`. Nothing
-   * waits for it.
-   */
+  /** Drops the record unless there is spare room. */
   offer(record: SubmissionRecord, dropped?: () => void): void {
     const { limits, metrics } = this.#tools;
     if (
@@ -126,7 +119,6 @@ export class GroupCommit {
     this.#plan();
   }
 
-  /** Resolves once nothing waits and nothing is in flight. */
   whenIdle(): Promise<void> {
     return this.#isIdle()
       ? Promise.resolve()
@@ -138,7 +130,6 @@ export class GroupCommit {
     return { kind: 'not_stored', reason };
   }
 
-  /** Whether so many writes are in doubt that the next would most likely be, too. */
   #inDoubt(): boolean {
     return this.#tools.pendingWithdrawals() >= this.#tools.limits.maxPendingWithdrawals;
   }
@@ -193,9 +184,7 @@ export class GroupCommit {
     return batch;
   }
 
-  /**
-   * `again`: whether a record whose idempotency key was bound and is free again is sent once more.
-   */
+  /** `again`: a record whose key has become free may be sent again. */
   async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {
     const { timeoutMs, clock, metrics } = this.#tools;
     const sentAt = clock.monotonicMs();
@@ -218,7 +207,6 @@ export class GroupCommit {
     }
   }
 
-  /** The result of each record by the database's answer: an error concerns its own record only. */
   async #settleAnswered(
     batch: readonly Entry[],
     { n, writeErrors, durable }: WriteReply,
@@ -243,10 +231,7 @@ export class GroupCommit {
     await this.#settleKeyed(keyed, options);
   }
 
-  /**
-   * A duplicate of a record with an idempotency key: of its key, or, where nobody has that, of our
-   * own `_id`.
-   */
+  /** A duplicate of the key or, if no record has it, of our own `_id`. */
   async #settleKeyed(
     entries: readonly Entry[],
     { again }: { readonly again: boolean },
@@ -269,14 +254,11 @@ export class GroupCommit {
     const inTime = again ? free.filter(({ deadline }) => deadline > now) : [];
     for (const entry of inTime) entry.adopting = false;
     await this.#settleExisting(free.filter((entry) => !inTime.includes(entry)));
-    // The first one was withdrawn meanwhile.
+    // The first record was withdrawn, so its key is free.
     if (inTime.length > 0) await this.#send(inTime, { again: false });
   }
 
-  /**
-   * A duplicate of our own `_id` is our own earlier insert, or a withdrawal: a majority read tells
-   * which.
-   */
+  /** A duplicate `_id` is our earlier insert or a withdrawal: a majority read decides. */
   async #settleExisting(entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return;
     try {
@@ -301,10 +283,9 @@ export class GroupCommit {
     }
   }
 
-  /** Ends what has run out of time: unsent records are not stored, sent ones are in doubt. */
   #sweep(): void {
     const now = this.#tools.clock.monotonicMs();
-    // Deadlines are in order of arrival, so the expired ones stand in front.
+    // Entries are in order of their deadlines.
     let expired = 0;
     while ((this.#waiting[expired]?.deadline ?? Infinity) <= now) {
       const entry = this.#waiting[expired];

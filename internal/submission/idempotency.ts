@@ -1,23 +1,18 @@
 /**
- * Idempotency keys: a request whose key is bound already gets the fate of the first one with this
- * key.
+ * Idempotency keys: a request with a bound key gets the result of the first one with it.
  *
- * A live record has its key alone, by a unique index; its withdrawal frees the key. Whoever finds
- * the key taken adopts the record: from then on it can't be withdrawn, so the answer may say 202
- * although the first request was in doubt.
+ * A unique index binds a key to one live record, and a withdrawal frees it. A second request adopts
+ * the record, which then cannot be withdrawn, so the second answer may be 202 although the first
+ * was in doubt.
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';
 import { NotDurableError, updateTogether } from '../platform/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/**
- * What is stored of a key. The scope is the partner, so that a key rotation changes nothing
- * (docs/decisions/0019).
- */
+/** The scope is the partner, so that rotating an API key changes nothing (docs/decisions/0019). */
 export function idempotencyDigest(partnerId: string, key: string): string {
-  // A partner's id has no line feed. One call of `hash` takes a fifth of the processor time of an
-  // HMAC.
+  // A partner's id has no line feed. `hash` takes a fifth of an HMAC's time.
   return hash('sha256', `${partnerId}\n${key}`, 'hex');
 }
 
@@ -32,16 +27,12 @@ const firstFields = {
 } as const;
 type First = Pick<SubmissionRecord, '_id' | (keyof typeof firstFields & keyof SubmissionRecord)>;
 
-/** The record that has the key, and what that means for the request that comes second. */
 export interface Bound {
   readonly kind: 'replayed' | 'mismatched' | 'erased';
   readonly first: First;
 }
 
-/**
- * Adopts the record of each one's key if its body is the same, and says what was found: undefined
- * where the key is free again. When it rejects, records may be adopted.
- */
+/** Undefined where the key is free. Records may be adopted even if this rejects. */
 export async function adoptFirst(
   collection: Collection<SubmissionRecord>,
   records: readonly SubmissionRecord[],
@@ -70,6 +61,6 @@ function boundTo(first: First | undefined, { bodySha256 }: SubmissionRecord): Bo
   if (first === undefined) return undefined;
   if (first.erasedAt !== undefined) return { kind: 'erased', first };
   if (first.bodySha256 !== bodySha256) return { kind: 'mismatched', first };
-  // Another record has got the key since the update, so it is looked at once more.
+  // The key was bound again after the update, so the caller asks once more.
   return first.adopted === true ? { kind: 'replayed', first } : undefined;
 }

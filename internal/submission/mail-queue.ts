@@ -1,28 +1,24 @@
-/**
- * Reads the head of the line of records whose e-mail is still to go out, as a processor serves it.
- */
+/** Reads the oldest records whose e-mail is still to go out. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { domainOf } from '../application/email-address.ts';
 import type { Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { DUE_TIMEOUT_MS, LINE_OF_PARTNER, LINE_PAGE, LINE_PARTNERS } from './limits.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** A record that stands in the line. */
 export interface WaitingMail {
   readonly requestId: string;
   readonly version: number;
   readonly partnerId: string;
-  /** Of the recipient's address. */
   readonly domain: string;
   readonly dueAt: Date;
-  /** An operator asked for it since it was last tried. */
+  /** An operator has asked for it since its last attempt. */
   readonly urgent: boolean;
   readonly traceparent?: string;
 }
 
 export interface LineHead {
   readonly mails: readonly WaitingMail[];
-  /** Whether more may stand in the line. */
   readonly more: boolean;
 }
 
@@ -38,7 +34,7 @@ const projection = {
 export class MailQueue {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #clock: Clock;
-  /** The partner that the last look behind the oldest records ended with. */
+  /** The last look at further partners ended here. */
   #lookedUpTo = '';
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
@@ -47,9 +43,8 @@ export class MailQueue {
   }
 
   /**
-   * The records that are due for the longest time. Where those fill a page, the oldest of further
-   * partners as well, so that many records of one partner hide nobody: each call goes on behind the
-   * partner it ended with.
+   * Reads the records due longest. If they fill a page, it also reads the oldest of further
+   * partners, so that one partner cannot hide the others.
    */
   async head({
     withoutPartners,
@@ -62,12 +57,11 @@ export class MailQueue {
       schema: { $lte: RECORD_SCHEMA },
     } as const satisfies Filter<SubmissionRecord>;
     const held = withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } };
-    // Index requests_due: state, dueAt; the partner stands in it as well.
     const oldest = await this.#read({ ...due, ...held }, { dueAt: 1 }, LINE_PAGE);
     if (oldest.length < LINE_PAGE) return { mails: oldest.map(waitingMail), more: false };
     const mails = [...oldest];
     for (let partners = 0; partners < LINE_PARTNERS; partners += 1) {
-      // Index requests_line: the first entry behind a partner is the oldest record of the next one.
+      // The first entry after a partner is the next partner's oldest record.
       const behind = {
         $gt: this.#lookedUpTo,
         ...(withoutPartners.length === 0 ? {} : { $nin: [...withoutPartners] }),
@@ -102,7 +96,6 @@ export class MailQueue {
   }
 }
 
-/** The record as it stands in the line. */
 export function waitingMail(record: SubmissionRecord): WaitingMail {
   const {
     _id: requestId,
@@ -119,6 +112,6 @@ export function waitingMail(record: SubmissionRecord): WaitingMail {
     domain: domainOf(applicant?.email ?? ''),
     dueAt,
     urgent: record.urgent === true,
-    ...(traceparent === undefined ? {} : { traceparent }),
+    ...defined({ traceparent }),
   };
 }

@@ -1,12 +1,12 @@
-/** The records that ingest makes: of an accepted, a malformed and a refused request. */
+/** The records that ingest makes of accepted, malformed and refused requests. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
-/** What ingest knows of a request before it reads the body. */
 export interface Received {
   readonly requestId: string;
   readonly receivedAt: Date;
@@ -17,13 +17,12 @@ export interface Received {
   readonly traceparent?: string | undefined;
 }
 
-/** A body as it came: the bytes that are kept, and how many came. */
 interface Body {
   readonly bytes: Uint8Array;
   readonly received: number;
 }
 
-/** Of a request that is answered 202: due for its first look if no hint brings a worker before. */
+/** The record is due for its first look if no hint has brought a worker by then. */
 export function acceptedRecord(
   received: Received,
   body: Body,
@@ -40,7 +39,6 @@ export function acceptedRecord(
   };
 }
 
-/** Of a request whose body is not a JSON object, too large, or cut off. */
 export function malformedRecord(
   received: Received,
   body: Body,
@@ -50,7 +48,6 @@ export function malformedRecord(
   return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt };
 }
 
-/** Of a request with a missing, unknown or inactive key; its body is not read. */
 export function refusedRecord(
   received: Received,
   httpStatus: number,
@@ -69,13 +66,13 @@ function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Receive
   return {
     _id: requestId,
     receivedAt,
-    ...(partnerId === undefined ? {} : { partnerId }),
     remoteIp,
-    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(contentType === undefined
-      ? {}
-      : { contentType: contentType.slice(0, KEPT_HEADER_CHARACTERS) }),
-    ...(traceparent === undefined ? {} : { traceparent }),
+    ...defined({
+      partnerId,
+      userAgent: userAgent?.slice(0, KEPT_HEADER_CHARACTERS),
+      contentType: contentType?.slice(0, KEPT_HEADER_CHARACTERS),
+      traceparent,
+    }),
     ...(body === undefined
       ? {}
       : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),

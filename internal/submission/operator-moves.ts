@@ -1,7 +1,4 @@
-/**
- * What an operator may do to a record: reopen it, hold it, hurry it, correct it, remove what is
- * personal.
- */
+/** What operators do to a record: reopen, claim, hurry, correct, erase. */
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
@@ -18,10 +15,9 @@ import {
 } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** A record as an operator saw it. A move of one that has changed since does nothing. */
+/** A move does nothing if the record has changed since. */
 export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version'>;
 
-/** A move of many, as an operator's query found its record. */
 export interface PlannedMove {
   readonly seen: Seen & Pick<SubmissionRecord, 'accountId'>;
   readonly to: State;
@@ -44,10 +40,8 @@ export class OperatorMoves {
   }
 
   /**
-   * Reopens an unchanged record; returns the new state, `no_such_move` or `changed`. `accountId` is
-   * that of the account this request made, if there is one. The new version ends the claim of any
-   * worker, whose late writes then miss. The record is due at once: reconcile queues it within
-   * seconds, with or without Redis.
+   * The new version ends any claim, so a worker's late writes fail. `accountId`: the account this
+   * request made.
    */
   async reopen(
     record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
@@ -72,11 +66,7 @@ export class OperatorMoves {
     return matchedCount === 1 ? to : 'changed';
   }
 
-  /**
-   * Makes the record of an account anew whose own record is past its retention, due at once, so
-   * that a worker mails it. `changed` if there is one meanwhile. Its age counts from now; the id
-   * still has the time of the request.
-   */
+  /** Recreates an account's expired record, so that a worker mails it. Its age counts from now. */
   async remake(record: SubmissionRecord, reason: string): Promise<'account_created' | 'changed'> {
     const now = this.#clock.now();
     const state = 'account_created';
@@ -99,10 +89,6 @@ export class OperatorMoves {
     }
   }
 
-  /**
-   * Moves a completed record whose e-mail bounced later to `undeliverable`; false if it has
-   * changed.
-   */
   async reportBounce(
     record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
     reason: string,
@@ -120,9 +106,8 @@ export class OperatorMoves {
   }
 
   /**
-   * Moves unchanged records together, and returns how many were moved. A record that a worker holds
-   * counts as changed: the worker may be creating its account. `accountId` is set where the record
-   * does not know its account yet.
+   * Returns how many were moved. A claimed record counts as changed: its worker may be creating the
+   * account.
    */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
     const now = this.#clock.now();
@@ -156,10 +141,7 @@ export class OperatorMoves {
     return reply.n;
   }
 
-  /**
-   * Claims an open record as a worker would, so that no worker has it meanwhile; undefined if it
-   * has changed.
-   */
+  /** Claims as a worker would; undefined if the record has changed. */
   async claim(seen: Seen): Promise<Seen | undefined> {
     const version = seen.version + 1;
     const until = later(this.#clock.now(), CLAIM_MS);
@@ -170,10 +152,7 @@ export class OperatorMoves {
     return result.matchedCount === 1 ? { ...seen, version } : undefined;
   }
 
-  /**
-   * Makes a waiting record due at once; false if it has changed or a worker holds it, who may be
-   * mailing at this moment.
-   */
+  /** False if the record has changed or a worker may be mailing now. */
   async hurry(seen: Seen): Promise<boolean> {
     const now = this.#clock.now();
     const free = [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }];
@@ -188,9 +167,8 @@ export class OperatorMoves {
   }
 
   /**
-   * Removes what is personal: the body with its digest (which could be guessed from a known
-   * address), the applicant, the User-Agent. An open record ends `rejected`, because there is
-   * nothing left to work on. False if it has changed.
+   * The digest goes too, because it would confirm a guessed address. An open record ends
+   * `rejected`.
    */
   async erase(seen: Seen, reason: string): Promise<boolean> {
     const now = this.#clock.now();
@@ -217,10 +195,7 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /**
-   * Removes the body of a settled record of another applicant; false if it has changed. Its digest
-   * stays, so that its partner's repeat is answered as ever.
-   */
+  /** The digest stays, so that the partner's repeat gets the same answer. */
   async eraseBody(seen: Seen): Promise<boolean> {
     const result = await this.#collection.updateOne(asSeen(seen), {
       $unset: { body: true, bodyUntil: true },
@@ -228,7 +203,6 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /** Keeps the applicant in step with a corrected address, so that it is found by the new one. */
   async correctEmail(requestId: string, email: string): Promise<void> {
     await this.#collection.updateOne(
       { _id: requestId, applicant: { $exists: true } },
@@ -254,7 +228,7 @@ export class OperatorMoves {
         ...$set,
         version,
         ...(isOpen(to) ? { urgent: true as const, mailsSince: version } : {}),
-        // What its partner may know of the reason: ours may name an operator.
+        // The operator's own reason may name a person.
         ...(to === 'rejected' ? { reasons: [discardedReason] } : {}),
       },
     };

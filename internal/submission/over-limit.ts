@@ -1,9 +1,9 @@
 /**
- * Counts requests turned away by address and window, so that a flood cannot fill the database:
- * those over the limit, and those refused beyond the bound of single records.
+ * Counts declined and excess refused requests by address, so that a flood cannot fill the database.
  */
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether } from '../platform/mongo.ts';
 import {
@@ -15,18 +15,14 @@ import {
 
 export const RATE_LIMITED = 'rate_limited';
 
-/**
- * One document of `rate_limited`; `_id` is `<address> <start of window>`, with the status before
- * the start where there is one.
- */
+/** `_id` is `<address> [<status> ]<start of window>`. */
 export interface RateLimitedRecord {
   readonly _id: string;
   readonly address: string;
-  /** Of the answer; absent for 429. */
+  /** It is absent for 429. */
   readonly status?: RefusedStatus;
   readonly windowStart: Date;
   readonly count: number;
-  /** The first `OVER_LIMIT_IDS` request ids. */
   readonly requestIds: readonly string[];
   readonly expiresAt: Date;
 }
@@ -43,7 +39,6 @@ interface Counted {
   readonly requestIds: string[];
 }
 
-/** Stands for all addresses beyond the bound. */
 const OTHERS = 'others';
 
 export interface OverLimitTools {
@@ -67,7 +62,7 @@ export class OverLimitRecorder {
     this.#timer = setInterval(() => void this.flush(), OVER_LIMIT_FLUSH_MS);
   }
 
-  /** Counts a request by the window of the limit or, where it was refused, by status and minute. */
+  /** Without `status`, the window is that of the rate limit. */
   add(address: string, requestId: string, status?: RefusedStatus): void {
     const { clock } = this.#tools;
     const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
@@ -88,7 +83,7 @@ export class OverLimitRecorder {
     this.#counted.set(id(who), counted);
   }
 
-  /** Writes what has been counted. A failed write loses counts, and is logged. */
+  /** A failed write loses counts. */
   flush(): Promise<void> {
     this.#flushing = this.#flushing.then(() => this.#write());
     return this.#flushing;
@@ -113,7 +108,7 @@ export class OverLimitRecorder {
             $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
             $setOnInsert: {
               address,
-              ...(status === undefined ? {} : { status }),
+              ...defined({ status }),
               windowStart,
               expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
             },

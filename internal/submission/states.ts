@@ -1,14 +1,8 @@
-/**
- * The states of a request and every move between them: the one table, pure, that all code which
- * moves records asks.
- *
- * Claiming and postponing stay within an open state and are no moves. docs/states.md is drawn from
- * this file.
- */
+/** The states of a request and all moves between them; docs/states.md is drawn from this table. */
 
-/** States with work ahead; only these carry a `dueAt`. */
+/** Work is ahead; only these carry a `dueAt`. */
 export const openStates = ['recorded', 'account_created'] as const;
-/** States in which nothing happens any more unless an operator says so. */
+/** Only operators move a record out of these. */
 export const finalStates = [
   'completed',
   'rejected',
@@ -23,7 +17,6 @@ export type FinalState = (typeof finalStates)[number];
 export type State = OpenState | FinalState;
 export const states: readonly State[] = [...openStates, ...finalStates];
 
-/** What each state means, for people. */
 export const meanings: Readonly<Record<State, string>> = {
   recorded: 'answered 202; the application is checked next',
   account_created: 'the account exists; the e-mail goes out next',
@@ -36,13 +29,9 @@ export const meanings: Readonly<Record<State, string>> = {
   withdrawn: 'answered 500 while its write was in doubt',
 };
 
-/**
- * How a record comes into being. `withdrawn` without an insert: the withdrawal of a write that
- * never landed.
- */
+/** `withdrawn` comes first if the insert never landed. */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
 
-/** Everything that can move a record, and whose business it is. */
 export const eventsOf = {
   ingest: ['withdraw'],
   processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
@@ -51,7 +40,6 @@ export const eventsOf = {
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
 export type OperatorEvent = (typeof eventsOf)['operator'][number];
-/** Events that make work again of what is finished. */
 export type ReopeningEvent = Exclude<OperatorEvent, 'report_bounce' | 'close' | 'erase'>;
 export type Event = (typeof eventsOf)[Actor][number];
 export const events: readonly Event[] = [
@@ -60,19 +48,17 @@ export const events: readonly Event[] = [
   ...eventsOf.operator,
 ];
 
-/** What a move may depend on besides the state. */
 export interface Facts {
-  /** An account made by this request exists. */
+  /** This request made an account, and it still exists. */
   readonly account: boolean;
-  /** A worker has had the record in hand at least once (its `version` is above 0). */
+  /** `version` is above 0. */
   readonly claimed: boolean;
-  /** A later request with the same idempotency key was told of it. */
+  /** Another request got this record's answer. */
   readonly adopted?: boolean;
-  /** Everything personal was removed, so there is nothing left to work on. */
+  /** Nothing is left to work on. */
   readonly erased: boolean;
 }
 
-/** One arrow: `event` leads from `from` to `to`, where `when` holds. */
 export interface Move {
   readonly event: Event;
   readonly from: State;
@@ -81,7 +67,7 @@ export interface Move {
 }
 
 export const moves: readonly Move[] = [
-  // Ingest: what was answered 500 is taken back, unless a worker was faster.
+  // A 500 is withdrawn unless a worker was faster.
   { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed or adopted' },
   { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' },
 
@@ -92,13 +78,11 @@ export const moves: readonly Move[] = [
   { event: 'give_up', from: 'recorded', to: 'dead_lettered' },
   { event: 'give_up', from: 'account_created', to: 'dead_lettered' },
 
-  // Work that failed is done again.
   { event: 'retry', from: 'dead_lettered', to: 'recorded', when: 'no account, not erased' },
   { event: 'retry', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
   { event: 'retry', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
 
-  // A new address gets the e-mail, whatever became of the one to the old; also of one that is on
-  // its way just now.
+  // A corrected address gets an e-mail even if the first one is being sent now.
   {
     event: 'correct_address',
     from: 'account_created',
@@ -124,24 +108,21 @@ export const moves: readonly Move[] = [
     when: 'account, not erased',
   },
 
-  // An applicant who lost the e-mail gets it once more.
   { event: 'resend', from: 'completed', to: 'account_created', when: 'account, not erased' },
 
   // Most mail servers accept first and bounce later.
   { event: 'report_bounce', from: 'completed', to: 'undeliverable', when: 'account, not erased' },
 
-  // An operator ends what nobody shall work on any more; an account that was made stays.
+  // An existing account stays.
   ...(['recorded', 'account_created', 'dead_lettered'] as const).flatMap((from): Move[] => [
     { event: 'close', from, to: 'rejected', when: 'no account, not erased' },
     { event: 'close', from, to: 'undeliverable', when: 'account, not erased' },
   ]),
 
-  // What is erased while work is ahead ends here, a dead letter too: nobody can retry it, so it
-  // must not ring for ever.
+  // Nobody could retry an erased dead letter, so its alert would never stop.
   { event: 'erase', from: 'recorded', to: 'rejected' },
   { event: 'erase', from: 'account_created', to: 'rejected' },
   { event: 'erase', from: 'dead_lettered', to: 'rejected' },
-  // Anything else stays where it is, without its personal data.
   { event: 'erase', from: 'completed', to: 'completed' },
   { event: 'erase', from: 'rejected', to: 'rejected' },
   { event: 'erase', from: 'undeliverable', to: 'undeliverable' },
@@ -150,7 +131,6 @@ export const moves: readonly Move[] = [
   { event: 'erase', from: 'withdrawn', to: 'withdrawn' },
 ];
 
-/** Where `event` leads from `state`, or undefined: there is no such move. */
 export function nextState(state: State, event: Event, facts: Facts): State | undefined {
   return moves.find(
     (move) => move.from === state && move.event === event && holds(move.when, facts),
@@ -170,7 +150,6 @@ function holds(when: Move['when'], facts: Facts): boolean {
   }
 }
 
-/** The states that `event` can lead away from. */
 export function statesBefore(event: Event): readonly State[] {
   return [...new Set(moves.filter((move) => move.event === event).map((move) => move.from))];
 }
@@ -179,10 +158,7 @@ export function isOpen(state: State): state is OpenState {
   return (openStates as readonly State[]).includes(state);
 }
 
-/**
- * Days each state is kept before the TTL index deletes it, and days its `body` is. Open states and
- * dead letters keep both.
- */
+/** In days. Open records and dead letters are kept. */
 export type RetentionDays = Readonly<
   Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>
 >;

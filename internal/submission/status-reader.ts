@@ -1,7 +1,4 @@
-/**
- * Reads what a partner may know of one of its own requests, within a time and a number of reads at
- * once.
- */
+/** Reads what a partner may know of its own request, within bounds. */
 import type { Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -17,10 +14,7 @@ export class StatusReader {
   readonly #maxUnderWay: number;
   #underWay = 0;
 
-  /**
-   * `db` should belong to a client of its own, so that hanging reads hold no connection that others
-   * need.
-   */
+  /** Needs its own client, so that hanging reads hold no other connection. */
   constructor(options: {
     readonly db: Db;
     readonly timeoutMs: number;
@@ -32,16 +26,15 @@ export class StatusReader {
   }
 
   /**
-   * The record, or undefined when there is none or it is another partner's: the database tells
-   * neither apart, so both take the same time. Rejects when too many reads are under way or the
-   * answer takes longer than the time-out.
+   * One query, so that an unknown id and another partner's take the same time. Rejects on too many
+   * reads and on the time-out.
    */
   async read(requestId: string, partnerId: string): Promise<StatusRecord | undefined> {
     if (this.#underWay >= this.#maxUnderWay)
       throw new Error(`${this.#maxUnderWay} status look-ups are under way already`);
     this.#underWay += 1;
     try {
-      // Majority: what a partner has been told must not be rolled back by a failover.
+      // A failover must not roll back what a partner has read.
       const found = this.#collection.findOne(
         { _id: requestId, partnerId },
         {

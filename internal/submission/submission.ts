@@ -1,14 +1,14 @@
-/** The record of one received request. Its states and the moves between them are in states.ts. */
+/** The record of one received request; states.ts has its moves. */
 import type { Binary, Db } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
 import type { State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
 
-/** Only this room reads or writes the collection; everyone else calls the room's stores. */
+/** Only this room uses the collection. */
 export const submissionCollection = (db: Db) => db.collection<SubmissionRecord>(SUBMISSIONS);
 
-/** Version of the record's shape. A process leaves records of a newer one alone. */
+/** A process leaves records with a newer shape alone. */
 export const RECORD_SCHEMA = 1;
 
 export interface HistoryEntry {
@@ -18,17 +18,13 @@ export interface HistoryEntry {
   readonly reason?: string;
 }
 
-/**
- * What the processor understood of the body; personal data, like `body` itself. A rejected one may
- * lack parts.
- */
+/** This is personal data; a rejected record may lack parts. */
 export interface Applicant {
   readonly email?: string;
   readonly ein?: string;
   readonly businessName?: string;
 }
 
-/** One document of `requests`, as MongoDB holds it. */
 export interface SubmissionRecord {
   readonly _id: string;
   readonly receivedAt: Date;
@@ -36,64 +32,40 @@ export interface SubmissionRecord {
   readonly remoteIp: string;
   readonly userAgent?: string;
   readonly contentType?: string;
-  /**
-   * The bytes as they came (the first 65,000 of a larger body); absent where none were read, and
-   * after `bodyUntil`.
-   */
+  /** The first 65,000 bytes are kept until `bodyUntil`. */
   readonly body?: Binary;
-  /**
-   * When a processor removes `body`; only on final states that keep the record longer than its
-   * body.
-   */
+  /** Set only if the record outlives its body. */
   readonly bodyUntil?: Date;
-  /** Bytes received, which may be more than are kept. */
+  /** There may be more than are kept. */
   readonly bodyBytes: number;
-  /** SHA-256 of `body` in hex. */
   readonly bodySha256?: string;
-  /** Of the Idempotency-Key it came with (idempotency.ts); unique. */
   readonly idempotencyDigest?: string;
-  /**
-   * A later request with the same key and body was told of this record, so it must not be
-   * withdrawn.
-   */
+  /** A later request got this record's answer, so it must not be withdrawn. */
   readonly adopted?: true;
   readonly httpStatus: number;
   readonly schema: number;
   readonly state: State;
   readonly stateAt: Date;
-  /** Counts claims and an operator's moves; a worker's move needs the version its claim made. */
+  /** Counts claims and operators' moves. */
   readonly version: number;
-  /** Mark of the latest claim, by which its worker recognises what it got. */
   readonly claimedBy?: string;
-  /** When it is worked on again; on open states only. */
+  /** Only open states have it. */
   readonly dueAt?: Date;
-  /**
-   * An operator asked for the next attempt, so it is tried at once even while the relay takes
-   * nothing.
-   */
+  /** An operator asked for an attempt, made even while the relay is paused. */
   readonly urgent?: true;
-  /**
-   * Until when the claim of a worker holds, unless it is renewed; absent while nobody works on it.
-   */
+  /** The claim ends then unless renewed. */
   readonly heldUntil?: Date;
-  /** Set when reconcile first saw a record nobody has claimed (see reconcile.ts). */
   readonly firstSeenAt?: Date;
-  /** Failed attempts at the present state's work. */
   readonly attempts: number;
-  /**
-   * Milliseconds that it has waited for its own failures in the present state; three days at most.
-   */
+  /** Milliseconds of back-off in this state; three days at most. */
   readonly backedOffMs?: number;
-  /** Claims that ended without a word, one after another: their workers died. */
+  /** Consecutive claims whose workers died. */
   readonly crashes?: number;
-  /** The claim was taken from a worker that died. */
+  /** The previous worker died holding the claim. */
   readonly takenOver?: true;
-  /**
-   * The version that an operator's move made; hand-overs of later claims count towards the bound on
-   * mails.
-   */
+  /** Later claims' hand-overs count towards the bound on mails. */
   readonly mailsSince?: number;
-  /** Hand-overs of the e-mail that may have reached the applicant, although no answer says so. */
+  /** Hand-overs that may have arrived, but have no answer. */
   readonly ambiguous?: number;
   readonly history: readonly HistoryEntry[];
   readonly applicant?: Applicant;
@@ -101,18 +73,14 @@ export interface SubmissionRecord {
   readonly accountId?: string;
   readonly lastError?: string;
   readonly traceparent?: string;
-  /** When a later bounce of its e-mail was reported last. */
   readonly bouncedAt?: Date;
-  /**
-   * When an operator removed everything personal (docs/privacy.md); such a record is never worked
-   * on again.
-   */
+  /** Such a record is never worked on. */
   readonly erasedAt?: Date;
-  /** When the TTL index deletes it; only on final states, never on `dead_lettered`. */
+  /** The TTL index reads it; `dead_lettered` never has it. */
   readonly expiresAt?: Date;
 }
 
-/** The number of the attempt a claimed record is in; counts from 1 in each open state. */
+/** Counts from 1 in each open state. */
 export function attemptOf({
   attempts,
   ambiguous = 0,
@@ -120,5 +88,5 @@ export function attemptOf({
   return attempts + ambiguous + 1;
 }
 
-/** A record whose hint brings no worker within this time is looked at by reconcile. */
+/** Reconcile then looks at an unclaimed record. */
 export const FIRST_DUE_MS = 15_000;

@@ -1,5 +1,6 @@
-/** What the operator's commands read of submissions. Each read is bounded in time and in number. */
+/** What operators' commands read of submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
+import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -8,16 +9,14 @@ import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, openStates, type State } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** What a search asks for; everything that is given must hold. */
 export interface Search {
-  /** Of the applicant, normalised, like `ein`. */
+  /** It is normalised, as is `ein`. */
   readonly email?: string;
   readonly ein?: string;
   readonly partner?: string;
-  /** Of this partner. */
   readonly 'idempotency-key'?: string;
   readonly state?: State;
-  /** Part of the business name, in any case. */
+  /** A part of the name is enough, in any case. */
   readonly name?: string;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
@@ -27,7 +26,6 @@ export interface Search {
 
 const withoutBody = { body: 0 } as const;
 
-/** What `audit` checks; no body. */
 const checkedFields = {
   state: 1,
   schema: 1,
@@ -47,7 +45,6 @@ export type CheckedRecord = Pick<
   '_id' | 'reasons' | (keyof typeof checkedFields & keyof SubmissionRecord)
 >;
 
-/** What `erase` looks at to recognise a person. */
 const personalFields = { state: 1, version: 1, applicant: 1, body: 1 } as const;
 export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
 
@@ -64,13 +61,11 @@ export class SupportQueries {
     return (await this.#submissions.findOne({ _id: requestId }, bounded)) ?? undefined;
   }
 
-  /** Open requests of a partner, counted up to `limit`. */
   async countOpen(partnerId: string, limit: number): Promise<number> {
     const open = { state: { $in: [...openStates] }, dueAt: { $exists: true }, partnerId };
     return this.#submissions.countDocuments(open, { limit, ...bounded });
   }
 
-  /** At most `limit` ids that start with `prefix`. */
   async idsFrom(prefix: string, limit: number): Promise<string[]> {
     const found = this.#submissions.find(
       { _id: { $gte: prefix, $lt: `${prefix}~` } },
@@ -79,13 +74,12 @@ export class SupportQueries {
     return (await found.toArray()).map(({ _id }) => _id);
   }
 
-  /** What a request was answered that was only counted and is among those whose ids are kept. */
+  /** Known if the request was only counted and its id was kept. */
   async countedStatus(requestId: string): Promise<401 | 403 | 429 | undefined> {
     const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
     return counted === null ? undefined : (counted.status ?? 429);
   }
 
-  /** At most `limit` records, newest first, without their bodies. */
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
     return this.#submissions
       .find(filterOf(search), { projection: withoutBody, ...bounded })
@@ -94,7 +88,6 @@ export class SupportQueries {
       .toArray();
   }
 
-  /** All records of a search, oldest first. */
   pages(
     search: Search,
     { bodies, after }: { readonly bodies: boolean; readonly after?: string | undefined },
@@ -110,12 +103,11 @@ export class SupportQueries {
     });
   }
 
-  /** How many match; undefined where counting takes too long. */
+  /** Undefined if counting takes too long. */
   async count(search: Search): Promise<number | undefined> {
     return this.#submissions.countDocuments(filterOf(search), bounded).catch(() => undefined);
   }
 
-  /** Records whose applicant has this address or this EIN, by an index. */
   async *ofApplicant({
     email,
     ein,
@@ -129,14 +121,11 @@ export class SupportQueries {
     }
   }
 
-  /** All records with what is personal in them, oldest first, from behind the id `after`. */
   personalPages(after?: string): AsyncGenerator<PersonalRecord[]> {
     return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields, after });
   }
 
-  /**
-   * About how many records there are; undefined when counting those behind `after` takes too long.
-   */
+  /** It is an estimate without `after`. */
   async about(after?: string): Promise<number | undefined> {
     if (after === undefined) return this.#submissions.estimatedDocumentCount(bounded);
     return this.#submissions
@@ -144,7 +133,6 @@ export class SupportQueries {
       .catch(() => undefined);
   }
 
-  /** All records received at `since` or later, as `audit` checks them, oldest first. */
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedRecord[]> {
     return pagesOf(this.#submissions, {}, { projection: checkedFields, after: firstAt(since) });
   }
@@ -160,9 +148,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, name, partner, state, reason, since, until } = search;
   const key = search['idempotency-key'];
   return {
-    ...(email === undefined ? {} : { 'applicant.email': email }),
-    ...(ein === undefined ? {} : { 'applicant.ein': ein }),
-    ...(partner === undefined ? {} : { partnerId: partner }),
+    ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
     ...(partner === undefined || key === undefined
       ? {}
       : { idempotencyDigest: idempotencyDigest(partner, key) }),
@@ -186,12 +172,11 @@ function literally(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
 
-/** With `dueAt`, open states are found by the index of what is due. */
+/** The index requests_due serves open states. */
 function stateFilter(state: State): Filter<SubmissionRecord> {
   return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
 }
 
-/** Ids begin with their time, so a span of time is a range of ids. */
 function idRange(since: Date | undefined, until: Date | undefined): Filter<SubmissionRecord> {
   if (since === undefined && until === undefined) return {};
   return {
@@ -202,7 +187,6 @@ function idRange(since: Date | undefined, until: Date | undefined): Filter<Submi
   };
 }
 
-/** No id made at `date` is this small. */
 function firstAt(date: Date | undefined): string | undefined {
   return date === undefined ? undefined : firstIdAt('req', date);
 }

@@ -1,13 +1,9 @@
-/**
- * One insert of many records, seen from each request: what they all waited for is a span in the
- * trace of each.
- */
+/** Puts the shared insert of a batch into the trace of each of its requests. */
 import type { Collection } from 'mongodb';
 import { databaseSpan } from '../platform/mongo.ts';
 import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** Runs `insert` for `batch`; without tracing it does nothing else. */
 export async function traceInsert<T>(
   collection: Collection<SubmissionRecord>,
   batch: readonly { readonly record: SubmissionRecord }[],

@@ -1,19 +1,17 @@
 /**
- * Makes a 500 true: a record whose insert is in doubt is moved to `withdrawn`, landed or not, until
- * MongoDB confirms it.
+ * Makes every 500 true: a record whose insert is in doubt becomes `withdrawn`.
  *
- * The upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it
- * lands later, it meets our document under the same `_id` and fails. A record that a worker has
- * claimed meanwhile is left to it and counted. One that a later request with its idempotency key
- * has adopted stays: that one may be answered 202. Else the key becomes free.
+ * An upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it
+ * lands later, it fails on the `_id`. A claimed record stays with its worker and is counted. An
+ * adopted record stays, because the second request may be answered 202.
  *
- * Applying comes before the acknowledgement: while MongoDB applies writes but has no majority,
- * reconcile's marks and the workers' claims apply as well. So what was tried goes to the back, and
- * what was never tried does not wait.
+ * An applied withdrawal keeps workers away even before a majority has it. So records that were
+ * never tried come first.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
@@ -28,7 +26,6 @@ import { moveUpdate } from './move-update.ts';
 import { statesBefore } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** How a record in doubt was settled. */
 export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
 
 export interface WithdrawalMetrics {
@@ -36,15 +33,13 @@ export interface WithdrawalMetrics {
   readonly withdrawalsPending: Shows;
 }
 
-/** All that a withdrawal keeps of a record: a few hundred bytes, never the body. */
+/** The body is not kept. */
 type Doubtful = Pick<
   SubmissionRecord,
   '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'traceparent'
 > & {
   tried: boolean;
-  /**
-   * MongoDB has applied it, but no majority has acknowledged it: a rollback may still take it back.
-   */
+  /** No majority has it, so a rollback may undo it. */
   applied: boolean;
 };
 
@@ -54,7 +49,7 @@ export class Withdrawals {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #metrics: WithdrawalMetrics;
-  /** The least recently tried first. */
+  /** The least recently tried comes first. */
   readonly #pending = new Map<string, Doubtful>();
   readonly #stop = new AbortController();
   #batch: number = WITHDRAWAL_BATCH.most;
@@ -74,12 +69,10 @@ export class Withdrawals {
     this.#metrics = options.metrics;
   }
 
-  /** How many are not settled yet; group commit sends nothing beyond its bound. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** Remembers the record and works on it until it is settled. */
   add(record: SubmissionRecord): void {
     const { _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent } = record;
     this.#pending.set(_id, {
@@ -89,22 +82,18 @@ export class Withdrawals {
       bodyBytes,
       tried: false,
       applied: false,
-      ...(partnerId === undefined ? {} : { partnerId }),
-      ...(traceparent === undefined ? {} : { traceparent }),
+      ...defined({ partnerId, traceparent }),
     });
     this.#metrics.withdrawalsPending.set(this.#pending.size);
     this.#working ??= this.#work();
   }
 
-  /** Resolves once all are settled, or on `stop()`. */
+  /** It also resolves on `stop()`. */
   whenSettled(): Promise<void> {
     return this.#working ?? Promise.resolve();
   }
 
-  /**
-   * Gives up on what is still pending; each is told in the log, because its record may now be
-   * processed after a 500.
-   */
+  /** Each is logged, because it may be processed although it was answered 500. */
   stop(): void {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
@@ -143,10 +132,7 @@ export class Withdrawals {
     this.#pending.set(record._id, record);
   }
 
-  /**
-   * The least recently tried, all of them applied or none, in the order of ids, as everybody writes
-   * who writes several.
-   */
+  /** All writers write in order of ids, against deadlocks. */
   #next(): Doubtful[] {
     const [first] = this.#pending.values();
     const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
@@ -163,7 +149,7 @@ export class Withdrawals {
     }
     if (applied) {
       await this.#settleExisting(records);
-      // What is neither withdrawn nor claimed now was rolled back.
+      // A record that is not settled now was rolled back.
       for (const record of records) record.applied = false;
       return;
     }
@@ -173,10 +159,7 @@ export class Withdrawals {
     await this.#settleExisting(records.filter((_, index) => failed.has(index)));
   }
 
-  /**
-   * Without `upsert` it changes nothing where the withdrawal is applied already, and waits for its
-   * majority all the same.
-   */
+  /** Without `upsert`, an applied withdrawal only waits for its majority. */
   #withdraw(
     records: readonly Doubtful[],
     { upsert }: { readonly upsert: boolean },
@@ -206,8 +189,7 @@ export class Withdrawals {
             bodyBytes,
             attempts: 0,
             schema: RECORD_SCHEMA,
-            ...(partnerId === undefined ? {} : { partnerId }),
-            ...(traceparent === undefined ? {} : { traceparent }),
+            ...defined({ partnerId, traceparent }),
           },
         },
         upsert,
@@ -217,10 +199,9 @@ export class Withdrawals {
   }
 
   /**
-   * The upsert met the `_id` of a record that it does not withdraw: withdrawn by an earlier try
-   * whose answer was lost, taken by a worker that was faster, which the margins of `dueAt` make
-   * very rare, or in another state that no round would withdraw. Found as none of these, the insert
-   * landed between the look and the insert of the upsert, and the next round withdraws it.
+   * An earlier try withdrew the record, a worker was faster (rare, by the margins of `dueAt`), or
+   * it is in another state. Otherwise the insert landed during the upsert, and the next round
+   * withdraws it.
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;

@@ -1,10 +1,8 @@
-/**
- * What workers and reconcile do with a record: claims, renewals, moves and due dates, each one
- * conditional update.
- */
+/** What workers and reconcile write to a record: conditional updates. */
 import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
 import {
   databaseSpan,
@@ -34,17 +32,13 @@ import {
 } from './submission.ts';
 import type { Reason } from '../application/reasons.ts';
 
-/**
- * The position of a record that a move starts from. A worker with another version has lost its
- * claim.
- */
+/** A worker with another version has lost its claim. */
 export interface Position {
   readonly requestId: string;
   readonly state: OpenState;
   readonly version: number;
 }
 
-/** What a move may set besides the state. */
 export interface Changes {
   readonly applicant?: Applicant;
   readonly reasons?: readonly Reason[];
@@ -53,7 +47,6 @@ export interface Changes {
   readonly ambiguous?: number;
   readonly lastError?: string;
   readonly reason?: string;
-  /** The worker goes on with the record in its new state, under the claim it has. */
   readonly keepClaim?: true;
 }
 
@@ -64,16 +57,10 @@ interface Wanted {
 
 interface PositionedUpdate {
   readonly position: Position;
-  /**
-   * Made at the instant it is sent, so that `heldUntil` is never earlier than the worker believes.
-   */
+  /** Built when it is sent, so that `heldUntil` is not too early. */
   readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
-  /** The state it leads to. */
   readonly to: State;
-  /**
-   * Updates with this name are equal, so one statement serves all records in the same state and
-   * version.
-   */
+  /** Updates with the same name are equal and share one statement. */
   readonly same?: string;
 }
 
@@ -101,9 +88,8 @@ export class WorkerMoves {
   }
 
   /**
-   * Claims the record for `CLAIM_MS`, as of `version`; undefined if another claim or move came
-   * first, or while a claim holds: a hint from reconcile must not take the record from a slow
-   * worker that renewed in time. Claims made at the same time share one update and one query.
+   * Undefined if another claim came first or still holds: a repeated hint must not take the record
+   * from a slow worker.
    */
   claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
     return this.#claims.call({ requestId, version });
@@ -112,13 +98,13 @@ export class WorkerMoves {
   async #claimTogether(
     wanted: readonly Wanted[],
   ): Promise<Outcome<SubmissionRecord | undefined>[]> {
-    // An update returns how many records it changed, but not which: this mark shows which.
+    // The update returns only a number, so this mark shows which records were claimed.
     const claimedBy = newId('claim');
     const now = this.#clock.now();
     const until = later(now, CLAIM_MS);
     const claim = { dueAt: until, heldUntil: until, claimedBy };
     const { n } = await this.#write(
-      // Most hints have the same version, and one statement for many is cheaper for the server.
+      // Most hints have the same version, and one statement is cheaper.
       [...Map.groupBy(wanted, ({ version }) => version)].flatMap(([version, group]) => {
         const ids = group.map(({ requestId }) => requestId);
         const q = { version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } };
@@ -129,7 +115,7 @@ export class WorkerMoves {
             q: { ...q, heldUntil: { $exists: false } },
             u: { $set, $unset: { urgent: true, takenOver: true } },
           },
-          // A claim that has run out is one whose worker ended without a word.
+          // The claim expired, so its worker died.
           {
             ids,
             q: { ...q, heldUntil: { $lte: now } },
@@ -149,13 +135,13 @@ export class WorkerMoves {
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
       if (record?.version !== version + 1) return { result: undefined };
-      // Two hints of one record may be in the same batch; only one gets it.
+      // Another hint of the record may be in the batch.
       claimed.delete(requestId);
       return { result: record };
     });
   }
 
-  /** Renews the claim for another `CLAIM_MS`; false if it is lost. */
+  /** False if the claim is lost. */
   async renew(position: Position): Promise<boolean> {
     const hold = (now: Date): UpdateFilter<SubmissionRecord> => {
       const until = later(now, CLAIM_MS);
@@ -164,10 +150,6 @@ export class WorkerMoves {
     return this.#updates.call({ position, update: hold, to: position.state, same: 'renew' });
   }
 
-  /**
-   * Makes the move of `event`: the new state, or undefined when the record is not where `position`
-   * says (a repeat).
-   */
   async move(
     position: Position,
     event: ProcessorEvent,
@@ -190,7 +172,6 @@ export class WorkerMoves {
     return moved ? to : undefined;
   }
 
-  /** Sets when the record is due again; the other fields are its new counts. */
   async postpone(
     position: Position,
     next: {
@@ -209,22 +190,16 @@ export class WorkerMoves {
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /**
-   * Gives the claim back: the record keeps its place as if it had not been claimed, due since
-   * `dueAt`. `lastError` says why, where it is no decision of an operator.
-   */
+  /** As if it had not been claimed. `lastError` is absent if an operator caused it. */
   async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
-      $set: { dueAt, ...(lastError === undefined ? {} : { lastError }) },
+      $set: { dueAt, ...defined({ lastError }) },
       $unset: { heldUntil: true, crashes: true },
     });
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /**
-   * Gives back a claim taken from a worker that died, to be tried at `dueAt`. Its deaths still
-   * count.
-   */
+  /** `crashes` stays, because the worker before died. */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt },
@@ -233,22 +208,18 @@ export class WorkerMoves {
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** Whether a write becomes durable now; rejects when no answer came. */
   takesWrites(): Promise<boolean> {
     return takesWrites(this.#collection);
   }
 
-  /** See `DueRecords`. */
   findDue(limit: number, withoutPartners: readonly string[]): Promise<DueRecord[]> {
     return this.#due.find(limit, withoutPartners);
   }
 
-  /** See `DueRecords`. */
   countUnknownDue(limit: number): Promise<number> {
     return this.#due.countUnknown(limit);
   }
 
-  /** Postpones records that have not changed; `firstSeen` marks never-claimed ones as seen. */
   async lookAgain(
     records: readonly DueRecord[],
     delayMs: number,
@@ -259,7 +230,7 @@ export class WorkerMoves {
     await this.#write(
       records.map(({ _id, version, dueAt }) => ({
         ids: [_id],
-        q: { version, ...(dueAt === undefined ? {} : { dueAt }) },
+        q: { version, ...defined({ dueAt }) },
         u: {
           $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) },
         },
@@ -267,7 +238,6 @@ export class WorkerMoves {
     );
   }
 
-  /** For each item, whether its record was at its position and is in `to` now. */
   async #updateTogether(items: readonly PositionedUpdate[]): Promise<Outcome<boolean>[]> {
     const now = this.#clock.now();
     const alike = Map.groupBy(items, ({ same, position: { requestId, state, version } }) =>
@@ -281,8 +251,7 @@ export class WorkerMoves {
       }),
     );
     if (n === items.length || n === 0) return items.map(() => ({ result: n > 0 }));
-    // Some records were elsewhere. Only the holder of a version moves a record under it, so a
-    // record in the state that its update leads to has been updated.
+    // Only the claim's holder moves a record under its version, so a record in `to` was updated.
     const found = await this.#collection
       .find(
         { _id: { $in: items.map((item) => item.position.requestId) } },

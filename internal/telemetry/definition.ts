@@ -1,16 +1,17 @@
-/** What a metric is before it is made, and how it is made: every series that counts begins at 0. */
+/** Defines metrics and makes them; every counted series begins at 0. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+
+import { defined } from '../platform/defined.ts';
 
 export const PREFIX = 'partner_ingest_';
 
-/** Label names, each with all its values. */
 type LabelValues = Readonly<Record<string, readonly string[]>>;
-/** Values that only a running process knows, such as names of partners. */
+/** Only a running process knows these values, such as names of partners. */
 export interface OpenValues extends ReadonlyArray<string> {
   readonly open: true;
 }
 export const openValues: OpenValues = Object.assign([], { open: true as const });
-/** Refuses a list of values that has widened to `string`: its series would not begin at 0. */
+/** Values that have widened to `string` could not begin at 0. */
 type Known<Labels extends LabelValues> = {
   readonly [Name in keyof Labels]: Labels[Name] extends OpenValues
     ? Labels[Name]
@@ -20,7 +21,6 @@ type Known<Labels extends LabelValues> = {
 };
 type NoLabels = { readonly [Name in never]: readonly string[] };
 
-/** What is known of a metric before it is made. */
 export interface Definition<
   Kind extends string = 'counter' | 'gauge' | 'histogram',
   Labels extends LabelValues = LabelValues,
@@ -29,7 +29,7 @@ export interface Definition<
   readonly name: string;
   readonly help: string;
   readonly labels: Labels;
-  /** The combinations of label values that occur, where these are not all. */
+  /** The combinations that occur, if not all do. */
   readonly series?: readonly Readonly<Record<string, string>>[];
   readonly buckets?: readonly number[];
 }
@@ -45,7 +45,7 @@ export function counter<const Labels extends LabelValues = NoLabels>(
     name: `${PREFIX}${name}_total`,
     help,
     labels,
-    ...(series === undefined ? {} : { series }),
+    ...defined({ series }),
   };
 }
 
@@ -66,20 +66,16 @@ export function histogram<const Labels extends LabelValues = NoLabels>(
   return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels, buckets };
 }
 
-/** One value of each label. */
 type OneSeries<Labels extends LabelValues> = {
   readonly [Name in keyof Labels]: Labels[Name][number];
 };
 
-/** The parameters that choose a series: its labels, or none where there are none. */
 type Chosen<Labels extends LabelValues> = keyof Labels extends never
   ? []
   : [labels: OneSeries<Labels>];
 
 /**
- * What a metric can do, as the compiler knows it: a label value that is not in its definition does
- * not compile. Functions as properties, because TypeScript compares the parameters of methods in
- * both directions.
+ * TypeScript compares parameters of methods in both directions, so these are function properties.
  */
 type Made<D> =
   D extends Definition<'counter', infer Labels>
@@ -94,7 +90,6 @@ type Made<D> =
         ? { readonly observe: (...values: [...Chosen<Labels>, value: number]) => void }
         : never;
 
-/** The metrics of a table, made. */
 export type MadeFrom<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };
 
 export function make<Table extends Readonly<Record<string, Definition>>>(
@@ -114,12 +109,11 @@ function makeOne(definition: Definition, registry: Registry): Counter | Gauge | 
   if (kind === 'histogram') return new Histogram({ ...settings, buckets: [...buckets] });
   if (kind === 'gauge') return new Gauge(settings);
   const made = new Counter(settings);
-  // From the start at 0: `increase()` cannot see the first event of a series that begins with it.
+  // `increase()` misses the first event of a series that begins with it.
   for (const series of seriesOf(definition)) made.inc(series, 0);
   return made;
 }
 
-/** Every combination of label values a metric can have. */
 export function seriesOf({
   labels,
   series,

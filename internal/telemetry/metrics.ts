@@ -1,11 +1,8 @@
 /**
- * Every metric of the service in one table: name, help, labels with all their values, unit (the end
- * of the name).
+ * Every metric of the service, with all values of its labels.
  *
- * No label holds an address, an e-mail or a request_id: each has the few values that stand here, or
- * names of partners, of which a process shows at most `PARTNER_LABELS`. So the number of series is
- * bounded. The dashboard, the alert rules and docs/metrics.md are compared with this file, both
- * ways.
+ * No label holds an address, an e-mail or a request_id, and `PARTNER_LABELS` bounds the partners.
+ * The dashboard, the alert rules and docs/metrics.md are checked against this file.
  */
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
@@ -26,17 +23,14 @@ import {
   type MadeFrom,
 } from './definition.ts';
 
-/**
- * From half a millisecond to the longest an accept may take by default, and one beyond. 1 s is what
- * the alert promises.
- */
+/** The alert promises 1 s; an accept takes 2 s at most by default. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
 const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/** From a relay next door to the ten minutes a relay may take after the content. */
+/** A relay may take ten minutes after the content. */
 const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-/** Counted by both who make work and who pass it on. */
+/** Ingest and the processor share it. */
 const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
   result: hintResults,
 });
@@ -46,10 +40,7 @@ const clockOffset = gauge(
   "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
 );
 
-/**
- * Names of partners: not known beforehand, so these series begin with their first event.
- * `PartnerLabels` bounds them.
- */
+/** Such series begin with their first event. */
 const PARTNERS = openValues;
 
 const answerStatus = [
@@ -66,7 +57,6 @@ const answerStatus = [
   '503',
 ] as const;
 
-/** What ingest counts. */
 export const ingestMetrics = {
   requests: counter('requests', 'Answers given on the partner port, by status code.', {
     status: answerStatus,
@@ -168,12 +158,9 @@ const byStep = { step: ['account', 'mail'] } as const;
 const byHandOver = {
   result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'],
 } as const;
-/** Classes of failure that can end in a dead letter. */
+/** These can end in a dead letter. */
 const givenUpFor = ['transient', 'ambiguous', 'ours', 'busy', 'throttled', 'crashed'] as const;
-/**
- * The ways a record can go: its new state, and the first reason to reject it or the class of the
- * last failure.
- */
+/** The reason is the first of a rejection, or the class of the last failure. */
 const outcomes = [
   { state: 'account_created', reason: 'none' },
   { state: 'completed', reason: 'none' },
@@ -182,7 +169,6 @@ const outcomes = [
   ...givenUpFor.map((reason) => ({ state: 'dead_lettered', reason }) as const),
 ] as const;
 
-/** What the background work counts. */
 export const processorMetrics = {
   outcomes: counter(
     'outcomes',
@@ -263,9 +249,7 @@ export const processorMetrics = {
   ),
 };
 
-/**
- * What the controller counts; the backlog only while it leads, so that one process asks the stores.
- */
+/** Only the leader sets the backlog, so that one process queries the stores. */
 export const controllerMetrics = {
   clockOffset,
   records: gauge(
@@ -335,7 +319,6 @@ export const controllerMetrics = {
   }),
 };
 
-/** All metrics of our own, by the process that has them. */
 export const definitions = {
   ingest: ingestMetrics,
   processor: processorMetrics,

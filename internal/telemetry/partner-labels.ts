@@ -1,19 +1,12 @@
-/**
- * The names of partners as values of a label: a bounded number, because each is a series for every
- * other label's value.
- */
+/** Bounds the partners' names among label values, because each makes a series. */
 
-/** Partners that a process shows by name. */
 export const PARTNER_LABELS = 100;
 const OTHER = 'other';
 
 export class PartnerLabels {
   readonly #named = new Set<string>();
 
-  /**
-   * The partner's name if it is one of the first `PARTNER_LABELS` that were asked for; else
-   * `other`.
-   */
+  /** The first `PARTNER_LABELS` partners keep their names. */
   of(partnerId: string): string {
     if (this.#named.has(partnerId)) return partnerId;
     if (this.#named.size >= PARTNER_LABELS) return OTHER;

@@ -1,8 +1,8 @@
-/** Where the metrics of a process are kept until they are read. */
+/** The metrics of a process. */
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import type { definitions } from './metrics.ts';
 
-/** Node's own metrics whose names break Prometheus' rules: they end in the name of a type. */
+/** These names of Node's own metrics break Prometheus' rules: they end in the name of a type. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -11,17 +11,13 @@ const MISNAMED = [
   'nodejs_eventloop_utilization_summary',
 ];
 
-/** A registry; `component` is on every series. */
 export function createRegistry(component: keyof typeof definitions): Registry {
   const registry = new Registry();
   registry.setDefaultLabels({ component });
   return registry;
 }
 
-/**
- * The registry of a process, with Node's own metrics. Once in a process: nothing ends what
- * prom-client measures them with.
- */
+/** Call it once, because prom-client never stops measuring. */
 export function createProcessRegistry(component: keyof typeof definitions): Registry {
   const registry = createRegistry(component);
   collectDefaultMetrics({ register: registry });

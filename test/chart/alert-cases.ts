@@ -27,6 +27,8 @@ export interface Firing {
   readonly labels?: Readonly<Record<string, string>>;
   /** The description, word for word. */
   readonly says: string;
+  /** Where the rule has one of two, by its value. */
+  readonly severity?: 'critical' | 'warning';
 }
 
 /**
@@ -52,6 +54,7 @@ const risingLate = (perMinute: number): string =>
 
 const start = (component: string, pod: string): string =>
   `process_start_time_seconds{component="${component}",pod="${pod}"}`;
+const up = (pod: string): string => `up{pod="${pod}"}`;
 const lag = (pod: string): string =>
   `nodejs_eventloop_lag_p99_seconds{component="ingest",pod="${pod}"}`;
 const of = (name: string, labels: string): string => `partner_ingest_${name}{${labels}}`;
@@ -246,9 +249,23 @@ export const cases: readonly AlertCase[] = [
       [start('ingest', 'ingest-1')]:
         '1000+0x78 2000 2000 3000 3000 4000 4000 5000 5000 5000 5000 5000 5000',
     },
-    labels: { component: 'ingest', pod: 'ingest-1' },
+    labels: { pod: 'ingest-1' },
     says: 'ingest-1 has been started 4 times in 15 minutes.',
     quiet: { [start('ingest', 'ingest-1')]: '1000+0x80 2000+0x4 3000+0x4' },
+    alsoFires: {
+      'it ends on its configuration': {
+        fires: { [up('demo-partner-ingest-processor-5d4f-x')]: '_x78 0+0x11' },
+        labels: { pod: 'demo-partner-ingest-processor-5d4f-x' },
+        says: 'demo-partner-ingest-processor-5d4f-x has not answered Prometheus for 10 minutes: it does not start, or cannot be reached.',
+      },
+    },
+    alsoQuiet: {
+      'a new pod starts': { [up('demo-partner-ingest-processor-5d4f-x')]: '_x84 0+0x5' },
+      'a scrape fails now and then': {
+        [up('demo-partner-ingest-ingest-7c9b-x')]: '0 1 0 0 1+0x86',
+      },
+      'a pod of another release': { [up('other-7c9b-x')]: always(0) },
+    },
   },
   {
     alert: 'PartnerIngestEventLoopLag',
@@ -304,6 +321,17 @@ export const cases: readonly AlertCase[] = [
       [of('records', 'state="account_created"')]: '30+0x85 400+0x4',
     },
     says: 'The oldest has waited 2h 0m 0s.',
+    severity: 'warning',
+    alsoFires: {
+      'for more than four hours': {
+        fires: {
+          [of('oldest_waiting_seconds', 'state="account_created"')]: '5+0x85 18000+0x4',
+          [of('records', 'state="account_created"')]: '30+0x85 400+0x4',
+        },
+        says: 'The oldest has waited 5h 0m 0s.',
+        severity: 'critical',
+      },
+    },
     // One applicant's mail server is away for days.
     quiet: { [of('oldest_waiting_seconds', 'state="account_created"')]: always(172_800) },
   },
@@ -312,8 +340,10 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('worker_paused', 'waits_for="relay"')]: '0+0x80 1+0x10' },
     labels: { waits_for: 'relay' },
     says: 'Accounts are made. Their e-mails wait, and no attempt is counted.',
+    severity: 'warning',
     alsoFires: {
       'the database is away': {
+        severity: 'critical',
         fires: { [of('worker_paused', 'waits_for="database"')]: '0+0x80 1+0x10' },
         labels: { waits_for: 'database' },
         says: 'Nothing is worked on until it takes writes again.',
@@ -423,9 +453,17 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x70 4200+0x20' },
     labels: { pod: 'ingest-1' },
     says: 'New keys are refused and revoked ones accepted: last read 20m 0s ago.',
+    severity: 'warning',
     quiet: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x86 5160+0x4' },
     alsoFires: {
+      'for more than an hour': {
+        fires: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x10 600+0x80' },
+        labels: { pod: 'ingest-1' },
+        severity: 'critical',
+        says: 'New keys are refused and revoked ones accepted: last read 1h 20m 0s ago.',
+      },
       'the controller alone is late': {
+        severity: 'warning',
         fires: { [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: '0+60x70 4200+0x20' },
         says: 'New keys are refused and revoked ones accepted: last read 20m 0s ago.',
       },

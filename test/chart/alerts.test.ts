@@ -79,6 +79,8 @@ const filled = (text: string, labels: Readonly<Record<string, string>>): string 
 
 interface Expected {
   readonly alert: string;
+  /** Where the rule has one of two, by its value. */
+  readonly severity?: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly says: string;
 }
@@ -162,7 +164,8 @@ function toolTests(
     const alertRuleTest = alertsOf({ groups: those }).map((rule: AlertRule) => {
       if (rule.alert !== expected?.alert)
         return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
-      const labels = { namespace: NAMESPACE, ...expected.labels, ...rule.labels };
+      const severity = expected.severity ?? rule.labels['severity'] ?? '';
+      const labels = { namespace: NAMESPACE, ...expected.labels, severity };
       const { summary = '', runbook_url } = rule.annotations;
       const annotations = {
         summary: filled(summary, labels),
@@ -213,8 +216,12 @@ const long = longCases.map((one) => ({ ...one, name: `${one.alert}: ${one.name}`
 async function runAll(): Promise<ReadonlyMap<string, string>> {
   const tests = [
     ...toolTests(HEALTHY, { healthy }),
-    ...firing.flatMap(({ alert, name, fires: series, labels = {}, says }) =>
-      toolTests(name, { healthy, series, of: alert }, { alert, labels, says }),
+    ...firing.flatMap(({ alert, name, fires: series, labels = {}, says, severity }) =>
+      toolTests(
+        name,
+        { healthy, series, of: alert },
+        { alert, labels, says, ...(severity === undefined ? {} : { severity }) },
+      ),
     ),
     ...silent.flatMap(({ alert, name, series }) => toolTests(name, { healthy, series, of: alert })),
   ];
@@ -317,5 +324,7 @@ describe('the alert rules', () => {
     expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain(
       '14.4 * 0.0005',
     );
+    const bare = alertsOf(await renderRules({ 'metrics.prometheusRule.runbookBaseUrl': '' }));
+    expect(bare.filter(({ annotations }) => 'runbook_url' in annotations)).toEqual([]);
   });
 });

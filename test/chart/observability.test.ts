@@ -7,7 +7,7 @@ import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import { type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
-import { plan } from '../drill/plan.ts';
+import { faults } from '../faults/list.ts';
 import { alertSections } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 
@@ -26,6 +26,7 @@ const known = new Map<string, readonly string[]>();
 interface Alert {
   readonly alert: string;
   readonly expr: string;
+  readonly labels: { readonly severity: string };
 }
 // As written, before Helm fills in the values: their names are enough here.
 const { groups } = parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as {
@@ -96,22 +97,32 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
   expect(faultsIn(inTemplates)).toEqual([]);
 });
 
-test('every threshold of the values is used, and every one used has a value', () => {
-  const values = parse(readFileSync(`${CHART}values.yaml`, 'utf8')) as {
-    metrics: { prometheusRule: { thresholds: Record<string, number> } };
-  };
+test('the rules leave nothing to fill in but what the template knows', () => {
   const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
-  const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => name));
-  expect([...used].map(String).toSorted()).toEqual(
-    ['in', 'budget', 'window', ...Object.keys(values.metrics.prometheusRule.thresholds)].toSorted(),
-  );
+  const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => String(name)));
+  expect([...used].toSorted()).toEqual(['budget', 'in', 'window']);
 });
 
-test('the drill has a fault for every alert, and knows no other', () => {
-  const exercises = plan('folder of keys');
-  const raised = exercises.flatMap(({ raises }) => raises);
+test('the list of faults raises every alert, and knows no other', () => {
+  const raised = faults.flatMap(({ raises }) => raises);
   expect([...new Set(raised)].toSorted()).toEqual(alerts.toSorted());
-  for (const { may = [] } of exercises) expect(alerts).toEqual(expect.arrayContaining([...may]));
+  for (const { may = [] } of faults) expect(alerts).toEqual(expect.arrayContaining([...may]));
+});
+
+test('what is critical is what its section says somebody gets up for', () => {
+  for (const { alert, labels } of rules.filter((rule) => rule.alert !== undefined)) {
+    const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
+    const [, wakes = ''] = /^\*\*Get up\*\*: ([^]*)$/m.exec(text) ?? [];
+    expect({
+      alert,
+      critical: /^at once/.test(wakes),
+      warning: /^no\b|\bin\s+working\s+hours/.test(wakes),
+    }).toEqual({
+      alert,
+      critical: labels.severity.includes('critical'),
+      warning: labels.severity.includes('warning'),
+    });
+  }
 });
 
 test('every alert is a section of the page of its group, and every section an alert', () => {

@@ -17,6 +17,8 @@ const { ingress } = everything;
 const kinds = (objects: readonly Rendered[]): string[] => [
   ...new Set(objects.map(({ kind }) => kind)),
 ];
+/** In the pods behind the DNS Service: 5353 on OpenShift. */
+const DNS = [53, 53, 5_353, 5_353];
 const podOf = (objects: readonly Rendered[], component: string): Json =>
   one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
 const volume = (spec: Json, name: string): Json =>
@@ -352,9 +354,9 @@ describe('an option', () => {
       (one(of, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>
         (rule['ports'] as Json[]).map(({ port }) => port as number),
       );
-    expect(reached('ingest')).toEqual([53, 53, 27017, 6379, 4317, 4318]);
-    expect(reached('processor')).toEqual([53, 53, 27017, 6379, 4317, 4318, 25, 465, 587]);
-    expect(reached('controller')).toEqual([53, 53, 27017, 6379, 443, 6443]);
+    expect(reached('ingest')).toEqual([...DNS, 27017, 6379, 4317, 4318]);
+    expect(reached('processor')).toEqual([...DNS, 27017, 6379, 4317, 4318, 25, 465, 587]);
+    expect(reached('controller')).toEqual([...DNS, 27017, 6379, 443, 6443]);
     const firstTry = await render({
       ...evaluation,
       networkPolicy: { enabled: true, egress: { enabled: true } },
@@ -399,7 +401,7 @@ describe('an option', () => {
         podSelector: { matchLabels: { 'k8s-app': 'kube-dns' } },
       },
     ];
-    const stores = { '53 53': dns, '27017': egress.mongodbTo, '6379': egress.redisTo };
+    const stores = { [DNS.join(' ')]: dns, '27017': egress.mongodbTo, '6379': egress.redisTo };
     const traces = { '4317 4318': egress.tracingTo };
     expect(rules(objects, 'ingest')).toEqual({ ...stores, ...traces });
     expect(rules(objects, 'processor')).toEqual({

@@ -214,7 +214,16 @@ const misfits: readonly [string, unknown, RegExp][] = [
   ['ingest.replicas', 3, /ingest.*additional properties 'replicas' not allowed/],
   ['ingest.pod.nodeSelektor', {}, /ingest\/pod.*additional properties 'nodeSelektor' not allowed/],
   ['image.tag', 'latest', /image\/tag/],
-  ['image.tag', 1.1, /image\/tag.*number/],
+  ['image.tag', 20_261_125, /image\/tag.*got number, want string/],
+  ['pods.extraEnv', [{ name: 'A', value: 1 }], /extraEnv\/0\/value.*got number, want string/],
+  ['ingest.pod.extraEnv', [{ name: 'A', value: true }], /ingest\/pod.*value.*got boolean/],
+  ['pods.extraContainers', [{ name: 'a', env: [{ name: 'A', value: 1 }] }], /env\/0\/value/],
+  ['pods.tolerations', [{ key: 'dedicated', value: true }], /tolerations\/0\/value.*boolean/],
+  ['pods.securityContext', { runAsUser: '1000' }, /runAsUser.*got string/],
+  ['probes.liveness', { periodSeconds: '5' }, /liveness\/periodSeconds.*got string/],
+  ['metrics.dashboard.labels', { grafana_dashboard: 1 }, /grafana_dashboard.*got number/],
+  ['processor.autoscaling.keda.metadata', { timeout: 1_000 }, /metadata\/timeout.*got number/],
+  ['networkPolicy.egress.smtpPorts', ['25'], /smtpPorts\/0.*got string/],
   ['image.digest', 'sha256:12', /image\/digest.*pattern/],
   ['image.pullPolicy', 'Sometimes', /image\/pullPolicy.*IfNotPresent/],
   ['ingest.port', 80, /ingest\/port.*1,?024/],
@@ -287,7 +296,7 @@ describe('refused', () => {
       { ...production, allowPlainHttp: true, service: { type: 'NodePort', nodePort: 30080 } },
       { ...production, ingest: budget('50%', null) },
       withValue(withValue(production, 'mongodb.existingSecret', ''), 'mongodb.file', '/vault/uri'),
-      { ...production, image: { tag: 1 } },
+      { ...production, image: { tag: '20261125' } },
     ];
     for (const values of allowed) expect((await render(values)).length).toBeGreaterThan(10);
   });

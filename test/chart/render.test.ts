@@ -40,6 +40,13 @@ describe('the chart', () => {
     },
   );
 
+  const forTools = readdirSync(`${CHART}/ci`);
+  test.each(forTools)('ci/%s is found by chart-testing, and lints', async (name) => {
+    expect(name).toMatch(/-values\.yaml$/);
+    const { code, out, err } = await helm(['lint', '--strict', CHART, '-f', `${CHART}/ci/${name}`]);
+    expect([code, out, err]).toEqual([0, expect.stringContaining('0 chart(s) failed'), '']);
+  });
+
   test.each(Object.entries(rendered))(
     'two renders of %s are the same, to the byte',
     async (_, values) => {

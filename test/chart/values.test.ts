@@ -21,6 +21,7 @@ import {
   evaluation,
   everything,
   production,
+  refusal,
   render,
   renderText,
   valuesYaml,
@@ -86,7 +87,6 @@ const examples = (mark: string): Record<string, unknown> => ({
   'metrics.prometheusRule.disabled': ['PartnerIngestDeadLetters'],
   'metrics.prometheusRule.sloPercent': 99,
   'metrics.prometheusRule.runbookBaseUrl': `https://${mark}.example.com/runbooks`,
-  undeliverableShare: 0.5,
   'evaluation.loginUrl': `https://${mark}.example.com`,
   'evaluation.demoPartner.apiKey': `pik_${mark}`,
   'pods.topologySpreadConstraints': [],
@@ -96,6 +96,15 @@ const examples = (mark: string): Record<string, unknown> => ({
   minAvailable: 1,
   updateStrategy: { type: 'Recreate' },
   pod: { nodeSelector: { disk: mark } },
+  mongodb: { existingSecret: mark },
+  podDisruptionBudget: { minAvailable: '50%', maxUnavailable: null },
+  serviceAccount: { name: mark },
+  serviceMonitor: { enabled: true, interval: mark },
+  securityContext: { runAsUser: 20_999 },
+  startup: { periodSeconds: 21 },
+  liveness: { periodSeconds: 21 },
+  readiness: { periodSeconds: 21 },
+  extraEnv: [{ name: mark, value: '1' }],
   resources: { requests: { cpu: mark } },
   'service.ipFamilies': ['IPv6'],
   loadBalancerSourceRanges: ['192.0.2.0/24'],
@@ -158,6 +167,123 @@ function another(leaf: ChartValue, base: Json): unknown {
     ? [mark]
     : [{ name: mark, namespaceSelector: { matchLabels: { a: 'b' } } }];
 }
+
+const DIGITS = `9${'0'.repeat(35)}`;
+const LARGE = 12_345_678;
+
+/** `value` with every value of `pick` changed as it says; undefined leaves one as it is. */
+function withChanged(base: Json, pick: (leaf: ChartValue) => unknown): Json {
+  return leaves.reduce((all, leaf) => {
+    const value = pick(leaf);
+    return value === undefined ? all : withValue(all, leaf.path.join('.'), value);
+  }, base);
+}
+
+/** All numbers in an object, however deep. */
+function numbersIn(value: unknown): number[] {
+  if (typeof value === 'number') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(numbersIn) : [];
+}
+
+/** Whether the chart refuses a text or a number at `path` beside what `base` sets. */
+function clashes(base: Json, path: string): boolean {
+  const type: unknown = base['service']?.type;
+  return (
+    (path.endsWith('existingSecret') && base['evaluation'] !== undefined) ||
+    (path === 'caBundle.existingSecret' && base['caBundle'] !== undefined) ||
+    (path === 'caBundle.existingConfigMap' && base['caBundle'] === undefined) ||
+    (path === 'service.loadBalancerClass' && type !== 'LoadBalancer') ||
+    (path === 'service.nodePort' && type === undefined)
+  );
+}
+
+/** Whether text without more than digits is right there. */
+const takesDigits = ({ fallback, schema }: ChartValue): boolean =>
+  typeof fallback === 'string' &&
+  !('enum' in schema) &&
+  !('rule' in schema) &&
+  new RegExp((schema['pattern'] ?? '') as string).test(DIGITS);
+
+describe('what YAML makes of a value', () => {
+  test('the file is short, and begins with what must be decided', () => {
+    expect(valuesYaml.split('\n').length).toBeLessThanOrEqual(451);
+    expect(valuesYaml).toMatch(/^# What you must decide/);
+  });
+
+  const misses = (text: string, where: string, name: string): boolean =>
+    text
+      .split('\n')
+      .some(
+        (line) =>
+          line.includes(`'${where}'`) &&
+          line.includes('missing propert') &&
+          line.includes(`'${name}'`),
+      );
+
+  test('a key with nothing behind it is refused by its name, wherever it stands', async () => {
+    const refs = leaves.filter(({ schema }) => String(schema['$ref']).startsWith('#/definitions'));
+    const all = [...paths].filter((path) => path !== 'global');
+    const deepest = Math.max(...all.map((path) => path.split('.').length));
+    for (let depth = 1; depth <= deepest; depth += 1) {
+      const here = all.filter((path) => path.split('.').length === depth);
+      const empty = here.reduce<Json>((given, path) => withValue(given, path, null), {});
+      const said = await refusal(empty);
+      const nullable = leaves.filter(({ schema }) => [schema['type']].flat().includes('null'));
+      const silent = here.filter((path) => {
+        const [name = '', ...above] = path.split('.').toReversed();
+        const where = above.length === 0 ? '' : `/${above.toReversed().join('/')}`;
+        return !misses(said, where, name);
+      });
+      const mayBe = [...nullable].map(({ path }) => path.join('.'));
+      expect(silent.filter((path) => !mayBe.includes(path))).toEqual([]);
+    }
+    expect(refs.length).toBe(3);
+  });
+
+  test('a number or a boolean where a text belongs is refused', async () => {
+    for (const [wrong, kind] of [
+      [20_261_125, 'number'],
+      [true, 'boolean'],
+    ] as const) {
+      const texts = leaves.filter(({ fallback }) => typeof fallback === 'string');
+      const said = (
+        await refusal(withChanged({}, (leaf) => (texts.includes(leaf) ? wrong : undefined)))
+      )
+        .split('\n')
+        .filter(
+          (line) =>
+            line.includes(`got ${kind}, want string`) || line.includes('value must be one of'),
+        );
+      const silent = texts.filter(
+        ({ path }) => !said.some((line) => line.includes(`'/${path.join('/')}'`)),
+      );
+      expect(silent.map(({ path }) => path.join('.'))).toEqual([]);
+    }
+  });
+
+  test('a text of digits arrives as a text, also as a name and a namespace', async () => {
+    expect(leaves.filter(takesDigits).length).toBeGreaterThan(40);
+    for (const base of bases) {
+      const digits = withChanged(base, (leaf) =>
+        takesDigits(leaf) && !clashes(base, leaf.path.join('.')) ? DIGITS : undefined,
+      );
+      const objects = await render(digits, { release: '123', namespace: '456' });
+      const numbers = objects.flatMap((object) => numbersIn(object));
+      expect(numbers.filter((number) => [123, 456, Number(DIGITS)].includes(number))).toEqual([]);
+    }
+  });
+
+  test('no large number is rendered with an exponent', async () => {
+    for (const base of bases) {
+      const large = withChanged(base, ({ fallback, schema, path }) =>
+        Number.isInteger(fallback) && !clashes(base, path.join('.'))
+          ? Math.min(LARGE, Number(schema['maximum'] ?? LARGE))
+          : undefined,
+      );
+      expect(/.*\d(?:\.\d+)?e\+\d.*/.exec(await renderText(large))?.[0]).toBeUndefined();
+    }
+  });
+});
 
 describe('values', () => {
   const texts = new Map<Json, Promise<string>>();

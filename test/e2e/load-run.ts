@@ -8,12 +8,13 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { openStates } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { audit, type AuditResult } from '../chaos/audit.ts';
-import type { SentMail } from '../chaos/facts.ts';
-import { Ledger, numberOf, type LedgerEntry } from '../chaos/ledger.ts';
-import { startLoad } from '../chaos/load.ts';
-import { Planner } from '../chaos/planner.ts';
-import { seededRandom } from '../chaos/random.ts';
+import { audit, type AuditResult } from '../faults/audit.ts';
+import type { Allowance } from '../faults/fault.ts';
+import type { SentMail } from '../faults/facts.ts';
+import { Ledger, numberOf, type LedgerEntry } from '../faults/ledger.ts';
+import { startLoad } from '../faults/load.ts';
+import { Planner } from '../faults/planner.ts';
+import { newRandom } from '../support/random.ts';
 import { FOLDER } from './cluster.ts';
 import { soon } from './kubectl.ts';
 import type { World } from './world.ts';
@@ -36,7 +37,7 @@ const MAILS_EVERY_MS = 2_000;
 /** A claim of 45 s that runs out, then reconcile, twice over. */
 const SETTLE_TIMEOUT_MS = 180_000;
 
-/** What the run does itself, as far as it excuses something (test/chaos/facts.ts). */
+/** What the run does itself, as far as it excuses something (test/faults/facts.ts). */
 export interface RunNotes {
   /** Ingest pods are killed during this phase. */
   ingestKilled(phase: string): void;
@@ -69,14 +70,17 @@ export interface LoadRun extends RunNotes {
   phase(name: string): void;
   /** What became of the requests of a phase, once none is under way any more. */
   outcome(phase: string): Promise<Outcome>;
-  /** Ends the load, waits until every record is final, and audits. */
-  finish(): Promise<AuditResult>;
+  /**
+   * Ends the load, waits until every record is final, and audits with what the faults of the run
+   * allow.
+   */
+  finish(allows?: readonly Allowance[]): Promise<AuditResult>;
   stop(): Promise<void>;
 }
 
 /** Starts sending; `part` is a number of its own for each run on the same install. */
 export async function startRun(world: World, name: string, part: number): Promise<LoadRun> {
-  const random = seededRandom(SEED + part);
+  const random = newRandom(SEED + part);
   const ledger = new Ledger(join(FOLDER, `ledger-${name}.jsonl`), part * RANGE);
   const inactive = newApiKey();
   let [phase, key] = ['before', newApiKey()];
@@ -141,7 +145,7 @@ export async function startRun(world: World, name: string, part: number): Promis
       };
     },
     stop,
-    async finish() {
+    async finish(allows = []) {
       await load.stop();
       await settle(world);
       await mails.collect();
@@ -151,11 +155,18 @@ export async function startRun(world: World, name: string, part: number): Promis
         mailStops: [],
         ambiguous: new Map(),
         refused: new Set<string>(),
+        reopened: new Set<string>(),
       };
       const stored = await storedOf(world, part);
       const sent = mails.all.filter(({ to }) => isOf(part, applicantNumber(to)));
       await stop();
-      return audit({ ledger: ledger.entries, ...stored, mails: sent, facts });
+      return audit({
+        ledger: ledger.entries,
+        ...stored,
+        mails: sent,
+        facts,
+        allows: new Set(allows),
+      });
     },
   };
 }

@@ -3,9 +3,9 @@
  * audit without a violation.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { runChaos, type ChaosResult } from '../chaos/engine.ts';
-import { faults } from '../chaos/faults.ts';
-import { report } from '../chaos/report.ts';
+import { runChaos, type ChaosResult } from '../faults/play.ts';
+import { faultsNamed } from '../faults/list.ts';
+import { report } from '../faults/report.ts';
 
 const SEED = 20_260_101;
 /**
@@ -32,9 +32,7 @@ beforeAll(async () => {
   if (given) return;
   result = await runChaos({
     seed: SEED,
-    faults: SHORT.map((name) => faults.find((fault) => fault.name === name)).filter(
-      (fault) => fault !== undefined,
-    ),
+    faults: faultsNamed(SHORT),
     secondsPerFault: SECONDS_PER_FAULT,
     settle: 'end',
     perSecond: PER_SECOND,

@@ -3,7 +3,6 @@
  * does not leave).
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { Agent, request } from 'node:http';
 import {
   bodies,
   expectAnswer,
@@ -404,17 +403,6 @@ describe('other methods and paths', () => {
 });
 
 describe('HTTP', () => {
-  test('Expect: 100-continue is answered, and then the body is read', async () => {
-    const connection = await openRaw(ingest.url);
-    connection.write(
-      head([authorized(), 'Content-Length: 2', 'Expect: 100-continue', 'Connection: close']),
-    );
-    connection.write('{}');
-    const answer = await connection.answer();
-    expect(connection.text()).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 202 /);
-    await expectStored(answer, 'accepted', '{}');
-  });
-
   test('an Expect that nobody knows is ignored', async () => {
     const lines = [authorized(), 'Content-Length: 2', 'Expect: miracles', 'Connection: close'];
     await expectStored(await rawAnswer(ingest.url, `${head(lines)}{}`), 'accepted', '{}');
@@ -485,30 +473,6 @@ describe('HTTP', () => {
     post([authorized()], '{}');
     await expectStored(await connection.answer(), 'accepted', '{}');
     connection.socket.destroy();
-  });
-
-  test('a keep-alive client goes on using its connection', async () => {
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const ports = new Set<number | undefined>();
-    const post = (): Promise<void> =>
-      new Promise((resolve, reject) => {
-        const headers = { authorization: `Bearer ${world.key}`, 'content-length': 2 };
-        const outgoing = request(
-          ingest.url + INGEST_PATH,
-          { method: 'POST', agent, headers },
-          (incoming) => {
-            ports.add(incoming.socket.localPort);
-            recorded.add(String(incoming.headers['x-request-id']));
-            expect(incoming.statusCode).toBe(202);
-            incoming.resume().on('end', resolve);
-          },
-        );
-        outgoing.on('error', reject);
-        outgoing.end('{}');
-      });
-    for (let count = 0; count < 5; count += 1) await post();
-    agent.destroy();
-    expect(ports.size).toBe(1);
   });
 });
 

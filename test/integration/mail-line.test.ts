@@ -1,113 +1,27 @@
-/**
- * The line of mails in the real service before a real mail server: what one partner's recipients
- * or the relay answer, and what another partner notices of it.
- */
+/** The line of mails in the real service before a mail server that refuses us or hangs up. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import type { FaultRow } from '../support/smtp-faults.ts';
-import { knownAnswers } from '../../internal/mail/relay-answers.ts';
-import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
-import { send } from '../support/http.ts';
-import type { SmtpFault } from '../support/mail-catcher.ts';
 import { submit } from '../support/processing.ts';
 import { startRawRelay } from '../support/raw-relay.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
-
-/** Mails of the partner whose recipients meet the fault, and of the one beside it. */
-const ADVERSARY = 120;
-const VICTIM = 40;
-/** The other partner's mails are out by then, or in five times of what they take alone. */
-const BESIDE_MS = 6_000;
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
 let ingest: InProcess;
 let processor: InProcess;
-const victimKey = newApiKey();
 
 beforeAll(async () => {
   world = await openWorld();
-  await world.writePartner({ partner: 'victim', keys: [victimKey] });
   ingest = await world.start('ingest');
   processor = await world.start('processor');
-  await eventually('the key of the other partner', async () => {
-    return (await send(ingest.url, { key: victimKey, body: '[]' })).status === 400;
-  });
 });
 afterEach(async () => {
   world.mail.setFault(undefined);
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
 afterAll(() => world.close());
-
-/** Sends all at once and gives the milliseconds until each is completed. */
-async function victimTakes(): Promise<number> {
-  const startedAt = performance.now();
-  const ids = await Promise.all(
-    Array.from({ length: VICTIM }, async (_, n) => {
-      const { email, ...others } = newApplication();
-      const body = JSON.stringify({ ...others, email: email.replace(/@.*/, `@v${n % 5}.example`) });
-      return requestIdOf(await send(ingest.url, { key: victimKey, body }));
-    }),
-  );
-  await eventually('the other partner’s mails', async () => {
-    const done = await world.records({ _id: { $in: ids }, state: 'completed' });
-    return done.length === VICTIM;
-  });
-  return performance.now() - startedAt;
-}
-
-/** Puts the adversary's applications in, with their mails at one domain or at one each. */
-async function crowd(domainOf: (n: number) => string): Promise<readonly string[]> {
-  return Promise.all(
-    Array.from({ length: ADVERSARY }, (_, n) => {
-      const { email, ...others } = newApplication();
-      return submit(world, ingest, {
-        ...others,
-        email: email.replace(/@.*/, `-adversary@${domainOf(n)}`),
-      });
-    }),
-  );
-}
-
-const moments = { rcpt: 'rcpt', data: 'data-command', content: 'data' } as const;
-/** Of all known answers about one mail, one of each kind at each moment. */
-const kinds = new Map<string, SmtpFault>();
-for (const { phase, answer, fault } of knownAnswers) {
-  if (phase === 'mail') continue;
-  const message = answer.slice(4).replaceAll('\n', ' ');
-  const code = Number(answer.slice(0, 3));
-  const name = `${fault} at ${phase}`;
-  if (!kinds.has(name)) kinds.set(name, { at: moments[phase], answer: { code, message } });
-}
-kinds.set('silence at rcpt', { at: 'rcpt', hang: true } satisfies FaultRow['fault']);
-kinds.set('a cut after the content', { at: 'data', cut: 'after-store' });
-
-test.each([...kinds])(
-  'one partner’s recipients meet %s: another partner’s mails go out as if alone',
-  async (name, fault) => {
-    const alone = await victimTakes();
-    world.mail.setFault(({ rcptTo }) =>
-      rcptTo.some((address) => address.includes('-adversary@')) ? fault : undefined,
-    );
-    const oneDomain = name.length % 2 === 0;
-    const theirs = await crowd((n) => (oneDomain ? 'one.example' : `a${n}.example`));
-    const beside = await victimTakes();
-    expect(beside).toBeLessThan(Math.max(BESIDE_MS, 5 * alone));
-    // The fault has been met, and no record is lost by it.
-    expect(await world.records({ _id: { $in: [...theirs] } })).toHaveLength(ADVERSARY);
-    await world.mail.stopListening();
-    await world.mail.listenAgain();
-  },
-);
 
 test('a refused sender stops all mails; once it is corrected, `retry` sends them at once', async () => {
   world.mail.setFault({ at: 'mail', answer: { code: 550, message: '5.7.1 Sender refused' } });

@@ -80,23 +80,3 @@ test(`an emptied Redis, away when the processor starts, loses none of ${APPLICAT
     'completed',
   ]);
 });
-
-test('Redis killed and restarted under work: the workers go on by themselves', async () => {
-  const processor = await spawnProcessor();
-  await own.redis.signal('SIGKILL');
-  await own.redis.restart();
-  // Ingest may still be about to connect, and its first hint be lost; from the next on there is
-  // nothing to wait for.
-  await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
-  const requeued = (): Promise<number> =>
-    world.metric(processor, 'partner_ingest_reconcile_requeued_total');
-  const failed = (): Promise<number> =>
-    world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
-  const [before, failedBefore] = [await requeued(), await failed()];
-  const people = Array.from({ length: 3 }, newApplication);
-  for (const fields of people)
-    await world.recordIn('completed', await submit(world, ingest, fields), HEAL_HANG_MS);
-  // But for one that Redis was too slow to take.
-  expect((await requeued()) - before).toBeLessThanOrEqual((await failed()) - failedBefore);
-  for (const { email } of people) expect(world.mail.mailsTo(email)).toHaveLength(1);
-});

@@ -69,18 +69,3 @@ test('a valid application ends completed, with one account and one e-mail that h
   expect(account?.activation?.tokenHash).toBe(tokenHash);
   expect(world.mail.mailsTo(application.email)).toHaveLength(1);
 });
-
-test('an application with three faults ends rejected with all three reasons and no account', async () => {
-  const answer = await send(ingest.url, {
-    key: world.key,
-    body: '{"email":"nobody","business_name":" ","ein":123456789}',
-  });
-  expect(answer.status).toBe(202);
-  const record = await world.recordIn('rejected', requestIdOf(answer));
-  expect(record.reasons?.map(({ field, code }) => `${field} ${code}`)).toEqual([
-    'email invalid_format',
-    'business_name blank',
-    'ein wrong_type',
-  ]);
-  expect(await world.accounts({ requestId: record._id })).toEqual([]);
-});

@@ -7,7 +7,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../internal/platform/clock.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** A pod: it can be frozen, die, and has a wall clock of its own. */
 export interface SimProcess {

@@ -18,7 +18,7 @@ import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { MemoryCollection, type Document } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
-import { newRandom, type Random } from './random.ts';
+import { newRandom, type Random } from '../support/random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
 import { newWire, type MongoWeather } from './wire.ts';

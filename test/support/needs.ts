@@ -13,10 +13,13 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Each by what the text of a test file shows it with; the stores by its folder. */
 const NEEDS = {
   'MongoDB and Redis': undefined,
-  'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|chaos\/engine\.ts'/,
+  'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|faults\/play\.ts'/,
   Docker: /support\/docker\.ts'/,
   Linux: /support\/crowd\.ts'/,
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
+  curl: /testSample\('curl'/,
+  'Python 3': /testSample\('Python'/,
+  Java: /testSample\('Java'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   'Helm 3': /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
@@ -24,7 +27,7 @@ const NEEDS = {
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,
   'API server of our own': /startOwnApiServer/,
 } as const;
-const ON_STORES = /^test\/(integration|kubernetes)\//;
+const ON_STORES = /^test\/(integration|kubernetes|judges\/neighbour)/;
 const FOLDERS = ['cmd', 'internal', 'deploy', 'test', 'tools'];
 const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 

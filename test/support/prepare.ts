@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
 import { engineAnswers } from '../../deploy/local/stores/engine.ts';
-import { findProgram } from '../../deploy/local/stores/process.ts';
+import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { paint } from '../../internal/platform/terminal.ts';
 import { noCluster } from '../e2e/cluster.ts';
@@ -32,6 +32,8 @@ const orReason = (found: object | string): string | undefined =>
   typeof found === 'string' ? found : undefined;
 const variable = (name: string): string | undefined =>
   given(name) === undefined ? `${name} is not set` : undefined;
+const answers = async (program: string, args: readonly string[]): Promise<string | undefined> =>
+  (await succeeds([program, ...args])) ? undefined : `${program} ${args.join(' ')} does not work`;
 const stores = async (urls: Parameters<typeof installStores>[0], log: Log): Promise<undefined> => {
   await installStores(urls, log);
 };
@@ -44,6 +46,10 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
   openssl: async () =>
     (await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined,
+  // An option that older ones do not know.
+  curl: () => answers('curl', ['--retry-all-errors', '--version']),
+  'Python 3': () => answers('python3', ['--version']),
+  Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => orReason(await findSchemathesis(log)),
   'Helm 3': async (log) => orReason(await findHelm(3, log)),

@@ -14,7 +14,7 @@ spec:
   {{- with include "partner-ingest.replicas" . }}
   replicas: {{ . }}
   {{- end }}
-  revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit }}
+  revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit | int64 }}
   strategy:
     {{- toYaml $values.updateStrategy | nindent 4 }}
   selector:
@@ -29,7 +29,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      serviceAccountName: {{ include "partner-ingest.serviceAccountName" . }}
+      serviceAccountName: {{ include "partner-ingest.serviceAccountName" . | quote }}
       automountServiceAccountToken: {{ .apiToken | default false }}
       # Variables of neighbouring Services would only be noise in the environment that the processes check.
       enableServiceLinks: false
@@ -69,7 +69,7 @@ autoscaler would find one pod left. A render without a cluster, and a first inst
 {{- $name := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
 {{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) -}}
 {{- else -}}
-{{- (index .root.Values .component).replicaCount -}}
+{{- (index .root.Values .component).replicaCount | int64 -}}
 {{- end -}}
 {{- end -}}
 
@@ -226,10 +226,10 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- with .root.Values.caBundle }}
 {{- if .existingConfigMap }}
 - name: ca
-  configMap: { name: {{ .existingConfigMap }}, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
+  configMap: { name: {{ .existingConfigMap | quote }}, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
 {{- else if .existingSecret }}
 - name: ca
-  secret: { secretName: {{ .existingSecret }}, defaultMode: 0440, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
+  secret: { secretName: {{ .existingSecret | quote }}, defaultMode: 0440, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
 {{- end }}
 {{- end }}
 {{- with .given.volumes }}

@@ -13,8 +13,8 @@
 
 {{/* What selects a component's pods; it must never change. Takes (dict "root" $ "component" "ingest"), as all below do. */}}
 {{- define "partner-ingest.selector" -}}
-app.kubernetes.io/name: {{ include "partner-ingest.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "partner-ingest.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -40,9 +40,9 @@ metadata of every object. Also takes "name" (a suffix, where it is not the compo
 "namespace" ("" for objects without one), "labels", "annotations".
 */}}
 {{- define "partner-ingest.metadata" -}}
-name: {{ .fullname | default (printf "%s-%s" (include "partner-ingest.fullname" .root) (.name | default .component)) }}
+name: {{ .fullname | default (printf "%s-%s" (include "partner-ingest.fullname" .root) (.name | default .component)) | quote }}
 {{- with (hasKey . "namespace" | ternary .namespace .root.Release.Namespace) }}
-namespace: {{ . }}
+namespace: {{ . | quote }}
 {{- end }}
 labels:
   {{- include "partner-ingest.labels" . | nindent 2 }}

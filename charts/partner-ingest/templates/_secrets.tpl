@@ -44,7 +44,7 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 {{- $credential := include "partner-ingest.credential" (dict "root" $.root "of" . "component" $.component) | fromJson }}
 {{- if $credential.secret }}
 - secret:
-    name: {{ $credential.secret }}
+    name: {{ $credential.secret | quote }}
     items: [{ key: {{ $credential.key | quote }}, path: {{ index $settings . }} }]
 {{- end }}
 {{- end }}

@@ -1,0 +1,142 @@
+/**
+ * The part of the audit about mails: one for each completed account, a second one only where the
+ * ledger names an open window.
+ */
+import type { Account } from '../../internal/account/account.ts';
+import {
+  handOversOf,
+  mayHaveArrived,
+  secondMails,
+  type SecondMail,
+} from '../../internal/mail/ledger.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
+import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
+import type { SentMail } from './facts.ts';
+
+/**
+ * Hand-overs, kept mails and stops are timed by different processes of this machine and by their
+ * event loops.
+ */
+const CLOCK_SLACK_MS = 1_500;
+/**
+ * A processor that died this long after a mail had other reasons not to write it down than its
+ * death; MongoDB is back sooner.
+ */
+const STOP_WITHIN_MS = 15_000;
+
+export function checkMails(view: AuditView): void {
+  const byRecipient = new Map<string, SentMail[]>();
+  for (const mail of view.mails)
+    byRecipient.set(mail.to, [...(byRecipient.get(mail.to) ?? []), mail]);
+  const known = new Set(view.accounts.map((account) => account.emailNormalized));
+  for (const [to, mails] of byRecipient) {
+    if (!known.has(to))
+      view.violation('stray_mail', UNKNOWN_PHASE, to, `${mails.length} mails, but no account`);
+  }
+  for (const account of view.accounts) {
+    const mails = byRecipient.get(account.emailNormalized) ?? [];
+    const state = view.byId.get(account.requestId)?.state;
+    const phase = view.phaseOf(account.requestId);
+    if (state === 'completed' && mails.length === 0) {
+      view.violation(
+        'missing_mail',
+        phase,
+        account.requestId,
+        `completed, but no mail came to ${account.email}`,
+      );
+    }
+    if (new Set(mails.map(({ messageId }) => messageId)).size > 1) {
+      view.violation(
+        'doubled_mail',
+        phase,
+        account.requestId,
+        'mailed again with another Message-ID',
+      );
+    }
+    checkLedger(account, mails, phase, view);
+    checkSecondMails(account, mails, phase, view);
+  }
+}
+
+/** The ledger counts no mail too few, and its counts are those of its entries. */
+function checkLedger(
+  account: Account,
+  mails: readonly SentMail[],
+  phase: string,
+  view: AuditView,
+): void {
+  const entries = handOversOf(account.mail);
+  const { begun, possible } = account.mail ?? { begun: 0, possible: 0 };
+  const untrue = (words: string): void =>
+    view.violation('untrue_ledger', phase, account.requestId, words);
+  if (mails.length > possible)
+    untrue(`${mails.length} mails came, its mail ledger knows of ${possible} at most`);
+  const arrived = entries.filter(mayHaveArrived).length;
+  if (begun < entries.length || (begun === entries.length && possible !== arrived)) {
+    untrue(
+      `${begun} begun and ${possible} possible, but ${entries.length} and ${arrived} by its entries`,
+    );
+  }
+}
+
+/**
+ * Of the second mails that came, the ledger has to name the window of each, and the run has to have
+ * opened it.
+ */
+function checkSecondMails(
+  account: Account,
+  mails: readonly SentMail[],
+  phase: string,
+  view: AuditView,
+): void {
+  if (view.facts.reopened.has(account.requestId)) return;
+  const listed = secondMails(handOversOf(account.mail));
+  const came = Math.max(0, mails.length - 1);
+  view.counts(phase).possibleSecondMails += listed.length;
+  view.counts(phase).secondMails += came;
+  // Whatever happens to relays and processors (docs/decisions/0002).
+  if (mails.length > MAX_AMBIGUOUS) {
+    view.violation('doubled_mail', phase, account.requestId, `${mails.length} mails came`);
+  }
+  if (came === 0) return;
+  const explained = listed.filter((second) => isExplained(account, second, mails, view));
+  for (const { cause } of explained.slice(0, came))
+    view.window('second_mail', `second mail: ${windows[cause]}`, phase, account.requestId);
+  if (explained.length < came) {
+    const causes = listed.map(({ cause }) => cause).join(', ') || 'none';
+    const words = `${mails.length} mails, but of the windows in the ledger (${causes}) the run opened ${explained.length}`;
+    view.violation('doubled_mail', phase, account.requestId, words);
+  }
+}
+
+/** docs/decisions/0002; nobody asks for another mail in a run. */
+const windows: Readonly<Record<SecondMail['cause'], string>> = {
+  ambiguous_data: 'the session of the one before was cut after the content',
+  crash: 'the processor of the one before was killed or frozen before it wrote down the result',
+  resent: 'somebody asked for it',
+};
+
+/**
+ * Whether the run did at that time what the ledger says: a ledger must not excuse what nobody
+ * caused.
+ */
+function isExplained(
+  account: Account,
+  { before, handOver, cause }: SecondMail,
+  mails: readonly SentMail[],
+  view: AuditView,
+): boolean {
+  const { ambiguous, mailStops, processorStops } = view.facts;
+  const from = before.startedAt.getTime() - CLOCK_SLACK_MS;
+  const within = (to: number) => (at: number) => at > from && at < to;
+  const next = handOver.startedAt.getTime();
+  if (cause === 'ambiguous_data') {
+    const during = within((before.endedAt?.getTime() ?? next) + CLOCK_SLACK_MS);
+    return ambiguous.get(account.emailNormalized)?.some(during) === true || mailStops.some(during);
+  }
+  const mail = mails.findLast(({ at }) => at < next);
+  return (
+    cause === 'crash' &&
+    processorStops.some(within(Math.min(next, (mail?.at ?? next) + STOP_WITHIN_MS)))
+  );
+}

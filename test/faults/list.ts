@@ -1,0 +1,123 @@
+/**
+ * The one list of faults, in the order in which they are played: which alerts each must raise, and
+ * what the audit allows under it. How each is injected stands in the file of its part.
+ */
+import type { Expectation, Fault, Injector } from './fault.ts';
+import { mailFaults, retryDeadLetters } from './mail.ts';
+import { partnerFaults } from './partners.ts';
+import { processFaults } from './processes.ts';
+import { storeFaults } from './stores.ts';
+
+const injectors = { ...storeFaults, ...processFaults, ...partnerFaults, ...mailFaults };
+
+const alert = (short: string): string => `PartnerIngest${short}`;
+const FAST = alert('PromiseBurnsFast');
+const SLOWLY = alert('PromiseBurnsSlowly');
+const PENDING = alert('WithdrawalsPending');
+const DROPPED = alert('RefusalsDropped');
+const WAITING = alert('ApplicationsWaiting');
+const MAILS_WAITING = alert('MailsWaiting');
+const PAUSED = alert('WorkerPaused');
+const LIMITER = alert('LimiterFallback');
+const RESCUES = alert('ReconcileRescues');
+const LOOP = alert('CrashLoop');
+
+const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
+  'redis-killed': { raises: [LIMITER] },
+  'redis-hung': { raises: [LIMITER] },
+  'redis-slow': { raises: [LIMITER] },
+  'redis-emptied': { raises: [], may: [RESCUES] },
+  'redis-loses-queue': { raises: [RESCUES], may: [WAITING] },
+  'queue-paused': { raises: [WAITING], may: [RESCUES, MAILS_WAITING] },
+  // What the paused queue kept waiting is still being worked off.
+  'mongodb-killed': { raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING] },
+  'mongodb-hung': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
+  'mongodb-slow': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
+  // What was under way is answered 500, and the next request has a new connection: too few for an
+  // alert.
+  'mongodb-cut': { raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
+  'mongodb-election': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
+  // A claim that the election interrupted runs out in the stall, and its record waits for the end
+  // of that, too.
+  'mongodb-majority-stalled': {
+    raises: [FAST, PENDING, PAUSED],
+    may: [SLOWLY, RESCUES, DROPPED, WAITING],
+  },
+  'mongodb-rolled-back': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
+  'mongodb-partitioned': { raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
+  'mongodb-hiccups': { raises: [SLOWLY], may: [DROPPED] },
+  'mongodb-hung-ingest-killed': {
+    raises: [SLOWLY],
+    may: [FAST, LOOP, PENDING, PAUSED, DROPPED],
+    allows: ['processed_after_500'],
+  },
+  'ingest-killed': { raises: [LOOP], may: [SLOWLY], allows: ['processed_after_500'] },
+  'processor-killed': { raises: [LOOP], allows: ['second_mail', 'dead_letter'] },
+  'controller-killed': { raises: [LOOP] },
+  'ingest-drained': { raises: [] },
+  'processor-drained': { raises: [] },
+  'processors-gone': { raises: [alert('ProcessAbsent')], allows: ['second_mail'] },
+  'controllers-gone': { raises: [alert('LeaderAbsent')] },
+  'ingest-choked': { raises: [alert('EventLoopLag')] },
+  'ingest-frozen': { raises: [alert('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
+  'processor-frozen': { raises: [], allows: ['second_mail', 'dead_letter'] },
+  'keys-unreadable': { raises: [alert('KeysStale')] },
+  'empty-key': { raises: [alert('SecretProblems')] },
+  'keys-ending': { raises: [alert('KeysEnding')] },
+  'keys-emptied': { raises: [alert('RemovalsDeferred')] },
+  'keys-guessed': { raises: [alert('RefusalsJump')] },
+  'removed-key-used': { raises: [alert('RemovedKeyUsed'), alert('RefusalsJump')] },
+  'clock-off': { raises: [alert('ClockOff')] },
+  // The age of what waited at the last count grows until the next.
+  'backlog-refused': { raises: [alert('BacklogStale')], may: [WAITING] },
+  'traffic-stopped': { raises: [alert('TrafficStopped')] },
+  'untrusted-proxy': { raises: [alert('UntrustedProxy')] },
+  'smtp-stopped': { raises: [PAUSED], allows: ['second_mail'] },
+  'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },
+  'mails-bounced': { raises: [alert('MailsBounced')], allows: ['undeliverable'] },
+  'smtp-451': { raises: [MAILS_WAITING], allows: ['second_mail'] },
+  'smtp-hanging': {
+    raises: [MAILS_WAITING],
+    may: [PAUSED],
+    allows: ['second_mail', 'dead_letter'],
+  },
+  'smtp-cut-after-store': {
+    raises: [alert('SecondMails')],
+    may: [MAILS_WAITING],
+    allows: ['second_mail', 'dead_letter'],
+  },
+  'smtp-cut-before-store': {
+    raises: [alert('SecondMails'), alert('DeadLetters')],
+    may: [MAILS_WAITING],
+    allows: ['second_mail', 'dead_letter'],
+    mend: retryDeadLetters,
+  },
+  'mongodb-role-lost': { raises: [alert('DatabaseRefuses')], may: [WAITING] },
+  // What the lost role stopped waits for its next attempt.
+  'smtp-sender-refused': {
+    raises: [alert('SenderRefused')],
+    may: [MAILS_WAITING, WAITING, PAUSED],
+  },
+  'smtp-policy': {
+    raises: [alert('MailsBlamed')],
+    may: [MAILS_WAITING],
+    allows: ['undeliverable', 'second_mail'],
+  },
+  // The drill leaves these two out: its Redis is one server.
+  'redis-sentinel-failover': { raises: [] },
+  'redis-cluster-failover': { raises: [] },
+};
+
+export const faults: readonly Fault[] = Object.entries(expectations).map(([name, expected]) => {
+  const injector: Injector = injectors[name as keyof typeof injectors];
+  return { name, ...injector, ...expected };
+});
+
+/** Those with the names, in their order. Throws where there is none of a name. */
+export function faultsNamed(names: readonly string[]): readonly Fault[] {
+  return names.map((name) => {
+    const fault = faults.find((one) => one.name === name);
+    if (fault === undefined) throw new Error(`there is no fault "${name}"; see --help`);
+    return fault;
+  });
+}

@@ -1,0 +1,336 @@
+/**
+ * Runs faults in turn under load, waits until every record is final, and hands everything to the
+ * audit.
+ */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Db } from 'mongodb';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { openStates, type State } from '../../internal/submission/states.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { audit, type AuditResult } from './audit.ts';
+import type { Fault } from './fault.ts';
+import { Ledger } from './ledger.ts';
+import { startLoad, type Load } from './load.ts';
+import { Planner } from './planner.ts';
+import { newRandom, type Random } from '../support/random.ts';
+import { openChaosWorld, type ChaosWorld } from './world.ts';
+
+export interface ChaosOptions {
+  readonly seed: number;
+  readonly faults: readonly Fault[];
+  readonly secondsPerFault: number;
+  /**
+   * After `each` fault the load stops until all is final; at the `end` only: quicker, and the
+   * faults' effects overlap.
+   */
+  readonly settle: 'each' | 'end';
+  readonly perSecond?: number;
+  readonly settleTimeoutMs?: number;
+  readonly signal?: AbortSignal;
+  /** Decides how long each fault lasts, instead of `secondsPerFault`. */
+  readonly watch?: (world: ChaosWorld, folder: string) => Promise<Watch>;
+  readonly log: (line: string) => void;
+}
+
+export interface PhaseTimes {
+  readonly fault: string;
+  readonly injections: number;
+  /**
+   * From the end of the fault until the first request sent since was final; undefined where none
+   * is.
+   */
+  readonly goesOnMs: number | undefined;
+  /**
+   * From the end of the fault until the last record of its requests was final; undefined where some
+   * are not.
+   */
+  readonly settleMs: number | undefined;
+  /** The record that was final last, with its way, to see what it waited for. */
+  readonly slowest: string | undefined;
+}
+
+export interface ChaosResult {
+  readonly seed: number;
+  readonly stores: string;
+  readonly audit: AuditResult;
+  readonly phases: readonly PhaseTimes[];
+  readonly kills: Readonly<Record<string, number>>;
+  /**
+   * partner_ingest_withdrawals_total by result; of killed processes only what was read just before.
+   */
+  readonly withdrawals: Readonly<Record<string, number>>;
+  /** What went wrong beside the audit: processes that ended by themselves, unclean exits. */
+  readonly troubles: readonly string[];
+  readonly ledgerFile: string;
+  readonly seconds: number;
+}
+
+/** Logs, partner keys and ledgers. */
+export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
+
+const DEFAULT_PER_SECOND = 60;
+/** Without any record becoming final: a claim of 45 s that runs out, then reconcile, twice over. */
+const DEFAULT_SETTLE_TIMEOUT_MS = 150_000;
+/** While records become final it may take this many times as long. */
+const LONGEST_SETTLE = 4;
+const SETTLE_POLL_MS = 200;
+/** The phase in which the processes are replaced by others on another Redis. */
+const MOVING = 'to another Redis';
+/**
+ * Load before the first fault and after each one, so that there is something under way at any time.
+ */
+const MARGIN_MS = 500;
+/** A fault whose effects last longer shows no time. */
+const GOES_ON_WITHIN_MS = 60_000;
+/** A long fault tells how far it is. */
+const TELL_EVERY = 25;
+const MS_PER_SECOND = 1_000;
+
+/** Final by work of a processor. */
+const WORKED_OFF: ReadonlySet<State> = new Set(['completed', 'rejected', 'undeliverable']);
+
+interface Phase {
+  readonly fault: string;
+  injections: number;
+  healedAt: number;
+}
+
+export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
+  const startedAt = performance.now();
+  const signal = options.signal ?? new AbortController().signal;
+  // One sequence for each purpose, so that the timing of one does not change the plan of another.
+  const [bodies, choices, delays] = [1, 2, 3].map((part) => newRandom(options.seed * 4 + part)) as [
+    Random,
+    Random,
+    Random,
+  ];
+  const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
+  const ledger = new Ledger(join(folder, 'ledger.jsonl'));
+  let phase = 'before';
+  const world = await openChaosWorld({ folder, random: delays, signal, log: options.log });
+  try {
+    const load = startLoad({
+      planner: new Planner(bodies, 0, { keyed: true }),
+      random: bodies,
+      ledger,
+      keys: world.keys,
+      targets: () => world.targets(),
+      phase: () => phase,
+      perSecond: options.perSecond ?? DEFAULT_PER_SECOND,
+    });
+    const phases: Phase[] = [];
+    let watch: Watch | undefined;
+    try {
+      watch = await options.watch?.(world, folder);
+      await world.pause(MARGIN_MS);
+      for (const fault of options.faults) {
+        if (signal.aborted) break;
+        phase = MOVING;
+        await world.useRedis(fault.redis);
+        phase = fault.name;
+        const course =
+          (await watch?.begin(fault)) ?? forSeconds(world, fault, options.secondsPerFault);
+        options.log(`${fault.name}: ${fault.about}`);
+        const ended = await playFault(fault, world, {
+          log: options.log,
+          random: choices,
+          course,
+          signal,
+        });
+        phases.push(ended);
+        await world.pause(MARGIN_MS);
+        await untilItGoesOn(world, ended.healedAt, signal);
+        if (options.settle === 'each') await settle(world, load, options);
+      }
+    } finally {
+      await load.stop();
+      await watch?.close();
+    }
+    await settle(world, load, options);
+    return await judge(world, { ledger, phases, options, startedAt });
+  } finally {
+    ledger.close();
+    await world.close();
+  }
+}
+
+/** How long each fault lasts: a time, or until somebody has seen what it must cause. */
+export interface Course {
+  /** Passes at most so much time. */
+  during(milliseconds: number): Promise<void>;
+  /** Whether it is injected again. */
+  goesOn(): boolean;
+  /** After the fault has healed for the last time. */
+  ended?(): Promise<void>;
+}
+
+/** Looks on from before the first fault. */
+export interface Watch {
+  begin(fault: Fault): Promise<Course>;
+  close(): Promise<void>;
+}
+
+function forSeconds(world: ChaosWorld, fault: Fault, seconds: number): Course {
+  const lastsMs = Math.max(seconds * MS_PER_SECOND, fault.leastMs ?? 0);
+  const endsAt = performance.now() + lastsMs;
+  return {
+    during: (milliseconds) => world.pause(Math.min(milliseconds, lastsMs)),
+    goesOn: () => performance.now() < endsAt,
+  };
+}
+
+async function playFault(
+  fault: Fault,
+  world: ChaosWorld,
+  run: Pick<ChaosOptions, 'log'> & {
+    readonly random: Random;
+    readonly course: Course;
+    readonly signal: AbortSignal;
+  },
+): Promise<Phase> {
+  const { course } = run;
+  let [injections, healedAt] = [0, 0];
+  const goesOn = (): boolean =>
+    !run.signal.aborted && (fault.times === undefined ? course.goesOn() : injections < fault.times);
+  do {
+    injections += 1;
+    if (fault.times !== undefined && injections % TELL_EVERY === 0)
+      run.log(`  ${injections} of ${fault.times}`);
+    try {
+      await fault.inject(world, run.random);
+      await course.during(fault.rhythm?.onMs ?? Infinity);
+    } finally {
+      await fault.heal(world);
+      healedAt = Date.now();
+    }
+    await fault.tidy?.(world);
+    // A long run's mails are more than the catcher keeps.
+    world.facts.collectMails();
+    await course.during(fault.rhythm?.offMs ?? 0);
+  } while (goesOn());
+  await course.ended?.();
+  return { fault: fault.name, injections, healedAt };
+}
+
+/** The load goes on meanwhile, so that the table can say how long this takes. */
+async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + GOES_ON_WITHIN_MS;
+  const sentSince = { receivedAt: { $gte: new Date(since) }, state: { $in: [...WORKED_OFF] } };
+  while (performance.now() < deadline && !signal.aborted) {
+    const worked = await requestsOf(world.db)
+      .findOne(sentSince)
+      .catch(() => null);
+    if (worked !== null) return;
+    await world.pause(SETTLE_POLL_MS);
+  }
+}
+
+/**
+ * Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the
+ * load go on.
+ */
+async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Promise<void> {
+  const startedAt = performance.now();
+  await load.pause();
+  const timeoutMs = options.settleTimeoutMs ?? DEFAULT_SETTLE_TIMEOUT_MS;
+  // A busy machine is slow, but each record that becomes final shows that work goes on.
+  let deadline = startedAt + timeoutMs;
+  let [fewest, last] = [Infinity, ''];
+  do {
+    const [open, pending] = await Promise.all([
+      requestsOf(world.db).countDocuments({ state: { $in: [...openStates] } }),
+      world.ingestMetric('partner_ingest_withdrawals_pending'),
+    ]).catch(() => [Number.NaN, Number.NaN] as const);
+    world.facts.collectMails();
+    if (open === 0 && pending === 0) break;
+    last = `${open} records open, ${pending} withdrawals pending`;
+    if (open + pending < fewest) {
+      fewest = open + pending;
+      deadline = Math.min(performance.now() + timeoutMs, startedAt + timeoutMs * LONGEST_SETTLE);
+    }
+    await world.pause(SETTLE_POLL_MS);
+  } while (performance.now() < deadline && options.signal?.aborted !== true);
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+  options.log(
+    performance.now() < deadline
+      ? `  settled in ${seconds} s`
+      : `  not settled after ${seconds} s: ${last}`,
+  );
+  load.resume();
+}
+
+function requestsOf(db: Db) {
+  return db.collection<SubmissionRecord>(SUBMISSIONS);
+}
+
+async function judge(
+  world: ChaosWorld,
+  run: {
+    readonly ledger: Ledger;
+    readonly phases: readonly Phase[];
+    readonly options: ChaosOptions;
+    readonly startedAt: number;
+  },
+): Promise<ChaosResult> {
+  const records = await requestsOf(world.db).find().toArray();
+  const accounts = await world.db.collection<Account>(ACCOUNTS).find().toArray();
+  world.facts.collectMails();
+  const { entries } = run.ledger;
+  const result = audit({
+    ledger: entries,
+    records,
+    accounts,
+    mails: world.facts.mails,
+    facts: world.facts,
+    allows: new Set(run.options.faults.flatMap(({ allows = [] }) => allows)),
+  });
+  const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
+  return {
+    seed: run.options.seed,
+    stores: `${world.mongo.description}, ${world.redis.description}`,
+    audit: result,
+    phases: run.phases.map(({ fault, injections, healedAt }) => ({
+      fault,
+      injections,
+      ...settling(
+        records.filter((record) => phaseOf.get(record._id) === fault),
+        healedAt,
+      ),
+    })),
+    kills: Object.fromEntries(world.facts.kills),
+    withdrawals: await world.withdrawals(),
+    troubles: world.facts.troubles,
+    ledgerFile: run.ledger.file,
+    seconds: (performance.now() - run.startedAt) / 1_000,
+  };
+}
+
+function settling(
+  records: readonly SubmissionRecord[],
+  healedAt: number,
+): Omit<PhaseTimes, 'fault' | 'injections'> {
+  const worked = records.filter(
+    ({ receivedAt, state }) => receivedAt.getTime() >= healedAt && WORKED_OFF.has(state),
+  );
+  const first = Math.min(...worked.map(({ stateAt }) => stateAt.getTime()));
+  const goesOnMs = Number.isFinite(first) ? first - healedAt : undefined;
+  const [slowest] = records.toSorted(
+    (one, other) => other.stateAt.getTime() - one.stateAt.getTime(),
+  );
+  const open = records.some((record) => (openStates as readonly string[]).includes(record.state));
+  if (slowest === undefined || open) return { goesOnMs, settleMs: undefined, slowest: undefined };
+  const since = slowest.receivedAt.getTime();
+  const steps = slowest.history.map(
+    ({ state, at }) => `${state} +${((at.getTime() - since) / MS_PER_SECOND).toFixed(1)} s`,
+  );
+  const seen =
+    slowest.firstSeenAt === undefined
+      ? ''
+      : `, first seen +${(slowest.firstSeenAt.getTime() - since) / MS_PER_SECOND} s`;
+  return {
+    goesOnMs,
+    settleMs: Math.max(0, slowest.stateAt.getTime() - healedAt),
+    slowest: `${slowest._id}: ${steps.join(', ')}${seen}, version ${slowest.version}, ${slowest.lastError ?? 'no error'}`,
+  };
+}

@@ -1,0 +1,158 @@
+/** Faults of the service's own processes. */
+import type { ServiceName } from '../../deploy/local/processes.ts';
+import type { Random } from '../support/random.ts';
+import { wrongClock } from '../support/wrong-clock.ts';
+import {
+  BETWEEN_MS,
+  KILL_WITHIN_MS,
+  killStore,
+  pickSlot,
+  refill,
+  STORES,
+  type Fault,
+  type Injector,
+  type StoreName,
+} from './fault.ts';
+import { ACCEPT_TIMEOUT_MS, type ChaosWorld } from './world.ts';
+
+/** Longer than the 45 s of a claim, so that others take over what the frozen one holds. */
+const PROCESSOR_FREEZE_MS = 50_000;
+/**
+ * Longer than the 15 s to the first due date and the 15 s of grace: too long for a withdrawal to
+ * come first.
+ */
+const INGEST_FREEZE_MS = 35_000;
+const SHARE_OF_DOUBLE_KILLS = 0.25;
+
+/** Kills one of the processes of that name and starts another in its place. */
+function killed(name: ServiceName): Injector {
+  return {
+    about: `SIGKILL to ${name} at a random instant, and a new one`,
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: async (world, random) => {
+      await world.pause(random.below(KILL_WITHIN_MS));
+      await world.kill(pickSlot(world, name, random));
+    },
+    heal: refill,
+  };
+}
+
+function drained(name: ServiceName): Injector {
+  return {
+    about: `SIGTERM to ${name} under load, and a new one`,
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: (world, random) => world.drain(pickSlot(world, name, random)),
+    heal: refill,
+  };
+}
+
+/**
+ * Freezes one process of that name; with writes of it under way where MongoDB is held while it
+ * happens.
+ */
+function frozen(
+  name: ServiceName,
+  leastMs: number,
+  options: { readonly holdMongo: boolean },
+): Injector {
+  return {
+    about: `one ${name} is stopped (SIGSTOP) for long, and thawed`,
+    leastMs,
+    inject: async (world, random) => {
+      if (options.holdMongo) {
+        await world.mongo.signal('SIGSTOP');
+        await world.pause(ACCEPT_TIMEOUT_MS / 2);
+      }
+      world.signal(pickSlot(world, name, random), 'SIGSTOP');
+      if (options.holdMongo) await world.mongo.signal('SIGCONT');
+    },
+    heal: async (world) => {
+      for (const slot of world.slotsOf(name)) world.signal(slot, 'SIGCONT');
+    },
+  };
+}
+
+/** Kills every process of that name; no other follows until it heals. */
+function gone(name: ServiceName): Injector {
+  return {
+    about: `every ${name} is killed, and none follows`,
+    inject: async (world) =>
+      void (await Promise.all(world.slotsOf(name).map((slot) => world.kill(slot)))),
+    heal: refill,
+  };
+}
+
+async function replaceProcessor(
+  world: ChaosWorld,
+  environment: Readonly<Record<string, string>>,
+): Promise<void> {
+  const [slot] = world.slotsOf('processor');
+  await world.drain(slot!);
+  await world.start(slot!, environment);
+}
+
+export const processFaults = {
+  'ingest-killed': killed('ingest'),
+  'processor-killed': killed('processor'),
+  'controller-killed': killed('controller'),
+  'ingest-drained': drained('ingest'),
+  'processor-drained': drained('processor'),
+  'processors-gone': gone('processor'),
+  'controllers-gone': gone('controller'),
+  'ingest-choked': {
+    about: 'one ingest gets the CPU for 300 of every 700 ms',
+    rhythm: { onMs: 400, offMs: 300 },
+    inject: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGSTOP'),
+    heal: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGCONT'),
+  },
+  'ingest-frozen': frozen('ingest', INGEST_FREEZE_MS, { holdMongo: true }),
+  'processor-frozen': frozen('processor', PROCESSOR_FREEZE_MS, { holdMongo: false }),
+  'clock-off': {
+    about: 'the clock of one processor is 3 s behind',
+    inject: (world) => replaceProcessor(world, wrongClock(-3)),
+    heal: (world) => replaceProcessor(world, {}),
+  },
+} as const satisfies Readonly<Record<string, Injector>>;
+
+/**
+ * SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started
+ * again.
+ */
+export function randomKills(times: number): Fault {
+  const parts = ['ingest', 'processor', 'controller', ...STORES] as const;
+  // A shuffled deck, so that a run kills every part equally often.
+  let deck: (typeof parts)[number][] = [];
+  const deal = (random: Random): (typeof parts)[number] => {
+    if (deck.length === 0) deck = random.shuffled(parts);
+    return deck.pop()!;
+  };
+  const dead = new Set<StoreName>();
+  return {
+    name: 'random-kills',
+    about: 'SIGKILL to random processes and stores at random instants',
+    times,
+    raises: [],
+    allows: ['processed_after_500', 'second_mail', 'dead_letter'],
+    rhythm: { onMs: 0, offMs: 0 },
+    inject: async (world, random) => {
+      await world.pause(random.below(KILL_WITHIN_MS));
+      const count = random.next() < SHARE_OF_DOUBLE_KILLS ? 2 : 1;
+      const victims = new Set(Array.from({ length: count }, () => deal(random)));
+      await Promise.all(
+        [...victims].map(async (victim) => {
+          if (victim !== 'mongodb' && victim !== 'redis')
+            return world.kill(pickSlot(world, victim, random));
+          dead.add(victim);
+          await killStore(world, victim);
+        }),
+      );
+    },
+    heal: async (world) => {
+      await Promise.all(
+        [...dead].map((name) => (name === 'mongodb' ? world.mongo : world.redis).restart()),
+      );
+      dead.clear();
+      await refill(world);
+    },
+  };
+}

@@ -1,0 +1,232 @@
+/** Faults of MongoDB and Redis. */
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import { pause } from '../../internal/platform/deadline.ts';
+import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import type { RedisMember } from '../support/redis-sets.ts';
+import { eventually } from '../support/wait.ts';
+import { BETWEEN_MS, killStore, pickSlot, refill, type Injector } from './fault.ts';
+import { ACCEPT_TIMEOUT_MS, type ChaosWorld, type RedisSetKind } from './world.ts';
+
+const REDIS_DELAY_MS = [100, 300] as const;
+/**
+ * Each way, so that the sum is around the accept time-out, so that some answers are in time and
+ * some are not.
+ */
+const MONGO_DELAY_MS = [ACCEPT_TIMEOUT_MS / 10, (ACCEPT_TIMEOUT_MS * 2) / 3] as const;
+/** Long enough that every write sent before it is answered 500. */
+const MONGO_HUNG_MS = ACCEPT_TIMEOUT_MS * 2;
+/** As an election takes where the old primary does not help. */
+const ELECTION_MS = 12_000;
+/** Longer than the 30 s after which reconcile queues what it does not know. */
+const STALL_MS = 40_000;
+/** Shorter than the 15 s to the first due date: within it a withdrawal still comes first. */
+const PARTITION_MS = 8_000;
+/** The second one comes to a member that was a primary before. */
+const FAILOVERS = 2;
+
+const nothing = async (): Promise<void> => undefined;
+
+/**
+ * Kills the primary of a Redis with failover. Healed once another member is the primary; then the
+ * old one comes back.
+ */
+function failedOver(kind: RedisSetKind): Injector {
+  let old: RedisMember | undefined;
+  return {
+    about: `the primary of a Redis ${kind} is killed, a replica takes over, the old primary comes back as a replica`,
+    redis: kind,
+    times: FAILOVERS,
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: async (world) => {
+      old = await eventually('the primary', async () => world.redisSets[kind]?.primary());
+      world.facts.killed('redis', 'redis');
+      await old?.signal('SIGKILL');
+    },
+    heal: async (world) => {
+      await eventually(
+        'another primary',
+        async () => (await world.redisSets[kind]?.primary()) !== old,
+      );
+    },
+    tidy: async () => {
+      await old?.restart();
+      await eventually('the old primary to be a replica', async () => {
+        const role = await old?.client.info('replication');
+        return role?.includes('role:slave') === true && role.includes('master_link_status:up');
+      });
+    },
+  };
+}
+
+async function withQueue(
+  world: ChaosWorld,
+  use: (queue: Queue) => Promise<unknown>,
+): Promise<void> {
+  const { hostname, port } = new URL(world.redis.url);
+  const queue = new Queue('applications', {
+    connection: { host: hostname, port: Number(port) },
+    prefix: QUEUE_PREFIX,
+  });
+  try {
+    await use(queue);
+  } finally {
+    await queue.close();
+  }
+}
+
+/** Jobs in between get through, so that reconcile can rescue the lost ones. */
+const LOSE_EVERY_MS = 8;
+const LOSE_WAIT_SECONDS = 1;
+
+function losingQueue(): Injector {
+  let stop = new AbortController();
+  let working: Promise<unknown> = Promise.resolve();
+  return {
+    about: 'Redis forgets waiting jobs all the time, as if it evicted them, and is well otherwise',
+    inject: async (world) => {
+      stop = new AbortController();
+      // A command that blocks gets what is added before the workers, which look only after a
+      // notification.
+      working = Promise.all([
+        lose(world, stop.signal, (redis) => redis.blpop(...keysOf('wait'), LOSE_WAIT_SECONDS)),
+        lose(world, stop.signal, (redis) =>
+          redis.bzpopmin(...keysOf('prioritized'), LOSE_WAIT_SECONDS),
+        ),
+      ]);
+    },
+    heal: async () => {
+      stop.abort();
+      await working;
+    },
+  };
+}
+
+const keysOf = (state: 'wait' | 'prioritized'): string[] => [`${QUEUE_PREFIX}:${QUEUE}:${state}`];
+
+async function lose(
+  world: ChaosWorld,
+  signal: AbortSignal,
+  take: (redis: Redis) => Promise<unknown>,
+): Promise<void> {
+  const redis = new Redis(world.redis.url);
+  while (!signal.aborted) {
+    await take(redis);
+    await pause(LOSE_EVERY_MS, signal);
+  }
+  redis.disconnect();
+}
+
+export const storeFaults = {
+  'redis-killed': {
+    about: 'Redis is killed and started again',
+    inject: (world) => killStore(world, 'redis'),
+    heal: (world) => world.redis.restart(),
+  },
+  'redis-hung': {
+    about: 'Redis is stopped (SIGSTOP) and goes on',
+    inject: (world) => world.redis.signal('SIGSTOP'),
+    heal: (world) => world.redis.signal('SIGCONT'),
+  },
+  'redis-slow': {
+    about: `everything to and from Redis takes ${REDIS_DELAY_MS.join(' to ')} ms`,
+    inject: async (world) => world.redisProxy.delay(...REDIS_DELAY_MS),
+    heal: async (world) => world.redisProxy.delay(0, 0),
+  },
+  'redis-emptied': {
+    about: 'FLUSHALL, several times',
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: (world) => world.emptyRedis(),
+    heal: nothing,
+  },
+  'redis-loses-queue': losingQueue(),
+  'queue-paused': {
+    about: 'somebody pauses the queue in Redis: workers are well and take nothing',
+    inject: (world) => withQueue(world, (queue) => queue.pause()),
+    heal: (world) => withQueue(world, (queue) => queue.resume()),
+  },
+  'mongodb-killed': {
+    about: 'MongoDB is killed and started again',
+    inject: (world) => killStore(world, 'mongodb'),
+    heal: (world) => world.mongo.restart(),
+  },
+  'mongodb-hung': {
+    about:
+      'MongoDB is stopped (SIGSTOP) for longer than the accept time-out and goes on, so that writes land late',
+    rhythm: { onMs: MONGO_HUNG_MS, offMs: BETWEEN_MS * 2 },
+    inject: (world) => world.mongo.signal('SIGSTOP'),
+    heal: (world) => world.mongo.signal('SIGCONT'),
+  },
+  'mongodb-slow': {
+    about:
+      'everything to and from MongoDB takes so long that answers are around the accept time-out',
+    inject: async (world) => world.mongoProxy.delay(...MONGO_DELAY_MS),
+    heal: async (world) => world.mongoProxy.delay(0, 0),
+  },
+  'mongodb-cut': {
+    about: 'the connections to MongoDB are reset, what was sent still arrives',
+    rhythm: { onMs: 0, offMs: BETWEEN_MS / 2 },
+    inject: async (world) => world.mongoProxy.cut(),
+    heal: nothing,
+  },
+  'mongodb-election': {
+    about: 'the primary steps down with its connections open, and the set has none for 12 s',
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: (world) => world.replicaSet.stepDown(() => world.pause(ELECTION_MS)),
+    heal: nothing,
+  },
+  'mongodb-majority-stalled': {
+    about: 'writes apply on the primary, but no majority acknowledges them',
+    leastMs: STALL_MS,
+    inject: async (world) => world.replicaSet.stallMajority(),
+    heal: async (world) => world.replicaSet.resumeMajority(),
+  },
+  'mongodb-rolled-back': {
+    about: 'another primary is elected that has nothing of what no majority acknowledged',
+    rhythm: { onMs: MONGO_HUNG_MS * 2, offMs: BETWEEN_MS * 2 },
+    inject: async (world) => world.replicaSet.stallMajority(),
+    heal: (world) => world.replicaSet.rollBack(),
+  },
+  'mongodb-partitioned': {
+    about: 'one ingest alone is cut off from the whole replica set',
+    rhythm: { onMs: PARTITION_MS, offMs: BETWEEN_MS * 2 },
+    inject: async (world, random) => pickSlot(world, 'ingest', random).door.part(),
+    heal: async (world) => world.slots.forEach(({ door }) => door.join()),
+  },
+  'mongodb-hiccups': {
+    about: 'MongoDB hangs for 1.4 s every 6 s: some requests of each ten seconds fail',
+    rhythm: { onMs: 1_400, offMs: 4_600 },
+    inject: (world) => world.mongo.signal('SIGSTOP'),
+    heal: (world) => world.mongo.signal('SIGCONT'),
+  },
+  'mongodb-hung-ingest-killed': {
+    about:
+      'an ingest is killed while MongoDB hangs, so that it cannot withdraw what it answered 500: the documented window',
+    rhythm: { onMs: 0, offMs: BETWEEN_MS * 2 },
+    inject: async (world, random) => {
+      await world.mongo.signal('SIGSTOP');
+      await world.pause(MONGO_HUNG_MS);
+      await world.kill(pickSlot(world, 'ingest', random));
+    },
+    heal: async (world) => {
+      await world.mongo.signal('SIGCONT');
+      await refill(world);
+    },
+  },
+  'mongodb-role-lost': {
+    about: 'the user of MONGODB_URI may not write accounts',
+    inject: async (world) =>
+      world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
+    heal: async (world) => world.replicaSet.refuse('insert'),
+  },
+  'backlog-refused': {
+    about: 'the database does not count the records for the controller',
+    inject: async (world) =>
+      world.replicaSet.refuse('aggregate', { code: 50, codeName: 'MaxTimeMSExpired' }, SUBMISSIONS),
+    heal: async (world) => world.replicaSet.refuse('aggregate'),
+  },
+  'redis-sentinel-failover': failedOver('sentinel'),
+  'redis-cluster-failover': failedOver('cluster'),
+} as const satisfies Readonly<Record<string, Injector>>;

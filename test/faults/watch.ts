@@ -1,0 +1,172 @@
+/**
+ * Prometheus with the chart's rules beside the run: each fault lasts until its alerts fire, and is
+ * over when none fires any more.
+ */
+import { performance } from 'node:perf_hooks';
+import { join } from 'node:path';
+import {
+  startPrometheus,
+  type ActiveAlert,
+  type Prometheus,
+} from '../../deploy/local/prometheus.ts';
+import { renderRules, ruleFile } from '../chart/rules.ts';
+import type { Fault } from './fault.ts';
+import type { Course, Watch } from './play.ts';
+import { podsOf, type Pod } from './pods.ts';
+import { RULE_VALUES, shorten } from './short-rules.ts';
+import type { ChaosWorld } from './world.ts';
+
+const EVERY_SECONDS = 1;
+const POLL_MS = 250;
+/** Long enough for a claim that runs out and three attempts at a mail. */
+const FIRE_TIMEOUT_MS = 150_000;
+const RESOLVE_TIMEOUT_MS = 150_000;
+/** A fault without a planned alert lasts this long, unless it sets its own time. */
+const QUIET_MS = 15_000;
+/** Without any alert for this long the system counts as healthy. */
+const CALM_MS = 5_000;
+/** Longest wait for pending alerts that do not fire; on a busy machine some are always pending. */
+const PENDING_TIMEOUT_MS = 20_000;
+
+/** What one fault raised. */
+export interface Alarm {
+  readonly fault: string;
+  readonly expected: readonly string[];
+  /** Seconds from the injection until it fired, by alert. */
+  readonly fired: Readonly<Record<string, number>>;
+  /**
+   * Seconds from the end of the fault until no alert fired any more; undefined when one still did.
+   */
+  readonly resolvedAfter: number | undefined;
+  readonly missing: readonly string[];
+  readonly unexpected: readonly string[];
+}
+
+export interface WatchOptions {
+  readonly signal: AbortSignal;
+  readonly log: (line: string) => void;
+  readonly onAlarm: (alarm: Alarm) => void;
+}
+
+/** Starts Prometheus; what was opened is closed again when that fails. */
+export async function watchAlerts(
+  world: ChaosWorld,
+  folder: string,
+  options: WatchOptions,
+): Promise<Watch> {
+  const rules = ruleFile(shorten(await renderRules(RULE_VALUES)));
+  const prometheus = await startPrometheus({
+    folder: join(folder, 'prometheus'),
+    everySeconds: EVERY_SECONDS,
+    rules,
+    log: options.log,
+  });
+  const stopScraping = keepScraping(podsOf(world), prometheus);
+  return {
+    async begin(fault) {
+      if (!(await calm(world, prometheus, options.signal)))
+        options.log('alerts still fire before the next fault');
+      return untilAlarm(fault, world, prometheus, options);
+    },
+    async close() {
+      stopScraping();
+      await prometheus.stop();
+    },
+  };
+}
+
+/** Tells Prometheus of the processes as they come and go; gives what ends that. */
+function keepScraping(pods: readonly Pod[], prometheus: Prometheus): () => void {
+  let told = '';
+  const timer = setInterval(() => {
+    for (const pod of pods) pod.look();
+    const targets = pods.flatMap((pod) => pod.target());
+    const text = JSON.stringify(targets);
+    if (text === told) return;
+    told = text;
+    void prometheus.scrape(targets);
+  }, POLL_MS);
+  return () => clearInterval(timer);
+}
+
+/** Waits until no alert fires, or is about to, for a while; false when that takes too long. */
+async function calm(
+  world: ChaosWorld,
+  prometheus: Prometheus,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const startedAt = performance.now();
+  let since = startedAt;
+  while (!signal.aborted && performance.now() - startedAt < RESOLVE_TIMEOUT_MS) {
+    const active = await prometheus.alerts();
+    const impatient = performance.now() - startedAt >= PENDING_TIMEOUT_MS;
+    if (active.some(({ state }) => state === 'firing' || !impatient)) since = performance.now();
+    if (performance.now() - since >= CALM_MS) return true;
+    await world.pause(POLL_MS);
+  }
+  return false;
+}
+
+function untilAlarm(
+  fault: Fault,
+  world: ChaosWorld,
+  prometheus: Prometheus,
+  { signal, onAlarm }: WatchOptions,
+): Course {
+  const { raises, may = [], mend } = fault;
+  const injectedAt = performance.now();
+  const fired = new Map<string, number>();
+  const look = async (): Promise<readonly ActiveAlert[]> => {
+    const firing = (await prometheus.alerts()).filter(({ state }) => state === 'firing');
+    for (const { name } of firing) if (!fired.has(name)) fired.set(name, seconds(injectedAt));
+    return firing;
+  };
+  const allFired = (): boolean => raises.every((alert) => fired.has(alert));
+  const leastMs = Math.max(fault.leastMs ?? 0, raises.length === 0 ? QUIET_MS : 0);
+  const goesOn = (): boolean => {
+    const elapsed = performance.now() - injectedAt;
+    if (signal.aborted || elapsed > Math.max(FIRE_TIMEOUT_MS, leastMs)) return false;
+    return elapsed < leastMs || (fault.leastMs === undefined && !allFired());
+  };
+  return {
+    goesOn,
+    async during(milliseconds) {
+      const until = performance.now() + milliseconds;
+      do {
+        await look();
+        await world.pause(Math.min(POLL_MS, Math.max(0, until - performance.now())));
+      } while (
+        performance.now() < until &&
+        !signal.aborted &&
+        (fault.rhythm !== undefined || goesOn())
+      );
+    },
+    async ended() {
+      const healedAt = performance.now();
+      await mend?.(world);
+      let resolvedAfter: number | undefined;
+      let quietSince: number | undefined;
+      while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {
+        if ((await look()).length > 0 || !allFired()) quietSince = undefined;
+        else quietSince ??= performance.now();
+        if (quietSince !== undefined && performance.now() - quietSince >= CALM_MS) {
+          resolvedAfter = (quietSince - healedAt) / 1_000;
+          break;
+        }
+        await world.pause(POLL_MS);
+      }
+      onAlarm({
+        fault: fault.name,
+        expected: raises,
+        fired: Object.fromEntries(fired),
+        resolvedAfter,
+        missing: raises.filter((alert) => !fired.has(alert)),
+        unexpected: [...fired.keys()].filter((one) => !raises.includes(one) && !may.includes(one)),
+      });
+    },
+  };
+}
+
+function seconds(since: number): number {
+  return (performance.now() - since) / 1_000;
+}

@@ -1,0 +1,4 @@
+/** The sample for partners in Node (docs/samples.md). */
+import { testSample } from '../support/samples.ts';
+
+testSample('Node', 'submit.mjs', 'node');

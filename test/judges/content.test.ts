@@ -1,0 +1,71 @@
+/**
+ * A body of 65,000 bytes costs whoever reads it at most 50 ms of processor time and 32 MiB,
+ * whatever its shape: judged in a process of its own (content.ts), which a reader without a bound
+ * ends.
+ */
+import { expect, test } from '@jest/globals';
+import { spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { controls, type Control } from './readers.ts';
+
+const JUDGE = fileURLToPath(new URL('content.ts', import.meta.url));
+const HEAP_MIB = 96;
+const MIXTURES = 100;
+/** On an idle machine it takes 8 s. */
+const HANG_MS = 300_000;
+
+interface Judgement {
+  readonly code: number | null;
+  /** What was read when it ended. */
+  readonly last: string;
+  readonly faults: readonly string[];
+  readonly readings: number;
+}
+
+async function judge(control?: Control): Promise<Judgement> {
+  const words = [
+    String(randomInt(1_000_000)),
+    String(MIXTURES),
+    ...(control === undefined ? [] : [control]),
+  ];
+  const options = ['--expose-gc', `--max-old-space-size=${HEAP_MIB}`];
+  const child = spawn(process.execPath, [...options, JUDGE, ...words], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    timeout: HANG_MS,
+    killSignal: 'SIGKILL',
+  });
+  const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
+  const lines = (await text(child.stdout)).trim().split('\n');
+  const said = lines.map(
+    (line) => JSON.parse(line) as { reading?: string; fault?: string; readings?: number },
+  );
+  return {
+    code: await ended,
+    last: said.findLast(({ reading }) => reading !== undefined)?.reading ?? 'nothing',
+    faults: said.flatMap(({ fault }) => fault ?? []),
+    readings: said.at(-1)?.readings ?? 0,
+  };
+}
+
+test(
+  'every shape is read within its budget by ingest, the processor, erase, export and show',
+  async () => {
+    const { code, last, faults, readings } = await judge();
+    expect(faults).toEqual([]);
+    expect({ code, last: code === 0 ? '' : last }).toEqual({ code: 0, last: '' });
+    expect(readings).toBeGreaterThan(5_000);
+  },
+  HANG_MS,
+);
+
+test.each(Object.keys(controls) as Control[])(
+  'a reader that %s is caught',
+  async (control) => {
+    const { code, last } = await judge(control);
+    expect(code).not.toBe(0);
+    expect(last).toContain(control);
+  },
+  HANG_MS,
+);

@@ -1,0 +1,149 @@
+/**
+ * The judge of neighbours, on the real service in processes of its own: a victim's fixed work alone,
+ * then beside an adversary that chooses bodies and what the relay answers for its recipients. The
+ * outcome is equal, and the time within a bound.
+ */
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { knownAnswers } from '../../internal/mail/relay-answers.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { pause } from '../../internal/platform/deadline.ts';
+import { pastLockConflicts } from '../../internal/platform/mongo.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { send } from '../support/http.ts';
+import type { SmtpFault } from '../support/mail-catcher.ts';
+import { newRandom } from '../support/random.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+import { shapes } from './shapes.ts';
+
+/** Applications of the adversary, and of the victim beside it. */
+const ADVERSARY = 120;
+const VICTIM = 40;
+/** The victim may take this long, or so many times what it takes alone. */
+const BOUND_MS = 6_000;
+const TIMES_ALONE = 5;
+const POLL_MS = 100;
+const SEED = 37;
+
+interface Adversary {
+  /** Of its n-th application, to a recipient that `isTheirs` knows. */
+  readonly body: (n: number) => string | Buffer;
+  readonly relay?: SmtpFault;
+}
+
+let world: World;
+let ingest: ServiceProcess;
+const victimKey = newApiKey();
+
+beforeAll(async () => {
+  world = await openWorld();
+  await world.writePartner({ partner: 'victim', keys: [victimKey] });
+  ingest = await world.spawn('ingest');
+  await world.spawn('processor');
+  await eventually('the key of the victim', async () => {
+    return (await send(ingest.url, { key: victimKey, body: '[]' })).status === 400;
+  });
+});
+// What an adversary left in the line is no part of the next one's work.
+afterEach(async () => {
+  await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
+});
+afterAll(() => world.close());
+
+const isTheirs = (address: string): boolean => address.includes('-adversary@');
+
+function applicationTo(domain: string, mark = ''): string {
+  const { email, ...others } = newApplication();
+  return JSON.stringify({ ...others, email: email.replace(/@.*/, `${mark}@${domain}`) });
+}
+
+interface Work {
+  readonly completed: number;
+  readonly tookMs: number;
+}
+
+/** Sends the victim's work at once; ends when all of it is completed, or after `withinMs`. */
+async function victimWorks(withinMs = Infinity): Promise<Work> {
+  const startedAt = performance.now();
+  const ids = await Promise.all(
+    Array.from({ length: VICTIM }, async (_, n) => {
+      const body = applicationTo(`v${n % 5}.example`);
+      return requestIdOf(await send(ingest.url, { key: victimKey, body }));
+    }),
+  );
+  for (;;) {
+    const completed = (await world.records({ _id: { $in: ids }, state: 'completed' })).length;
+    const tookMs = performance.now() - startedAt;
+    if (completed === VICTIM || tookMs > withinMs) return { completed, tookMs };
+    await pause(POLL_MS);
+  }
+}
+
+/** What the adversary does to the victim: nothing where the list is empty. */
+async function judge(
+  adversary: Adversary,
+  meets: (address: string) => boolean = isTheirs,
+): Promise<string[]> {
+  const alone = await victimWorks();
+  const bound = Math.max(BOUND_MS, TIMES_ALONE * alone.tookMs);
+  const { relay } = adversary;
+  if (relay !== undefined)
+    world.mail.setFault(({ rcptTo }) => (rcptTo.some(meets) ? relay : undefined));
+  try {
+    await Promise.all(
+      Array.from({ length: ADVERSARY }, (_, n) =>
+        send(ingest.url, { key: world.key, body: adversary.body(n) }),
+      ),
+    );
+    const beside = await victimWorks(bound);
+    return [
+      ...(beside.completed === VICTIM ? [] : [`${beside.completed} of ${VICTIM} completed`]),
+      ...(beside.tookMs <= bound ? [] : [`more than ${Math.round(bound)} ms`]),
+    ];
+  } finally {
+    world.mail.setFault(undefined);
+    // Sessions that hang would do so for ten minutes.
+    await world.mail.stopListening();
+    await world.mail.listenAgain();
+  }
+}
+
+const moments = { rcpt: 'rcpt', data: 'data-command', content: 'data' } as const;
+/** Of all known answers about one mail, one of each kind at each moment. */
+const answers = new Map<string, SmtpFault>();
+for (const { phase, answer, fault } of knownAnswers) {
+  if (phase === 'mail') continue;
+  const message = answer.slice(4).replaceAll('\n', ' ');
+  const code = Number(answer.slice(0, 3));
+  const name = `${fault} at ${phase}`;
+  if (!answers.has(name)) answers.set(name, { at: moments[phase], answer: { code, message } });
+}
+answers.set('silence at rcpt', { at: 'rcpt', hang: true });
+answers.set('a cut after the content', { at: 'data', cut: 'after-store' });
+
+test.each([...answers])(
+  'the adversary’s recipients meet %s: the victim’s work is done as if alone',
+  async (name, relay) => {
+    const oneDomain = name.length % 2 === 0;
+    const domainOf = (n: number): string => (oneDomain ? 'one.example' : `a${n}.example`);
+    const body = (n: number): string => applicationTo(domainOf(n), '-adversary');
+    expect(await judge({ body, relay })).toEqual([]);
+  },
+);
+
+test('the adversary sends bodies of the costliest shapes: the victim’s work is done as if alone', async () => {
+  const bodies = newRandom(SEED)
+    .shuffled([...shapes(SEED, ADVERSARY)])
+    .map(({ body }) => body);
+  expect(await judge({ body: (n) => bodies[n]! })).toEqual([]);
+});
+
+test('control: a relay that treats the victim as the adversary is caught', async () => {
+  const body = (): string => applicationTo('one.example', '-adversary');
+  const relay = { at: 'rcpt', hang: true } as const;
+  expect(await judge({ body, relay }, () => true)).toEqual([
+    `0 of ${VICTIM} completed`,
+    expect.stringMatching(/^more than/),
+  ]);
+});

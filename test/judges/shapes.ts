@@ -1,0 +1,202 @@
+/** Bodies of 65,000 bytes in the shapes that cost a careless reader most. */
+import { randomBytes } from 'node:crypto';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
+import { newRandom } from '../support/random.ts';
+
+export interface Shape {
+  readonly name: string;
+  readonly body: Buffer;
+}
+
+/** The most that ingest keeps of a body. */
+const LARGEST = 65_000;
+
+/**
+ * Whom an erasure looks for: an address whose parts repeat, so that nearly all of it is met again
+ * and again.
+ */
+export const LONG_ADDRESS = `${'aa.'.repeat(21)}a@${'aa.'.repeat(60)}example`;
+export const EINS = ['111111111', '012345678'] as const;
+
+const packed = (pack: (bytes: Buffer) => Buffer, bytes: number): string =>
+  `${pack(Buffer.alloc(bytes)).toString('base64')} `;
+
+const tokens: readonly string[] = [
+  '[',
+  '{"a":',
+  '[[],',
+  '{',
+  '"',
+  ',',
+  ':',
+  '0,',
+  '1e9',
+  '-',
+  '0.',
+  'null,',
+  '[1],',
+  '{},',
+  '[{}],',
+  '\\',
+  '\\\\',
+  '\\"',
+  '\\u0041',
+  '\\u00',
+  '\\ud83d',
+  '\\n',
+  '%',
+  '%4',
+  '%41',
+  '%40',
+  '%41.',
+  '%c3',
+  ' ',
+  '\n',
+  '\r\n',
+  '\t',
+  '\0',
+  '.',
+  '+',
+  '_',
+  '-',
+  '@',
+  '@@.',
+  '=',
+  '=41',
+  '&',
+  '&#64;',
+  'a=b&',
+  '<a>',
+  "'",
+  'a',
+  'aa.',
+  'a@',
+  '.a@',
+  '@aa.aa',
+  'a.a-',
+  'x@example.com ',
+  `${LONG_ADDRESS}x`,
+  `x${LONG_ADDRESS}`,
+  LONG_ADDRESS.slice(0, -1),
+  LONG_ADDRESS.slice(1),
+  `.${LONG_ADDRESS}-a`,
+  `${'.'.repeat(300)}${LONG_ADDRESS}.au `,
+  '1',
+  '1-',
+  '1 ',
+  '11-1',
+  '1\u2013',
+  '111111111',
+  '0',
+  '01234567 ',
+  '12-345678 ',
+  '9.9e999,',
+  'é',
+  'İ',
+  'K',
+  'ﷺ',
+  '株式',
+  '\u3164',
+  '\u2800',
+  '\u202e',
+  '\ufeff',
+  '\u0301',
+  '👩‍👩‍👧‍👦',
+  'ａ',
+  '\ud83d',
+  packed(zstdCompressSync, 1_000_000),
+  packed(zstdCompressSync, 100_000_000),
+  packed(gzipSync, 900_000),
+];
+
+/** `make` of tokens that number themselves, cut to what is kept. */
+function filled(make: (index: number) => string): string {
+  const parts: string[] = [];
+  for (let index = 0, length = 0; length < LARGEST; index += 1) {
+    const part = make(index);
+    parts.push(part);
+    length += part.length;
+  }
+  return parts.join('');
+}
+
+/** As many as fit when JSON has escaped them. */
+function asString(token: string): string {
+  const bytes = Buffer.byteLength(JSON.stringify(token)) - 2;
+  return token.repeat(Math.max(1, Math.floor((LARGEST - 200) / 3 / bytes)));
+}
+
+const good = '"email":"ada@example.com","business_name":"Ada","ein":"123456789"';
+
+const structures: Readonly<Record<string, (token: string) => string>> = {
+  repeated: (token) => filled(() => token),
+  'in a string of JSON': (token) => `{${good},"x":"${filled(() => token).slice(0, LARGEST - 80)}"}`,
+  'in each field': (token) => {
+    const text = asString(token);
+    return JSON.stringify({ email: text, business_name: text, ein: text });
+  },
+  'a short name': (token) =>
+    JSON.stringify({ email: token.repeat(9), business_name: token.repeat(60), ein: token }),
+  'a list': (token) =>
+    `{${good},"x":[${JSON.stringify(token)}${filled(() => `,${JSON.stringify(token)}`)}`,
+  'its own key each time': (token) => {
+    const keys = filled((index) => `,${JSON.stringify(`${token}${index}`)}:0`);
+    return `{${good}${keys.slice(0, keys.lastIndexOf(',', LARGEST - 80))}}`;
+  },
+  'one key': (token) => {
+    const keys = filled(() => `,${JSON.stringify(token)}:{}`);
+    return `{${good}${keys.slice(0, keys.lastIndexOf(',', LARGEST - 80))}}`;
+  },
+  nested: (token) => {
+    const [open, close] = [`{${JSON.stringify(token)}:[`, ']}'];
+    const depth = Math.floor((LARGEST - 80) / Buffer.byteLength(open + close));
+    return `{${good},"x":${open.repeat(depth)}${close.repeat(depth)}}`;
+  },
+};
+
+const encodings: Readonly<Record<string, (text: string) => Buffer>> = {
+  'UTF-8': (text) => Buffer.from(text),
+  'UTF-8 with a zero': (text) => Buffer.from(`\0${text}`),
+  'UTF-16': (text) => Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le'),
+  'UTF-16, big-endian': (text) =>
+    Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le').swap16(),
+};
+
+/** Integers as keys make V8 keep an object as an array. */
+const numbered: Readonly<Record<string, (index: number) => number>> = {
+  'keys 0, 1, 2, …': (index) => index,
+  'keys far apart': (index) => index * 1_013,
+  'keys that fall': (index) => 4_000_000_000 - index * 7,
+};
+
+/** Every token in every structure and encoding, what is special, and `random` mixtures. */
+export function* shapes(seed: number, mixtures: number): Generator<Shape> {
+  const cut = (name: string, body: Buffer): Shape => ({ name, body: body.subarray(0, LARGEST) });
+  for (const token of tokens) {
+    for (const [structure, make] of Object.entries(structures)) {
+      const text = make(token);
+      for (const [encoding, encode] of Object.entries(encodings)) {
+        // Another encoding is no JSON, so that only the search reads it.
+        if (encoding !== 'UTF-8' && structure !== 'repeated') continue;
+        yield cut(`${JSON.stringify(token).slice(0, 40)}, ${structure}, ${encoding}`, encode(text));
+      }
+    }
+  }
+  for (const [name, key] of Object.entries(numbered)) {
+    const keys = filled((index) => `,"${key(index)}":0`);
+    yield cut(name, Buffer.from(`{${good}${keys.slice(0, keys.lastIndexOf(',', LARGEST - 80))}}`));
+  }
+  yield cut('nothing', Buffer.alloc(0));
+  yield cut('zero bytes', Buffer.alloc(LARGEST));
+  yield cut('random bytes', randomBytes(LARGEST));
+  yield cut('a frame of zstd', zstdCompressSync(Buffer.alloc(100_000_000)));
+  const random = newRandom(seed);
+  for (let index = 0; index < mixtures; index += 1) {
+    const few = Array.from({ length: 1 + random.below(4) }, () => random.pick(tokens));
+    const mixed = filled(() => random.pick(few).repeat(1 + random.below(3)));
+    const [structure, make] = random.pick(Object.entries(structures));
+    const [encoding, encode] = random.pick(Object.entries(encodings));
+    const text = random.chance(0.5) ? mixed : make(few.join(''));
+    yield cut(`mixture ${index} of seed ${seed}: ${structure}, ${encoding}`, encode(text));
+  }
+}

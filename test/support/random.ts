@@ -1,0 +1,48 @@
+/** A small seeded generator (mulberry32), so that the plan of a run follows from its seed. */
+
+export interface Random {
+  /** From 0 up to but not including 1. */
+  next(): number;
+  /** A whole number from 0 up to but not including `below`. */
+  below(below: number): number;
+  between(from: number, to: number): number;
+  chance(probability: number): boolean;
+  /** `items` must not be empty. */
+  pick<T>(items: readonly T[]): T;
+  shuffled<T>(items: readonly T[]): T[];
+  /** One of the keys, each as often as its weight says. */
+  weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key;
+}
+
+const TWO_TO_32 = 4_294_967_296;
+
+export function newRandom(seed: number): Random {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / TWO_TO_32;
+  };
+  return {
+    next,
+    below: (below) => Math.floor(next() * below),
+    between: (from, to) => from + next() * (to - from),
+    chance: (probability) => next() < probability,
+    pick: (items) => items[Math.floor(next() * items.length)]!,
+    shuffled: (items) =>
+      items
+        .map((item) => ({ item, at: next() }))
+        .toSorted((one, other) => one.at - other.at)
+        .map(({ item }) => item),
+    weighted(weights) {
+      const entries = Object.entries(weights) as [keyof typeof weights, number][];
+      let left = next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
+      for (const [key, weight] of entries) {
+        left -= weight;
+        if (left < 0) return key;
+      }
+      return entries.at(-1)?.[0] as keyof typeof weights;
+    },
+  };
+}

@@ -1,0 +1,179 @@
+/**
+ * The samples for partners of docs/samples.md, run as printed against the service, through a line
+ * that loses an answer.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { send } from './http.ts';
+import { read } from './pages.ts';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
+import { HANG_MS } from './wait.ts';
+import { newApplication, openWorld, type InProcess, type World } from './world.ts';
+
+const MAX_LINES = 40;
+const ACCEPT_TIMEOUT_MS = 1_000;
+/** Longer than the first wait of a sample, so that its second try is one too many. */
+const WINDOW_SECONDS = 5;
+
+interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** What one try of a sample sent and met. */
+interface Try {
+  readonly key: string;
+  readonly body: string;
+  readonly met: number | 'lost';
+}
+
+/** The block below the heading `language`. */
+function blockOf(language: string): string {
+  const section = read('docs/samples.md').split(`\n## ${language}\n`)[1] ?? '';
+  return /^```\w+\n([^]*?)\n```$/m.exec(section)?.[1] ?? '';
+}
+
+/** The tests of one sample: `program` runs `file`, which holds the block below `language`. */
+export function testSample(language: string, file: string, program: string): void {
+  const code = blockOf(language);
+  let world: World;
+  let database: TcpProxy;
+  let ingest: InProcess;
+  let limited: InProcess;
+  let folder: string;
+
+  beforeAll(async () => {
+    world = await openWorld();
+    database = await startTcpProxy(world.stores.mongodbUri);
+    ingest = await world.start('ingest', {
+      MONGODB_URI: database.url,
+      ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
+    });
+    limited = await world.start('ingest', {
+      RATE_LIMIT_MAX: '1',
+      RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
+    });
+    folder = mkdtempSync(join(tmpdir(), 'sample-'));
+    writeFileSync(join(folder, file), code);
+  });
+  afterAll(async () => {
+    await world.close();
+    await database.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  function run(baseUrl: string, body: string, key: string, apiKey = world.key): Promise<Ended> {
+    const path = join(folder, `${key}.json`);
+    writeFileSync(path, body);
+    return new Promise((resolve) => {
+      execFile(
+        program,
+        [join(folder, file), path, key],
+        {
+          env: { PATH: process.env['PATH'], BASE_URL: `${baseUrl}/api/v1`, API_KEY: apiKey },
+          timeout: HANG_MS,
+        },
+        (error, stdout, stderr) => {
+          const ended = error === null ? 0 : Number(error.code ?? -1);
+          if (ended < 0 || ended > 2) console.log(stderr);
+          resolve({ code: ended, out: stdout, err: stderr });
+        },
+      );
+    });
+  }
+
+  /** Runs the sample through a line to `to`, which loses the first 202. */
+  async function throughTheLine(
+    to: InProcess,
+    key: string,
+    options: { readonly loses: boolean; readonly onAnswer?: (status: number) => void },
+  ): Promise<{ readonly ended: Ended; readonly tries: readonly Try[]; readonly body: string }> {
+    const tries: Try[] = [];
+    const pass = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+      const parts: Buffer[] = [];
+      for await (const part of incoming) parts.push(part as Buffer);
+      const body = Buffer.concat(parts).toString();
+      const { authorization = '', 'idempotency-key': sent } = incoming.headers;
+      const headers = { authorization, 'idempotency-key': String(sent) };
+      const answer = await send(to.url, { body, headers });
+      const lost =
+        options.loses && answer.status === 202 && tries.every(({ met }) => met !== 'lost');
+      tries.push({ key: String(sent), body, met: lost ? 'lost' : answer.status });
+      options.onAnswer?.(answer.status);
+      if (lost) incoming.socket.destroy();
+      else outgoing.writeHead(answer.status, answer.headers).end(answer.text);
+    };
+    const line = createServer((incoming, outgoing) => {
+      pass(incoming, outgoing).catch((error: Error) => outgoing.destroy(error));
+    });
+    await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
+    try {
+      const body = JSON.stringify(newApplication());
+      const { port } = line.address() as AddressInfo;
+      return { ended: await run(`http://127.0.0.1:${port}`, body, key), tries, body };
+    } finally {
+      line.closeAllConnections();
+      line.close();
+    }
+  }
+
+  /** One record holds the application, and the sample printed its id. */
+  async function expectOneRecord(ended: Ended, tries: readonly Try[], body: string): Promise<void> {
+    expect(ended.code).toBe(0);
+    expect(new Set(tries.map(({ key, body: sent }) => `${key} ${sent}`)).size).toBe(1);
+    expect(tries[0]?.body).toBe(body);
+    const [id = ''] = /req_\w+/.exec(ended.out) ?? [];
+    const records = await world.records({ state: { $ne: 'withdrawn' } });
+    const held = records.filter(
+      (each) => each.body !== undefined && Buffer.from(each.body.value()).toString() === body,
+    );
+    expect(held.map(({ _id }) => _id)).toEqual([id]);
+  }
+
+  test(`${language}: at most ${MAX_LINES} lines`, () => {
+    expect(code).not.toBe('');
+    expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+  });
+
+  test(`${language}: a lost answer, then a 429, and the application is recorded once`, async () => {
+    const { ended, tries, body } = await throughTheLine(limited, 'lost-1', { loses: true });
+    expect(tries.map(({ met }) => met)).toEqual(['lost', 429, 202]);
+    await expectOneRecord(ended, tries, body);
+  });
+
+  test(`${language}: a 500 is repeated`, async () => {
+    database.holdRequests();
+    const { ended, tries, body } = await throughTheLine(ingest, 'fails-1', {
+      loses: false,
+      onAnswer: (status) => {
+        if (status === 500) database.pass();
+      },
+    });
+    const met = tries.map((each) => each.met);
+    // A busy machine may make it two.
+    expect([met[0], met.at(-1)]).toEqual([500, 202]);
+    await expectOneRecord(ended, tries, body);
+  });
+
+  test(`${language}: what is wrong is said and not repeated`, async () => {
+    const body = JSON.stringify(newApplication());
+    expect(await run(ingest.url, body, 'once')).toMatchObject({ code: 0 });
+    const refused = [
+      await run(ingest.url, '[]', 'array'),
+      await run(ingest.url, body, 'unknown', 'pik_nobody_has_this_key_0000000000000000'),
+      await run(ingest.url, body, 'dormant', world.inactiveKey),
+      await run(ingest.url, JSON.stringify(newApplication()), 'once'),
+    ];
+    expect(refused.map((each) => each.code)).toEqual([1, 1, 1, 1]);
+    const statuses = refused.map(({ err }) => /\b(400|401|403|422)\b/.exec(err)?.[1]);
+    expect(statuses).toEqual(['400', '401', '403', '422']);
+    const count = await world.metric(ingest, 'partner_ingest_requests_total', { status: '422' });
+    expect(count).toBe(1);
+  });
+}
