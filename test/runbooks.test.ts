@@ -1,12 +1,13 @@
-/** Each runbook's first command has the form that a terminal needs, and asks for what is there. */
+/** Each alert's first command has the form that a terminal needs, and asks for what is there. */
 import { expect, test } from '@jest/globals';
-import { faults, found, pages, read, type Page } from './support/pages.ts';
+import { alertSections, faults, found, pages, read, type Page } from './support/pages.ts';
 
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
 /** One line of shell, then the pattern its output holds while the fault is on. */
-const FIRST_COMMAND = /^## First command\n\n```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
+const FIRST_COMMAND = /^```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
 const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
-const runbooks = pages.filter(({ path }) => path.startsWith('docs/runbooks/PartnerIngest'));
+/** What follows the command and says whether somebody has to get up. */
+const GET_UP = /^\*\*Get up\*\*: \S/m;
 
 function wrongFirstCommand({ text }: Page): string[] {
   const [, command = '', pattern = ''] = FIRST_COMMAND.exec(text) ?? [];
@@ -67,9 +68,9 @@ function textsAskedFor(command: string, pattern: string): string[] {
     .filter((asked) => /^[a-z]/.test(asked));
 }
 
-test('the first command of each runbook needs nothing that is not there, ends, and says what to look for', () => {
-  expect(runbooks).toHaveLength(alerts.size);
-  expect(faults(wrongFirstCommand, runbooks)).toEqual([]);
+test('the first command of each alert needs nothing that is not there, ends, and says what to look for', () => {
+  expect(alertSections).toHaveLength(alerts.size);
+  expect(faults(wrongFirstCommand, alertSections)).toEqual([]);
   const setup =
     pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
   for (const name of ['partner-ingest', 'metrics', 'redis'])
@@ -78,9 +79,16 @@ test('the first command of each runbook needs nothing that is not there, ends, a
     expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));
 });
 
+test('each alert says who has to get up', () => {
+  expect(faults(({ text }) => (GET_UP.test(text) ? [] : ['nobody']), alertSections)).toEqual([]);
+});
+
 test('nothing in a runbook empties Redis, filters the log by a number, or retries without a bound', () => {
   const wrong = /FLUSH(?:ALL|DB)|"level":\d|redis-cli|retry --state \w+ (?!.*--since)/;
   expect(
-    faults(({ spans, lines }) => [...spans, ...lines].filter((code) => wrong.test(code)), runbooks),
+    faults(
+      ({ spans, lines }) => [...spans, ...lines].filter((code) => wrong.test(code)),
+      alertSections,
+    ),
   ).toEqual([]);
 });

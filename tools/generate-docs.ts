@@ -7,7 +7,6 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
-import { refusedTable } from '../test/support/refused-configurations.ts';
 import { dashboard } from './dashboard/dashboard.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
@@ -69,10 +68,8 @@ function configuration(): string {
     '',
     '## Refused at start',
     '',
-    'Besides what breaks the rule of its setting. Loopback and Unix sockets need no TLS. `mongodb+srv` has TLS unless it says',
-    '`tls=false`. In a list of hosts one that is elsewhere counts. No setting allows TLS without a check of the certificate.',
-    '',
-    ...refusedTable(),
+    'A store or login page on another machine without TLS, an unverified certificate, and a secret that can be guessed; the',
+    'message says what to do. Loopback and Unix sockets need no TLS. `mongodb+srv` has TLS unless it says `tls=false`.',
     '',
   ].join('\n');
 }
@@ -81,7 +78,7 @@ function configuration(): string {
 export async function generatedDocs(): Promise<ReadonlyMap<string, string>> {
   const files = GENERATED.map(
     async ({ file, parser, text }) =>
-      [file, await format(await text(), { parser, printWidth: 100 })] as const,
+      [file, await format(await text(), { parser, printWidth: 100, proseWrap: 'always' })] as const,
   );
   return new Map(await Promise.all(files));
 }

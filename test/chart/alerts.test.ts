@@ -18,6 +18,7 @@ import {
   type Firing,
   type SeriesValues,
 } from './alert-cases.ts';
+import { alertSections } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
@@ -315,7 +316,10 @@ describe('the alert rules', () => {
       new Set(alerts.map((rule) => `${rule.labels['team']} ${rule.labels['severity']}`)),
     ).toEqual(new Set(['ingest page']));
     for (const { alert, annotations } of alerts) {
-      expect(annotations['runbook_url']).toBe(`https://runbooks.example/ingest/${alert}.md`);
+      const { path = '' } =
+        alertSections.find((section) => section.path.endsWith(`#${alert}`)) ?? {};
+      const section = path.toLowerCase().replace('docs/runbooks/', '');
+      expect(annotations['runbook_url']).toBe(`https://runbooks.example/ingest/${section}`);
     }
     expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain(
       '14.4 * 0.0005',

@@ -8,20 +8,13 @@ import { type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { faults } from '../faults/list.ts';
+import { alertSections } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const CHART = `${ROOT}charts/partner-ingest/`;
 /** Given by Prometheus, by our registries, and by histograms. */
 const COMMON_LABELS = ['namespace', 'pod', 'component', 'le'];
-const RUNBOOK_PARTS = [
-  'For partners',
-  'First command',
-  'Likely causes',
-  'How to confirm',
-  'How to fix',
-  'Wake someone',
-];
 
 const ours = new Map(
   Object.values(definitions).flatMap((table) =>
@@ -36,15 +29,13 @@ interface Alert {
   readonly labels: { readonly severity: string };
 }
 // As written, before Helm fills in the values: their names are enough here.
-const rules = (
-  parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as { groups: { rules: Alert[] }[] }
-).groups.flatMap((group) => group.rules);
+const { groups } = parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as {
+  groups: { name: string; rules: Alert[] }[];
+};
+const rules = groups.flatMap((group) => group.rules);
 const alerts = rules.filter(({ alert }) => alert !== undefined).map(({ alert }) => alert);
 
 beforeAll(async () => {
-  // Prometheus' own: whether it reached a target.
-  known.set('up', []);
-  known.set('ALERTS', ['alertname', 'alertstate']);
   for (const [name, { labels }] of ours) known.set(name, Object.keys(labels));
   for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
     known.set(name, ['type', 'kind', 'space']);
@@ -118,35 +109,29 @@ test('the list of faults raises every alert, and knows no other', () => {
   for (const { may = [] } of faults) expect(alerts).toEqual(expect.arrayContaining([...may]));
 });
 
-test('what is critical is what the runbook says somebody gets up for', () => {
+test('what is critical is what its section says somebody gets up for', () => {
   for (const { alert, labels } of rules.filter((rule) => rule.alert !== undefined)) {
-    const page = readFileSync(`${ROOT}docs/runbooks/${alert}.md`, 'utf8');
-    const wakes = /^## Wake someone\n\n([^]*)$/m.exec(page)?.[1] ?? '';
-    const critical = labels.severity.includes('critical');
-    const warning = labels.severity.includes('warning');
+    const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
+    const [, wakes = ''] = /^\*\*Get up\*\*: ([^]*)$/m.exec(text) ?? [];
     expect({
       alert,
-      critical: wakes.startsWith('At once'),
-      warning: /^No\b|\bin working hours/i.test(wakes),
-    }).toEqual({ alert, critical, warning });
+      critical: /^at once/.test(wakes),
+      warning: /^no\b|\bin\s+working\s+hours/.test(wakes),
+    }).toEqual({
+      alert,
+      critical: labels.severity.includes('critical'),
+      warning: labels.severity.includes('warning'),
+    });
   }
 });
 
-test('every alert has a runbook, every runbook an alert, and each has all its parts', () => {
-  const folder = `${ROOT}docs/runbooks/`;
-  const pages = readdirSync(folder).filter((name) => name.startsWith('PartnerIngest'));
-  expect(pages.toSorted()).toEqual(alerts.map((alert) => `${alert}.md`).toSorted());
-  for (const page of pages) {
-    const text = readFileSync(folder + page, 'utf8');
-    expect({ page, title: text.split('\n')[0] }).toEqual({
-      page,
-      title: `# ${page.replace('.md', '')}`,
-    });
-    expect({ page, parts: [...text.matchAll(/^## (.+)$/gm)].map(([, part]) => part) }).toEqual({
-      page,
-      parts: RUNBOOK_PARTS,
-    });
-  }
-  const index = readFileSync(`${folder}README.md`, 'utf8');
-  expect(alerts.filter((alert) => !index.includes(`(${alert}.md)`))).toEqual([]);
+test('every alert is a section of the page of its group, and every section an alert', () => {
+  const wanted = groups.flatMap(({ name, rules: own }) =>
+    own
+      .filter(({ alert }) => alert !== undefined)
+      .map(({ alert }) => `docs/runbooks/${name.replace('partner-ingest.', '')}.md#${alert}`),
+  );
+  expect(alertSections.map(({ path }) => path).toSorted()).toEqual(wanted.toSorted());
+  const index = readFileSync(`${ROOT}docs/runbooks/README.md`, 'utf8');
+  expect(alerts.filter((alert) => !index.includes(`#${alert.toLowerCase()})`))).toEqual([]);
 });

@@ -3,7 +3,6 @@
  * that runs on this machine.
  */
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -11,11 +10,11 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { alertSections, read } from '../support/pages.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const DEADLINE_MS = 60_000;
-const page = (name: string): string => readFileSync(`${ROOT}docs/runbooks/${name}.md`, 'utf8');
 const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
 
 /**
@@ -51,7 +50,7 @@ async function terminal(
     MONGODB_URI: stores.mongodbUri,
     MONGODB_DATABASE: stores.database,
   };
-  const script = `${blockOf(page('README'))}\n${KUBECTL}\n${command}`;
+  const script = `${blockOf(read('docs/runbooks/README.md'))}\n${KUBECTL}\n${command}`;
   const { stdout } = await promisify(execFile)('bash', ['-c', script], {
     cwd: ROOT,
     env,
@@ -61,7 +60,8 @@ async function terminal(
 }
 
 test('ApplicationsWaiting: the first command finds a paused queue, and what is said to resume it does', async () => {
-  const text = page('PartnerIngestApplicationsWaiting');
+  const { text = '' } =
+    alertSections.find(({ path }) => path.endsWith('#PartnerIngestApplicationsWaiting')) ?? {};
   const pattern = new RegExp(/^Look for: `(.+)`$/m.exec(text)?.[1] ?? '$.', 'm');
   const { hostname, port, pathname } = new URL(stores.redisUrl);
   const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };

@@ -22,8 +22,7 @@ export interface Page {
   readonly lines: readonly string[];
 }
 
-function pageOf(path: string): Page {
-  const text = read(path);
+function pageOf(path: string, text = read(path)): Page {
   const fence = /^[ \t]*```(\w*)[^\n]*\n([\s\S]*?)^[ \t]*```/gm;
   const lines = [...text.matchAll(fence)]
     .filter(([, language]) => language !== 'text' && language !== 'mermaid')
@@ -40,7 +39,16 @@ export const pages = found(
   'charts/**/*.md',
   'charts/**/NOTES.txt',
   'deploy/examples/*',
-).map(pageOf);
+).map((path) => pageOf(path));
+
+/** The section of each alert in docs/runbooks, as a page whose path ends in `#` and the alert. */
+export const alertSections = pages
+  .filter(({ path }) => path.startsWith('docs/runbooks/'))
+  .flatMap(({ path, text }) =>
+    [...text.matchAll(/^## (PartnerIngest\w+)\n[^]*?(?=^## |$(?![^]))/gm)].map(
+      ([section, alert = '']) => pageOf(`${path}#${alert}`, section),
+    ),
+  );
 
 /** The faults that `check` finds, each with its page. */
 export function faults(

@@ -1,7 +1,4 @@
-/**
- * What no process starts with, and the message: one table for the test that tries it and for
- * docs/configuration.md.
- */
+/** What no process starts with, and the message. */
 import type { ProcessName } from '../../internal/settings/settings.ts';
 
 export const ACCEPTED = {
@@ -122,14 +119,3 @@ export const refusedConfigurations: readonly Refused[] = [
     message: 'can be guessed: make one with "openssl rand -hex 32"',
   },
 ];
-
-/** For docs/configuration.md: the first value of each row stands for all. */
-export function refusedTable(): string[] {
-  return [
-    '| Setting | Such as | Refused with |',
-    '| --- | --- | --- |',
-    ...refusedConfigurations.map(
-      ({ name, values, message }) => `| \`${name}\` | \`${values[0]}\` | ${message} |`,
-    ),
-  ];
-}
