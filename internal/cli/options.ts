@@ -59,88 +59,92 @@ const namespace = z
   .string()
   .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'It must be the name of a Kubernetes namespace.');
 
+const fixedOptions = {
+  json: { flags: '--json', about: 'JSON for programs instead of text for people' },
+  reveal: { flags: '--reveal', about: 'personal data in clear; noted in operator_audit' },
+  yes: {
+    flags: '--yes',
+    about: 'do it; without this nothing changes and what would happen is listed',
+  },
+  as: {
+    flags: '--as <NAME>',
+    about: 'who you are, for operator_audit (default: $USER, else the account of the system)',
+    schema: text(WHO_MAX),
+  },
+  why: {
+    flags: '--why <TEXT>',
+    about: 'why, for operator_audit: a ticket, a sentence',
+    schema: text(WHY_MAX),
+  },
+  email: {
+    flags: '--email <ADDRESS>',
+    about: 'of the applicant, in any case',
+    schema: text(TEXT_MAX).transform(normalizeEmail),
+  },
+  ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: ein },
+  name: {
+    flags: '--name <TEXT>',
+    about: 'part of the business name, in any case',
+    schema: text(TEXT_MAX),
+  },
+  reason: {
+    flags: '--reason <TEXT>',
+    about: "part of the last error, or the code of a rejection's reason",
+    schema: text(TEXT_MAX),
+  },
+  rate: {
+    flags: '--rate <N>',
+    about: `at most so many a second (default: ${RATE_DEFAULT})`,
+    schema: count(RATE_MAX),
+  },
+  partner: { flags: '--partner <ID>', about: 'only of this partner', schema: text(TEXT_MAX) },
+  state: {
+    flags: '--state <STATE>',
+    about: 'only in this state',
+    schema: z.enum(states, `It must be one of ${states.join(', ')}.`),
+  },
+  idempotencyKey: {
+    flags: '--idempotency-key <KEY>',
+    about: 'of the request, without quotes; needs --partner',
+    schema: text(TEXT_MAX),
+  },
+  limit: {
+    flags: '--limit <N>',
+    about: `at most so many, up to ${PAGE_MAX}`,
+    schema: count(PAGE_MAX),
+  },
+  request: {
+    flags: '--request <REQUEST_ID>',
+    about: 'the request whose e-mail it is',
+    schema: text(TEXT_MAX),
+  },
+  messageId: {
+    flags: '--message-id <ID>',
+    about: 'Message-ID of the e-mail',
+    schema: text(TEXT_MAX),
+  },
+  status: {
+    flags: '--status <CODE>',
+    about: 'status of the bounce (RFC 3463), such as 5.1.1',
+    schema: status,
+  },
+  namespace: {
+    flags: '--namespace <NAME>',
+    about: 'of the Secret (default: the one the controller watches)',
+    schema: namespace,
+  },
+} as const;
+
 /** Every option there is; a command names those it takes. Relative times count from `now`. */
 export function optionsAt(now: Date) {
   return {
-    json: { flags: '--json', about: 'JSON for programs instead of text for people' },
-    reveal: { flags: '--reveal', about: 'personal data in clear; noted in operator_audit' },
-    yes: {
-      flags: '--yes',
-      about: 'do it; without this nothing changes and what would happen is listed',
-    },
-    as: {
-      flags: '--as <NAME>',
-      about: 'who you are, for operator_audit (default: $USER, else the account of the system)',
-      schema: text(WHO_MAX),
-    },
-    why: {
-      flags: '--why <TEXT>',
-      about: 'why, for operator_audit: a ticket, a sentence',
-      schema: text(WHY_MAX),
-    },
-    email: {
-      flags: '--email <ADDRESS>',
-      about: 'of the applicant, in any case',
-      schema: text(TEXT_MAX).transform(normalizeEmail),
-    },
-    ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: ein },
-    name: {
-      flags: '--name <TEXT>',
-      about: 'part of the business name, in any case',
-      schema: text(TEXT_MAX),
-    },
-    reason: {
-      flags: '--reason <TEXT>',
-      about: "part of the last error, or the code of a rejection's reason",
-      schema: text(TEXT_MAX),
-    },
-    rate: {
-      flags: '--rate <N>',
-      about: `at most so many a second (default: ${RATE_DEFAULT})`,
-      schema: count(RATE_MAX),
-    },
-    partner: { flags: '--partner <ID>', about: 'only of this partner', schema: text(TEXT_MAX) },
-    state: {
-      flags: '--state <STATE>',
-      about: 'only in this state',
-      schema: z.enum(states, `It must be one of ${states.join(', ')}.`),
-    },
+    ...fixedOptions,
     since: {
       flags: '--since <WHEN>',
       about: 'not older than 30m, 24h, 7d, or a date such as 2026-11-21T09:00Z; UTC',
       schema: when(now),
     },
     until: { flags: '--until <WHEN>', about: 'not newer than that', schema: when(now) },
-    idempotencyKey: {
-      flags: '--idempotency-key <KEY>',
-      about: 'of the request, without quotes; needs --partner',
-      schema: text(TEXT_MAX),
-    },
-    limit: {
-      flags: '--limit <N>',
-      about: `at most so many, up to ${PAGE_MAX}`,
-      schema: count(PAGE_MAX),
-    },
-    request: {
-      flags: '--request <REQUEST_ID>',
-      about: 'the request whose e-mail it is',
-      schema: text(TEXT_MAX),
-    },
-    messageId: {
-      flags: '--message-id <ID>',
-      about: 'Message-ID of the e-mail',
-      schema: text(TEXT_MAX),
-    },
-    status: {
-      flags: '--status <CODE>',
-      about: 'status of the bounce (RFC 3463), such as 5.1.1',
-      schema: status,
-    },
-    namespace: {
-      flags: '--namespace <NAME>',
-      about: 'of the Secret (default: the one the controller watches)',
-      schema: namespace,
-    },
   } as const;
 }
 
