@@ -4,8 +4,9 @@ import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { dashboardQueries } from '../tools/dashboard/dashboard.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
-import { findCommand, parseLine } from '../internal/cli/command-line.ts';
+import { programOf } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
+import { optionsAt } from '../internal/cli/options.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { definitions } from '../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../internal/telemetry/registry.ts';
@@ -108,6 +109,20 @@ function shellWords(line: string): string[] {
   );
 }
 
+const output = { writeOut: () => {}, writeErr: () => {}, outputError: () => {} };
+const program = () =>
+  programOf(commands, { now: new Date(), output, act: () => Promise.resolve() });
+
+/** With values in place of what the reader fills in. */
+function filledIn(code: string): string {
+  return code.replaceAll('<address>', 'jane@example.com').replaceAll(/<(\w+)>/g, '$1');
+}
+
+/** The command that the line begins with. */
+function commandOf(line: readonly string[]) {
+  return commands.find(({ name }) => `${line.join(' ')} `.startsWith(`${name} `));
+}
+
 /** Where a program stands, so that a namespace or a release of this name is none. */
 const COMMAND =
   /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
@@ -115,11 +130,11 @@ const COMMAND =
 function wrongCommands({ spans, lines }: Page): string[] {
   const wrong: string[] = [];
   for (const code of [...spans, ...lines]) {
-    for (const [, rest = ''] of code.replaceAll(/<(\w+)>/g, '$1').matchAll(COMMAND)) {
+    for (const [, rest = ''] of filledIn(code).matchAll(COMMAND)) {
       try {
         // The bare name in a sentence is no command line.
-        const bare = findCommand(shellWords(rest), commands)?.name === shellWords(rest).join(' ');
-        if (!bare) parseLine(shellWords(rest), commands, new Date());
+        const line = shellWords(rest);
+        if (commandOf(line)?.name !== line.join(' ')) program().parse(line, { from: 'user' });
       } catch (error) {
         wrong.push(`command ${rest}: ${String(error)}`);
       }
@@ -131,12 +146,13 @@ function wrongCommands({ spans, lines }: Page): string[] {
 /** Spans such as `retry --state dead_lettered`: the options are the command's. */
 function wrongOptions({ spans }: Page): string[] {
   return spans.flatMap((span) => {
-    const command = findCommand(shellWords(span), commands);
-    const given = [...span.matchAll(/--([a-z]+)/g)].map(([, option = '']) => option);
+    const command = commandOf(shellWords(span));
+    const given = [...span.matchAll(/--([a-z-]+)/g)].map(([, option = '']) => option);
     if (command === undefined) return [];
-    const takes: readonly string[] = [...command.options, 'json', 'help'];
+    const all = optionsAt(new Date());
+    const takes = command.options.map((option) => all[option].flags.slice(2).split(' ')[0]);
     return given
-      .filter((option) => !takes.includes(option))
+      .filter((option) => ![...takes, 'json', 'help'].includes(option))
       .map((option) => `option --${option} of ${command.name}`);
   });
 }

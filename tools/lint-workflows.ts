@@ -1,13 +1,13 @@
 /** Checks .github/workflows with actionlint; says so where it cannot be had. */
 import { spawnSync } from 'node:child_process';
-import { paint } from '../internal/platform/terminal.ts';
+import { styleText } from 'node:util';
 import { findGoProgram } from './go-program.ts';
 
 const TIMEOUT_MS = 60_000;
 
 const found = await findGoProgram('actionlint', (line) => console.log(line));
 if (found.kind === 'missing') {
-  console.log(paint('yellow', `left out: actionlint: ${found.reason}`));
+  console.log(styleText('yellow', `left out: actionlint: ${found.reason}`));
 } else {
   // Helpers that some machines have would make the result differ from machine to machine.
   const args = ['-shellcheck=', '-pyflakes='];

@@ -2,15 +2,17 @@
  * What the operator's command consists of: its output, and the stores where the command needs them.
  */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
-import { userInfo } from 'node:os';
+import { hostname, userInfo } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
+import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
 import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts';
 import { UsageError, type Values } from '../../internal/cli/options.ts';
 import { runCommand } from '../../internal/cli/run-command.ts';
+import { notedInWords } from '../../internal/cli/timeline.ts';
 import { HoldStore } from '../../internal/partner/holds.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
@@ -37,7 +39,7 @@ export interface Terminal {
   readonly env: Environment;
   readonly stdin: Readable & { readonly isTTY?: boolean };
   readonly stdout: Writable;
-  readonly stderr: Writable;
+  readonly stderr: Writable & { readonly isTTY?: boolean };
 }
 
 /** Runs one command line; resolves with its exit code once everything is closed. */
@@ -68,7 +70,7 @@ export async function runCli(
         db,
         clock,
         ...operator(values.as, terminal.env),
-        copy: (entry) => copyOut(printableJson({ operator_audit: entry }), out, terminal.env),
+        copy: (entry) => copyOut(entry, out, terminal),
         ...(values.why === undefined ? {} : { why: values.why }),
       }),
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
@@ -113,35 +115,33 @@ function configOrUsage(environment: Environment) {
   }
 }
 
-/**
- * Who gives the command. Anybody can say `--as` or set `$USER`; only the account of the operating
- * system cannot be made up.
- */
+/** Who gives the command, and who says so. */
 function operator(
   said: string | undefined,
   environment: Environment,
-): { readonly by: string; readonly unproven: boolean } {
-  const account = systemAccount();
-  const by = said ?? (readTerminalEnvironment(environment).user || account);
-  return { by, unproven: by !== account };
-}
-
-/** A container's user often has no name; then its number says at least that. */
-function systemAccount(): string {
+): { readonly by: string; readonly nameFrom: NameFrom } {
+  if (said !== undefined) return { by: said, nameFrom: '--as' };
+  const { user } = readTerminalEnvironment(environment);
+  if (user !== undefined && user !== '') return { by: user, nameFrom: '$USER' };
   try {
-    return userInfo().username;
+    return { by: userInfo().username, nameFrom: 'account' };
   } catch {
-    return `uid ${process.getuid?.() ?? 'unknown'}`;
+    // A container's user often has no name. The audit log of Kubernetes says who entered the pod.
+    return { by: `somebody in ${hostname()}`, nameFrom: 'host' };
   }
 }
 
 /**
- * In a pod also to the log of its first process: what `kubectl exec` prints goes to the operator
- * alone.
+ * The copy of an entry that operators of the database cannot change, in a pod in the log of its
+ * first process: what `kubectl exec` prints goes to the operator alone. A person gets one line.
  */
-function copyOut(line: string, out: Output, environment: Environment): void {
-  out.note(line);
-  if (!readTerminalEnvironment(environment).inPod) return;
+function copyOut(entry: TrailEntry, out: Output, { env, stderr }: Terminal): void {
+  const line = printableJson({ operator_audit: entry });
+  const { inPod } = readTerminalEnvironment(env);
+  if (!inPod && stderr.isTTY !== true) return out.note(line);
+  // How a deed ended, the command says itself.
+  if (entry.ends === undefined) out.note(notedInWords(entry));
+  if (!inPod) return;
   try {
     // Without waiting: a log that nobody reads must not stop the command.
     const log = openSync(POD_LOG, constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
@@ -151,7 +151,7 @@ function copyOut(line: string, out: Output, environment: Environment): void {
       closeSync(log);
     }
   } catch {
-    out.note("partner-ingest: the line above could not be written to the pod's log as well");
+    out.note(`partner-ingest: the pod's log cannot be written, keep this line: ${line}`);
   }
 }
 

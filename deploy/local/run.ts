@@ -7,6 +7,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { styleText } from 'node:util';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { writePartnerSecret } from './demo-keys.ts';
 import { startLoginPage } from './login-page.ts';
@@ -14,7 +15,7 @@ import { installMailDev, startMailDev } from './maildev.ts';
 import { startService, type ServiceProcess } from './processes.ts';
 import { installStores, startMongo, startRedis } from './stores.ts';
 import { freePort } from './stores/wait.ts';
-import { paint, table } from '../../internal/platform/terminal.ts';
+import { table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
 export const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));
@@ -57,7 +58,7 @@ function closeAll(): Promise<void> {
 
 async function main(): Promise<void> {
   const startedAt = performance.now();
-  const step = (text: string): void => console.log(paint('dim', `… ${text}`));
+  const step = (text: string): void => console.log(styleText('dim', `… ${text}`));
   await rm(RUN_FOLDER, { recursive: true, force: true });
   await mkdir(RUN_FOLDER, { recursive: true });
 
@@ -126,7 +127,7 @@ async function main(): Promise<void> {
     void service.exited.then(({ code, signal }) => {
       if (closing !== undefined) return;
       console.error(
-        paint(
+        styleText(
           'red',
           `${name} ended (${signal ?? code}); see .run/${name}.log. Stopping everything.`,
         ),
@@ -164,7 +165,9 @@ async function main(): Promise<void> {
   opened.push({ name: 'state', close: () => rm(RUN_STATE, { force: true }) });
 
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
-  console.log(`\n${paint('green', `partner-ingest is ready`)} ${paint('dim', `(${seconds} s)`)}\n`);
+  console.log(
+    `\n${styleText('green', `partner-ingest is ready`)} ${styleText('dim', `(${seconds} s)`)}\n`,
+  );
   console.log(
     table([
       ['ingest', `${baseUrl}/capital/ingest`, `health and metrics ${ingest.adminUrl}`],
@@ -178,17 +181,17 @@ async function main(): Promise<void> {
     ]),
   );
   console.log(
-    `\n${paint('bold', 'Send an application')} (another terminal), then open ${paint('cyan', mail.webUrl)}:\n`,
+    `\n${styleText('bold', 'Send an application')} (another terminal), then open ${styleText('cyan', mail.webUrl)}:\n`,
   );
   console.log(
-    paint(
+    styleText(
       'cyan',
       `curl -i ${baseUrl}/capital/ingest -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' ` +
         `-d '{"email":"ada@example.com","business_name":"Ada Ltd","ein":"123456789"}'`,
     ),
   );
   console.log(
-    `\nA key of an inactive partner (403): ${inactiveKey}\n${paint('bold', 'make smoke')} sends one through and shows each step. Ctrl-C stops everything.\n`,
+    `\nA key of an inactive partner (403): ${inactiveKey}\n${styleText('bold', 'make smoke')} sends one through and shows each step. Ctrl-C stops everything.\n`,
   );
 }
 
@@ -207,15 +210,15 @@ if (import.meta.main) {
     // make passes its own one on.
     if (closing !== undefined && signal === 'SIGINT') process.exit(130);
     if (closing !== undefined) return;
-    console.log(paint('dim', '\n… stopping'));
-    void closeAll().then(() => console.log(paint('dim', 'stopped')));
+    console.log(styleText('dim', '\n… stopping'));
+    void closeAll().then(() => console.log(styleText('dim', 'stopped')));
   };
   process.on('SIGINT', stop);
   process.on('SIGTERM', stop);
   try {
     await main();
   } catch (error) {
-    console.error(paint('red', error instanceof Error ? error.message : String(error)));
+    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
     process.exitCode = 1;
     await closeAll();
   }

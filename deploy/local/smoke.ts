@@ -3,10 +3,10 @@
  * the e-mail is there.
  */
 import { readFile } from 'node:fs/promises';
+import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import type { ShownMail } from './maildev.ts';
 import { RUN_STATE, type RunState } from './run.ts';
-import { paint } from '../../internal/platform/terminal.ts';
 
 const TIMEOUT_MS = 30_000;
 const POLL_MS = 20;
@@ -23,7 +23,7 @@ async function main(): Promise<number> {
   const shown = (step: string, detail: string): void => {
     const milliseconds = `${Math.round(performance.now() - startedAt)} ms`.padStart(8);
     console.log(
-      `${paint('green', '✓')} ${step.padEnd(18)} ${paint('dim', milliseconds)}  ${detail}`,
+      `${styleText('green', '✓')} ${step.padEnd(18)} ${styleText('dim', milliseconds)}  ${detail}`,
     );
   };
 
@@ -71,9 +71,12 @@ async function main(): Promise<number> {
   if (mail === undefined || more.length > 0)
     throw new Error(`expected one e-mail, found ${mails.length}`);
   shown('e-mail', `"${mail.subject}"`);
-  shown('activation link', /https?:\/\/\S+token=\S+/.exec(mail.text)?.[0] ?? paint('red', 'none'));
+  shown(
+    'activation link',
+    /https?:\/\/\S+token=\S+/.exec(mail.text)?.[0] ?? styleText('red', 'none'),
+  );
   console.log(
-    `\n${paint('green', 'The whole way works.')} Read the mail at ${paint('cyan', state.mailUrl)}`,
+    `\n${styleText('green', 'The whole way works.')} Read the mail at ${styleText('cyan', state.mailUrl)}`,
   );
   return 0;
 }
@@ -89,6 +92,8 @@ async function readState(): Promise<RunState | undefined> {
 try {
   process.exitCode = await main();
 } catch (error) {
-  console.error(`${paint('red', '✗')} ${error instanceof Error ? error.message : String(error)}`);
+  console.error(
+    `${styleText('red', '✗')} ${error instanceof Error ? error.message : String(error)}`,
+  );
   process.exitCode = 1;
 }

@@ -13,6 +13,12 @@ export interface Deed {
 }
 
 /**
+ * Where the name of an operator comes from. Anybody can give `--as` or set `$USER`; only the
+ * account of the operating system proves a name. `host`: nobody gave one, and `by` is the pod.
+ */
+export type NameFrom = '--as' | '$USER' | 'account' | 'host';
+
+/**
  * One document of `operator_audit`, which is never changed: how a deed ended is an entry of its
  * own.
  */
@@ -21,8 +27,7 @@ export interface TrailEntry extends Deed {
   readonly at: Date;
   readonly by: string;
   readonly why?: string;
-  /** `by` is what the operator said; nothing proves it. */
-  readonly unproven?: true;
+  readonly nameFrom: NameFrom;
   /**
    * `begun` without an entry that `ends` it: the command was cut off, and it may or may not have
    * happened.

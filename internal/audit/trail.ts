@@ -7,7 +7,7 @@ import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import type { Deed, TrailEntry } from './entry.ts';
+import type { Deed, NameFrom, TrailEntry } from './entry.ts';
 import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 
 export const OPERATOR_AUDIT = 'operator_audit';
@@ -32,7 +32,7 @@ export class Trail {
   readonly #clock: Clock;
   readonly by: string;
   readonly #why: string | undefined;
-  readonly #unproven: boolean;
+  readonly #nameFrom: NameFrom;
   readonly #copy: (entry: TrailEntry) => void;
   #indexed: Promise<void> | undefined;
 
@@ -43,7 +43,7 @@ export class Trail {
     readonly db: Db;
     readonly clock: Clock;
     readonly by: string;
-    readonly unproven: boolean;
+    readonly nameFrom: NameFrom;
     readonly why?: string;
     readonly copy: (entry: TrailEntry) => void;
   }) {
@@ -51,7 +51,7 @@ export class Trail {
     this.#clock = options.clock;
     this.by = options.by;
     this.#why = options.why;
-    this.#unproven = options.unproven;
+    this.#nameFrom = options.nameFrom;
     this.#copy = options.copy;
   }
 
@@ -101,9 +101,9 @@ export class Trail {
       _id: newId('opr'),
       at,
       by: this.by,
+      nameFrom: this.#nameFrom,
       ...deed,
       ...(this.#why === undefined ? {} : { why: this.#why }),
-      ...(this.#unproven ? { unproven: true as const } : {}),
       ...ending,
       expiresAt: later(at, TRAIL_DAYS * DAY_MS),
     };

@@ -3,24 +3,25 @@
  * locks an EIN for ever.
  */
 import type { Account } from '../account/account.ts';
-import { isEmailAddress } from '../application/email-address.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { REOPEN_TRIES } from './limits.ts';
-import { UsageError } from './options.ts';
+import { address, requestId } from './options.ts';
+import { printable } from '../platform/terminal.ts';
 import { maskApplicant } from './mask.ts';
 import { submissionById } from './find-submission.ts';
-import { accountToMail, changedMeanwhile, dryRun, reopen } from './retry.ts';
+import { accountToMail, dryRun, reopen } from './retry.ts';
+import { changedMeanwhile, whenDue } from './waits.ts';
 import { normalizeEmail } from '../application/identity.ts';
 
 export const correctEmail: Command = {
   name: 'account correct-email',
-  positionals: ['REQUEST_ID', 'ADDRESS'],
+  positionals: [requestId, address],
   about: 'give an account the right e-mail address and mail it',
   details:
-    'Links that went to the old address stop working at once and a new one is mailed. Given again after it was cut off, it finishes what is left. Takes an account id as well. Not for an account whose link has been used.',
+    'Links that went to the old address stop working at once and a new one is mailed. Given again after it was cut off, it finishes what is left. Prints the address as it was given, so that you can check it. Not for an account whose link has been used.',
   options: ['yes', 'as', 'why'],
   examples: [
     'account correct-email req_01m7yefdj3fantjpk5mzvj8mwh jane@example.com',
@@ -31,10 +32,10 @@ export const correctEmail: Command = {
 
 export const release: Command = {
   name: 'account release',
-  positionals: ['REQUEST_ID'],
+  positionals: [requestId],
   about: 'free the e-mail address and the EIN of an account for a new application',
   details:
-    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone. Takes an account id as well.',
+    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone.',
   options: ['yes', 'as', 'why'],
   examples: [
     'account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"',
@@ -44,10 +45,7 @@ export const release: Command = {
 
 async function correctAddress(call: Call): Promise<ExitCode> {
   const { out, values, clock } = call;
-  const [id = '', given = ''] = call.positionals;
-  const email = given.trim();
-  if (!isEmailAddress(email))
-    throw new UsageError('account correct-email: ADDRESS is not a valid e-mail address');
+  const [id = '', email = ''] = call.positionals;
   const { desk } = call;
   const record = await submissionById(id, desk, clock.now());
   if (record.accountId === undefined)
@@ -60,16 +58,15 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   const other = await desk.accounts.find('emailNormalized', normalizeEmail(email));
   if (other !== undefined && other._id !== account._id) throw taken(other.requestId);
 
-  const [before, after] = [account.email, email].map(
-    (address) => maskApplicant({ email: address }, false).email,
-  );
-  const change = left === 'everything' ? `${before} → ${after}` : after;
+  const masked = (one: string) => maskApplicant({ email: one }, false).email;
+  // As given: only the operator can tell whether it was typed right. Programs and logs get no more
+  // than ever.
+  const shown = values.json ? masked(email) : printable(email);
+  const change = left === 'everything' ? `${masked(account.email)} → ${shown}` : shown;
   const would = {
     everything: `its address becomes ${change} and a new link is mailed`,
-    record_and_mail:
-      'a correction to this address was cut off: it is finished and a new link is mailed',
-    record:
-      'a correction to this address was cut off after its e-mail: its request is brought in step',
+    record_and_mail: `a correction to ${shown} was cut off: it is finished and a new link is mailed`,
+    record: `a correction to ${shown} was cut off after its e-mail: its request is brought in step`,
   }[left];
   if (!values.yes) return dryRun(call, record, account, would);
   let result = 'changed' as Corrected;
@@ -95,12 +92,15 @@ async function correctAddress(call: Call): Promise<ExitCode> {
         'give the same command again, and it mails the new link',
     );
   }
-  if (values.json)
-    out.json({ request_id: record._id, account_id: account._id, result: 'corrected' });
-  else if (left === 'record')
-    out.line(`${account._id}  finished; nothing is mailed, the e-mail has gone out before`);
+  const next = left === 'record' ? undefined : await whenDue(record, desk);
+  const ids = { request_id: record._id, account_id: account._id };
+  if (values.json) out.json({ ...ids, result: 'corrected', ...next?.json });
+  else if (next === undefined)
+    out.line(
+      `${account._id}  ${change}; finished: nothing is mailed, the e-mail has gone out before`,
+    );
   else
-    out.line(`${account._id}  ${change}; a new link goes out within seconds, the old one is void`);
+    out.line(`${account._id}  ${change}; the old link is void, a new one is mailed; ${next.text}`);
   return EXIT.ok;
 }
 

@@ -2,9 +2,10 @@
  * `audit`: every accepted request is in exactly one place, and so is every account; what is not, or
  * late, is listed.
  */
+import { styleText } from 'node:util';
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/deadline.ts';
-import { paint, printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/terminal.ts';
 import { states, type State } from '../submission/states.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { checkRecord, kinds, type Kind } from './check-records.ts';
@@ -174,7 +175,7 @@ function print({ out }: Call, report: Report, now: Date): void {
   const known = states.filter((state) => byState[state] !== undefined);
   const others = Object.keys(byState).filter((state) => !states.includes(state as State));
   const total = Object.values(byState).reduce((sum, count) => sum + count, 0);
-  out.line(`${paint('bold', 'Requests')} at ${now.toISOString().slice(0, 19)}Z`);
+  out.line(`${styleText('bold', 'Requests')} at ${now.toISOString().slice(0, 19)}Z`);
   const rows = [...known, ...others].map((state) => [printable(state), String(byState[state])]);
   out.line(
     table([...rows, ['all', String(total)], ['of these accepted (202)', String(report.accepted)]]),
@@ -184,11 +185,11 @@ function print({ out }: Call, report: Report, now: Date): void {
     report.pastRetention === 0
       ? ''
       : `, ${report.pastRetention} whose request is past its retention`;
-  out.line(`${paint('bold', 'Accounts')}  ${report.accounts}${released}${past}`);
+  out.line(`${styleText('bold', 'Accounts')}  ${report.accounts}${released}${past}`);
   for (const [kind, count] of Object.entries(counts) as [Kind, number][]) {
     const [weight, meaning] = kinds[kind];
     out.line(
-      `\n${paint(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`,
+      `\n${styleText(weight === 'problem' ? 'red' : 'yellow', weight)}  ${count} ${kind}: each ${meaning}`,
     );
     const ids = report.listed
       .filter((finding) => finding.kind === kind)
@@ -198,7 +199,7 @@ function print({ out }: Call, report: Report, now: Date): void {
   }
   out.line(
     report.problems === 0
-      ? `\n${paint('green', 'All is where it should be:')} every accepted request is in exactly one state, and accounts and requests agree.`
-      : `\n${paint('red', `${report.problems} problem(s).`)} "partner-ingest show ID" tells more of each; docs/operations.md says what to do.`,
+      ? `\n${styleText('green', 'All is where it should be:')} every accepted request is in exactly one state, and accounts and requests agree.`
+      : `\n${styleText('red', `${report.problems} problem(s).`)} "partner-ingest show ID" tells more of each; docs/operations.md says what to do.`,
   );
 }

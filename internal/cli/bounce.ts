@@ -7,7 +7,7 @@ import type { Account } from '../account/account.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { UsageError } from './options.ts';
-import { changedMeanwhile } from './retry.ts';
+import { changedMeanwhile } from './waits.ts';
 
 export const bounce: Command = {
   name: 'bounce',
@@ -15,7 +15,7 @@ export const bounce: Command = {
   about: 'report that the e-mail of a completed request bounced later',
   details:
     'Reads the notification of a mail system from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0; one that is about no mail of ours, with 1. Not for a request whose link has been used.',
-  options: ['message-id', 'request', 'status', 'as', 'why'],
+  options: ['messageId', 'request', 'status', 'as', 'why'],
   examples: [
     'bounce --as bounces < notification.eml',
     'bounce --message-id "<acc_01m7yppxy4e01v3gzvkymsa33d.login-instructions@example.com>" --status 5.1.1',
@@ -65,7 +65,7 @@ async function reportBounce(call: Call): Promise<ExitCode> {
 
 /** From the options or standard input; a sentence where that reports no failure. */
 async function bouncedMail(call: Call): Promise<Bounced | string> {
-  const { request, 'message-id': messageId, status } = call.values;
+  const { request, messageId, status } = call.values;
   if (request !== undefined && messageId !== undefined) {
     throw new UsageError('bounce: give one of --request and --message-id');
   }

@@ -1,16 +1,16 @@
 /** `close`: ends an open request or a dead letter that nobody shall work on any more. */
 import type { Account } from '../account/account.ts';
-import { isOpen, meanings, nextState } from '../submission/states.ts';
+import { meanings, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById } from './find-submission.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
-import { UsageError } from './options.ts';
-import { changedMeanwhile } from './retry.ts';
+import { UsageError, maybeRequestId } from './options.ts';
+import { changedMeanwhile, claimInWords } from './waits.ts';
 
 export const close: Command = {
   name: 'close',
-  positionals: ['[REQUEST_ID]'],
+  positionals: [maybeRequestId],
   about: 'end an open request or a dead letter for good, with a reason',
   details:
     'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone. With --state, all that match are counted, and closed only with --yes. Ctrl-C stops it between two pages.',
@@ -27,7 +27,6 @@ const order: Order = {
   action: 'close',
   past: 'closed',
   states: ['recorded', 'account_created', 'dead_lettered'],
-  rate: undefined,
   plan,
   act: (planned, { desk, values }) =>
     desk.moves.moveAll(
@@ -61,16 +60,12 @@ async function closeRequests(call: Call): Promise<ExitCode> {
   const record = await submissionById(id, desk, clock.now());
   const account = await desk.accounts.find('requestId', record._id);
   const { to, whyNot } = plan(record, account);
-  if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
+  const left = claimInWords(record, clock.now()) ?? whyNot;
+  if (to === undefined || left !== undefined) throw new CommandError(`${record._id} ${left}`);
   if (values.yes) {
     const act = async (): Promise<boolean> =>
       (await order.act([{ record, account, to }], call)) === 1;
     const done = await desk.trail.record({ action: 'close', requestId: record._id }, act);
-    if (!done && isOpen(record.state)) {
-      throw new CommandError(
-        `${record._id} changed or is being worked on: look at it in a minute and decide again`,
-      );
-    }
     if (!done) throw changedMeanwhile(record);
   }
   if (values.json)

@@ -1,229 +1,119 @@
-/**
- * From the words of a command line to a command and its checked values, or to one clear line about
- * the mistake. Pure.
- */
-import { parseArgs } from 'node:util';
-import { normalizeEin, normalizeEmail } from '../application/identity.ts';
-import { later } from '../platform/clock.ts';
-import { timeOfId } from '../platform/ids.ts';
-import { states, type State } from '../submission/states.ts';
+/** From the words of a command line to a command and its checked values, by commander and zod. */
+import { styleText } from 'node:util';
+import {
+  Argument,
+  Command as Commander,
+  InvalidArgumentError,
+  Option,
+  type OutputConfiguration,
+} from 'commander';
+import type { z } from 'zod';
 import type { Command } from './command.ts';
-import { PAGE_MAX, RATE_MAX, WHO_MAX, WHY_MAX } from './limits.ts';
-import { UsageError, options, type OptionName, type Values } from './options.ts';
+import { optionsAt, UsageError, type OptionName, type Values } from './options.ts';
 
-export interface ParsedLine {
+export const PROGRAM = 'partner-ingest';
+
+const MORE = `
+Personal data is masked unless --reveal. What cannot be undone, mails an applicant again or concerns
+many only lists what would happen unless --yes. Times are UTC, in and out.
+
+Exit codes:
+  0    done; found; nothing wrong
+  1    not found, not possible in its state, something left to do, or "audit" found problems
+  2    the command line or the configuration is wrong
+  3    MongoDB is away, answers with an error, or took too long
+  130  stopped by Ctrl-C or SIGTERM; it says how to go on
+  70   a fault of this program
+
+Needs MONGODB_URI (or MONGODB_URI_FILE), as the service does: run it in one of its pods, e.g.
+  kubectl exec deploy/partner-ingest-processor -- node dist/cmd/cli/main.js audit`;
+
+interface Given {
   readonly command: Command;
   readonly positionals: readonly string[];
   readonly values: Values;
 }
 
-/** The command that `words` name, their longest beginning that is one; undefined when none is. */
-export function findCommand(
-  words: readonly string[],
+/**
+ * The program that commander parses and explains. `act` gets what a valid line asks for. Each
+ * mistake and each help text ends in a `CommanderError` once `output` has it.
+ */
+export function programOf(
   commands: readonly Command[],
-): Command | undefined {
-  const named = (command: Command): boolean =>
-    command.name.split(' ').every((word, index) => words[index] === word);
-  return commands.find(named);
+  options: {
+    readonly now: Date;
+    readonly output: OutputConfiguration;
+    readonly act: (given: Given) => Promise<void>;
+  },
+): Commander {
+  const program = new Commander(PROGRAM)
+    .description('What became of a request, and what an operator can do about it.')
+    .configureOutput(options.output)
+    .configureHelp({ styleTitle: (title) => styleText('bold', title) })
+    .addHelpText('after', MORE)
+    .exitOverride();
+  const groups = new Map<string, Commander>();
+  for (const command of commands) {
+    const [first = '', second] = command.name.split(' ');
+    const parent = second === undefined ? program : (groups.get(first) ?? program.command(first));
+    if (second !== undefined) groups.set(first, parent);
+    define(parent.command(second ?? first), command, options);
+  }
+  for (const [name, group] of groups)
+    group.description(`${name}: ${group.commands.map((one) => one.name()).join(', ')}`);
+  return program;
 }
 
-/** The command and its values. Throws `UsageError`. `now` is what relative times count from. */
-export function parseLine(
-  words: readonly string[],
-  commands: readonly Command[],
-  now: Date,
-): ParsedLine {
-  const command = findCommand(words, commands);
-  if (command === undefined) throw new UsageError(unknownCommand(words, commands));
-  const { name } = command;
-  const rest = words.slice(name.split(' ').length);
-  const takes: readonly OptionName[] = ['help', 'json', ...command.options];
-  const { tokens } = parseArgs({
-    args: rest,
-    options: Object.fromEntries(takes.map((option) => [option, { type: options[option].type }])),
-    strict: false,
-    allowPositionals: true,
-    tokens: true,
+function define(
+  commander: Commander,
+  command: Command,
+  { now, act }: { readonly now: Date; readonly act: (given: Given) => Promise<void> },
+): void {
+  const { name, about, details, examples } = command;
+  commander
+    .summary(about)
+    .description(`${about.charAt(0).toUpperCase()}${about.slice(1)}. ${details}`)
+    .addHelpText('after', ['', 'Examples:', ...examples.map(exampleLine)].join('\n'));
+  for (const { syntax, about: what, schema } of command.positionals)
+    commander.addArgument(new Argument(syntax, what).argParser(checked(schema)));
+  const all = optionsAt(now);
+  const takes: readonly OptionName[] = [...command.options, 'json'];
+  for (const option of takes.map((one) => all[one])) {
+    const made = new Option(option.flags, option.about);
+    commander.addOption('schema' in option ? made.argParser(checked(option.schema)) : made);
+  }
+  commander.action(async () => {
+    const given = commander.opts<Partial<Values>>();
+    const values: Values = { ...given, ...switchesOf(given) };
+    checkTogether(name, values);
+    const positionals = commander.processedArgs.filter((one): one is string => one !== undefined);
+    await act({ command, positionals, values });
   });
-
-  const positionals: string[] = [];
-  const raw: Partial<Record<OptionName, string | true>> = {};
-  for (const token of tokens) {
-    if (token.kind === 'positional') positionals.push(token.value);
-    if (token.kind !== 'option') continue;
-    const option = takes.find((known) => known === token.name);
-    if (option === undefined) {
-      throw new UsageError(
-        `${name}: unknown option ${token.rawName}${didYouMean(token.name, takes, '--')}`,
-      );
-    }
-    if (raw[option] !== undefined) throw new UsageError(`${name}: --${option} is given twice`);
-    const takesValue = options[option].type === 'string';
-    // `--limit --json` would otherwise take the second option for the value of the first.
-    const missing =
-      token.value === undefined ||
-      token.value === '' ||
-      (!token.inlineValue && token.value[0] === '-');
-    if (takesValue && missing) throw new UsageError(`${name}: --${option} needs a value`);
-    if (!takesValue && token.value !== undefined)
-      throw new UsageError(`${name}: --${option} takes no value`);
-    raw[option] = token.value ?? true;
-  }
-  checkPositionals(command, positionals);
-  return { command, positionals, values: checkValues(name, raw, now) };
 }
 
-function checkPositionals(command: Command, given: readonly string[]): void {
-  const required = command.positionals.filter((positional) => !positional.startsWith('['));
-  const missing = required[given.length];
-  if (missing !== undefined) throw new UsageError(`${command.name}: ${missing} is missing`);
-  const surplus = given[command.positionals.length];
-  if (surplus !== undefined)
-    throw new UsageError(`${command.name}: "${surplus}" is one argument too many`);
+function switchesOf({ json = false, reveal = false, yes = false }: Partial<Values>) {
+  return { json, reveal, yes };
 }
 
-/** Options that take any text. */
-const UNCHECKED = [
-  'name',
-  'reason',
-  'partner',
-  'namespace',
-  'idempotency-key',
-  'request',
-  'message-id',
-] as const;
+function exampleLine(example: string): string {
+  return `  ${PROGRAM} ${example}`;
+}
 
-function checkValues(
-  command: string,
-  raw: Partial<Record<OptionName, string | true>>,
-  now: Date,
-): Values {
-  const text = (option: OptionName): string | undefined => {
-    const value = raw[option];
-    return typeof value === 'string' ? value : undefined;
+/** The value that the schema makes of a word; says in one sentence what is wrong with it. */
+function checked(schema: z.ZodType): (value: string, previous: unknown) => unknown {
+  return (value, previous) => {
+    if (previous !== undefined) throw new InvalidArgumentError('It is given twice.');
+    const result = schema.safeParse(value);
+    if (result.success) return result.data;
+    throw new InvalidArgumentError(result.error.issues[0]?.message ?? '');
   };
-  const wrong = (option: OptionName, message: string): never => {
-    throw new UsageError(`${command}: --${option} ${message}`);
-  };
-  const checked = <T>(option: OptionName, check: (value: string) => T): Record<string, T> => {
-    const value = text(option);
-    return value === undefined ? {} : { [option]: check(value) };
-  };
-  const short = (option: OptionName, max: number) =>
-    checked(option, (value) =>
-      value.length > max ? wrong(option, `has more than ${max} characters`) : value,
+}
+
+function checkTogether(name: string, { idempotencyKey, partner, since, until }: Values): void {
+  if (idempotencyKey !== undefined && partner === undefined)
+    throw new UsageError(
+      `${name}: --idempotency-key needs --partner: a key counts for one partner`,
     );
-  const count = (option: OptionName, max: number) =>
-    checked(
-      option,
-      (value) => countOf(value, max) ?? wrong(option, `must be a whole number from 1 to ${max}`),
-    );
-  const values: Values = {
-    json: raw.json === true,
-    reveal: raw.reveal === true,
-    yes: raw.yes === true,
-    ...Object.fromEntries(
-      UNCHECKED.flatMap((option) => Object.entries(checked(option, (value) => value))),
-    ),
-    ...short('as', WHO_MAX),
-    ...short('why', WHY_MAX),
-    ...checked('email', (value) => normalizeEmail(value)),
-    ...checked('ein', (value) => {
-      const ein = normalizeEin(value);
-      return /^[0-9]{9}$/.test(ein) ? ein : wrong('ein', 'must be nine digits');
-    }),
-    ...count('rate', RATE_MAX),
-    ...count('limit', PAGE_MAX),
-    ...checked('after', (value) =>
-      timeOfId(value) === undefined ? wrong('after', 'must be a request_id') : value,
-    ),
-    ...checked('status', (value) =>
-      /^[245]\.\d{1,3}\.\d{1,3}$/.test(value) ? value : wrong('status', 'must be like 5.1.1'),
-    ),
-    ...checked('state', (value) => stateOf(value) ?? wrong('state', stateHint(value))),
-    ...checked('since', (value) => timeOf(value, now) ?? wrong('since', timeHint(value))),
-    ...checked('until', (value) => timeOf(value, now) ?? wrong('until', timeHint(value))),
-  };
-  if (values['idempotency-key'] !== undefined && values.partner === undefined) {
-    wrong('idempotency-key', 'needs --partner: a key is in force for one partner');
-  }
-  if (values.since !== undefined && values.until !== undefined && values.since >= values.until) {
-    wrong('since', 'must be before --until');
-  }
-  return values;
-}
-
-function stateOf(value: string): State | undefined {
-  return states.find((state) => state === value);
-}
-
-function stateHint(value: string): string {
-  return `must be one of ${states.join(', ')}${didYouMean(value, states, '')}`;
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = {
-  s: 1_000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-};
-
-/** A day, and a time as `find` prints it or with a `T`; in UTC unless a zone follows. */
-const INSTANT =
-  /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(Z|[+-]\d{2}:\d{2})?)?$/;
-
-/** "24h" is that long before `now`; anything else is a date, in UTC unless it says otherwise. */
-function timeOf(value: string, now: Date): Date | undefined {
-  const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
-  if (amount !== undefined && unit !== undefined)
-    return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
-  const [, day, time = '00:00', zone = 'Z'] = INSTANT.exec(value) ?? [];
-  if (day === undefined) return undefined;
-  const midnight = new Date(`${day}T00:00Z`);
-  // JavaScript takes 30 February for 2 March.
-  if (Number.isNaN(midnight.getTime()) || midnight.toISOString().slice(0, day.length) !== day)
-    return undefined;
-  const date = new Date(`${day}T${time}${zone}`);
-  return Number.isNaN(date.getTime()) ? undefined : date;
-}
-
-function timeHint(value: string): string {
-  return `must be like 30m, 24h, 7d or 2026-11-21T09:00Z, not "${value}"`;
-}
-
-function countOf(value: string, max: number): number | undefined {
-  const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
-  return number >= 1 && number <= max ? number : undefined;
-}
-
-function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
-  const names = commands.map((command) => command.name);
-  const [first = ''] = words;
-  const group = names.filter((name) => name.startsWith(`${first} `));
-  if (group.length > 0)
-    return `"${first}" needs one of ${group.map((name) => name.slice(first.length + 1)).join(', ')}`;
-  if (first.startsWith('req_')) return `unknown command "${first}": did you mean "show ${first}"?`;
-  return `unknown command "${first}"${didYouMean(first, names, '')}; --help lists all`;
-}
-
-function didYouMean(word: string, known: readonly string[], prefix: string): string {
-  const near = known
-    .map((name) => ({ name, steps: editSteps(word, name) }))
-    .filter(({ name, steps }) => steps <= Math.max(2, name.length / 3))
-    .toSorted((one, other) => one.steps - other.steps)[0];
-  return near === undefined ? '' : `: did you mean ${prefix}${near.name}?`;
-}
-
-/** Levenshtein distance: insertions, deletions and replacements between two words. */
-function editSteps(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
-  for (const letter of from.slice(0, 64)) {
-    const next = [(row[0] ?? 0) + 1];
-    for (let j = 1; j <= to.length; j += 1) {
-      const replaced = (row[j - 1] ?? 0) + (letter === to[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
+  if (since !== undefined && until !== undefined && since >= until)
+    throw new UsageError(`${name}: --since must be before --until`);
 }

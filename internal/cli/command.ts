@@ -7,7 +7,7 @@ import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { OperatorMoves } from '../submission/operator-moves.ts';
 import type { SupportQueries } from '../submission/support-queries.ts';
-import type { OptionName, Values } from './options.ts';
+import type { OptionName, Positional, Values } from './options.ts';
 
 /** What the shell is told. */
 export const EXIT = {
@@ -88,11 +88,11 @@ export interface Call {
 export interface Command {
   /** One or two words. */
   readonly name: string;
-  /** In the order they are given; one in brackets may be left out. */
-  readonly positionals: readonly string[];
+  /** In the order they are given. */
+  readonly positionals: readonly Positional[];
   /** One line for the list of commands. */
   readonly about: string;
-  /** More of it, for its own help. */
+  /** More of it, for its own help, after `about` and a full stop. */
   readonly details: string;
   readonly options: readonly OptionName[];
   readonly examples: readonly string[];

@@ -16,19 +16,21 @@ import {
   type Desk,
   type ExitCode,
 } from './command.ts';
-import { UsageError } from './options.ts';
-import { CHANGES_LISTED } from './limits.ts';
+import { UsageError, maybeRequestId } from './options.ts';
+import { ALIKE_LISTED, CHANGES_LISTED } from './limits.ts';
+import { alikeOf, otherHalf, type Alike } from './alike.ts';
+import { normalizeEmail } from '../application/identity.ts';
 import { applicantOf, isAccountOf, relationOf } from './person.ts';
 import { submissionById } from './find-submission.ts';
 import { Progress } from './progress.ts';
 
 export const erase: Command = {
   name: 'erase',
-  positionals: ['[REQUEST_ID]'],
+  positionals: [maybeRequestId],
   about: 'remove everything personal about one applicant, on their request',
   details:
-    'By address, by EIN, or by a request (which stands for its address, and goes last, so that the same command can be given again). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages, and --after goes on there. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. See docs/privacy.md for what it does not find: what is compressed or encoded inside a body, backups, sent mails.',
-  options: ['email', 'ein', 'after', 'yes', 'as', 'why'],
+    'By address, by EIN, or by a request (which stands for its address, and goes last). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages; after any interruption the same command may be given again. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. See docs/privacy.md for what it does not find: what is compressed or encoded inside a body, backups, sent mails.',
+  options: ['email', 'ein', 'yes', 'as', 'why'],
   examples: [
     'erase --email jane@example.com',
     'erase --email jane@example.com --yes --as jane --why "request of 2026-11-20"',
@@ -62,16 +64,20 @@ class Tally {
   readonly listed: Found[] = [];
   /** Requests and accounts that are settled, so that the walk does not count them again. */
   readonly settled = new Set<string>();
+  /** Of these, what goes as a whole. */
+  readonly gone = new Set<string>();
   count = 0;
   left = false;
-  /** The last request that was looked at by a walk that was stopped. */
-  stoppedAfter: string | undefined;
+  /** The EINs of what was found by address, and the addresses of what was found by EIN. */
+  readonly others = new Set<string>();
+  stopped = false;
 
   note(entry: Found): void {
     this.count += 1;
     if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
     if (['changed', 'still open', 'comes last'].includes(entry.result)) this.left = true;
     else this.settled.add(entry.id);
+    if (entry.result === 'erased' || entry.result === 'would be erased') this.gone.add(entry.id);
   }
 }
 
@@ -92,19 +98,20 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
     await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
     await work();
   }
-  report(call, tally);
-  if (tally.stoppedAfter !== undefined) return EXIT.stopped;
+  report(call, tally, await alikeOf(subject, call, tally));
+  if (tally.stopped) return EXIT.stopped;
   return tally.count === 0 || tally.left ? EXIT.found : EXIT.ok;
 }
 
-function report({ out, values }: Call, tally: Tally): void {
-  const { count, listed, stoppedAfter } = tally;
+function report({ out, values }: Call, tally: Tally, alike: Alike): void {
+  const { count, listed, stopped } = tally;
   if (values.json) {
     out.json({
       dry_run: !values.yes,
       count,
       listed,
-      ...(stoppedAfter === undefined ? {} : { stopped_after: stoppedAfter }),
+      [`${alike.same}_elsewhere`]: alike.requestIds,
+      ...(stopped ? { stopped } : {}),
     });
   } else {
     const rows = listed.map(({ what, id, state, result }) =>
@@ -125,11 +132,14 @@ function report({ out, values }: Call, tally: Tally): void {
       'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
     );
   }
-  if (stoppedAfter !== undefined) {
+  const { same, requestIds } = alike;
+  if (requestIds.length > 0) {
     out.note(
-      `stopped: what was done stays done; to go on, give the same command with --after ${stoppedAfter}`,
+      `not erased, but of the same ${same === 'ein' ? 'EIN' : 'e-mail address'}: ${requestIds.join(', ')}${requestIds.length < ALIKE_LISTED ? '' : ', and perhaps more'}: ` +
+        `if they are the same person, erase them by --${same} or by their ids`,
     );
   }
+  if (stopped) out.note('stopped: what was done stays done; give the same command again');
 }
 
 async function subjectOf(call: Call): Promise<Subject> {
@@ -175,15 +185,17 @@ async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<v
   ];
   await eraseAccounts(
     accounts.filter((account) => isAccountOf(person, account) && account.requestId !== requestId),
+    subject,
     call,
     tally,
   );
 }
 
 /** The request by which the person was named: without it nobody could tell whose the rest is. */
-async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tally): Promise<void> {
+async function eraseNamed(subject: Subject, call: Call, tally: Tally): Promise<void> {
+  const { requestId } = subject;
   const { desk, values } = call;
-  if (requestId === undefined || tally.stoppedAfter !== undefined) return;
+  if (requestId === undefined || tally.stopped) return;
   const record = await desk.submissions.byId(requestId);
   if (values.yes && tally.left) {
     tally.note({
@@ -194,9 +206,12 @@ async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tal
     });
     return;
   }
-  if (record !== undefined) await eraseOwn([record], { person, requestId }, call, tally);
+  if (record !== undefined) await eraseOwn([record], subject, call, tally);
   // The record may be past its retention, and its account is there still.
-  else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([requestId])), call, tally);
+  else {
+    const accounts = await desk.accounts.ofPerson({}, new Set([requestId]));
+    await eraseAccounts(accounts, subject, call, tally);
+  }
 }
 
 /**
@@ -205,8 +220,8 @@ async function eraseNamed({ person, requestId }: Subject, call: Call, tally: Tal
 async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk, values, out, clock, stop } = call;
-  const progress = new Progress(out, clock, await desk.submissions.about(values.after));
-  for await (const page of desk.submissions.personalPages(values.after)) {
+  const progress = new Progress(out, clock, await desk.submissions.about());
+  for await (const page of desk.submissions.personalPages()) {
     const own: PersonalRecord[] = [];
     for (const record of page.filter(({ _id }) => !tally.settled.has(_id) && _id !== requestId)) {
       const relation = relationOf(person, record);
@@ -216,7 +231,7 @@ async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<v
     await eraseOwn(own, subject, call, tally);
     progress.add(page.length);
     if (stop.aborted) {
-      tally.stoppedAfter = page.at(-1)?._id;
+      tally.stopped = true;
       return;
     }
   }
@@ -234,8 +249,9 @@ async function eraseOwn(
   if (records.length === 0) return;
   const { desk, values } = call;
   for (const record of records) {
-    if (!tally.settled.has(record._id))
-      tally.note(await eraseRecord(record, false, desk, values.yes));
+    if (tally.settled.has(record._id)) continue;
+    tally.others.add(otherHalf(subject, applicantOf(record)));
+    tally.note(await eraseRecord(record, false, desk, values.yes));
   }
   const ids = new Set(records.map(({ _id }) => _id));
   const accounts = await desk.accounts.ofPerson({}, ids);
@@ -243,6 +259,7 @@ async function eraseOwn(
     accounts.filter(
       (account) => isAccountOf(subject.person, account) || account.requestId === subject.requestId,
     ),
+    subject,
     call,
     tally,
   );
@@ -267,11 +284,14 @@ async function eraseRecord(
 
 async function eraseAccounts(
   accounts: readonly Account[],
+  subject: Subject,
   { desk, values }: Call,
   tally: Tally,
 ): Promise<void> {
   for (const account of accounts) {
     if (tally.settled.has(account._id)) continue;
+    const { email, ein } = account.released ?? account;
+    tally.others.add(otherHalf(subject, { email: normalizeEmail(email), ein }));
     if (values.yes) await desk.corrections.erase(account._id);
     tally.note({
       what: 'account',

@@ -1,7 +1,8 @@
 /**
  * `find` and `export`: requests by applicant, partner, state and time, for people and for programs.
  */
-import { paint, printable, table } from '../platform/terminal.ts';
+import { styleText } from 'node:util';
+import { printable, table } from '../platform/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError, type Values } from './options.ts';
@@ -15,7 +16,7 @@ const filters = [
   'ein',
   'name',
   'partner',
-  'idempotency-key',
+  'idempotencyKey',
   'state',
   'reason',
   'since',
@@ -60,7 +61,7 @@ async function findRequests(call: Call): Promise<ExitCode> {
   const { out, values } = call;
   if (filters.every((name) => values[name] === undefined)) {
     throw new UsageError(
-      `find: give at least one of ${filters.map((name) => `--${name}`).join(', ')}`,
+      'find: give at least one of --email, --ein, --name, --partner, --idempotency-key, --state, --reason, --since, --until',
     );
   }
   const { desk } = call;
@@ -83,7 +84,7 @@ async function findRequests(call: Call): Promise<ExitCode> {
 }
 
 const header = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'].map(
-  (name) => paint('dim', name),
+  (name) => styleText('dim', name),
 );
 
 function row(record: SubmissionRecord, reveal: boolean): string[] {

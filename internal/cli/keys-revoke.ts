@@ -1,12 +1,12 @@
 /** `keys revoke`: ends one key at once, without Kubernetes, whatever its Secret says. */
-import { KEY_ID_LENGTH, keyIdOf } from '../partner/api-key.ts';
+import { keyIdOf } from '../partner/api-key.ts';
 import { printable } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { UsageError } from './options.ts';
+import { keyId } from './options.ts';
 
 export const keysRevoke: Command = {
   name: 'keys revoke',
-  positionals: ['KEY'],
+  positionals: [keyId],
   about: 'end a key at once, whatever its Secret says; this cannot be undone',
   details:
     'KEY is the id that "keys list" shows, the beginning of the key\'s SHA-256. Every ingest that reaches MongoDB answers the key 401 within about a second, without Kubernetes, the controller or Redis. The controller does not bring it back: a Warning Event asks to remove it from its Secret. A revoked key never works again. Without --yes this shows whose key it is. Give the partner a new key with "keys new".',
@@ -19,12 +19,7 @@ export const keysRevoke: Command = {
 };
 
 async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCode> {
-  const id = (positionals[0] ?? '').toLowerCase();
-  if (!new RegExp(`^[0-9a-f]{${KEY_ID_LENGTH},64}$`).test(id)) {
-    throw new UsageError(
-      `KEY must be the ${KEY_ID_LENGTH} hexadecimal digits that "keys list" shows, or more of the SHA-256`,
-    );
-  }
+  const [id = ''] = positionals;
   const [key, other] = await desk.keys.beginningWith(id);
   if (key === undefined) throw new CommandError(`no key begins with ${id}: see "keys list"`);
   if (other !== undefined)
@@ -50,6 +45,9 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
     desk.keys.revoke(key._id),
   );
   if (values.json) out.json({ ...shown, result: 'revoked' });
-  else out.line(`${words} is revoked, everywhere within a second; remove it from its Secret`);
+  else
+    out.line(
+      `${words} is revoked: each ingest that reaches MongoDB answers it 401 within a second; remove it from its Secret`,
+    );
   return EXIT.ok;
 }

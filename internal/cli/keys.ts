@@ -1,15 +1,15 @@
 /** `keys new`, `keys list`: a fresh API key as a Secret to apply, and which keys there are. */
+import { styleText } from 'node:util';
 import { keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
-import { isPartnerId } from '../partner/key-secret.ts';
-import { paint, printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { UsageError } from './options.ts';
+import { partner as partnerName } from './options.ts';
 import { fromNow, utc } from './timeline.ts';
 
 export const keysNew: Command = {
   name: 'keys new',
-  positionals: ['PARTNER'],
+  positionals: [partnerName],
   about: 'a fresh API key, and the Secret manifest with its digest to apply',
   details:
     'Needs no store and changes nothing: the key is active once the Secret is applied. The key is printed to standard error, the manifest to standard output; it holds only the SHA-256 of the key. In the pods of the chart the namespace is the one that the controller watches (WATCH_NAMESPACES). Old keys stay until their Secrets are deleted, so a rotation is: new, apply, hand over, wait for "keys list" to show the old one unused, delete. This is the only time the key is shown.',
@@ -33,15 +33,7 @@ export const keysList: Command = {
 
 function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
   const [partner = ''] = positionals;
-  if (!isPartnerId(partner)) {
-    throw new UsageError(
-      'keys new: PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label',
-    );
-  }
   const namespace = values.namespace ?? keysNamespace;
-  if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) {
-    throw new UsageError('keys new: --namespace must be the name of a Kubernetes namespace');
-  }
   // A name of its own for each key, so that applying the new one leaves the old one in force.
   const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
   const made = clock.now().toISOString().slice(0, 19).replace(/\D/g, '');
@@ -96,7 +88,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
         ...(terms?.notAfter === undefined ? [] : [utc(terms.notAfter).slice(0, -4)]),
       ].map(printable),
     );
-    out.line(table([header.map((name) => paint('dim', name)), ...rows], ''));
+    out.line(table([header.map((name) => styleText('dim', name)), ...rows], ''));
   }
   if (keys.length > 0) return EXIT.ok;
   out.note(

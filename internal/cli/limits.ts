@@ -4,12 +4,6 @@
 export const FIND_DEFAULT = 20;
 /** Most that `find` prints; beyond it `export` is the right command. */
 export const PAGE_MAX = 1_000;
-/** Ids suggested for one that is not there. */
-export const SUGGESTIONS = 3;
-/**
- * Characters an id must have before what follows is guessed: `req_` and the ten that hold the time.
- */
-export const SUGGEST_FROM_LENGTH = 14;
 
 /**
  * An open record is late when its time passed this long ago: reconcile looks every 2.5 s and needs
@@ -38,11 +32,10 @@ export const INPUT_TIMEOUT_MS = 30_000;
 
 /** Requests or accounts that a command which changes many lists; all are counted. */
 export const CHANGES_LISTED = 200;
-/**
- * Requests a second that `retry` and `resend` set going unless told otherwise: more would only wait
- * for the relay.
- */
-export const MANY_RATE = 1_000;
+/** Requests that `erase` names because they have the EIN of what it erased. */
+export const ALIKE_LISTED = 20;
+/** Requests a second that a command changes unless told otherwise: more only wait for the relay. */
+export const RATE_DEFAULT = 1_000;
 /** Most that `--rate` takes: more than any store does. */
 export const RATE_MAX = 1_000_000;
 
@@ -55,6 +48,8 @@ export const PROGRESS_EVERY_MS = 2_000;
  */
 export const OPEN_COUNTED = 100_000;
 
+/** Characters of a value: more than any that is stored. */
+export const TEXT_MAX = 1_000;
 /** Characters of `--why` and `--as`. */
 export const WHY_MAX = 500;
 export const WHO_MAX = 100;

@@ -1,17 +1,18 @@
 /**
- * One order for all requests of a query: a dry run first, then page after page, with a rate and a
- * place to go on from.
+ * One order for all requests of a query: a dry run first, then page after page at a rate.
  */
 import type { Account } from '../account/account.ts';
 import { pause } from '../platform/deadline.ts';
+import { timeOfId } from '../platform/ids.ts';
 import { printable, table } from '../platform/terminal.ts';
-import type { State } from '../submission/states.ts';
+import { isOpen, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type ExitCode } from './command.ts';
-import { CHANGES_LISTED } from './limits.ts';
-import type { OptionName } from './options.ts';
+import { CHANGES_LISTED, RATE_DEFAULT } from './limits.ts';
+import { UsageError, type OptionName } from './options.ts';
 import { Progress } from './progress.ts';
-import { UsageError } from './options.ts';
+import { utc } from './timeline.ts';
+import { claimInWords } from './waits.ts';
 
 export type Plan =
   | { readonly to: State; readonly whyNot?: never }
@@ -30,8 +31,6 @@ export interface Order {
   readonly past: string;
   /** States of which all can be ordered at once. */
   readonly states: readonly State[];
-  /** Requests a second unless `--rate` says otherwise; undefined: as fast as the database. */
-  readonly rate: number | undefined;
   plan(record: SubmissionRecord, account: Account | undefined): Plan;
   /** Does it; returns how many were unchanged and done. */
   act(planned: readonly Planned[], call: Call): Promise<number>;
@@ -46,7 +45,6 @@ export const queryOptions = [
   'until',
   'limit',
   'rate',
-  'after',
 ] as const satisfies OptionName[];
 
 /** Throws where a command that names its REQUEST_ID has options of a query, too. */
@@ -68,7 +66,10 @@ class Tally {
   looked = 0;
   possible = 0;
   done = 0;
-  lastId: string | undefined;
+  /** Of those possible, how many wait because their partner is on hold. */
+  waiting = 0;
+  /** The time of the first request that a stopped command has not looked at. */
+  stoppedBefore: Date | undefined;
 }
 
 export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
@@ -80,22 +81,20 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
   }
   const { desk, stop } = call;
   const progress = new Progress(out, clock, values.limit ?? (await desk.submissions.count(values)));
+  const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
   const tally = new Tally();
   const startedMs = clock.monotonicMs();
-  const rate = values.yes ? (values.rate ?? order.rate) : undefined;
-  pages: for await (const page of desk.submissions.pages(values, {
-    bodies: false,
-    after: values.after,
-  })) {
-    const size = Math.min(page.length, rate ?? page.length);
+  const rate = values.yes ? (values.rate ?? RATE_DEFAULT) : Number.POSITIVE_INFINITY;
+  pages: for await (const page of desk.submissions.pages(values, { bodies: false })) {
+    const size = Math.min(page.length, rate);
     for (let from = 0; from < page.length; from += size) {
       const left = (values.limit ?? Number.POSITIVE_INFINITY) - tally.looked;
       const part = page.slice(from, from + size).slice(0, left);
+      if (stop.aborted) tally.stoppedBefore = timeOfId(part[0]?._id ?? '');
       if (part.length === 0 || stop.aborted) break pages;
-      await orderPart(part, call, order, tally);
+      await orderPart(part, call, order, { tally, onHold });
       progress.add(part.length);
-      const aheadMs =
-        rate === undefined ? 0 : (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
+      const aheadMs = (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
       if (aheadMs > 0) await pause(aheadMs, stop);
     }
   }
@@ -108,54 +107,71 @@ async function orderPart(
   part: readonly SubmissionRecord[],
   call: Call,
   order: Order,
-  tally: Tally,
+  { tally, onHold }: { readonly tally: Tally; readonly onHold: ReadonlySet<string> },
 ): Promise<void> {
-  const { desk, values } = call;
+  const { desk, values, clock } = call;
   const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
   const accounts = new Map(found.map((account) => [account.requestId, account]));
-  const planned: Planned[] = [];
-  for (const record of part) {
+  const plans = part.map((record) => {
     const account = accounts.get(record._id);
-    const { to, whyNot } = order.plan(record, account);
-    if (to !== undefined) planned.push({ record, account, to });
-    if (tally.rows.length >= CHANGES_LISTED) continue;
-    const result = whyNot ?? (values.yes ? order.past : `would be ${order.past}`);
+    const claimed = claimInWords(record, clock.now());
+    const plan = claimed === undefined ? order.plan(record, account) : { whyNot: claimed };
+    return { record, account, ...plan };
+  });
+  const planned = plans.flatMap(({ record, account, to }) =>
+    to === undefined ? [] : [{ record, account, to }],
+  );
+  const waits = ({ record, to }: { readonly record: SubmissionRecord; readonly to?: State }) =>
+    to !== undefined && isOpen(to) && onHold.has(record.partnerId ?? '');
+  const done = values.yes && planned.length > 0 ? await act(planned, call, order) : 0;
+  const { past } = order;
+  const result = !values.yes
+    ? `would be ${past}`
+    : done === planned.length
+      ? past
+      : `${past}, unless it changed meanwhile`;
+  for (const plan of plans.slice(0, CHANGES_LISTED - tally.rows.length)) {
+    const { record, to, whyNot } = plan;
+    const held = waits(plan) ? `, and waits: ${record.partnerId} is on hold` : '';
     tally.rows.push({
       request_id: record._id,
       from: record.state,
       ...(to === undefined ? {} : { to }),
-      result,
+      result: whyNot ?? `${result}${held}`,
     });
-  }
-  if (values.yes && planned.length > 0) {
-    const act = async (): Promise<boolean> => {
-      const done = await order.act(planned, call);
-      tally.done += done;
-      return done > 0;
-    };
-    const [only] = planned;
-    const which =
-      planned.length === 1 && only !== undefined
-        ? { requestId: only.record._id }
-        : { count: planned.length };
-    await desk.trail.record({ action: order.action, ...which }, act);
   }
   tally.looked += part.length;
   tally.possible += planned.length;
-  tally.lastId = part.at(-1)?._id;
+  tally.done += done;
+  tally.waiting += planned.filter(waits).length;
+}
+
+/** Gives the order, with its entry in the trail; returns how many were unchanged and done. */
+async function act(planned: readonly Planned[], call: Call, order: Order): Promise<number> {
+  const [only] = planned;
+  const which =
+    planned.length === 1 && only !== undefined
+      ? { requestId: only.record._id }
+      : { count: planned.length };
+  let done = 0;
+  await call.desk.trail.record({ action: order.action, ...which }, async () => {
+    done = await order.act(planned, call);
+    return done > 0;
+  });
+  return done;
 }
 
 function report({ out, values, stop }: Call, { past }: Order, tally: Tally): void {
-  const { rows, looked, possible, done, lastId } = tally;
+  const { rows, looked, possible, done, waiting, stoppedBefore } = tally;
   if (values.json) {
-    const stopped = stop.aborted && lastId !== undefined ? { stopped_after: lastId } : {};
     out.json({
       dry_run: !values.yes,
       looked_at: looked,
       possible,
       [past]: done,
+      waiting_for_a_partner_on_hold: waiting,
       requests: rows,
-      ...stopped,
+      ...(stop.aborted ? { stopped: true, stopped_before: stoppedBefore ?? null } : {}),
     });
   } else {
     const cells = rows.map(({ request_id, from, to, result }) => {
@@ -165,10 +181,12 @@ function report({ out, values, stop }: Call, { past }: Order, tally: Tally): voi
     if (looked > rows.length) out.line(`… and ${looked - rows.length} more`);
     out.line(values.yes ? `${done} ${past}` : `${possible} would be ${past}; add --yes to do it`);
   }
+  if (waiting > 0)
+    out.note(`${waiting} of them wait until "partner release": their partners are on hold`);
   if (values.yes && done < possible)
     out.note(`${possible - done} changed meanwhile or are being worked on: run it again`);
   if (stop.aborted) {
-    const where = lastId === undefined ? '' : ` with --after ${lastId}`;
+    const where = stoppedBefore === undefined ? '' : ` with --since "${utc(stoppedBefore)}"`;
     out.note(`stopped: what was done stays done; to go on, give the same command${where}`);
   }
 }

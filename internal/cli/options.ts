@@ -1,99 +1,198 @@
-/**
- * The options of all commands: what they are called, what they take, and their values once checked.
- */
-import type { State } from '../submission/states.ts';
-import { PAGE_MAX } from './limits.ts';
+/** The options and arguments of all commands: how they are written, and what a value must be. */
+import { z } from 'zod';
+import { isEmailAddress } from '../application/email-address.ts';
+import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { KEY_ID_LENGTH } from '../partner/api-key.ts';
+import { isPartnerId } from '../partner/key-secret.ts';
+import { later } from '../platform/clock.ts';
+import { states } from '../submission/states.ts';
+import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, TEXT_MAX, WHO_MAX, WHY_MAX } from './limits.ts';
 
 /** A mistake of the caller, told in one line. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-interface Option {
-  readonly type: 'boolean' | 'string';
-  /** What the value is, in the help. */
-  readonly value?: string;
-  readonly about: string;
+/** `--why --yes` would otherwise take the second option for the value of the first. */
+const text = (max: number) =>
+  z
+    .string()
+    .min(1, 'It needs a value.')
+    .max(max, `It has more than ${max} characters.`)
+    .refine((value) => !value.startsWith('--'), 'It needs a value.');
+
+const count = (max: number) => {
+  const rule = `It must be a whole number from 1 to ${max}.`;
+  return z.coerce.number(rule).int(rule).min(1, rule).max(max, rule);
+};
+
+const WHEN = 'It must be like 30m, 24h, 7d or 2026-11-21T09:00Z.';
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 };
+const day = z.iso.date();
+const instant = z.iso.datetime({ local: true, offset: true });
+
+/** So long before `now`, or a time as commands print it: UTC unless a zone follows. */
+function timeOf(value: string, now: Date): Date | undefined {
+  const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
+  if (amount !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
+  const full = value.replace(/ ?UTC$/, 'Z').replace(' ', 'T');
+  const iso = full.replace(/T(\d\d:\d\d)(?=Z|[+-]|$)/, 'T$1:00');
+  if (day.safeParse(iso).success) return new Date(`${iso}T00:00Z`);
+  if (!instant.safeParse(iso).success) return undefined;
+  return new Date(/(?:Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);
 }
 
-/** Every option there is; a command names those it takes. */
-export const options = {
-  help: { type: 'boolean', about: 'this text' },
-  json: { type: 'boolean', about: 'JSON for programs instead of text for people' },
-  reveal: { type: 'boolean', about: 'personal data in clear; noted in operator_audit' },
+const when = (now: Date) =>
+  z.string().transform((value, context) => {
+    const time = timeOf(value, now);
+    if (time !== undefined) return time;
+    context.addIssue({ code: 'custom', message: WHEN });
+    return z.NEVER;
+  });
+
+const ein = z
+  .string()
+  .transform(normalizeEin)
+  .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.');
+const status = z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.');
+const namespace = z
+  .string()
+  .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'It must be the name of a Kubernetes namespace.');
+
+const fixedOptions = {
+  json: { flags: '--json', about: 'JSON for programs instead of text for people' },
+  reveal: { flags: '--reveal', about: 'personal data in clear; noted in operator_audit' },
   yes: {
-    type: 'boolean',
+    flags: '--yes',
     about: 'do it; without this nothing changes and what would happen is listed',
   },
-  as: { type: 'string', value: 'NAME', about: 'who you are, for operator_audit (default: $USER)' },
-  why: { type: 'string', value: 'TEXT', about: 'why, for operator_audit: a ticket, a sentence' },
-  email: { type: 'string', value: 'ADDRESS', about: 'of the applicant, in any case' },
-  ein: { type: 'string', value: 'DIGITS', about: 'nine digits; a hyphen is ignored' },
-  name: { type: 'string', value: 'TEXT', about: 'part of the business name, in any case' },
+  as: {
+    flags: '--as <NAME>',
+    about: 'who you are, for operator_audit (default: $USER, else the account of the system)',
+    schema: text(WHO_MAX),
+  },
+  why: {
+    flags: '--why <TEXT>',
+    about: 'why, for operator_audit: a ticket, a sentence',
+    schema: text(WHY_MAX),
+  },
+  email: {
+    flags: '--email <ADDRESS>',
+    about: 'of the applicant, in any case',
+    schema: text(TEXT_MAX).transform(normalizeEmail),
+  },
+  ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: ein },
+  name: {
+    flags: '--name <TEXT>',
+    about: 'part of the business name, in any case',
+    schema: text(TEXT_MAX),
+  },
   reason: {
-    type: 'string',
-    value: 'TEXT',
+    flags: '--reason <TEXT>',
     about: "part of the last error, or the code of a rejection's reason",
+    schema: text(TEXT_MAX),
   },
-  rate: { type: 'string', value: 'N', about: 'at most so many a second' },
-  partner: { type: 'string', value: 'ID', about: 'only of this partner' },
-  state: { type: 'string', value: 'STATE', about: 'only in this state' },
-  since: {
-    type: 'string',
-    value: 'WHEN',
-    about: 'not older than 30m, 24h, 7d, or a date such as 2026-11-21T09:00Z',
+  rate: {
+    flags: '--rate <N>',
+    about: `at most so many a second (default: ${RATE_DEFAULT})`,
+    schema: count(RATE_MAX),
   },
-  until: { type: 'string', value: 'WHEN', about: 'not newer than that' },
-  'idempotency-key': {
-    type: 'string',
-    value: 'KEY',
+  partner: { flags: '--partner <ID>', about: 'only of this partner', schema: text(TEXT_MAX) },
+  state: {
+    flags: '--state <STATE>',
+    about: 'only in this state',
+    schema: z.enum(states, `It must be one of ${states.join(', ')}.`),
+  },
+  idempotencyKey: {
+    flags: '--idempotency-key <KEY>',
     about: 'of the request, without quotes; needs --partner',
+    schema: text(TEXT_MAX),
   },
-  limit: { type: 'string', value: 'N', about: `at most so many, up to ${PAGE_MAX}` },
-  request: { type: 'string', value: 'REQUEST_ID', about: 'the request whose e-mail it is' },
-  'message-id': { type: 'string', value: 'ID', about: 'Message-ID of the e-mail' },
+  limit: {
+    flags: '--limit <N>',
+    about: `at most so many, up to ${PAGE_MAX}`,
+    schema: count(PAGE_MAX),
+  },
+  request: {
+    flags: '--request <REQUEST_ID>',
+    about: 'the request whose e-mail it is',
+    schema: text(TEXT_MAX),
+  },
+  messageId: {
+    flags: '--message-id <ID>',
+    about: 'Message-ID of the e-mail',
+    schema: text(TEXT_MAX),
+  },
   status: {
-    type: 'string',
-    value: 'CODE',
+    flags: '--status <CODE>',
     about: 'status of the bounce (RFC 3463), such as 5.1.1',
-  },
-  after: {
-    type: 'string',
-    value: 'REQUEST_ID',
-    about: 'go on behind this one, where an interrupted command stopped',
+    schema: status,
   },
   namespace: {
-    type: 'string',
-    value: 'NAME',
+    flags: '--namespace <NAME>',
     about: 'of the Secret (default: the one the controller watches)',
+    schema: namespace,
   },
-} as const satisfies Record<string, Option>;
-export type OptionName = keyof typeof options;
+} as const;
+
+/** Every option there is; a command names those it takes. Relative times count from `now`. */
+export function optionsAt(now: Date) {
+  return {
+    ...fixedOptions,
+    since: {
+      flags: '--since <WHEN>',
+      about: 'not older than 30m, 24h, 7d, or a date such as 2026-11-21T09:00Z; UTC',
+      schema: when(now),
+    },
+    until: { flags: '--until <WHEN>', about: 'not newer than that', schema: when(now) },
+  } as const;
+}
+
+type Options = ReturnType<typeof optionsAt>;
+export type OptionName = keyof Options;
+type Switch = 'json' | 'reveal' | 'yes';
 
 /** The checked values of a command line. */
-export interface Values {
-  readonly json: boolean;
-  readonly reveal: boolean;
-  readonly yes: boolean;
-  readonly as?: string;
-  readonly why?: string;
-  /** Normalised. */
-  readonly email?: string;
-  /** Nine digits. */
-  readonly ein?: string;
-  readonly name?: string;
-  readonly reason?: string;
-  readonly rate?: number;
-  readonly partner?: string;
-  readonly state?: State;
-  readonly since?: Date;
-  readonly until?: Date;
-  readonly 'idempotency-key'?: string;
-  readonly limit?: number;
-  readonly request?: string;
-  readonly 'message-id'?: string;
-  readonly status?: string;
-  readonly key?: string;
-  readonly after?: string;
-  readonly namespace?: string;
+export type Values = Readonly<
+  Record<Switch, boolean> & {
+    [Name in Exclude<OptionName, Switch>]?: z.output<Options[Name]['schema']>;
+  }
+>;
+
+/** An argument without a name; one in brackets may be left out. */
+export interface Positional {
+  readonly syntax: string;
+  readonly about: string;
+  readonly schema: z.ZodType<string>;
 }
+
+const ID = 'its id, the reference number of its e-mail, or the id of its account';
+const id = z.string().trim().max(TEXT_MAX, 'It is too long.');
+export const requestId: Positional = { syntax: '<REQUEST_ID>', about: ID, schema: id };
+export const maybeRequestId: Positional = { ...requestId, syntax: '[REQUEST_ID]' };
+export const address: Positional = {
+  syntax: '<ADDRESS>',
+  about: 'the right e-mail address',
+  schema: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
+};
+export const partner: Positional = {
+  syntax: '<PARTNER>',
+  about: 'name of the partner',
+  schema: z
+    .string()
+    .refine(
+      isPartnerId,
+      'It must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label.',
+    ),
+};
+export const keyId: Positional = {
+  syntax: '<KEY>',
+  about: 'id that "keys list" shows',
+  schema: z
+    .string()
+    .toLowerCase()
+    .regex(
+      new RegExp(`^[0-9a-f]{${KEY_ID_LENGTH},64}$`),
+      `It must be the ${KEY_ID_LENGTH} hexadecimal digits that "keys list" shows, or more of the SHA-256.`,
+    ),
+};

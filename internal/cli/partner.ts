@@ -1,15 +1,14 @@
 /** `partner hold|release|holds`: keep a partner's work from being done, and let it go on. */
 import type { Hold } from '../partner/holds.ts';
-import { isPartnerId } from '../partner/key-secret.ts';
 import { table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { OPEN_COUNTED } from './limits.ts';
-import { UsageError } from './options.ts';
+import { partner } from './options.ts';
 import { fromNow } from './timeline.ts';
 
 export const partnerHold: Command = {
   name: 'partner hold',
-  positionals: ['PARTNER'],
+  positionals: [partner],
   about: 'put a partner on hold: nothing it sent is worked on',
   details:
     'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. To turn new requests away, make the key inactive.',
@@ -20,7 +19,7 @@ export const partnerHold: Command = {
 
 export const partnerRelease: Command = {
   name: 'partner release',
-  positionals: ['PARTNER'],
+  positionals: [partner],
   about: 'let the work of a partner on hold go on',
   details: 'Everything that waits is worked on, oldest first.',
   options: ['as', 'why'],
@@ -40,7 +39,7 @@ export const partnerHolds: Command = {
 
 async function hold(call: Call): Promise<ExitCode> {
   const { desk, out } = call;
-  const partnerId = partnerOf(call);
+  const [partnerId = ''] = call.positionals;
   if ((await desk.keys.list(partnerId)).length === 0)
     out.note(`no key of ${partnerId} is known: is that its name?`);
   const done = await desk.trail.record({ action: 'partner hold', partnerId }, () =>
@@ -51,18 +50,23 @@ async function hold(call: Call): Promise<ExitCode> {
     call,
     partnerId,
     'held',
-    'on hold within five seconds; new requests are accepted and wait',
+    'on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
   );
 }
 
 async function release(call: Call): Promise<ExitCode> {
   const { desk } = call;
-  const partnerId = partnerOf(call);
+  const [partnerId = ''] = call.positionals;
   const done = await desk.trail.record({ action: 'partner release', partnerId }, () =>
     desk.holds.release(partnerId, desk.trail.by),
   );
   if (!done) throw new CommandError(`${partnerId} is not on hold`);
-  return answer(call, partnerId, 'released', 'released: its work goes on within half a minute');
+  return answer(
+    call,
+    partnerId,
+    'released',
+    'released: processors go on with its work within half a minute',
+  );
 }
 
 async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
@@ -88,20 +92,12 @@ function waitingOf({ _id }: Hold, desk: Call['desk']): Promise<number> {
   return desk.submissions.countOpen(_id, OPEN_COUNTED);
 }
 
-function partnerOf({ positionals }: Call): string {
-  const [partner = ''] = positionals;
-  if (isPartnerId(partner)) return partner;
-  throw new UsageError(
-    'PARTNER must be 1 to 63 letters, digits, ".", "_" or "-", as a Kubernetes label',
-  );
-}
-
 function inWords(count: number): string {
   return `${count >= OPEN_COUNTED ? 'at least ' : ''}${count} ${count === 1 ? 'request' : 'requests'}`;
 }
 
-function answer({ out, values }: Call, partner: string, result: string, text: string): ExitCode {
-  if (values.json) out.json({ partner, result });
-  else out.line(`${partner}  ${text}`);
+function answer({ out, values }: Call, name: string, result: string, text: string): ExitCode {
+  if (values.json) out.json({ partner: name, result });
+  else out.line(`${name}  ${text}`);
   return EXIT.ok;
 }

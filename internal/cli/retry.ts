@@ -15,15 +15,16 @@ import {
   type ExitCode,
 } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
-import { MANY_RATE } from './limits.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { maybeRequestId } from './options.ts';
+import { changedMeanwhile, claimInWords, whenDue } from './waits.ts';
 
 export const retry: Command = {
   name: 'retry',
-  positionals: ['[REQUEST_ID]'],
+  positionals: [maybeRequestId],
   about: 'have a dead-lettered or undeliverable request worked on again',
   details:
-    'One REQUEST_ID is retried at once. With --state, all that match are counted, and retried only with --yes; Ctrl-C stops it between two pages. A request that waits for its next attempt gets it now. Attempts count from one again; the processor takes it within seconds.',
+    'One REQUEST_ID is retried at once. With --state, all that match are counted, and retried only with --yes; Ctrl-C stops it between two pages. A request that waits for its next attempt is due now; one that a worker has in hand is left alone. Attempts count from one again.',
   options: [...queryOptions, 'yes', 'as', 'why'],
   examples: [
     'retry req_01m7yefdj3fantjpk5mzvj8mwh --why "relay is back"',
@@ -35,10 +36,10 @@ export const retry: Command = {
 
 export const resend: Command = {
   name: 'resend',
-  positionals: ['[REQUEST_ID]'],
+  positionals: [maybeRequestId],
   about: 'mail the login instructions once more, with the same link',
   details:
-    'For a completed or undeliverable request whose link has not been used. The link works for seven more days. With --state, all that match are counted, and mailed only with --yes; after Ctrl-C, go on with --after. For a wrong address: "account correct-email".',
+    'For a completed or undeliverable request whose link has not been used. The link works for seven more days. With --state, all that match are counted, and mailed only with --yes; Ctrl-C stops it between two pages. For a wrong address: "account correct-email".',
   options: [...queryOptions, 'yes', 'as', 'why'],
   examples: [
     'resend --state completed --partner acme --since 24h --rate 10',
@@ -55,8 +56,9 @@ async function retryOne(call: Call): Promise<ExitCode> {
   const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
   const { to, whyNot } = await tryAgain(record, call);
   if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
-  if (values.json) out.json({ request_id: record._id, from: record.state, to });
-  else out.line(`${record._id}  ${record.state} → ${to}; the processor takes it within seconds`);
+  const next = await whenDue(record, desk);
+  if (values.json) out.json({ request_id: record._id, from: record.state, to, ...next.json });
+  else out.line(`${record._id}  ${record.state} → ${to}; ${next.text}`);
   return EXIT.ok;
 }
 
@@ -65,7 +67,6 @@ const retryOrder: Order = {
   action: 'retry',
   past: 'retried',
   states: ['dead_lettered', 'undeliverable'],
-  rate: MANY_RATE,
   plan: planRetry,
   act: (planned, { desk }) =>
     desk.moves.moveAll(
@@ -82,7 +83,6 @@ const resendOrder: Order = {
   action: 'resend',
   past: 'resent',
   states: ['completed', 'undeliverable'],
-  rate: MANY_RATE,
   plan: (record, account) => {
     const whyNot = whyNoMail(record, account);
     return whyNot === undefined ? { to: 'account_created' } : { whyNot };
@@ -115,8 +115,10 @@ async function resendMail(call: Call): Promise<ExitCode> {
     () => mailAgain(record, account, desk),
   );
   if (!done) throw changedMeanwhile(record);
-  if (values.json) out.json({ request_id: id, from: state, to: 'account_created' });
-  else out.line(`${id}  ${state} → account_created; the same link goes out again within seconds`);
+  const next = await whenDue(record, desk);
+  const to = 'account_created';
+  if (values.json) out.json({ request_id: id, from: state, to, ...next.json });
+  else out.line(`${id}  ${state} → ${to}; the same link is mailed again; ${next.text}`);
   return EXIT.ok;
 }
 
@@ -192,13 +194,10 @@ function planRetry(record: SubmissionRecord, account: Account | undefined): Plan
 
 /** Does the retry. */
 async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promise<Plan> {
-  const { _id: requestId, state, heldUntil } = record;
+  const { _id: requestId, state } = record;
   // To end a worker's claim in the middle of a hand-over would mail the applicant twice.
-  if (heldUntil !== undefined && heldUntil > clock.now()) {
-    return {
-      whyNot: `is being worked on: it is free at ${heldUntil.toISOString()}, or later if the worker goes on`,
-    };
-  }
+  const claimed = claimInWords(record, clock.now());
+  if (claimed !== undefined) return { whyNot: claimed };
   const account = await desk.accounts.find('requestId', requestId);
   const plan = planRetry(record, account);
   if (plan.to === undefined) return plan;
@@ -228,11 +227,4 @@ export function dryRun(
       `${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`,
     );
   return EXIT.ok;
-}
-
-/** A worker or another operator was faster. */
-export function changedMeanwhile(record: SubmissionRecord): CommandError {
-  return new CommandError(
-    `${record._id} changed meanwhile: look at it with "show" and decide again`,
-  );
 }

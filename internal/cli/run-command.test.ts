@@ -1,13 +1,19 @@
 /**
- * Every mistake at the command line is one clear line and exit code 2, before any store is opened.
+ * What a command line means: its values, or one clear line and exit code 2 before any store is
+ * opened.
  */
 import { expect, test } from '@jest/globals';
-import { systemClock as clock } from '../platform/clock.ts';
+import { systemClock } from '../platform/clock.ts';
 import type { Output } from './command.ts';
+import { UsageError, type Values } from './options.ts';
 import { runCommand } from './run-command.ts';
+import { utc } from './timeline.ts';
 
-async function run(words: readonly string[]) {
+const now = new Date('2026-11-25T12:00:00Z');
+
+async function run(...words: readonly string[]) {
   const said = { answer: '', notes: '' };
+  let values: Values | undefined;
   const out: Output = {
     line: (text = '') => void (said.answer += `${text}\n`),
     json: (value) => void (said.answer += JSON.stringify(value)),
@@ -15,65 +21,91 @@ async function run(words: readonly string[]) {
     note: (text) => void (said.notes += `${text}\n`),
     drained: () => Promise.resolve(),
   };
-  const openDesk = (): never => {
-    throw new Error('no store is needed to see a mistake');
+  const openDesk = (given: Values): never => {
+    values = given;
+    throw new UsageError('a store was opened');
   };
   const code = await runCommand(words, {
     out,
     keysNamespace: 'keys',
-    clock,
+    clock: { now: () => now, monotonicMs: () => systemClock.monotonicMs() },
     input: async () => '',
     openDesk,
     catchStop: () => new AbortController().signal,
     where: () => '',
   });
-  return { code, ...said };
+  return { code, values, ...said };
 }
 
+const find = ['find', '--state', 'completed'] as const;
 const mistakes: [words: string[], line: string][] = [
-  [['shwo'], 'unknown command "shwo": did you mean show?; --help lists all'],
-  [['req_01arz3ndektsv4rrffq69g5fav'], 'did you mean "show req_01arz3ndektsv4rrffq69g5fav"?'],
-  [['account'], '"account" needs one of correct-email, release'],
-  [['show'], 'show: REQUEST_ID is missing'],
-  [['show', 'a', 'b'], 'show: "b" is one argument too many'],
-  [['show', 'a', '--revael'], 'show: unknown option --revael: did you mean --reveal?'],
-  [['show', 'a', '-x'], 'show: unknown option -x'],
+  [['shwo'], "partner-ingest: unknown command 'shwo' (Did you mean show?)"],
+  [['show'], "missing required argument 'REQUEST_ID'"],
+  [['show', 'a', 'b'], "too many arguments for 'show'"],
+  [['show', 'a', '--revael'], "unknown option '--revael' (Did you mean --reveal?)"],
+  [['show', 'a', '-x\u001b[2J'], "unknown option '-x\ufffd[2J'"],
   [['find'], 'find: give at least one of --email, --ein'],
-  [
-    ['find', '--limit', '0', '--state', 'completed'],
-    'find: --limit must be a whole number from 1 to 1000',
-  ],
-  [['find', '--limit', '--json'], 'find: --limit needs a value'],
-  [['find', '--state', 'dead-lettered'], 'did you mean dead_lettered?'],
-  [['find', '--ein', '12345678'], 'find: --ein must be nine digits'],
-  [['find', '--since', 'yesterday'], 'find: --since must be like 30m, 24h, 7d or'],
+  [[...find, '--limit', '0'], "argument '0' is invalid. It must be a whole number from 1 to 1000."],
+  [[...find, '--limit', '1.5'], 'It must be a whole number from 1 to 1000.'],
+  [[...find, '--limit', '--json'], 'It must be a whole number from 1 to 1000.'],
+  [[...find, '--name', '--json'], 'It needs a value.'],
+  [[...find, '--name='], 'It needs a value.'],
+  [['find', '--state', 'dead-lettered'], 'It must be one of recorded, account_created,'],
+  [['find', '--ein', '12345678'], 'It must be nine digits.'],
   [['find', '--since', '1h', '--until', '2h'], 'find: --since must be before --until'],
-  [['find', '--json=yes', '--state', 'completed'], 'find: --json takes no value'],
-  [['find', '--partner', 'a', '--partner', 'b'], 'find: --partner is given twice'],
+  [['find', '--idempotency-key', 'a'], 'find: --idempotency-key needs --partner'],
+  [['find', '--partner', 'a', '--partner', 'b'], 'It is given twice.'],
+  [['bounce', '--request', 'a', '--status', '9'], 'It must be like 5.1.1.'],
   [['retry'], 'retry: give a REQUEST_ID, or --state dead_lettered or --state undeliverable'],
-  [
-    ['retry', '--state', 'completed', '--yes'],
-    'retry: give a REQUEST_ID, or --state dead_lettered',
-  ],
+  [['retry', '--state', 'completed', '--yes'], 'retry: give a REQUEST_ID, or --state'],
   [['retry', 'req_x', '--since', '1h'], 'retry: --since does not go with a REQUEST_ID'],
-  [
-    ['account', 'correct-email', 'req_x', 'not an address'],
-    'ADDRESS is not a valid e-mail address',
-  ],
+  [['retry', '--state', 'dead_lettered', '--after', 'req_x'], "unknown option '--after'"],
+  [['account', 'correct-email', 'req_x', 'no address'], 'It is not a valid e-mail address.'],
   [['erase'], 'erase: give one of REQUEST_ID, --email or --ein'],
   [['erase', 'req_x', '--email', 'a@b.example'], 'erase: give one of REQUEST_ID, --email or --ein'],
-  [['keys', 'new', '../etc'], 'keys new: PARTNER must be 1 to 63 letters'],
-  [
-    ['keys', 'new', 'acme', '--namespace', 'A B'],
-    'keys new: --namespace must be the name of a Kubernetes namespace',
-  ],
+  [['keys', 'new', '../etc'], 'It must be 1 to 63 letters'],
+  [['keys', 'new', 'acme', '--namespace', 'A B'], 'It must be the name of a Kubernetes namespace.'],
+  [['keys', 'revoke', 'pik_x', '--yes'], 'hexadecimal digits that "keys list" shows'],
+  ...['yesterday', '2026-02-30', '2026-13-01', '2026-11-21T25:00', '2026-11-21 noon', '1e3m'].map(
+    (when): [string[], string] => [['find', '--since', when], 'It must be like 30m, 24h, 7d or'],
+  ),
 ];
 test.each(mistakes)('%j fails with 2 and one line', async (words, line) => {
-  const { code, answer, notes } = await run(words);
-  expect({ code, answer, lines: notes.trimEnd().split('\n').length }).toEqual({
+  const { code, values, answer, notes } = await run(...words);
+  expect({ code, values, answer, lines: notes.trimEnd().split('\n').length }).toEqual({
     code: 2,
     answer: '',
     lines: 1,
   });
   expect(notes).toContain(line);
+});
+
+test.each([
+  ['24h', '2026-11-24T12:00:00.000Z'],
+  ['2026-11-21', '2026-11-21T00:00:00.000Z'],
+  ['2026-11-21T09:03', '2026-11-21T09:03:00.000Z'],
+  ['2026-11-21T09:03Z', '2026-11-21T09:03:00.000Z'],
+  ['2026-11-21T09:03-08:00', '2026-11-21T17:03:00.000Z'],
+  ['2026-11-21 09:03:11.120', '2026-11-21T09:03:11.120Z'],
+  ['2026-11-21T09:03:11+02:00', '2026-11-21T07:03:11.000Z'],
+  ['2028-02-29', '2028-02-29T00:00:00.000Z'],
+  [utc(now), now.toISOString()],
+  [`${utc(now)} UTC`, now.toISOString()],
+])('--since %s is %s, in UTC unless it says otherwise', async (value, expected) => {
+  expect((await run('find', '--since', value)).values?.since?.toISOString()).toBe(expected);
+});
+
+test('values are made of what was given; a group of commands lists what is in it', async () => {
+  const words = ['--email', ' Jane@Example.com ', '--ein', '12-3456789', '--limit', '7'];
+  expect((await run('find', ...words)).values).toEqual({
+    json: false,
+    reveal: false,
+    yes: false,
+    email: 'jane@example.com',
+    ein: '123456789',
+    limit: 7,
+  });
+  const group = await run('account');
+  expect(group).toMatchObject({ code: 2, answer: '' });
+  for (const name of ['correct-email', 'release']) expect(group.notes).toContain(`  ${name}`);
 });

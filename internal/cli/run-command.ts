@@ -2,14 +2,15 @@
  * Runs one command line: help, the command, or one clear line about what is wrong; gives the exit
  * code.
  */
+import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { CommandError, EXIT, type Desk, type ExitCode, type Output } from './command.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
-import { findCommand, parseLine } from './command-line.ts';
-import { UsageError, type Values } from './options.ts';
+import { printable } from '../platform/terminal.ts';
+import { PROGRAM, programOf } from './command-line.ts';
+import { CommandError, EXIT, type Desk, type ExitCode, type Output } from './command.ts';
 import { commands } from './commands.ts';
-import { PROGRAM, helpFor, helpForAll } from './help.ts';
+import { UsageError, type Values } from './options.ts';
 
 export interface Surroundings {
   readonly out: Output;
@@ -28,46 +29,54 @@ export async function runCommand(
   words: readonly string[],
   surroundings: Surroundings,
 ): Promise<ExitCode> {
-  const { out, clock, input, keysNamespace, openDesk } = surroundings;
+  const { out, clock, input, keysNamespace, openDesk, catchStop } = surroundings;
+  let code: ExitCode = EXIT.usage;
+  const program = programOf(commands, {
+    now: clock.now(),
+    output: {
+      writeOut: (text) => out.line(text.trimEnd()),
+      writeErr: (text) => out.note(text.trimEnd()),
+      outputError: (text) => complain(text.replace(/^error: /, ''), out),
+    },
+    act: async ({ command, positionals, values }) => {
+      let desk: Desk | undefined;
+      let stop: AbortSignal | undefined;
+      code = await command.run({
+        positionals,
+        values,
+        out,
+        clock,
+        input,
+        get stop(): AbortSignal {
+          stop ??= catchStop();
+          return stop;
+        },
+        keysNamespace,
+        get desk(): Desk {
+          desk ??= openDesk(values);
+          return desk;
+        },
+      });
+    },
+  });
   try {
-    if (words.length === 0) {
-      out.note(helpForAll(commands));
-      return EXIT.usage;
-    }
-    if (words.includes('--help') || words.includes('-h') || words[0] === 'help') {
-      const command = findCommand(words[0] === 'help' ? words.slice(1) : words, commands);
-      out.line(command === undefined ? helpForAll(commands) : helpFor(command));
-      return EXIT.ok;
-    }
-    const { command, positionals, values } = parseLine(words, commands, clock.now());
-    let desk: Desk | undefined;
-    let stop: AbortSignal | undefined;
-    const call = {
-      positionals,
-      values,
-      out,
-      clock,
-      input,
-      get stop(): AbortSignal {
-        stop ??= surroundings.catchStop();
-        return stop;
-      },
-      keysNamespace,
-      get desk(): Desk {
-        desk ??= openDesk(values);
-        return desk;
-      },
-    };
-    return await command.run(call);
+    await program.parseAsync(words, { from: 'user' });
+    return code;
   } catch (error) {
     return explain(error, surroundings);
   }
 }
 
+function complain(text: string, out: Output): void {
+  out.note(printable(`${PROGRAM}: ${text.trim().replaceAll('\n', ' ')}`));
+}
+
 /** One line, and never what a driver says: that can quote documents and addresses. */
 function explain(error: unknown, { out, where }: Surroundings): ExitCode {
+  // Commander has printed it.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   const say = (text: string, code: ExitCode): ExitCode => {
-    out.note(`${PROGRAM}: ${text}`);
+    complain(text, out);
     return code;
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);

@@ -1,22 +1,24 @@
 /** `show`: what became of one request. */
+import { styleText } from 'node:util';
 import { linkState, type Account } from '../account/account.ts';
 import type { MailLedger } from '../account/mail-ledger.ts';
 import { referenceOf } from '../platform/ids.ts';
-import { paint, printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/terminal.ts';
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { maskApplicant } from './mask.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
+import { requestId } from './options.ts';
 import { fromNow, timeline, timelineRows, utc, type Happening } from './timeline.ts';
+import { claimedUntil } from './waits.ts';
 import { applicantView, bodyInWords, defined, traceIdOf, viewOf } from './view.ts';
 
 export const show: Command = {
   name: 'show',
-  positionals: ['REQUEST_ID'],
+  positionals: [requestId],
   about: 'what became of a request: states, reasons, e-mails, what to do next',
-  details:
-    'Takes an account id as well. Personal data is masked unless --reveal, which is noted in operator_audit.',
+  details: 'Personal data is masked unless --reveal, which is noted in operator_audit.',
   options: ['reveal', 'as', 'why'],
   examples: [
     'show req_01m7yefdj3fantjpk5mzvj8mwh',
@@ -47,12 +49,14 @@ async function showRequest(call: Call): Promise<ExitCode> {
     });
     return EXIT.ok;
   }
-  out.line(`${paint('bold', printable(record._id))}  ${paint(colourOf(record), record.state)}`);
+  out.line(
+    `${styleText('bold', printable(record._id))}  ${styleText(colourOf(record), record.state)}`,
+  );
   out.line(table(facts(record, account, reveal, now)));
   printReasons(call, record);
-  out.line(`\n${paint('bold', 'Timeline')} (UTC)`);
+  out.line(`\n${styleText('bold', 'Timeline')} (UTC)`);
   printTimeline(call, happenings);
-  out.line(`\n${paint('bold', 'Next')}  ${nextStep(record, account, { now, onHold })}`);
+  out.line(`\n${styleText('bold', 'Next')}  ${nextStep(record, account, { now, onHold })}`);
   return EXIT.ok;
 }
 
@@ -99,7 +103,7 @@ function facts(
     ['kept until', record.expiresAt === undefined ? undefined : utc(record.expiresAt).slice(0, 10)],
   ];
   return rows.flatMap(([name, value]) =>
-    value === undefined ? [] : [[paint('dim', name), printable(value)]],
+    value === undefined ? [] : [[styleText('dim', name), printable(value)]],
   );
 }
 
@@ -156,11 +160,13 @@ function accountView(account: Account, reveal: boolean, now: Date): Record<strin
 
 function printReasons({ out }: Call, { reasons = [] }: SubmissionRecord): void {
   if (reasons.length === 0) return;
-  out.line(`\n${paint('bold', reasons.length === 1 ? 'One reason' : `${reasons.length} reasons`)}`);
+  out.line(
+    `\n${styleText('bold', reasons.length === 1 ? 'One reason' : `${reasons.length} reasons`)}`,
+  );
   const rows = reasons.map(({ field, code, message, duplicateOf }) => {
     return [
       field ?? '',
-      paint('yellow', code),
+      styleText('yellow', code),
       duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
     ];
   });
@@ -172,7 +178,7 @@ function printTimeline({ out }: Call, happenings: readonly Happening[]): void {
     table(
       timelineRows(happenings).map(([at = '', after = '', what = '']) => [
         at,
-        paint('dim', after),
+        styleText('dim', after),
         what,
       ]),
     ),
@@ -197,10 +203,16 @@ function nextStep(
   }
   switch (state) {
     case 'recorded':
-    case 'account_created':
-      return dueAt === undefined
-        ? 'something is wrong: an open request without a time to look at it; run "partner-ingest audit"'
-        : `the processor works on it by itself, ${dueAt <= now ? 'any moment' : `next look ${fromNow(dueAt, now)}`}; "partner-ingest retry ${id}" makes it at once`;
+    case 'account_created': {
+      if (dueAt === undefined)
+        return 'something is wrong: an open request without a time to look at it; run "partner-ingest audit"';
+      const until = claimedUntil(record, now);
+      if (until !== undefined)
+        return `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`;
+      return dueAt <= now
+        ? 'it is due, and a processor takes it by itself; if none does, see "partner-ingest audit"'
+        : `a processor takes it by itself ${fromNow(dueAt, now)}; "partner-ingest retry ${id}" makes it due now`;
+    }
     case 'completed':
       if (account?.releasedAt !== undefined)
         return 'nothing: the account was released; the partner may apply anew';

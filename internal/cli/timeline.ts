@@ -125,3 +125,12 @@ function deedInWords(deed: TrailEntry): string {
   }[deed.result];
   return `operator ${printable(deed.by)}: ${deed.action}${why}${ended}`;
 }
+
+/** What the trail has just noted, on one line for the person who gave the command. */
+export function notedInWords({ _id, by, nameFrom, why, ...deed }: TrailEntry): string {
+  const about = deed.requestId ?? deed.partnerId ?? deed.keyId ?? '';
+  const reason = why === undefined ? '' : `, because: ${why}`;
+  const hint = nameFrom === 'host' ? '; say who you are with --as NAME' : '';
+  const words = [deed.action, about].filter((word) => word !== '').join(' ');
+  return printable(`noted in operator_audit: ${words}, by ${by} (${nameFrom})${reason}${hint}`);
+}

@@ -81,11 +81,9 @@ export function describe(settings: Settings, processes: number): Described[] {
 }
 
 /**
- * What a program at a terminal may ask of its surroundings: https://no-color.org, who is logged in,
- * and where keys belong.
+ * What a program at a terminal may ask of its surroundings: who is logged in, and where keys belong.
  */
 export function readTerminalEnvironment(environment: Environment = process.env): {
-  readonly noColor: boolean;
   readonly user: string | undefined;
   readonly keysNamespace: string;
   readonly inPod: boolean;
@@ -93,7 +91,6 @@ export function readTerminalEnvironment(environment: Environment = process.env):
   // The namespace that the chart makes where nothing else is asked for.
   const keysNamespace = environment['WATCH_NAMESPACES']?.trim() || 'partner-ingest-keys';
   return {
-    noColor: (environment['NO_COLOR'] ?? '') !== '',
     user: environment['USER'],
     keysNamespace,
     inPod: environment['KUBERNETES_SERVICE_HOST'] !== undefined,

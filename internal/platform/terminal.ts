@@ -1,19 +1,7 @@
 /**
- * Output for people: coloured on a terminal, plain elsewhere, aligned in both, and safe for any
- * quoted text.
+ * Output for people: aligned, with colours or without, and safe for any quoted text.
  */
 import { stripVTControlCharacters } from 'node:util';
-import { readTerminalEnvironment } from './config.ts';
-
-const colours = { bold: '1', dim: '2', red: '31', green: '32', yellow: '33', cyan: '36' } as const;
-
-export type Colour = keyof typeof colours;
-
-/** `text` in a colour, where standard output is a terminal that wants it. */
-export function paint(colour: Colour, text: string): string {
-  const wanted = process.stdout.isTTY && !readTerminalEnvironment().noColor;
-  return wanted ? `\u001b[${colours[colour]}m${text}\u001b[0m` : text;
-}
 
 /** Rows with their columns padded to the same width. */
 export function table(rows: readonly (readonly string[])[], indent = '  '): string {

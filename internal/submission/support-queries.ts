@@ -14,7 +14,7 @@ export interface Search {
   readonly email?: string;
   readonly ein?: string;
   readonly partner?: string;
-  readonly 'idempotency-key'?: string;
+  readonly idempotencyKey?: string;
   readonly state?: State;
   /** A part of the name is enough, in any case. */
   readonly name?: string;
@@ -90,14 +90,11 @@ export class SupportQueries {
 
   pages(
     search: Search,
-    { bodies, after }: { readonly bodies: boolean; readonly after?: string | undefined },
+    { bodies }: { readonly bodies: boolean },
   ): AsyncGenerator<SubmissionRecord[]> {
     const { since, until, ...rest } = search;
     return pagesOf(this.#submissions, filterOf(rest), {
-      after: [after, firstAt(since)]
-        .filter((id) => id !== undefined)
-        .toSorted()
-        .at(-1),
+      after: firstAt(since),
       until: firstAt(until),
       ...(bodies ? { size: BODY_PAGE } : { projection: withoutBody }),
     });
@@ -121,16 +118,13 @@ export class SupportQueries {
     }
   }
 
-  personalPages(after?: string): AsyncGenerator<PersonalRecord[]> {
-    return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields, after });
+  personalPages(): AsyncGenerator<PersonalRecord[]> {
+    return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields });
   }
 
-  /** It is an estimate without `after`. */
-  async about(after?: string): Promise<number | undefined> {
-    if (after === undefined) return this.#submissions.estimatedDocumentCount(bounded);
-    return this.#submissions
-      .countDocuments({ _id: { $gt: after } }, bounded)
-      .catch(() => undefined);
+  /** About how many records there are. */
+  async about(): Promise<number> {
+    return this.#submissions.estimatedDocumentCount(bounded);
   }
 
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedRecord[]> {
@@ -146,7 +140,7 @@ export class SupportQueries {
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, name, partner, state, reason, since, until } = search;
-  const key = search['idempotency-key'];
+  const key = search.idempotencyKey;
   return {
     ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
     ...(partner === undefined || key === undefined

@@ -6,10 +6,9 @@
  * database and server share it.
  */
 import { writeFile } from 'node:fs/promises';
-import { parseArgs } from 'node:util';
+import { parseArgs, styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { paint } from '../../internal/platform/terminal.ts';
 import { loadContenders } from './contenders.ts';
 import { drain, workers, type DrainRound } from './drain.ts';
 import { checkLoadGenerator } from './load.ts';
@@ -28,7 +27,7 @@ const { values: flags } = parseArgs({
 const HELP = `usage: make bench [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE"]
   --connections ''  leaves the contenders out; --drain 0 leaves the workers out`;
 
-const log = (line: string): void => console.error(paint('dim', line));
+const log = (line: string): void => console.error(styleText('dim', line));
 
 async function main(): Promise<number> {
   await checkLoadGenerator();
@@ -76,7 +75,7 @@ async function main(): Promise<number> {
     console.log(
       `\nours: ${accepted} answers 202, ${stored} records stored, ${badStatus} answers other than 2xx; ` +
         `every drained application completed and mailed once: ${drained ? 'yes' : 'NO'}: ` +
-        (agrees ? paint('green', 'they agree') : paint('red', 'THEY DO NOT AGREE')),
+        (agrees ? styleText('green', 'they agree') : styleText('red', 'THEY DO NOT AGREE')),
     );
     if (flags.json !== undefined) {
       const everything = {
@@ -99,7 +98,7 @@ else {
   try {
     process.exitCode = await main();
   } catch (error) {
-    console.error(paint('red', error instanceof Error ? error.message : String(error)));
+    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
     process.exitCode = 1;
   }
 }

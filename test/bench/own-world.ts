@@ -2,11 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { paint } from '../../internal/platform/terminal.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { checkLoadGenerator } from './load.ts';
@@ -29,7 +29,7 @@ export interface Bench {
   closeLater(close: () => Promise<unknown>): void;
 }
 
-const log = (line: string): void => console.error(paint('dim', line));
+const log = (line: string): void => console.error(styleText('dim', line));
 
 /**
  * Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure
@@ -72,7 +72,7 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
       },
     });
   } catch (error) {
-    console.error(paint('red', error instanceof Error ? error.message : String(error)));
+    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
     process.exitCode = 1;
   } finally {
     for (const close of opened.toReversed())

@@ -5,8 +5,7 @@
  */
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
-import { paint } from '../../internal/platform/terminal.ts';
+import { parseArgs, styleText } from 'node:util';
 import { withBench, type Bench } from './own-world.ts';
 import { drain } from './drain.ts';
 import { loadTogether, type Server } from './load.ts';
@@ -39,7 +38,7 @@ async function alternate(server: string, settings: readonly Setting[]): Promise<
       const sample = await setting.run();
       if (round > 0) samples[index]!.push(sample);
       console.error(
-        paint('dim', `round ${round}, ${setting.name}: ${Math.round(sample.perSecond)}/s`),
+        styleText('dim', `round ${round}, ${setting.name}: ${Math.round(sample.perSecond)}/s`),
       );
     }
   }

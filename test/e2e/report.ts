@@ -4,7 +4,8 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { paint, table } from '../../internal/platform/terminal.ts';
+import { styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
 import { FOLDER } from './cluster.ts';
 import { measured } from './measured.ts';
 
@@ -37,7 +38,7 @@ function main(file: string): number {
   );
   if (failed > 0) console.log(`logs and ledgers are in ${FOLDER}`);
   console.log(
-    paint(
+    styleText(
       failed === 0 ? 'green' : 'red',
       `e2e: ${passed} passed, ${failed} failed in ${seconds} s`,
     ),

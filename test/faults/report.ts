@@ -1,5 +1,6 @@
 /** What a person reads after a run: a table of faults, the totals, and the verdict. */
-import { paint, table } from '../../internal/platform/terminal.ts';
+import { styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
 import type { OpenWindow, PhaseCounts } from './audit.ts';
 import type { ChaosResult } from './play.ts';
 import type { Alarm } from './watch.ts';
@@ -73,8 +74,8 @@ export function report(result: ChaosResult): string {
     ),
   ];
   const verdict = isClean(result)
-    ? paint('green', `clean: ${total.requests} requests, every promise kept`)
-    : paint(
+    ? styleText('green', `clean: ${total.requests} requests, every promise kept`)
+    : styleText(
         'red',
         `${violations.length} violations, ${result.troubles.length} troubles in ${total.requests} requests`,
       );
@@ -151,7 +152,7 @@ export function alarmReport(alarms: readonly Alarm[]): string {
   const well = alarms.length > 0 && alarms.every(isWell);
   return [
     table([['fault', 'meant', 'fired after', 'over after', 'verdict'], ...alarms.map(cellsOf)]),
-    paint(
+    styleText(
       well ? 'green' : 'red',
       well ? `${alarms.length} faults, each with its alert` : 'not as meant',
     ),

@@ -10,6 +10,8 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { discardedReason } from '../../internal/application/reasons.ts';
 import { correctEmail } from '../../internal/cli/account.ts';
 import type { Call } from '../../internal/cli/command.ts';
+import { utc } from '../../internal/cli/timeline.ts';
+import { HoldStore } from '../../internal/partner/holds.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -122,7 +124,10 @@ test('retry is refused while a worker has the request in hand, with the time whe
   await requests().updateOne({ _id: id }, { $set: { heldUntil, dueAt: heldUntil } });
   const refused = await cli('retry', id);
   expect(refused).toMatchObject({ code: 1, stdout: '' });
-  expect(refused.stderr).toContain(`is being worked on: it is free at ${heldUntil.toISOString()}`);
+  expect(refused.stderr).toContain(`is being worked on: it is free at ${utc(heldUntil)} UTC`);
+  expect((await cli('show', id)).stdout).toContain(
+    `a processor is working on it, until ${utc(heldUntil)} UTC or longer`,
+  );
   expect(await world.record(id)).toMatchObject({ version, heldUntil });
   expect(await trailOf(id)).toEqual([]);
 });
@@ -199,11 +204,20 @@ test('correct-email: nothing without --yes; then a new link to the new address, 
   const dry = await cli('account', 'correct-email', id, address);
   expect(dry).toMatchObject({ code: 0 });
   expect(dry.stdout).toContain('nothing was changed; add --yes');
-  expect(dry.stdout).not.toContain(address);
+  // The operator sees what they gave; the old address, programs and the trail's copy stay masked.
+  expect(dry.stdout).toContain(`a***@e***.com → ${address} and a new link`);
+  expect((await cli('account', 'correct-email', id, address, '--json')).stdout).not.toContain(
+    address,
+  );
   expect((await accountOf(id))?.email).toBe(application.email);
   expect(await trailOf(id)).toEqual([]);
 
-  expect(await cli('account', 'correct-email', id, address, '--yes')).toMatchObject({ code: 0 });
+  const corrected = await cli('account', 'correct-email', id, address, '--yes');
+  expect(corrected).toMatchObject({ code: 0 });
+  expect(corrected.stdout).toContain(`a***@e***.com → ${address}; the old link is void`);
+  expect(corrected.stdout).toContain('it is due now');
+  expect(corrected.stderr).not.toContain(address);
+  expect(JSON.stringify(await trailOf(id))).not.toContain(address);
   const mail = await world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
   await world.recordIn('completed', id);
   const account = await accountOf(id);
@@ -315,9 +329,10 @@ async function overtaken(
   const desk = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
+    holds: new HoldStore({ db, clock }),
     moves: new Overtaken({ db, retention, clock }),
     corrections: new AccountCorrections({ db, clock }),
-    trail: new Trail({ db, clock, by: 'jane', unproven: true, copy: () => {} }),
+    trail: new Trail({ db, clock, by: 'jane', nameFrom: '--as', copy: () => {} }),
   };
   const call = { positionals, values: { yes: true }, desk, clock, out: { line: () => {} } };
   return correctEmail.run(call as unknown as Call);
@@ -518,7 +533,7 @@ test('close: an open request and a dead letter end for good, with a reason; what
   expect(await cli('audit')).toMatchObject({ code: 0 });
 });
 
-test('close and retry by query: dry run first, only what matches, page after page, and on behind an id', async () => {
+test('close and retry by query: dry run first, only what matches, page after page, and on where a limit stopped it', async () => {
   const dead = { state: 'dead_lettered', version: 3, partnerId: 'acme' } as const;
   const ids = (
     await plant(1_203, { ...dead, lastError: 'the mail server answered 451' })
@@ -542,15 +557,14 @@ test('close and retry by query: dry run first, only what matches, page after pag
   );
   const first = await cli(...query, '--yes', '--limit', '600', '--json');
   expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
-  const rest = await cli(...query, '--yes', '--after', ids[600]!);
-  expect(rest.stdout).toContain('602 closed');
-  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'rejected' })).toBe(1_202);
-  expect(await world.record(ids[600]!)).toMatchObject({ state: 'dead_lettered' });
+  const rest = await cli(...query, '--yes', '--rate', '100000');
+  expect(rest.stdout).toContain('603 closed');
+  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'rejected' })).toBe(1_203);
   const trail = await world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
     .find({ action: 'close', why: 'old', result: 'done' })
     .toArray();
-  expect(trail.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(1_202);
+  expect(trail.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(1_203);
   expect(await cli('close', '--state', 'completed')).toMatchObject({ code: 2 });
 
   await requests().updateMany({ _id: { $in: others } }, { $set: { lastError: 'a bug (fixed)' } });

@@ -1,8 +1,10 @@
 /** `show` and `find` from outside: the real command on the records of a real run. */
 import { userInfo } from 'node:os';
+import { PassThrough, Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/ids.ts';
 import { send } from '../support/http.ts';
@@ -74,7 +76,7 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
       _id: expect.stringMatching(/^opr_/),
       at: expect.any(Date),
       by: 'jane',
-      unproven: true,
+      nameFrom: '--as',
       why: 'ticket 4711',
       action: 'show --reveal',
       requestId: id,
@@ -134,16 +136,18 @@ test('what was turned away can be looked up as well', async () => {
   expect((await cli('show', String(refused))).stdout).toContain('nobody known');
 });
 
-test('an unknown id says so, suggests what is near, and fails with 1', async () => {
+test('an unknown id says what is known of it or how an id looks, and fails with 1', async () => {
   const id = await submit(world, ingest, newApplication());
+  const LOOKS = 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of';
   const cases: [given: string, suggestion: string][] = [
-    [id.toUpperCase(), `did you mean ${id}?`],
-    [id.slice(4), `did you mean ${id}?`],
-    [id.slice(0, 24), id],
-    [`request ${id}.`, `did you mean ${id}?`],
+    [id.toUpperCase(), LOOKS],
+    [id.slice(4), LOOKS],
+    [id.slice(0, 24), LOOKS],
+    [`request ${id}.`, LOOKS],
     ['req_01arz3ndektsv4rrffq69g5fav', 'it was given out 2016-07-30'],
     ['req_7zzzzzzzzzzzzzzzzzzzzzzzzz', 'has not come yet'],
-    ['nonsense', 'try find --email'],
+    ['nonsense', LOOKS],
+    ['0000-0000-0000-0000', LOOKS],
     ['acc_01arz3ndektsv4rrffq69g5fav', 'there is no account'],
   ];
   for (const [given, suggestion] of cases) {
@@ -260,7 +264,7 @@ test('export: every match on a line, masked; revealed only with a note', async (
   ]);
   expect(await trail().findOne({ action: 'export --email --reveal' })).toMatchObject({
     by: 'test-operator',
-    unproven: true,
+    nameFrom: '$USER',
     why: 'request for access',
   });
   expect(await cli('export', '--ein', application.ein)).toMatchObject({ code: 0 });
@@ -303,7 +307,7 @@ test('a search by what is personal is audited without it, copied to standard err
     action: 'find --email',
     requestId: id,
     by: 'jane',
-    unproven: true,
+    nameFrom: '--as',
   });
   expect(JSON.stringify(entry)).not.toContain(application.email);
   expect(JSON.parse(found.stderr)).toMatchObject({
@@ -313,11 +317,23 @@ test('a search by what is personal is audited without it, copied to standard err
   expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
 });
 
-test('an operator of the system is proven', async () => {
-  const { username } = userInfo();
-  const searched = await cli('find', '--email', 'nobody@example.com', '--as', username);
-  const copy = JSON.parse(searched.stderr.split('\n')[0]!) as { operator_audit: { _id: string } };
-  const entry = await trail().findOne({ _id: copy.operator_audit._id });
-  expect(entry).toMatchObject({ by: username });
-  expect(entry).not.toHaveProperty('unproven');
+test('a terminal gets one readable line of what the trail notes, with where the name comes from', async () => {
+  const note = async (env: object, stderr: object, ...words: string[]) => {
+    const said = Object.assign(new PassThrough(), stderr);
+    const quiet = { stdin: Readable.from([]), stdout: new PassThrough().resume() };
+    const terminal = { ...quiet, stderr: said, env: { ...world.environment, ...env } };
+    await runCliHere(['find', '--email', 'nobody@example.com', ...words], terminal);
+    return String(said.end().read() ?? '');
+  };
+  const [why, { username }] = ['a reason of its own', userInfo()];
+  const terminal = { isTTY: true };
+  expect(await note({ USER: 'tom' }, terminal, '--as', 'jane', '--why', why)).toBe(
+    `noted in operator_audit: find --email, by jane (--as), because: ${why}\nnothing found\n`,
+  );
+  expect(await note({ USER: 'tom' }, terminal)).toContain('by tom ($USER)');
+  expect(await note({ USER: '' }, terminal)).toContain(`by ${username} (account)`);
+  // What keeps standard error, such as the log of a job, gets the whole entry.
+  expect(JSON.parse((await note({}, {}, '--why', why)).split('\n')[0]!)).toMatchObject({
+    operator_audit: { action: 'find --email', why, by: username, nameFrom: 'account' },
+  });
 });

@@ -91,7 +91,9 @@ test('what is under way waits, too: neither its next attempt nor its e-mail come
   );
   await hold();
   world.mail.setFault(undefined);
-  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  const retried = await cli('retry', id);
+  expect(retried).toMatchObject({ code: 0 });
+  expect(retried.stdout).toContain('it waits: demo is on hold until "partner release demo"');
   const others = requestIdOf(
     await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }),
   );
@@ -108,6 +110,9 @@ test('what was completed stays completed after hold, close and release, and can 
   const done = await submit(world, ingest, application);
   await world.recordIn('completed', done);
   await hold();
+  expect((await cli('resend', '--state', 'completed', '--partner', 'demo')).stderr).toContain(
+    'wait until "partner release": their partners are on hold',
+  );
   const waiting = await send202();
   const why = ['--yes', '--why', 'sent with the leaked key'];
   expect(await cli('close', '--partner', 'demo', '--state', 'recorded', ...why)).toMatchObject({

@@ -5,9 +5,9 @@
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseArgs, styleText } from 'node:util';
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
-import { duration, paint, table, type Colour } from '../../internal/platform/terminal.ts';
+import { duration, table } from '../../internal/platform/terminal.ts';
 import { copyTree, type Copy, type Outcome } from './copy.ts';
 import { mutants } from './list.ts';
 import { draw, mutated, type Mutant } from './mutant.ts';
@@ -24,7 +24,7 @@ const colours = {
   survived: 'red',
   invalid: 'red',
   'left out': 'yellow',
-} as const satisfies Record<string, Colour>;
+} as const;
 
 interface Tried {
   readonly mutant: Mutant;
@@ -153,7 +153,7 @@ function changeOf({ find, replace }: Mutant): string {
 
 function tableOf(all: readonly Tried[]): string {
   const rows = all.map(({ mutant, verdict, words, milliseconds }) => [
-    paint(colours[verdict], verdict),
+    styleText(colours[verdict], verdict),
     mutant.file.split('/').at(-1) ?? '',
     changeOf(mutant),
     duration(milliseconds),
@@ -183,8 +183,10 @@ async function main(): Promise<number> {
   const good =
     all.length === wanted.length &&
     all.every(({ verdict }) => verdict === 'red' || verdict === 'left out');
-  const took = paint('dim', `in ${duration(performance.now() - startedAt)}`);
-  console.log(`\n${tableOf(all)}\n\n${paint(good ? 'green' : 'red', counts.join(', '))} ${took}`);
+  const took = styleText('dim', `in ${duration(performance.now() - startedAt)}`);
+  console.log(
+    `\n${tableOf(all)}\n\n${styleText(good ? 'green' : 'red', counts.join(', '))} ${took}`,
+  );
   return good ? 0 : 1;
 }
 

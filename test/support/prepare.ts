@@ -7,12 +7,12 @@
 /* oxlint-disable node/no-process-env -- stores, an API server and programs may be given by the environment */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { styleText } from 'node:util';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
 import { engineAnswers } from '../../deploy/local/stores/engine.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
-import { paint } from '../../internal/platform/terminal.ts';
 import { noCluster } from '../e2e/cluster.ts';
 import { findHelm } from './helm.ts';
 import { needs, ROOT, testFiles, type Need, type Obstacles } from './needs.ts';
@@ -64,7 +64,10 @@ async function prepare(names: readonly (Need | 'cluster')[]): Promise<Obstacles>
   const begin = performance.now();
   const say = (line: string): void =>
     console.log(
-      paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`),
+      styleText(
+        'dim',
+        `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`,
+      ),
     );
   const told = new Set<string>();
   const once = (line: string): void => {
@@ -103,7 +106,7 @@ writeFileSync(file, JSON.stringify(obstacles, null, 2));
 const missing = Object.entries(obstacles);
 if (missing.length > 0 && (given('REQUIRE_ALL') !== undefined || args[0] === '--needs')) {
   console.error(
-    paint(
+    styleText(
       'red',
       `missing:\n${missing.map(([name, reason]) => `  - ${name}: ${reason}`).join('\n')}`,
     ),

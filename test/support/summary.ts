@@ -6,7 +6,8 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { paint, table } from '../../internal/platform/terminal.ts';
+import { styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
 import { foundObstacles, leftOutFiles, needs, ROOT } from './needs.ts';
 
 interface JestResults {
@@ -30,7 +31,7 @@ const LONG_FORM = 'LONG=1';
 /** `e2eFile` has the results of the tests in a cluster, where they ran. */
 function main(file: string, e2eFile: string, patterns: string): number {
   if (!existsSync(file)) {
-    console.log(`${paint('red', '0 passed, 1 failed')}: the tests did not come to an end`);
+    console.log(`${styleText('red', '0 passed, 1 failed')}: the tests did not come to an end`);
     return 1;
   }
   const results = read(file);
@@ -55,15 +56,17 @@ function main(file: string, e2eFile: string, patterns: string): number {
   const lines = [
     ...filesLeftOut(),
     ...skipped.map(
-      (name) => `${unwanted.includes(name) ? paint('red', 'skipped') : 'skipped'}: ${name}`,
+      (name) => `${unwanted.includes(name) ? styleText('red', 'skipped') : 'skipped'}: ${name}`,
     ),
   ];
   if (lines.length > 0)
     console.log(
-      `\n${paint('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`,
+      `\n${styleText('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`,
     );
   if (broken.length > 0)
-    console.log(`\n${paint('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`);
+    console.log(
+      `\n${styleText('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`,
+    );
   // For programs.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
   const summary = {
@@ -76,7 +79,7 @@ function main(file: string, e2eFile: string, patterns: string): number {
   writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(
-    `\n${paint(failed === 0 ? 'green' : 'red', line)} ${paint('dim', `in ${seconds} s`)}`,
+    `\n${styleText(failed === 0 ? 'green' : 'red', line)} ${styleText('dim', `in ${seconds} s`)}`,
   );
   return failed === 0 ? 0 : 1;
 }

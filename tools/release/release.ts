@@ -6,8 +6,8 @@
 import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { paint, table } from '../../internal/platform/terminal.ts';
+import { parseArgs, styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { imagesOfChart, packageChart } from './chart.ts';
 import { chartSbom, imageSbom, provenance, type Subject } from './documents.ts';
@@ -334,7 +334,7 @@ const { values } = parseArgs({
 const begin = performance.now();
 const log = (line: string): void =>
   console.error(
-    paint('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`),
+    styleText('dim', `${((performance.now() - begin) / 1_000).toFixed(0).padStart(4)} s  ${line}`),
   );
 const parsed = parseVersion(values.version);
 if (parsed.kind === 'wrong') {
@@ -347,7 +347,7 @@ if (parsed.kind === 'wrong') {
     const outcome = await release(parsed.version, options, log);
     console.log(values.json ? JSON.stringify(outcome) : await report(outcome));
   } catch (error) {
-    console.error(paint('red', `not released: ${messageOf(error)}`));
+    console.error(styleText('red', `not released: ${messageOf(error)}`));
     process.exitCode = 1;
   }
 }

@@ -1,0 +1,42 @@
+/**
+ * What an erasure leaves although it may be the same person: requests with the EIN of what was
+ * found by address, or with the address of what was found by EIN.
+ */
+import { normalizeEmail } from '../application/identity.ts';
+import type { Person } from '../application/mentions.ts';
+import { isEmailAddress } from '../application/email-address.ts';
+import type { Desk } from './command.ts';
+import { ALIKE_LISTED } from './limits.ts';
+
+export interface Alike {
+  readonly same: 'ein' | 'email';
+  /** At most `ALIKE_LISTED`. */
+  readonly requestIds: readonly string[];
+}
+
+type Sought = { readonly person: Person };
+
+/** The half of an applicant that the search did not go by; empty where it names nobody. */
+export function otherHalf({ person }: Sought, { email = '', ein = '' }: Person): string {
+  if (person.ein !== undefined) return isEmailAddress(email) ? normalizeEmail(email) : '';
+  return /^[0-9]{9}$/.test(ein) ? ein : '';
+}
+
+/** Of the halves in `others`, what is neither erased nor about to be. */
+export async function alikeOf(
+  { person, requestId: named }: Sought & { readonly requestId?: string },
+  { desk }: { readonly desk: Pick<Desk, 'submissions' | 'accounts'> },
+  { others, gone }: { readonly others: Set<string>; readonly gone: ReadonlySet<string> },
+): Promise<Alike> {
+  const same = person.ein === undefined ? 'ein' : 'email';
+  const found = new Set<string>();
+  others.delete('');
+  for (const half of others) {
+    for await (const page of desk.submissions.ofApplicant({ [same]: half }))
+      for (const { _id } of page) if (!gone.has(_id) && _id !== named) found.add(_id);
+    for (const { _id, requestId } of await desk.accounts.ofPerson({ [same]: half }, new Set()))
+      if (!gone.has(_id) && requestId !== named) found.add(requestId);
+    if (found.size >= ALIKE_LISTED) break;
+  }
+  return { same, requestIds: [...found].slice(0, ALIKE_LISTED) };
+}

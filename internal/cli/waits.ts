@@ -1,0 +1,44 @@
+/** What a request that an operator has made due still waits for. */
+import { isOpen } from '../submission/states.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { CommandError, type Desk } from './command.ts';
+import { utc } from './timeline.ts';
+
+/** What comes next for a request that is due now, and `waits_for` where a program is told. */
+export async function whenDue(
+  { partnerId }: Pick<SubmissionRecord, 'partnerId'>,
+  desk: Pick<Desk, 'holds'>,
+): Promise<{ readonly text: string; readonly json: { readonly waits_for?: string } }> {
+  if (partnerId === undefined || !(await desk.holds.isOnHold(partnerId)))
+    return { text: 'it is due now, and a processor takes it by itself', json: {} };
+  return {
+    text: `it waits: ${partnerId} is on hold until "partner release ${partnerId}"`,
+    json: { waits_for: `partner ${partnerId} is on hold` },
+  };
+}
+
+/** Until when a worker has claimed the request; undefined where none has. */
+export function claimedUntil(
+  { state, heldUntil }: Pick<SubmissionRecord, 'state' | 'heldUntil'>,
+  now: Date,
+): Date | undefined {
+  return isOpen(state) && heldUntil !== undefined && heldUntil > now ? heldUntil : undefined;
+}
+
+/** Why a request in a worker's hands is left alone; undefined where it is in none. */
+export function claimInWords(
+  record: Pick<SubmissionRecord, 'state' | 'heldUntil'>,
+  now: Date,
+): string | undefined {
+  const until = claimedUntil(record, now);
+  return until === undefined
+    ? undefined
+    : `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
+}
+
+/** A worker or another operator was faster. */
+export function changedMeanwhile(record: Pick<SubmissionRecord, '_id'>): CommandError {
+  return new CommandError(
+    `${record._id} changed meanwhile: look at it with "show" and decide again`,
+  );
+}
