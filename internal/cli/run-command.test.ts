@@ -25,7 +25,7 @@ async function run(words: readonly string[]) {
     input: async () => '',
     openDesk,
     catchStop: () => new AbortController().signal,
-    where: () => '',
+    storeFault: () => '',
   });
   return { code, ...said };
 }
