@@ -22,7 +22,7 @@ import type { Environment } from '../../internal/platform/config-value.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
@@ -83,7 +83,6 @@ export async function runCli(
     for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
     return stop.signal;
   };
-  const where = (): string => mongo?.options.hosts.join(', ') ?? 'MONGODB_URI';
   // The reader of a pipe may have seen enough ("| head"): that is no fault.
   terminal.stdout.on('error', (error: NodeJS.ErrnoException) =>
     process.exit(error.code === 'EPIPE' ? 0 : 1),
@@ -96,7 +95,7 @@ export async function runCli(
       input: () => textFrom(terminal.stdin),
       openDesk,
       catchStop,
-      where,
+      storeFault: (error) => mongoReason(mongo, error),
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);

@@ -14,6 +14,7 @@ import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
+import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
@@ -34,12 +35,14 @@ export async function startController(
   // It is closed last, so that metrics can be read until the end of a drain.
   let keyFaults: Probe = () => ['starting'];
   const ready: Probe[] = [() => keyFaults()];
+  const warnings: Probe[] = [];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
     registry,
     live: [],
     ready,
+    warnings,
   });
   closers.add('admin port', () => admin.close());
 
@@ -75,7 +78,7 @@ export async function startController(
   closers.add('key reconcile', () => keeper.close());
   keyFaults = keeper.faults;
 
-  openBacklog(config, { db, metrics, leads: keeper.leads }, tools);
+  openBacklog(config, { db, metrics, leads: keeper.leads, warnings }, tools);
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
@@ -83,12 +86,18 @@ export async function startController(
 
 function openBacklog(
   config: ConfigOf<'controller'>,
-  parts: { readonly db: Db; readonly metrics: ControllerMetrics; readonly leads: () => boolean },
+  parts: {
+    readonly db: Db;
+    readonly metrics: ControllerMetrics;
+    readonly leads: () => boolean;
+    readonly warnings: Probe[];
+  },
   { log, closers }: { readonly log: Logger; readonly closers: Closers },
 ): void {
   const { db, metrics, leads } = parts;
   const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
+  parts.warnings.push(() => redisWarnings(queues.redis));
   const holds = new HoldStore({ db, clock });
   const watching = new AbortController();
   void watchBacklog(

@@ -32,7 +32,7 @@ import type { Logger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
+import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
@@ -55,6 +55,8 @@ interface Parts {
   readonly metrics: IngestMetrics;
   readonly partnerLabels: PartnerLabels;
   readonly ready: Probe[];
+  /** What is not well though it is ready. */
+  readonly warnings: Probe[];
 }
 
 /** Listens before it is ready: readiness needs the indexes and the keys. */
@@ -69,17 +71,11 @@ export async function startIngest(
     () => (state.draining ? ['draining'] : []),
   ];
   const metrics = createIngestMetrics(registry);
-  const parts: Parts = { log, closers, metrics, partnerLabels: new PartnerLabels(), ready };
+  const [partnerLabels, warnings] = [new PartnerLabels(), [] as Probe[]];
+  const parts: Parts = { log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
   // It is closed last, so that metrics can be read until the end of a drain.
-  const admin = await startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live: [],
-    ready,
-    documents: { '/openapi.json': openApiDocument(settings) },
-  });
+  const admin = await openAdmin(config, registry, { ready, warnings });
   closers.add('admin port', () => admin.close());
   if (wantsTraces(config)) {
     const traces = await startTracing({
@@ -127,6 +123,21 @@ export async function startIngest(
   const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
   log.info({ config: printableConfig(config), url, admin: admin.url }, 'serving');
   return { url, adminUrl: admin.url };
+}
+
+function openAdmin(
+  config: ConfigOf<'ingest'>,
+  registry: Registry,
+  probes: { readonly ready: Probe[]; readonly warnings: Probe[] },
+) {
+  return startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live: [],
+    ...probes,
+    documents: { '/openapi.json': openApiDocument(settingsOf(config)) },
+  });
 }
 
 function settingsOf(config: ConfigOf<'ingest'>) {
@@ -254,8 +265,9 @@ function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReade
   });
 }
 
-function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }: Parts) {
+function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, warnings }: Parts) {
   const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
+  warnings.push(() => redisWarnings(sender.redis));
   closers.add('queues', () => sender.close());
   const outbox = new HintOutbox({
     send: (batch) => sender.send(batch),
@@ -267,13 +279,14 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics }
   return { hint: (hint: Hint) => outbox.add(hint) };
 }
 
-function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics }: Parts) {
+function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: Parts) {
   const redis = createRedis(
     config.REDIS_URL,
     { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true },
     log,
   );
   const limiter = new SharedLimiterStore({ redis, metrics, log });
+  warnings.push(() => redisWarnings(redis), limiter.warnings);
   closers.add('limiter', () => {
     limiter.close();
     redis.disconnect();

@@ -17,6 +17,9 @@ import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
+import { Contact } from '../../internal/platform/contact.ts';
+import { retryUntilDone } from '../../internal/platform/deadline.ts';
+import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
@@ -47,6 +50,8 @@ interface Tools {
   readonly closers: Closers;
 }
 
+/** As often as a paused line tries the relay. */
+const RELAY_PROBE_RETRY = { firstMs: 1_000, capMs: 15_000 } as const;
 /** This exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
@@ -63,12 +68,14 @@ export async function startProcessor(
   // It is closed last, so that metrics can be read until the end of a drain.
   const live: Probe[] = [];
   const ready: Probe[] = [];
+  const warnings: Probe[] = [];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
     registry,
     live,
     ready,
+    warnings,
   });
   closers.add('admin port', () => admin.close());
   if (wantsTraces(config)) {
@@ -99,6 +106,11 @@ export async function startProcessor(
   const clockFaults = (): readonly string[] => clockFaultsOf(offset.ms());
   ready.push(clockFaults);
 
+  const relayContact = new Contact(
+    { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' },
+    log,
+  );
+  warnings.push(relayContact.warnings);
   const mailer = traceMailer(
     createMailer({
       relay,
@@ -106,12 +118,16 @@ export async function startProcessor(
       from: config.MAIL_FROM,
       fromName: config.MAIL_FROM_NAME,
       maxConnections: mailSlots(config),
+      onContact: ({ error }) =>
+        error === undefined ? relayContact.ok() : relayContact.failed(error),
     }),
     relay,
   );
   closers.add('mailer', () => mailer.close());
+  closers.add('first contact with the relay', probeUntilGreeted(mailer));
   const hints = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => hints.close());
+  warnings.push(() => redisWarnings(hints.redis));
 
   const work = openWork(config, { ...tools, db, mailer, templates, metrics, clockFaults });
   onOffset = pauseByClock(offset, work.workers.waitForDatabase, log);
@@ -126,6 +142,18 @@ export async function startProcessor(
   });
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
+}
+
+/** So that a relay that does not take us is known before the first e-mail; gives the stop. */
+function probeUntilGreeted(mailer: Mailer): () => void {
+  const stop = new AbortController();
+  void retryUntilDone(
+    async () => {
+      if (!(await mailer.probe())) throw new Error('the relay does not take us');
+    },
+    { ...RELAY_PROBE_RETRY, signal: stop.signal, onFailure: () => {} },
+  );
+  return () => stop.abort();
 }
 
 interface Work {

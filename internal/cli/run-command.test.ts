@@ -32,7 +32,7 @@ async function run(...words: readonly string[]) {
     input: async () => '',
     openDesk,
     catchStop: () => new AbortController().signal,
-    where: () => '',
+    storeFault: () => '',
   });
   return { code, values, ...said };
 }

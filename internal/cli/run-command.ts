@@ -5,6 +5,7 @@
 import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
+import { classify } from '../platform/contact.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
 import { printable } from '../platform/terminal.ts';
 import { PROGRAM, programOf } from './command-line.ts';
@@ -21,8 +22,8 @@ export interface Surroundings {
   readonly openDesk: (values: Values) => Desk;
   /** Catches the first signal to stop; without this call a signal ends the process. */
   readonly catchStop: () => AbortSignal;
-  /** Where MongoDB should be, without user and password. */
-  readonly where: () => string;
+  /** Why MongoDB cannot be used, without user and password. */
+  readonly storeFault: (error: unknown) => string;
 }
 
 export async function runCommand(
@@ -72,7 +73,7 @@ function complain(text: string, out: Output): void {
 }
 
 /** One line, and never what a driver says: that can quote documents and addresses. */
-function explain(error: unknown, { out, where }: Surroundings): ExitCode {
+function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   // Commander has printed it.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   const say = (text: string, code: ExitCode): ExitCode => {
@@ -81,20 +82,16 @@ function explain(error: unknown, { out, where }: Surroundings): ExitCode {
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
   if (error instanceof CommandError) return say(error.message, EXIT.found);
-  if (!(error instanceof MongoError)) {
+  // The look-up of a "mongodb+srv" name fails with an error of the system.
+  if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);
   }
-  if (tookTooLong(error) || error.name === 'MongoNetworkTimeoutError') {
+  if (tookTooLong(error) || (error instanceof Error && error.name === 'MongoNetworkTimeoutError')) {
     return say(
       'MongoDB took too long to answer: narrow the search with --since or --partner',
       EXIT.storeAway,
     );
   }
-  if (typeof error.code === 'number')
-    return say(`MongoDB at ${where()} answers with an error (code ${error.code})`, EXIT.storeAway);
-  return say(
-    `MongoDB does not answer at ${where()}: check that it runs there, that it lets us in, and MONGODB_URI`,
-    EXIT.storeAway,
-  );
+  return say(storeFault(error), EXIT.storeAway);
 }

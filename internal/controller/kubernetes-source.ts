@@ -4,12 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
-import {
-  kubernetesReason,
-  kubernetesStatus,
-  type Kubernetes,
-  type WatchEvent,
-} from '../platform/kubernetes.ts';
+import { kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -204,7 +199,7 @@ class FollowedNamespace implements SecretView {
   }
 
   #failed(error: unknown): void {
-    const reason = kubernetesReason(error);
+    const reason = this.#tools.kubernetes.reason(error);
     if (this.#fault !== reason) {
       this.#tools.log.warn(
         { err: error, namespace: this.#name, reason },

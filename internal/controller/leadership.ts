@@ -1,8 +1,8 @@
 /** Leadership by the lease in MongoDB: one holder at a time, whose term outranks earlier ones. */
-import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import { mongoReason } from '../platform/mongo.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
@@ -52,7 +52,7 @@ export class Leadership {
         else await this.#lead(term, askedAtMs, work, stop);
       } catch (error) {
         failures += 1;
-        const reason = error instanceof MongoError ? 'MongoDB does not answer' : undefined;
+        const reason = mongoReason(undefined, error);
         log[failures === 1 ? 'warn' : 'debug']({ err: error, reason }, 'cannot lead; trying again');
         await pause(backoffMs(failures, FAILURE_BACKOFF), stop);
       }

@@ -13,6 +13,7 @@ import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
 import { LocalCounts, type Counted } from './local-counts.ts';
 
+const ALONE = 'limiting on this process alone: redis is away or slow';
 const KEY_PREFIX = 'partner-ingest:limit:';
 /** A script of this many keys blocks the server for about 0.2 ms. */
 const COUNTS_TOGETHER = 256;
@@ -92,6 +93,9 @@ export class SharedLimiterStore {
     return this;
   }
 
+  /** Whether this process counts alone at present. */
+  readonly warnings = (): readonly string[] => (this.#probe === undefined ? [] : [ALONE]);
+
   close(): void {
     clearInterval(this.#probe);
   }
@@ -158,7 +162,7 @@ export class SharedLimiterStore {
     if (this.#probe !== undefined) return;
     const { redis, metrics, log } = this.#tools;
     metrics.limiterFallback.set(1);
-    log.warn('limiting on this process alone: redis is away or slow');
+    log.warn(ALONE);
     // The braces select the key's own server in a Cluster.
     const probed = `{${KEY_PREFIX}${key}}`;
     this.#probe = setInterval(() => {

@@ -79,12 +79,14 @@ interface MailerOptions {
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
+  /** Told how each contact with the relay went: with the error where it did not take us in. */
+  readonly onContact?: (result: { readonly error?: unknown }) => void;
   /** Node's default is the system's resolver. */
   readonly lookup?: LookupFunction;
 }
 
 export function createMailer(options: MailerOptions): Mailer {
-  const { from, fromName = '', limits = mailerLimits } = options;
+  const { from, fromName = '', limits = mailerLimits, onContact = () => {} } = options;
   const transport = openTransport(options, limits);
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
@@ -102,21 +104,30 @@ export function createMailer(options: MailerOptions): Mailer {
           signal: watched.signal,
           progressMark: watched.mark,
         } as SendMailOptions);
+        onContact({});
         return { result: 'accepted', answer: info.response };
       } catch (error) {
         const { progress, lapsed } = watched.reached();
         if (progress !== 'content' && (signal.aborted || lapsed)) {
           return { result: 'aborted', cause: 'claim lost or closing' };
         }
-        return describeFailure(error, progress);
+        const failure = describeFailure(error, progress);
+        onContact(failure.result === 'unreachable' && !failure.connected ? { error } : {});
+        return failure;
       } finally {
         watched.end();
       }
     },
     probe: () =>
       transport.verify().then(
-        () => true,
-        () => false,
+        () => {
+          onContact({});
+          return true;
+        },
+        (error: unknown) => {
+          onContact({ error });
+          return false;
+        },
       ),
     close: () => transport.close(),
   };

@@ -18,6 +18,23 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
+async function ask(checks: readonly Probe[]): Promise<readonly string[]> {
+  return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
+}
+
+async function probe(
+  checks: readonly Probe[],
+  warnings?: readonly Probe[],
+): Promise<[number, string, string]> {
+  const faults = await ask(checks);
+  const told = warnings === undefined ? {} : { warnings: await ask(warnings) };
+  return [
+    faults.length === 0 ? 200 : 503,
+    'application/json',
+    JSON.stringify({ ok: faults.length === 0, faults, ...told }),
+  ];
+}
+
 /** Listens and resolves; rejects when the address cannot be had. */
 export async function startAdminServer(options: {
   readonly host: string;
@@ -26,20 +43,14 @@ export async function startAdminServer(options: {
   /** Asked at each probe; more may be added once the parts they ask exist. */
   readonly live: readonly Probe[];
   readonly ready: readonly Probe[];
+  /** What is not well though the process is ready, such as a server it can do without for a time. */
+  readonly warnings?: readonly Probe[];
   /** JSON documents by path, such as `/openapi.json`. */
   readonly documents?: Readonly<Record<string, object>>;
 }): Promise<AdminServer> {
-  const probe = async (checks: readonly Probe[]): Promise<[number, string, string]> => {
-    const faults = (await Promise.all(checks.map(async (check) => check()))).flat();
-    return [
-      faults.length === 0 ? 200 : 503,
-      'application/json',
-      JSON.stringify({ ok: faults.length === 0, faults }),
-    ];
-  };
   const routes: Record<string, () => Promise<[number, string, string]>> = {
     '/livez': () => probe(options.live),
-    '/readyz': () => probe(options.ready),
+    '/readyz': () => probe(options.ready, options.warnings ?? []),
     '/metrics': async () => [200, options.registry.contentType, await options.registry.metrics()],
   };
   for (const [path, document] of Object.entries(options.documents ?? {})) {

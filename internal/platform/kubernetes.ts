@@ -10,6 +10,7 @@ import {
   createConfiguration,
   type ApiType,
 } from '@kubernetes/client-node';
+import { contactReason } from './contact.ts';
 import { pause } from './deadline.ts';
 
 /** Where a pod finds its own account. */
@@ -32,16 +33,6 @@ export function kubernetesStatus(error: unknown): number | undefined {
   return [code, statusCode].find(
     (status): status is number => typeof status === 'number' && status >= 400,
   );
-}
-
-/** Why a call failed, for an operator: no address, no body. */
-export function kubernetesReason(error: unknown): string {
-  const status = kubernetesStatus(error);
-  if (status === 401) return 'the API server does not accept our token (401)';
-  if (status === 403) return 'our service account may not (403): check its Role and RoleBinding';
-  return status === undefined
-    ? 'the API server does not answer'
-    : `the API server answered ${status}`;
 }
 
 export interface WatchEvent {
@@ -68,6 +59,17 @@ export class Kubernetes {
         'no Kubernetes API: KUBECONFIG is not set, and this is no pod with a service account',
       );
     }
+  }
+
+  /** Why a call failed, for an operator: no body. */
+  reason(error: unknown): string {
+    const server = {
+      name: 'Kubernetes API',
+      at: URL.canParse(this.#server()) ? new URL(this.#server()).host : undefined,
+      setting: 'KUBECONFIG or the service account',
+      rights: 'the Role and RoleBinding of the service account',
+    };
+    return contactReason(server, error);
   }
 
   /**

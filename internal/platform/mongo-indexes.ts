@@ -14,6 +14,7 @@ import {
 } from 'mongodb';
 import { retryUntilDone } from './deadline.ts';
 import type { Logger } from './log.ts';
+import { mongoReason } from './mongo.ts';
 
 /**
  * An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is
@@ -188,7 +189,6 @@ function untilDone(
   task: (tell: (words: string) => void) => Promise<void>,
 ): UntilDone {
   const stop = new AbortController();
-  const where = client.options.hosts.join(', ') || client.options.srvHost;
   let faults = [`${what} yet`];
   const tell = (reason: string, error?: unknown): void => {
     if (faults[0] === reason) return;
@@ -203,19 +203,10 @@ function untilDone(
   const whenDone = retryUntilDone(attempt, {
     ...FIRST_CONTACT_RETRY,
     signal: stop.signal,
-    onFailure: (error) => tell(reasonOf(error, where), error),
+    onFailure: (error) =>
+      tell(error instanceof IndexError ? error.message : mongoReason(client, error), error),
   }).then(() => {
     faults = [];
   });
   return { whenDone, faults: () => faults, stop: () => stop.abort() };
-}
-
-/** What an operator has to act on is told in words; the rest is an outage. */
-function reasonOf(error: unknown, where: string | undefined): string {
-  if (error instanceof IndexError) return error.message;
-  if (error instanceof MongoServerError) {
-    const { codeName } = error as { readonly codeName?: string };
-    return `MongoDB at ${where} refuses: ${codeName ?? 'error'} (${error.code}); check MONGODB_URI and the rights of its user`;
-  }
-  return `MongoDB does not answer at ${where}: check that it runs there, that it lets us in, and MONGODB_URI`;
 }

@@ -1,5 +1,6 @@
 /** MongoDB clients, and writes of several items that are durable, or say so in time. */
 import './closed-sockets.ts';
+import { contactReason } from './contact.ts';
 import { withDeadline } from './deadline.ts';
 import type { SpanOptions } from './tracing.ts';
 import {
@@ -55,6 +56,12 @@ export function createMongo(
     ignoreUndefined: true,
     ...options,
   });
+}
+
+/** Why MongoDB cannot be used, for operators: without user and password. */
+export function mongoReason(client: MongoClient | undefined, error: unknown): string {
+  const at = client?.options.hosts.join(', ') || client?.options.srvHost;
+  return contactReason({ name: 'MongoDB', at, setting: 'MONGODB_URI' }, error);
 }
 
 function withoutWriteConcern(uri: string): string {

@@ -1,5 +1,6 @@
 /** Redis clients whose every command ends soon: one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { Contact } from './contact.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
@@ -42,32 +43,45 @@ export type RedisClient = Redis | Cluster;
 export function createRedis(url: string, use: RedisUse, log: Logger): RedisClient {
   const address = parseRedisUrl(url);
   const redis = connect(address, use);
-  if (redis instanceof Cluster) redis.on('+node', handleOwnCommands);
-  else handleOwnCommands(redis);
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
-  const reason = `Redis does not answer at ${where}: check that it runs there, and REDIS_URL`;
-  let away = false;
-  // Without a listener an outage would be an uncaught exception; it is told once, not for every
-  // attempt.
-  redis.on('error', (error) => {
-    if (!away) log.warn({ err: error, reason }, 'redis is away');
-    away = true;
+  const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
+  contacts.set(redis, contact);
+  const onError = (error: unknown): void => {
+    // The connection stays, and only the commands fail.
+    if ((error as Error).message.startsWith('NOPERM')) contact.failed(error);
+  };
+  if (redis instanceof Cluster)
+    redis.on('+node', (node: Redis) => handleOwnCommands(node, onError));
+  else handleOwnCommands(redis, onError);
+  let wasReady = false;
+  // Without a listener an outage would be an uncaught exception.
+  redis.on('error', (error) => contact.failed(error));
+  // A server that wants TLS hangs up on a client without it, which is no error to the client.
+  redis.on('reconnecting', () => {
+    if (!wasReady && contact.warnings().length === 0) contact.failed(new Error('closed'));
   });
   redis.on('ready', () => {
-    if (away) log.info('redis is back');
-    away = false;
+    wasReady = true;
+    contact.ok();
   });
   return redis;
+}
+
+const contacts = new WeakMap<RedisClient, Contact>();
+
+/** Why Redis cannot be used at present; empty when it can. */
+export function redisWarnings(redis: RedisClient): readonly string[] {
+  return contacts.get(redis)?.warnings() ?? [];
 }
 
 /**
  * After a reconnect the client selects by itself, and handles no rejection of these commands: each
  * would end the process. What we send is handled where we send it.
  */
-function handleOwnCommands(redis: Redis): void {
+function handleOwnCommands(redis: Redis, onError: (error: unknown) => void): void {
   const sendCommand = redis.sendCommand.bind(redis);
   redis.sendCommand = (command, stream) => {
-    command.promise.catch(() => {});
+    command.promise.catch(onError);
     return sendCommand(command, stream);
   };
 }

@@ -8,6 +8,7 @@
  */
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
+import { contactReason } from './contact.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 
@@ -223,6 +224,19 @@ export async function startTracing(options: {
 /** A collector that is away fails every export; one line in this time is enough. */
 const COMPLAINT_EVERY_MS = 60_000;
 
+const COLLECTOR = {
+  name: 'OpenTelemetry collector',
+  setting: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+  rights: 'OTEL_EXPORTER_OTLP_HEADERS',
+};
+
+/** The SDK tells a failed export as the JSON of its error. */
+function exportError(json: string): Error {
+  const [, code] = /"code":"?(\w+)/.exec(json) ?? [];
+  const [, message = 'no answer'] = /"message":"((?:[^"\\]|\\.)*)"/.exec(json) ?? [];
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}
+
 /** Logs the SDK's warnings, the first at once, then at most one a minute. */
 function complaints(log: Logger): (message: string) => void {
   let toldAt = -Infinity;
@@ -235,7 +249,7 @@ function complaints(log: Logger): (message: string) => void {
     // A failed export comes as the JSON of its error, which may quote the collector's answer: only
     // the code is logged.
     const reason = message.startsWith('{')
-      ? `spans could not be sent (${/"code":"?(\w+)/.exec(message)?.[1] ?? 'no answer'})`
+      ? contactReason(COLLECTOR, exportError(message))
       : message;
     log.warn({ reason, untold }, 'traces are incomplete; requests are not affected');
     toldAt = performance.now();

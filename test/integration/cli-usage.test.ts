@@ -55,7 +55,7 @@ test('a store that is away is told, without user and password', async () => {
   const away = await spawnCli(environment, '', 'find', '--state', 'completed');
   expect(away).toMatchObject({ code: 3, stdout: '' });
   expect(away.stderr).toBe(
-    'partner-ingest: MongoDB does not answer at 127.0.0.1:1: check that it runs there, that it lets us in, and MONGODB_URI\n',
+    'partner-ingest: MongoDB at 127.0.0.1:1: the connection is refused (ECONNREFUSED); check that it runs there, and host and port in MONGODB_URI\n',
   );
 });
 

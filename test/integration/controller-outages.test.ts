@@ -116,7 +116,9 @@ test('a controller that starts while MongoDB is away says so, and is ready once 
   const late = await startService('controller', { ...world.environment, LOG_LEVEL: 'info' });
   try {
     const readyz = async (): Promise<string> => (await fetch(`${late.adminUrl}/readyz`)).text();
-    await eventually('the fault', async () => (await readyz()).includes('does not answer at'));
+    await eventually('the fault', async () =>
+      (await readyz()).includes('the connection is refused'),
+    );
     await heal(own.mongo);
     await late.ready();
   } finally {

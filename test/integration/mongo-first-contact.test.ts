@@ -35,7 +35,7 @@ test('clients whose first connections failed work once MongoDB is there, and say
   const where = new URL(store.url.replace('mongodb:', 'http:')).host;
   for (const waiting of [connecting, indexes]) {
     await eventually('a fault that says where', () =>
-      waiting.faults()[0]?.includes(`does not answer at ${where}`),
+      waiting.faults()[0]?.includes(`MongoDB at ${where}: the connection is refused`),
     );
   }
   await expect(plain.db('first_contact').collection('things').insertOne({})).rejects.toThrow();

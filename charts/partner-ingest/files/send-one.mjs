@@ -1,14 +1,24 @@
 /** `helm test`: sends one application through the Service, waits until its e-mail has been handed over, and removes both. */
 /* oxlint-disable node/no-process-env -- a program of its own, told by its pod */
+import { lookup } from 'node:dns/promises';
 import { randomInt } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { MongoClient } from 'mongodb';
 
-const { BASE_URL, API_KEY_FILE, EMAIL, MONGODB_DATABASE, MONGODB_URI_FILE, TIMEOUT_SECONDS } =
-  process.env;
+const {
+  ADMIN_ADDRESSES,
+  BASE_URL,
+  API_KEY_FILE,
+  EMAIL,
+  MONGODB_DATABASE,
+  MONGODB_URI_FILE,
+  TIMEOUT_SECONDS,
+} = process.env;
 const startedAt = performance.now();
 const deadline = AbortSignal.timeout(Number(TIMEOUT_SECONDS) * 1_000);
 const POLL_MS = 100;
+/** A pod that has just begun to serve, or ends, gets this long. */
+const WELL_MS = 15_000;
 /** A refused request is written after its answer, and not at all under load. */
 const REFUSED_WRITTEN_MS = 5_000;
 const SEVEN_DIGITS = 10_000_000;
@@ -16,6 +26,33 @@ const SEVEN_DIGITS = 10_000_000;
 const shown = (text) => console.log(`${Math.round(performance.now() - startedAt)} ms  ${text}`);
 const readSecret = async (file) => (await readFile(file, 'utf8')).replace(/\r?\n$/, '');
 const pause = () => new Promise((resolve) => setTimeout(resolve, POLL_MS));
+
+/** What the pods of all components say of themselves and of the servers they need, each once. */
+async function complaints() {
+  const told = ADMIN_ADDRESSES.split(' ').map(async (address) => {
+    const { hostname, port } = new URL(`http://${address}`);
+    const pods = await lookup(hostname, { all: true });
+    const answers = pods.map(async ({ address: pod, family }) => {
+      const host = family === 6 ? `[${pod}]` : pod;
+      const response = await fetch(`http://${host}:${port}/readyz`, { signal: deadline });
+      const { faults, warnings = [] } = await response.json();
+      return [...faults, ...warnings].map((text) => `${address}: ${text}`);
+    });
+    return (await Promise.all(answers)).flat();
+  });
+  return [...new Set((await Promise.all(told)).flat())];
+}
+
+/** Fails with the sentences of the pods unless all of them are well within `WELL_MS`. */
+async function requireWell() {
+  const until = performance.now() + WELL_MS;
+  for (;;) {
+    const told = await complaints().catch((error) => [`a pod does not answer: ${error.message}`]);
+    if (told.length === 0) return shown('all pods are ready, without warnings');
+    if (performance.now() > until) throw new Error(`not well:\n  ${told.join('\n  ')}`);
+    await pause();
+  }
+}
 
 /** POSTs `body`; fails unless the answer is `status` with JSON. Gives the answer and the id of its record. */
 async function post(headers, body, status) {
@@ -69,6 +106,7 @@ async function sendOne(requests) {
   return requestId;
 }
 
+await requireWell();
 const refused = await post({}, '{}', 401);
 if (refused.answer.error !== 'Unauthorized: API Key missing') {
   throw new Error(`not the contract's 401: ${refused.answer.error}`);

@@ -1,0 +1,208 @@
+/**
+ * What operators are told of a server that cannot be used: each usual mistake has a sentence of its
+ * own, the same in the log, in `/readyz` and on the terminal.
+ */
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer as createTlsServer } from 'node:tls';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CoreV1Api } from '@kubernetes/client-node';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
+import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { createMailer } from '../../internal/mail/mailer.ts';
+import { relayOf } from '../../internal/mail/relay.ts';
+import { contactReason } from '../../internal/platform/contact.ts';
+import { Kubernetes } from '../../internal/platform/kubernetes.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
+import { makeCertificate } from '../support/certificate.ts';
+import { spawnCli } from '../support/cli.ts';
+import { eventually } from '../support/wait.ts';
+import { openWorld, type World } from '../support/world.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'first-contact-'));
+const log = createLogger('test', 'silent');
+const SHORT_MS = 500;
+
+let own: { readonly redis: Store; readonly mongo: Store };
+let world: World;
+/** Answers with a certificate that nobody here trusts. */
+let untrusted: Server;
+/** Takes connections and says nothing. */
+let silent: Server;
+
+beforeAll(async () => {
+  makeCertificate(folder);
+  const [key, cert] = ['key.pem', 'ca.pem'].map((name) => readFileSync(join(folder, name)));
+  untrusted = createTlsServer({ key, cert } as { key: Buffer; cert: Buffer });
+  untrusted.on('tlsClientError', () => undefined);
+  silent = createServer((socket) => socket.on('error', () => undefined));
+  for (const server of [untrusted, silent])
+    await new Promise<void>((resolve) => {
+      server.listen(0, '127.0.0.1', resolve);
+    });
+  const [redis, mongo] = await Promise.all([
+    startRedis({ log: () => {} }),
+    startMongo({ log: () => {} }),
+  ]);
+  own = { redis, mongo };
+  const admin = new Redis(redis.url);
+  await admin.call('ACL', 'SETUSER', 'poor', 'on', '>right', '-@all', '+info');
+  admin.disconnect();
+  world = await openWorld();
+});
+afterAll(async () => {
+  for (const server of [untrusted, silent]) server.close();
+  rmSync(folder, { recursive: true });
+  await Promise.all([world.close(), own.redis.stop(), own.mongo.stop()]);
+});
+
+const at = (server: Server): string => `127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+/** What is told of the server at this URL. */
+const tellers = {
+  mongodb: async (url: string): Promise<string> => {
+    const times = { serverSelectionTimeoutMS: SHORT_MS, connectTimeoutMS: SHORT_MS };
+    const client = createMongo(url, 'test', times);
+    try {
+      const error: unknown = await client
+        .connect()
+        .then(() => client.db('x').collection('x').findOne({}))
+        .catch((thrown: unknown) => thrown);
+      return mongoReason(client, error);
+    } finally {
+      await client.close();
+    }
+  },
+  redis: async (url: string): Promise<string> => {
+    const redis = createRedis(url, { commandTimeoutMs: SHORT_MS }, log);
+    try {
+      return await eventually('a warning', async () => {
+        if (redis.status === 'ready') await redis.get('a').catch(() => undefined);
+        return redisWarnings(redis)[0];
+      });
+    } finally {
+      redis.disconnect();
+    }
+  },
+  smtp: async (url: string): Promise<string> => {
+    let told = '';
+    const relay = relayOf(url, 'auto');
+    const mailer = createMailer({
+      relay,
+      from: 'a@example.com',
+      maxConnections: 1,
+      limits: { connectMs: SHORT_MS, beforeContentMs: SHORT_MS, afterContentMs: 0, idleMs: 0 },
+      onContact: ({ error }) => {
+        const server = { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' };
+        told = contactReason(server, error);
+      },
+    });
+    expect(await mailer.probe()).toBe(false);
+    mailer.close();
+    return told;
+  },
+  kubernetes: async (url: string): Promise<string> => {
+    const file = join(folder, 'kubeconfig');
+    const named = (kind: string, value: string): string =>
+      `${kind}s: [{ name: a, ${kind}: ${value} }]`;
+    writeFileSync(
+      file,
+      [
+        'current-context: a',
+        named('cluster', `{ server: "${url}" }`),
+        named('user', '{ token: a }'),
+        named('context', '{ cluster: a, user: a }'),
+      ].join('\n'),
+    );
+    const kubernetes = new Kubernetes(file);
+    const call = kubernetes.client(CoreV1Api, SHORT_MS).listNamespacedSecret({ namespace: 'a' });
+    return kubernetes.reason(await call.catch((error: unknown) => error));
+  },
+};
+
+const schemes = {
+  mongodb: ['mongodb://', '/?tls=true', '/'],
+  redis: ['rediss://', '', ''],
+  smtp: ['smtps://', '', ''],
+  kubernetes: ['https://', '', ''],
+} as const;
+const plain = { mongodb: 'mongodb://', redis: 'redis://', smtp: 'smtp://', kubernetes: 'https://' };
+
+test.each(Object.keys(tellers) as (keyof typeof tellers)[])(
+  '%s: a wrong address, a silent server and an untrusted certificate are told apart',
+  async (kind) => {
+    const [scheme, options, none] = schemes[kind];
+    const tell = tellers[kind];
+    expect(await tell(`${plain[kind]}127.0.0.1:4999${none}`)).toMatch(
+      /at 127\.0\.0\.1:4999: the connection is refused \(ECONNREFUSED\); check/,
+    );
+    expect(await tell(`${plain[kind]}nowhere.invalid:4999${none}`)).toMatch(
+      /at nowhere\.invalid:4999: the name is not found \((ENOTFOUND|EAI_AGAIN)\); check the host/,
+    );
+    expect(await tell(`${plain[kind]}${at(silent)}${none}`)).toMatch(/: no answer in time/);
+    expect(await tell(`${scheme}${at(untrusted)}${options}`)).toMatch(
+      /: its certificate is not trusted( \(\w+\))?; give its CA in NODE_EXTRA_CA_CERTS/,
+    );
+  },
+);
+
+test('a wrong password and a missing right are told with what the server says', async () => {
+  const redis = new URL(own.redis.url).host;
+  expect(await tellers.redis(`redis://poor:wrong@${redis}`)).toBe(
+    `Redis at ${redis}: it refuses the login (WRONGPASS); check user and password in REDIS_URL`,
+  );
+  expect(await tellers.redis(`redis://poor:right@${redis}`)).toMatch(
+    /we lack a right \(NOPERM\); check user and rights in REDIS_URL/,
+  );
+  const mongo = new URL(own.mongo.url.replace('mongodb:', 'http:')).host;
+  expect(await tellers.mongodb(`mongodb://jane:wrong@${mongo}/?directConnection=true`)).toMatch(
+    /: it refuses the login \(18\); check user and password in MONGODB_URI/,
+  );
+});
+
+test('Redis and relay in vain: ready all the same, with the sentences of the log as warnings', async () => {
+  const redis = new URL(own.redis.url).host;
+  const settings = {
+    ...world.environment,
+    LOG_LEVEL: 'info',
+    REDIS_URL: `redis://poor:wrong@${redis}`,
+    SMTP_URL: `smtps://${at(untrusted)}`,
+  };
+  const services: ServiceProcess[] = [];
+  try {
+    for (const name of ['ingest', 'processor', 'controller'] as const) {
+      const service = await startService(name, settings);
+      services.push(service);
+      await service.ready();
+      const wanted = name === 'processor' ? 2 : 1;
+      const told = await eventually(`warnings of ${name}`, async () => {
+        const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
+          readonly ok: boolean;
+          readonly warnings: readonly string[];
+        };
+        return body.ok && body.warnings.length >= wanted ? body.warnings : undefined;
+      });
+      const lines = service.lines.join('\n');
+      for (const warning of told) expect(lines).toContain(JSON.stringify(warning));
+      expect(told.join()).toContain('(WRONGPASS)');
+      expect(told.join().includes('its certificate is not trusted')).toBe(name === 'processor');
+    }
+  } finally {
+    for (const service of services) await service.stop();
+  }
+});
+
+test('the operator reads the same sentence on the terminal', async () => {
+  const MONGODB_URI = `mongodb://jane:geheim@${at(untrusted)}/?tls=true`;
+  const { code, stderr } = await spawnCli({ MONGODB_URI }, '', 'find', '--state', 'completed');
+  expect({ code, stderr }).toEqual({
+    code: 3,
+    stderr: expect.stringContaining(`MongoDB at ${at(untrusted)}: its certificate is not trusted`),
+  });
+  expect(stderr).not.toContain('geheim');
+});
