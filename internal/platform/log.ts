@@ -3,12 +3,36 @@
  * handed to it.
  */
 import { pino } from 'pino';
+import { withDeadline } from './deadline.ts';
 
 export type Logger = pino.Logger;
 
+/** Beyond this many bytes that nobody has read, lines are dropped. */
+const MAX_UNREAD_BYTES = 1_000_000;
+
+/**
+ * pino's own way to standard output waits until the line is written. With a reader that has stopped
+ * the process would neither serve nor end.
+ */
+const output = {
+  write(line: string): void {
+    if (process.stdout.writableLength < MAX_UNREAD_BYTES) process.stdout.write(line);
+  },
+};
+let isWatched = false;
+
+/** Resolves when all lines are written, or after `withinMs`. */
+export async function logWritten(withinMs: number): Promise<void> {
+  const written = new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
+  await withDeadline(written, withinMs, 'writing the log').catch(() => {});
+}
+
 /** A logger whose lines carry the process name; `level` as in LOG_LEVEL. */
 export function createLogger(service: string, level: string): Logger {
-  return pino({
+  // A reader that has gone must not end the process.
+  if (!isWatched) process.stdout.on('error', () => {});
+  isWatched = true;
+  const options: pino.LoggerOptions = {
     level,
     base: { service },
     timestamp: pino.stdTimeFunctions.isoTime,
@@ -16,7 +40,8 @@ export function createLogger(service: string, level: string): Logger {
     // An error of a driver can quote the document or command it failed on, so only its class and
     // code are logged.
     serializers: { err: describeError },
-  });
+  };
+  return pino(options, output);
 }
 
 /** The safe part of an error: class, code and our own stack, never the message. */

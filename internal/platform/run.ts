@@ -1,7 +1,7 @@
 /** The life of a process: start, wait for a signal, drain, exit with a telling code. */
 import { ConfigError } from './config-error.ts';
 import { Closers } from './closers.ts';
-import { createLogger, describeError, type Logger } from './log.ts';
+import { createLogger, describeError, logWritten, type Logger } from './log.ts';
 
 /**
  * Exit codes: 0 after a drain, 1 for a failed start or a crash, 130 when a second signal cut the
@@ -14,6 +14,9 @@ const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
  * process says otherwise.
  */
 export const DRAIN_DEADLINE_MS = 60_000;
+
+/** The last lines of the log get this long. */
+const LAST_LINES_MS = 1_000;
 
 /** What `run` needs to know of a process. */
 export interface Program<Config extends { readonly LOG_LEVEL: string }> {
@@ -44,11 +47,12 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(
       exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
     const timer = setTimeout(() => {
       log.error('drain deadline passed; leaving');
-      process.exit(EXIT.failed);
+      void logWritten(LAST_LINES_MS).then(() => process.exit(EXIT.failed));
     }, deadlineMs);
     await closers.closeAll();
     clearTimeout(timer);
     log.info({ exitCode }, 'stopped');
+    await logWritten(LAST_LINES_MS);
     process.exit(exitCode);
   };
   const onSignal = (signal: NodeJS.Signals): void => {

@@ -1,0 +1,61 @@
+/** A process serves and ends although nobody reads its log. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { send } from '../support/http.ts';
+import { eventually, HANG_MS } from '../support/wait.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+/** Their lines are several times what a pipe and this test's side of it hold. */
+const REQUESTS = 1_500;
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+test('an ingest whose log reader has stopped accepts, and ends on SIGTERM', async () => {
+  const child = spawn(process.execPath, ['cmd/ingest/main.ts'], {
+    cwd: PROJECT,
+    env: {
+      PATH: process.env['PATH'],
+      ...world.environment,
+      LOG_LEVEL: 'info',
+      LOG_ACCEPTS: 'true',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  try {
+    const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
+    let said = '';
+    child.stdout.on('data', (bytes) => (said += String(bytes)));
+    const serving = await eventually('ingest to serve', () =>
+      said
+        .split('\n')
+        .slice(0, -1)
+        .map((line) => JSON.parse(line) as { msg: string; url: string; admin: string })
+        .find(({ msg }) => msg === 'serving'),
+    );
+    await eventually('ingest to be ready', async () => (await fetch(`${serving.admin}/readyz`)).ok);
+    child.stdout.removeAllListeners('data').pause();
+
+    const statuses = new Set<number>();
+    const sendAll = async (): Promise<void> => {
+      for (let sent = 0; sent < REQUESTS / 10; sent += 1) {
+        const body = JSON.stringify(newApplication());
+        statuses.add((await send(serving.url, { key: world.key, body })).status);
+      }
+    };
+    await Promise.all(Array.from({ length: 10 }, sendAll));
+    expect([...statuses]).toEqual([202]);
+
+    child.kill('SIGTERM');
+    const hung = new Promise<string>((resolve) => setTimeout(resolve, HANG_MS / 2, 'hung').unref());
+    expect(await Promise.race([exited, hung])).toBe(0);
+  } finally {
+    child.kill('SIGKILL');
+  }
+});
