@@ -165,6 +165,13 @@ describe('status', () => {
     );
   });
 
+  test('an unknown one switches off the keys of its own Secret, and no other', () => {
+    const mistyped = newApiKey();
+    const secrets = [secret('acme', [key]), secret('acme', [mistyped], { status: 'Active' })];
+    expect(statusOf(key, ...secrets)).toBe('active');
+    expect(statusOf(mistyped, ...secrets)).toBe('inactive');
+  });
+
   test('an unknown one is a problem besides', () => {
     expect(problemsOf(secret('acme', [key], { status: 'paused' }))).toEqual(['unknown_status']);
     expect(problemsOf(secret('acme', [key], { status: 'inactive' }))).toEqual([]);

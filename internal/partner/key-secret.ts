@@ -90,7 +90,7 @@ export function isPartnerId(text: string): boolean {
  * All Secrets together, because one inactive Secret switches its whole partner off, the smallest
  * bound counts for its whole partner, a key in two Secrets has the stricter terms of both, and a
  * key under two partners goes to the older Secret. A bad entry costs that entry only, a bad
- * annotation its Secret only.
+ * annotation its Secret only, also an unknown status.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
@@ -102,7 +102,7 @@ export function wantedKeys(
   const problems: Problem[] = [];
   const keys = new Map<string, WantedKey>();
   const inactive = new Set(
-    secrets.filter((secret) => !isActive(secret.status)).map((secret) => secret.partnerId),
+    secrets.filter(({ status }) => status === 'inactive').map(({ partnerId }) => partnerId),
   );
   const bounds = boundsByPartner(secrets);
 
@@ -113,7 +113,8 @@ export function wantedKeys(
       void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
     if (terms === undefined) continue;
-    const status = inactive.has(partnerId) ? 'inactive' : 'active';
+    const isOn = isActive(secret.status) && !inactive.has(partnerId);
+    const status = isOn ? 'active' : 'inactive';
     const wanted = {
       partnerId,
       status,
@@ -156,7 +157,7 @@ function termsOf(
     return undefined;
   }
   if (status !== undefined && !['active', 'inactive'].includes(status)) {
-    const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; it counts as inactive`;
+    const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; the keys of this Secret are answered 403`;
     report('unknown_status', message);
   }
   const { terms, faults } = readTerms(annotations);
