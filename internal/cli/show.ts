@@ -11,7 +11,7 @@ import { maskApplicant } from './mask.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { requestId } from './options.ts';
 import { fromNow, timeline, timelineRows, utc, type Happening } from './timeline.ts';
-import { claimedUntil } from './waits.ts';
+import { claimEnd } from './waits.ts';
 import { applicantView, bodyInWords, defined, traceIdOf, viewOf } from './view.ts';
 
 export const show: Command = {
@@ -206,7 +206,7 @@ function nextStep(
     case 'account_created': {
       if (dueAt === undefined)
         return 'something is wrong: an open request without a time to look at it; run "partner-ingest audit"';
-      const until = claimedUntil(record, now);
+      const until = claimEnd(record, now);
       if (until !== undefined)
         return `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`;
       return dueAt <= now

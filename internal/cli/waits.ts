@@ -18,19 +18,21 @@ export async function whenDue(
 }
 
 /** Until when a worker has claimed the request; undefined where none has. */
-export function claimedUntil(
-  { state, heldUntil }: Pick<SubmissionRecord, 'state' | 'heldUntil'>,
+export function claimEnd(
+  { state, claimedUntil }: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
   now: Date,
 ): Date | undefined {
-  return isOpen(state) && heldUntil !== undefined && heldUntil > now ? heldUntil : undefined;
+  return isOpen(state) && claimedUntil !== undefined && claimedUntil > now
+    ? claimedUntil
+    : undefined;
 }
 
 /** Why a request in a worker's hands is left alone; undefined where it is in none. */
 export function claimInWords(
-  record: Pick<SubmissionRecord, 'state' | 'heldUntil'>,
+  record: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
   now: Date,
 ): string | undefined {
-  const until = claimedUntil(record, now);
+  const until = claimEnd(record, now);
   return until === undefined
     ? undefined
     : `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;

@@ -80,8 +80,8 @@ export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
 }
 
 /** Other records are due for their next attempt. */
-function wasLost({ version, heldUntil }: DueRecord): boolean {
-  return version === 0 || heldUntil !== undefined;
+function wasLost({ version, claimedUntil }: DueRecord): boolean {
+  return version === 0 || claimedUntil !== undefined;
 }
 
 /** In an overload the queue may stay full, so this worker takes the oldest records past it. */

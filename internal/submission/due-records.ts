@@ -7,13 +7,13 @@ import { RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
 export type DueRecord = Pick<
   SubmissionRecord,
-  '_id' | 'version' | 'dueAt' | 'heldUntil' | 'firstSeenAt' | 'traceparent' | 'partnerId'
+  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'traceparent' | 'partnerId'
 >;
 
 const projection = {
   version: 1,
   dueAt: 1,
-  heldUntil: 1,
+  claimedUntil: 1,
   firstSeenAt: 1,
   traceparent: 1,
   partnerId: 1,

@@ -14,18 +14,18 @@ export function moveUpdate(
     readonly dueInMs: number;
     readonly retention: RetentionDays;
     /** The worker keeps its claim until then. */
-    readonly heldUntil?: Date | undefined;
+    readonly claimedUntil?: Date | undefined;
   },
 ) {
-  const { now, attempt, reason, retention, heldUntil } = options;
+  const { now, attempt, reason, retention, claimedUntil } = options;
   const history = { state: to, at: now, attempt, ...defined({ reason }) };
   const days = isOpen(to) || to === 'dead_lettered' ? undefined : retention[to];
   const bodyDays = days === undefined ? undefined : retention.body;
   const dates = {
     ...(isOpen(to)
-      ? { dueAt: heldUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 }
+      ? { dueAt: claimedUntil ?? later(now, options.dueInMs), attempts: 0, ambiguous: 0 }
       : {}),
-    ...defined({ heldUntil }),
+    ...defined({ claimedUntil }),
     ...(days === undefined ? {} : { expiresAt: later(now, days * DAY_MS) }),
     ...(bodyDays === undefined ? {} : { bodyUntil: later(now, bodyDays * DAY_MS) }),
   };
@@ -33,7 +33,7 @@ export function moveUpdate(
     $set: { state: to, stateAt: now, ...dates },
     $unset: {
       firstSeenAt: true,
-      ...(heldUntil === undefined ? { heldUntil: true } : {}),
+      ...(claimedUntil === undefined ? { claimedUntil: true } : {}),
       urgent: true,
       backedOffMs: true,
       crashes: true,

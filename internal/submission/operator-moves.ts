@@ -122,7 +122,7 @@ export class OperatorMoves {
       const move = this.#moveTo(to, seen, now, reason);
       const accountId = newAccount(one);
       const account = accountId === undefined ? {} : { accountId };
-      const free = { $or: [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }] };
+      const free = { $or: [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }] };
       return {
         ids: group.map((item) => item.seen._id),
         q: {
@@ -146,7 +146,7 @@ export class OperatorMoves {
     const version = seen.version + 1;
     const until = later(this.#clock.now(), CLAIM_MS);
     const result = await this.#collection.updateOne(asSeen(seen), {
-      $set: { dueAt: until, heldUntil: until, version },
+      $set: { dueAt: until, claimedUntil: until, version },
       $unset: { firstSeenAt: true },
     });
     return result.matchedCount === 1 ? { ...seen, version } : undefined;
@@ -155,12 +155,12 @@ export class OperatorMoves {
   /** False if the record has changed or a worker may be mailing now. */
   async hurry(seen: Seen): Promise<boolean> {
     const now = this.#clock.now();
-    const free = [{ heldUntil: { $exists: false } }, { heldUntil: { $lte: now } }];
+    const free = [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }];
     const result = await this.#collection.updateOne(
       { ...asSeen(seen), $or: free },
       {
         $set: { dueAt: now, urgent: true, version: seen.version + 1 },
-        $unset: { heldUntil: true, firstSeenAt: true, crashes: true },
+        $unset: { claimedUntil: true, firstSeenAt: true, crashes: true },
       },
     );
     return result.matchedCount === 1;

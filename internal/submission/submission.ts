@@ -54,7 +54,7 @@ export interface SubmissionRecord {
   /** An operator asked for an attempt, made even while the relay is paused. */
   readonly urgent?: true;
   /** The claim ends then unless renewed. */
-  readonly heldUntil?: Date;
+  readonly claimedUntil?: Date;
   readonly firstSeenAt?: Date;
   readonly attempts: number;
   /** Milliseconds of back-off in this state; three days at most. */

@@ -57,7 +57,7 @@ interface Wanted {
 
 interface PositionedUpdate {
   readonly position: Position;
-  /** Built when it is sent, so that `heldUntil` is not too early. */
+  /** Built when it is sent, so that `claimedUntil` is not too early. */
   readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
   readonly to: State;
   /** Updates with the same name are equal and share one statement. */
@@ -102,7 +102,7 @@ export class WorkerMoves {
     const claimedBy = newId('claim');
     const now = this.#clock.now();
     const until = later(now, CLAIM_MS);
-    const claim = { dueAt: until, heldUntil: until, claimedBy };
+    const claim = { dueAt: until, claimedUntil: until, claimedBy };
     const { n } = await this.#write(
       // Most hints have the same version, and one statement is cheaper.
       [...Map.groupBy(wanted, ({ version }) => version)].flatMap(([version, group]) => {
@@ -112,13 +112,13 @@ export class WorkerMoves {
         return [
           {
             ids,
-            q: { ...q, heldUntil: { $exists: false } },
+            q: { ...q, claimedUntil: { $exists: false } },
             u: { $set, $unset: { urgent: true, takenOver: true } },
           },
           // The claim expired, so its worker died.
           {
             ids,
-            q: { ...q, heldUntil: { $lte: now } },
+            q: { ...q, claimedUntil: { $lte: now } },
             u: {
               $set: { ...$set, takenOver: true },
               $inc: { crashes: 1 },
@@ -145,7 +145,7 @@ export class WorkerMoves {
   async renew(position: Position): Promise<boolean> {
     const hold = (now: Date): UpdateFilter<SubmissionRecord> => {
       const until = later(now, CLAIM_MS);
-      return { $set: { dueAt: until, heldUntil: until } };
+      return { $set: { dueAt: until, claimedUntil: until } };
     };
     return this.#updates.call({ position, update: hold, to: position.state, same: 'renew' });
   }
@@ -160,8 +160,15 @@ export class WorkerMoves {
     if (to === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
     const { reason, keepClaim, ...fields } = changes;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => {
-      const heldUntil = keepClaim === true ? later(now, CLAIM_MS) : undefined;
-      const options = { now, attempt, reason, heldUntil, dueInMs: 0, retention: this.#retention };
+      const claimedUntil = keepClaim === true ? later(now, CLAIM_MS) : undefined;
+      const options = {
+        now,
+        attempt,
+        reason,
+        claimedUntil,
+        dueInMs: 0,
+        retention: this.#retention,
+      };
       const moved = moveUpdate(to, options);
       return { ...moved, $set: { ...fields, ...moved.$set } };
     };
@@ -185,7 +192,7 @@ export class WorkerMoves {
     const { delayMs, ...fields } = next;
     const update = (now: Date): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt: later(now, delayMs), ...fields },
-      $unset: { heldUntil: true, crashes: true },
+      $unset: { claimedUntil: true, crashes: true },
     });
     return this.#updates.call({ position, update, to: position.state });
   }
@@ -194,7 +201,7 @@ export class WorkerMoves {
   async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt, ...defined({ lastError }) },
-      $unset: { heldUntil: true, crashes: true },
+      $unset: { claimedUntil: true, crashes: true },
     });
     return this.#updates.call({ position, update, to: position.state });
   }
@@ -203,7 +210,7 @@ export class WorkerMoves {
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt },
-      $unset: { heldUntil: true },
+      $unset: { claimedUntil: true },
     });
     return this.#updates.call({ position, update, to: position.state });
   }

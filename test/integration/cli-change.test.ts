@@ -119,16 +119,16 @@ test('retry is refused while a worker has the request in hand, with the time whe
     'the first attempt to fail',
     async () => (await world.record(id))?.lastError !== undefined,
   );
-  const heldUntil = new Date(Date.now() + CLAIM_MS);
+  const claimedUntil = new Date(Date.now() + CLAIM_MS);
   const version = (await world.record(id))?.version;
-  await requests().updateOne({ _id: id }, { $set: { heldUntil, dueAt: heldUntil } });
+  await requests().updateOne({ _id: id }, { $set: { claimedUntil, dueAt: claimedUntil } });
   const refused = await cli('retry', id);
   expect(refused).toMatchObject({ code: 1, stdout: '' });
-  expect(refused.stderr).toContain(`is being worked on: it is free at ${utc(heldUntil)} UTC`);
+  expect(refused.stderr).toContain(`is being worked on: it is free at ${utc(claimedUntil)} UTC`);
   expect((await cli('show', id)).stdout).toContain(
-    `a processor is working on it, until ${utc(heldUntil)} UTC or longer`,
+    `a processor is working on it, until ${utc(claimedUntil)} UTC or longer`,
   );
-  expect(await world.record(id)).toMatchObject({ version, heldUntil });
+  expect(await world.record(id)).toMatchObject({ version, claimedUntil });
   expect(await trailOf(id)).toEqual([]);
 });
 
@@ -487,7 +487,12 @@ async function plant(count: number, change: Partial<SubmissionRecord>): Promise<
 test('close: an open request and a dead letter end for good, with a reason; what a worker holds is left alone', async () => {
   const later = new Date(Date.now() + 3_600_000);
   const [waiting] = await plant(1, { state: 'recorded', dueAt: later, version: 1 });
-  const [held] = await plant(1, { state: 'recorded', dueAt: later, heldUntil: later, version: 1 });
+  const [held] = await plant(1, {
+    state: 'recorded',
+    dueAt: later,
+    claimedUntil: later,
+    version: 1,
+  });
   expect(await cli('close', waiting!, '--yes')).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('--why'),

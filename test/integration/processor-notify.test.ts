@@ -170,7 +170,7 @@ async function ledgerOf(
 
 /** Lets the time pass that the present claim on the record holds. */
 const runOut = (record: SubmissionRecord) =>
-  collection.updateOne({ _id: record._id }, { $set: { heldUntil: clock.now() } });
+  collection.updateOne({ _id: record._id }, { $set: { claimedUntil: clock.now() } });
 
 const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
   (await collection.findOne({ _id: record._id }))!;
@@ -414,7 +414,7 @@ test('neither age nor a hold makes a dead letter: only the time of a record’s 
 
 test('a record whose workers died five times is a dead letter; before that it is tried apart', async () => {
   const { tools, counted } = newTools();
-  const dead = { heldUntil: new Date(Date.now() - 1_000) };
+  const dead = { claimedUntil: new Date(Date.now() - 1_000) };
   const { record: poisonous, email } = await newAccount({ ...dead, crashes: 4 });
   await mailHinted({ requestId: poisonous._id, version: 1 }, tools);
   expect(await read(poisonous)).toMatchObject({
@@ -427,7 +427,7 @@ test('a record whose workers died five times is a dead letter; before that it is
   await mailHinted({ requestId: beside._id, version: 1 }, tools);
   const apart = await read(beside);
   expect(apart).toMatchObject({ state: 'account_created', version: 2, crashes: 2 });
-  expect(apart.heldUntil).toBeUndefined();
+  expect(apart.claimedUntil).toBeUndefined();
   await mailHinted({ requestId: beside._id, version: 2 }, tools);
   expect(await read(beside)).toMatchObject({ state: 'completed' });
   expect(counted.attempts).toEqual(['done']);

@@ -98,7 +98,7 @@ export const mutants = [
     [
       'internal/submission/worker-moves.ts',
       claims,
-      'q: { ...q, heldUntil: { $lte: now } }',
+      'q: { ...q, claimedUntil: { $lte: now } }',
       'q: { ...q }',
       'a claim takes what another one holds',
     ],

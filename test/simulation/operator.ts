@@ -77,7 +77,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     }
     if (event === 'retry' && isOpen(record.state)) {
       // A worker that holds the record may be mailing: the operator is told when it is free.
-      const held = record.heldUntil !== undefined && record.heldUntil > clock.now();
+      const held = record.claimedUntil !== undefined && record.claimedUntil > clock.now();
       return held || !hasGoodClock || moves.hurry(record);
     }
     const facts = {
