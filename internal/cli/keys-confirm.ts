@@ -37,7 +37,7 @@ async function confirmRemovals({ desk, values, out }: Call): Promise<ExitCode> {
   }
   if (deferred.length === 0) {
     out.note('no removal is deferred');
-    return EXIT.found;
+    return EXIT.ok;
   }
   if (!values.yes) {
     out.note('nothing was changed; add --yes to end these keys now');

@@ -85,7 +85,7 @@ async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
     ]);
     out.line(table(cells, ''));
   }
-  return rows.length === 0 ? EXIT.found : EXIT.ok;
+  return EXIT.ok;
 }
 
 function waitingOf({ _id }: Hold, desk: Call['desk']): Promise<number> {

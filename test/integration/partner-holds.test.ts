@@ -71,6 +71,10 @@ test('the work of a partner on hold waits and nobody else does; released, it is 
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 0 });
   await world.recordIn('completed', id);
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 1 });
+  expect(await cli('partner', 'holds')).toMatchObject({
+    code: 0,
+    stdout: 'no partner is on hold\n',
+  });
   const trail = world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
     .find({ partnerId: 'demo', result: 'done', at: { $gte: begun } })
