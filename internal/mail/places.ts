@@ -61,15 +61,30 @@ export class Places {
     return Math.min(this.#usual + slow, this.#most) - this.#inOrder.size;
   }
 
-  mayTake({ partnerId, domain }: Addressed, rule: Rule): boolean {
+  /**
+   * Who may take a place at this moment. Many mails are asked about, so what is the same for all
+   * mails of a partner is counted once.
+   */
+  now(): (mail: Addressed, rule: Rule) => boolean {
     const { free } = this;
-    if (free <= 0) return false;
-    const withinShare = this.#heldBySlow(partnerId) < this.#part(PARTNER_PART);
-    // A quick domain gets no further place for a partner whose mails are slow.
-    if (this.#isQuick(domain) && withinShare) return true;
-    if (rule === 'any') return free > Math.floor(this.#usual * KEPT_FREE);
-    if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;
-    return rule === 'in_turn' ? withinShare : free > Math.floor(this.#usual * KEPT_FOR_PARTNERS);
+    if (free <= 0) return () => false;
+    const shares = new Map<string, boolean>();
+    const isWithinShare = (partnerId: string): boolean => {
+      const known = shares.get(partnerId);
+      if (known !== undefined) return known;
+      const within = this.#heldBySlow(partnerId) < this.#part(PARTNER_PART);
+      shares.set(partnerId, within);
+      return within;
+    };
+    return ({ partnerId, domain }, rule) => {
+      // A quick domain gets no further place for a partner whose mails are slow.
+      if (this.#isQuick(domain) && isWithinShare(partnerId)) return true;
+      if (rule === 'any') return free > Math.floor(this.#usual * KEPT_FREE);
+      if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;
+      return rule === 'in_turn'
+        ? isWithinShare(partnerId)
+        : free > Math.floor(this.#usual * KEPT_FOR_PARTNERS);
+    };
   }
 
   take(mail: Addressed): Place {

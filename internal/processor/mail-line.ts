@@ -153,6 +153,7 @@ export class MailLine {
 
   #next(only: (waiting: WaitingMail) => boolean = () => true): WaitingMail | undefined {
     const { holds } = this.#options;
+    const mayTake = this.#places.now();
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
@@ -160,7 +161,7 @@ export class MailLine {
         const full = new Set<string>();
         for (const one of waiting) {
           if (full.has(one.domain) || !only(one)) continue;
-          if (this.#places.mayTake(one, rule)) return one;
+          if (mayTake(one, rule)) return one;
           full.add(one.domain);
         }
       }
@@ -169,7 +170,8 @@ export class MailLine {
   }
 
   #mayTake(mail: Addressed): boolean {
-    return rules.some((rule) => this.#places.mayTake(mail, rule));
+    const mayTake = this.#places.now();
+    return rules.some((rule) => mayTake(mail, rule));
   }
 
   /** The partner's next turn comes after all others. */
