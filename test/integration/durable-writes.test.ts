@@ -47,7 +47,8 @@ afterAll(async () => {
 /** Collections that were written to, each with the write concerns asked for there. */
 function concerns(): Record<string, readonly unknown[]> {
   const written = wire.commands.flatMap((command) => {
-    const name = WRITES.find((write) => command[write] !== undefined);
+    // A command's first field is its name.
+    const name = WRITES.find((write) => write === Object.keys(command)[0]);
     // How long the server waits for the majority (`wtimeout`) differs between writes.
     const { w, j } = (command['writeConcern'] ?? {}) as Record<string, unknown>;
     return name === undefined ? [] : [[String(command[name]), { w, j }] as const];

@@ -8,10 +8,9 @@ import { Redis } from 'ioredis';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import { startFailoverLoad } from '../support/failover.ts';
-import { submit } from '../support/processing.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { openWorld, type World } from '../support/world.ts';
 
 let world: World;
 let stores: readonly [Store, Store];
@@ -109,21 +108,4 @@ test('a demoted primary whose successor is found ten seconds late: work goes on,
   // There and back again; a busy machine may add one of each. A probe that only asks for an answer
   // flips once a second.
   expect(flips).toBeLessThanOrEqual(4);
-});
-
-test('a Redis that refuses the subscription after a reconnect ends no process', async () => {
-  // Either of them may have the subscriber: a demoted primary keeps its connections.
-  const both = (command: string, ...args: string[]): Promise<unknown[]> =>
-    Promise.all(clients.map((redis) => redis.call(command, ...args)));
-  const refusals = async (): Promise<number> => (await both('ACL', 'LOG')).flat().length;
-  const before = await refusals();
-  await both('ACL', 'SETUSER', 'default', 'resetchannels');
-  try {
-    await both('CLIENT', 'KILL', 'TYPE', 'PUBSUB');
-    await eventually('the subscription to be refused', async () => (await refusals()) > before);
-    await world.recordIn('completed', await submit(world, service.ingest, newApplication()));
-    expect(service.ingest.child.exitCode).toBeNull();
-  } finally {
-    await both('ACL', 'SETUSER', 'default', 'allchannels');
-  }
 });

@@ -148,6 +148,9 @@ async function helmTest(): Promise<void> {
     cwd: ROOT,
     timeout: HANG_MS,
     env: {
+      ADMIN_ADDRESSES: [ingest, processor, controller]
+        .map((service) => new URL(service!.adminUrl).host)
+        .join(' '),
       BASE_URL: `${ingest!.url}/api/v1`,
       TIMEOUT_SECONDS: '60',
       EMAIL: 'helm-test@example.com',
