@@ -111,8 +111,9 @@ function isError(thrown: unknown): thrown is Error {
 }
 
 function classOf(error: Error): Found {
-  const { code, responseCode, statusCode } = error as {
+  const { code, codeName, responseCode, statusCode } = error as {
     readonly code?: unknown;
+    readonly codeName?: unknown;
     readonly responseCode?: unknown;
     readonly statusCode?: unknown;
   };
@@ -121,7 +122,8 @@ function classOf(error: Error): Found {
     .filter((one) => typeof one === 'string' || typeof one === 'number')
     .map(String);
   // A relay's answer is an operator's best hint.
-  const shown = typeof responseCode === 'number' ? String(responseCode) : codes[0];
+  const named = typeof codeName === 'string' ? `${codeName}, ${codes[0]}` : codes[0];
+  const shown = typeof responseCode === 'number' ? String(responseCode) : named;
   const certificate = codes.find((one) => CERTIFICATE.test(one));
   if (certificate !== undefined) return { kind: 'certificate', code: certificate };
   const byWord = WORDS.find(([pattern]) => pattern.test(error.message))?.[1];

@@ -83,7 +83,12 @@ test.each([
     'IndexOptionsConflict',
     /^things: indexes things_due: one of them exists under another name/,
   ],
-  ['createIndexes', 14_031, 'OutOfDiskSpace', /^MongoDB at .* refuses: OutOfDiskSpace \(14031\)/],
+  [
+    'createIndexes',
+    14_031,
+    'OutOfDiskSpace',
+    /^MongoDB at .*: it answers with an error \(OutOfDiskSpace, 14031\)/,
+  ],
 ])('%s answered with %d (%s) is told as that', async (command, code, codeName, words) => {
   set.refuse(command, { code, codeName });
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
