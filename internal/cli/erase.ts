@@ -2,6 +2,7 @@
  * `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the
  * trail stays.
  */
+import { defined } from '../platform/defined.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/mentions.ts';
@@ -150,7 +151,7 @@ async function subjectOf(call: Call): Promise<Subject> {
   }
   if (id === undefined) {
     return {
-      person: { ...(email === undefined ? {} : { email }), ...(ein === undefined ? {} : { ein }) },
+      person: defined({ email, ein }),
     };
   }
   const record = await submissionById(id, call.desk, call.clock.now());

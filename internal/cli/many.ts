@@ -2,6 +2,7 @@
  * One order for all requests of a query: a dry run first, then page after page at a rate.
  */
 import type { Account } from '../account/account.ts';
+import { defined } from '../platform/defined.ts';
 import { pause } from '../platform/deadline.ts';
 import { timeOfId } from '../platform/ids.ts';
 import { printable, table } from '../platform/terminal.ts';
@@ -136,7 +137,7 @@ async function orderPart(
     tally.rows.push({
       request_id: record._id,
       from: record.state,
-      ...(to === undefined ? {} : { to }),
+      ...defined({ to }),
       result: whyNot ?? `${result}${held}`,
     });
   }

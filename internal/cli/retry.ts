@@ -2,6 +2,7 @@
  * `retry` and `resend`: work on a request again, mail its applicant again. The processor does the
  * work, never we.
  */
+import { defined } from '../platform/defined.ts';
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
@@ -203,7 +204,7 @@ async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promis
   if (plan.to === undefined) return plan;
   const accountId = account?._id;
   const done = await desk.trail.record(
-    { action: 'retry', requestId, ...(accountId === undefined ? {} : { accountId }) },
+    { action: 'retry', requestId, ...defined({ accountId }) },
     async () => {
       if (isOpen(state)) return desk.moves.hurry(record);
       const reason = `operator retry by ${desk.trail.by}`;

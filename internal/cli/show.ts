@@ -3,6 +3,7 @@ import { styleText } from 'node:util';
 import { linkState, type Account } from '../account/account.ts';
 import type { MailLedger } from '../account/mail-ledger.ts';
 import { referenceOf } from '../platform/ids.ts';
+import { defined } from '../platform/defined.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -12,7 +13,7 @@ import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { requestId } from './options.ts';
 import { fromNow, timeline, timelineRows, utc, type Happening } from './timeline.ts';
 import { claimEnd } from './waits.ts';
-import { applicantView, bodyInWords, defined, traceIdOf, viewOf } from './view.ts';
+import { applicantView, bodyInWords, traceIdOf, viewOf } from './view.ts';
 
 export const show: Command = {
   name: 'show',
@@ -42,8 +43,10 @@ async function showRequest(call: Call): Promise<ExitCode> {
   if (values.json) {
     out.json({
       ...viewOf(record, reveal),
-      ...defined('past_retention', record.pastRetention),
-      ...defined('account', account === undefined ? undefined : accountView(account, reveal, now)),
+      ...defined({ past_retention: record.pastRetention }),
+      ...defined({
+        account: account === undefined ? undefined : accountView(account, reveal, now),
+      }),
       timeline: happenings,
       next: nextStep(record, account, { now, onHold }),
     });
@@ -149,12 +152,12 @@ function accountView(account: Account, reveal: boolean, now: Date): Record<strin
     account_id: account._id,
     ...applicantView(account.released ?? account, reveal),
     created_at: account.createdAt,
-    ...defined('notified_at', account.notifiedAt),
+    ...defined({ notified_at: account.notifiedAt }),
     link: linkState(account, now),
-    ...defined('link_expires_at', account.activation?.expiresAt),
-    ...defined('link_used_at', account.activation?.usedAt),
-    ...defined('released_at', account.releasedAt),
-    ...defined('mail', account.mail),
+    ...defined({ link_expires_at: account.activation?.expiresAt }),
+    ...defined({ link_used_at: account.activation?.usedAt }),
+    ...defined({ released_at: account.releasedAt }),
+    ...defined({ mail: account.mail }),
   };
 }
 

@@ -3,6 +3,7 @@
  * only when revealed.
  */
 import { parseJsonObject } from '../application/parse-application.ts';
+import { defined } from '../platform/defined.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { maskApplicant } from './mask.ts';
 
@@ -13,37 +14,36 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     state: record.state,
     received_at: record.receivedAt,
     state_at: record.stateAt,
-    ...defined('partner', record.partnerId),
+    ...defined({ partner: record.partnerId }),
     http_status: record.httpStatus,
     ...(applicant === undefined ? {} : { applicant: applicantView(applicant, reveal) }),
-    ...defined(
-      'reasons',
-      record.reasons?.map(({ field, code, message, duplicateOf }) => ({
+    ...defined({
+      reasons: record.reasons?.map(({ field, code, message, duplicateOf }) => ({
         field,
         code,
         message,
-        ...defined('duplicate_of', duplicateOf),
+        ...defined({ duplicate_of: duplicateOf }),
       })),
-    ),
-    ...defined('account_id', record.accountId),
+    }),
+    ...defined({ account_id: record.accountId }),
     attempts: record.attempts,
-    ...defined('ambiguous', record.ambiguous),
-    ...defined('last_error', record.lastError),
-    ...defined('next_attempt_at', record.dueAt),
+    ...defined({ ambiguous: record.ambiguous }),
+    ...defined({ last_error: record.lastError }),
+    ...defined({ next_attempt_at: record.dueAt }),
     history: record.history,
     remote_ip: record.remoteIp,
-    ...defined('content_type', record.contentType),
-    ...defined('user_agent', record.userAgent),
+    ...defined({ content_type: record.contentType }),
+    ...defined({ user_agent: record.userAgent }),
     body_bytes: record.bodyBytes,
     // Whoever knows all but an EIN of nine digits guesses it from the digest.
-    ...(reveal ? defined('body_sha256', record.bodySha256) : {}),
+    ...(reveal ? defined({ body_sha256: record.bodySha256 }) : {}),
     ...(reveal && body !== undefined ? { body: Buffer.from(body.buffer).toString('utf8') } : {}),
     ...(record.idempotencyDigest === undefined
       ? {}
       : { idempotency_key: true, sent_again: record.adopted === true }),
-    ...defined('trace_id', traceIdOf(record)),
-    ...defined('erased_at', record.erasedAt),
-    ...defined('expires_at', record.expiresAt),
+    ...defined({ trace_id: traceIdOf(record) }),
+    ...defined({ erased_at: record.erasedAt }),
+    ...defined({ expires_at: record.expiresAt }),
   };
 }
 
@@ -51,9 +51,9 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
 export function applicantView(applicant: Applicant, reveal: boolean): Record<string, unknown> {
   const { email, ein, businessName } = maskApplicant(applicant, reveal);
   return {
-    ...defined('email', email),
-    ...defined('business_name', businessName),
-    ...defined('ein', ein),
+    ...defined({ email: email }),
+    ...defined({ business_name: businessName }),
+    ...defined({ ein: ein }),
   };
 }
 
@@ -70,8 +70,4 @@ export function bodyInWords(record: SubmissionRecord): string {
   const kind = parseJsonObject(body.buffer) === undefined ? 'not a JSON object' : 'a JSON object';
   const kept = body.length() < bodyBytes ? `, of which ${body.length()} are kept` : '';
   return `${bodyBytes} bytes${kept}, ${kind}`;
-}
-
-export function defined<T>(key: string, value: T | undefined): Record<string, T> {
-  return value === undefined ? {} : { [key]: value };
 }
