@@ -173,6 +173,7 @@ test('every collection is opened in one place, by a room of floor 2', () => {
   const stored = [
     'ACCOUNTS',
     'OPERATOR_AUDIT',
+    'PARTNERS_DISABLED',
     'PARTNER_HOLDS',
     'PARTNER_KEYS',
     'PARTNER_KEY_SYNC',

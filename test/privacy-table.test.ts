@@ -10,7 +10,8 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
   requests: [['internal/submission/submission.ts', 'SubmissionRecord']],
   accounts: [['internal/account/account.ts', 'Account']],
   rate_limited: [['internal/submission/over-limit.ts', 'RateLimitedRecord']],
-  partner_holds: [['internal/partner/holds.ts', 'Hold']],
+  partner_holds: [['internal/partner/flags.ts', 'Flagged']],
+  partners_disabled: [['internal/partner/flags.ts', 'Flagged']],
   operator_audit: [
     ['internal/audit/entry.ts', 'TrailEntry'],
     ['internal/audit/entry.ts', 'Deed'],

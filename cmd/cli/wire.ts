@@ -13,7 +13,7 @@ import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts'
 import { UsageError, type Values } from '../../internal/cli/options.ts';
 import { runCommand } from '../../internal/cli/run-command.ts';
 import { notedInWords } from '../../internal/cli/timeline.ts';
-import { HoldStore } from '../../internal/partner/holds.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
@@ -63,7 +63,7 @@ export async function runCli(
       submissions: new SupportQueries(db),
       accounts: new AccountQueries(db),
       keys: new KeyStore({ db, clock }),
-      holds: new HoldStore({ db, clock }),
+      holds: new PartnerHolds({ db, clock }),
       moves: new OperatorMoves({ db, retention, clock }),
       corrections: new AccountCorrections({ db, clock }),
       trail: new Trail({

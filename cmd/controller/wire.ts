@@ -6,7 +6,7 @@ import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
-import { HoldStore } from '../../internal/partner/holds.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -98,7 +98,7 @@ function openBacklog(
   const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
   parts.warnings.push(() => redisWarnings(queues.redis));
-  const holds = new HoldStore({ db, clock });
+  const holds = new PartnerHolds({ db, clock });
   const watching = new AbortController();
   void watchBacklog(
     {

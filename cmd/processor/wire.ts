@@ -10,7 +10,7 @@ import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { traceMailer } from '../../internal/mail/trace-mailer.ts';
-import { HoldStore } from '../../internal/partner/holds.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
@@ -184,7 +184,7 @@ function openWork(
     clock,
   });
   const holds = new HoldFollower({
-    holds: new HoldStore({ db, clock }),
+    holds: new PartnerHolds({ db, clock }),
     log: parts.log,
     onHold: metrics.partnersHeld,
   });

@@ -2,7 +2,7 @@
 import type { AccountCorrections } from '../account/account-corrections.ts';
 import type { AccountQueries } from '../account/account-queries.ts';
 import type { Trail } from '../audit/trail.ts';
-import type { HoldStore } from '../partner/holds.ts';
+import type { PartnerHolds } from '../partner/flags.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { OperatorMoves } from '../submission/operator-moves.ts';
@@ -41,8 +41,11 @@ export class CommandError extends Error {
 export interface Desk {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
-  readonly keys: Pick<KeyStore, 'list' | 'beginningWith' | 'revoke' | 'deferred' | 'confirm'>;
-  readonly holds: Pick<HoldStore, 'hold' | 'release' | 'list' | 'isOnHold'>;
+  readonly keys: Pick<
+    KeyStore,
+    'list' | 'beginningWith' | 'revoke' | 'deferred' | 'confirm' | 'disabled' | 'disable' | 'enable'
+  >;
+  readonly holds: Pick<PartnerHolds, 'set' | 'clear' | 'list' | 'isSet'>;
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;

@@ -9,6 +9,7 @@ import { exportRequests, find } from './find.ts';
 import { keysList, keysNew } from './keys.ts';
 import { keysConfirm } from './keys-confirm.ts';
 import { keysRevoke } from './keys-revoke.ts';
+import { partnerDisable, partnerEnable, partnerList } from './partner-access.ts';
 import { partnerHold, partnerHolds, partnerRelease } from './partner.ts';
 import { resend, retry } from './retry.ts';
 import { show } from './show.ts';
@@ -25,6 +26,9 @@ export const commands: readonly Command[] = [
   exportRequests,
   audit,
   erase,
+  partnerList,
+  partnerDisable,
+  partnerEnable,
   partnerHold,
   partnerRelease,
   partnerHolds,

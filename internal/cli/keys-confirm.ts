@@ -1,6 +1,7 @@
 /**
  * `keys confirm`: ends of most keys, which wait for ten minutes or until an operator confirms them.
  */
+import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { DEFER_MS } from '../partner/key-store.ts';
 import { later } from '../platform/clock.ts';
@@ -25,7 +26,7 @@ async function confirmRemovals({ desk, values, out }: Call): Promise<ExitCode> {
   const shown = deferred.map(({ _id, partnerId, source, deferredAt }) => ({
     key: keyIdOf(_id),
     partner: partnerId,
-    secret: `${source.namespace}/${source.name}`,
+    secret: secretName(source),
     until: deferredAt && later(deferredAt, DEFER_MS),
   }));
   if (values.json) out.json({ dry_run: !values.yes, deferred: shown });

@@ -1,4 +1,5 @@
 /** `keys revoke`: ends one key at once, without Kubernetes, whatever its Secret says. */
+import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { printable } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
@@ -28,7 +29,7 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
   const shown = {
     key: keyIdOf(key._id),
     partner: partnerId,
-    secret: `${source.namespace}/${source.name}`,
+    secret: secretName(source),
   };
   const words = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
   if (key.revokedAt !== undefined) {

@@ -1,10 +1,12 @@
 /** `keys new`, `keys list`: a fresh API key as a Secret to apply, and which keys there are. */
 import { styleText } from 'node:util';
+import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
+import type { PartnerKey } from '../partner/key-store.ts';
 import { fromNow, utc } from './timeline.ts';
 
 export const keysNew: Command = {
@@ -25,7 +27,8 @@ export const keysList: Command = {
   name: 'keys list',
   positionals: [],
   about: 'active keys, with their Secret and their last use',
-  details: 'Keys are named by the beginning of their SHA-256. The last use is at most 30 s behind.',
+  details:
+    'Keys are named by the beginning of their SHA-256. "inactive by SECRET" names the Secret whose status says so; "disabled" is "partner disable". The last use is at most 30 s behind.',
   options: ['partner'],
   examples: ['keys list', 'keys list --partner acme --json'],
   run: listKeys,
@@ -51,14 +54,20 @@ function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitC
 async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
   const now = clock.now();
   const { partner } = values;
-  const keys = await desk.keys.list(partner);
+  const [keys, flagged] = await Promise.all([desk.keys.list(partner), desk.keys.disabled()]);
+  const disabled = new Set(flagged.map(({ _id }) => _id));
+  const statusOf = (key: PartnerKey): string => {
+    if (key.revokedAt !== undefined) return 'revoked';
+    return key.status !== 'removed' && disabled.has(key.partnerId) ? 'disabled' : key.status;
+  };
   if (values.json) {
     out.json(
       keys.map((key) => ({
         key: keyIdOf(key._id),
         partner: key.partnerId,
-        status: key.revokedAt === undefined ? key.status : 'revoked',
-        secret: `${key.source.namespace}/${key.source.name}`,
+        status: statusOf(key),
+        inactive_by: key.inactiveBy === undefined ? null : secretName(key.inactiveBy),
+        secret: secretName(key.source),
         last_used_at: key.lastUsedAt ?? null,
         not_after: key.terms?.notAfter ?? null,
         cidrs: key.terms?.cidrs ?? null,
@@ -77,17 +86,18 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
       '',
       ...(ends ? ['ENDS (UTC)'] : []),
     ];
-    const rows = keys.map(({ _id, partnerId, status, revokedAt, source, lastUsedAt, terms }) =>
-      [
+    const rows = keys.map((key) => {
+      const { _id, partnerId, source, lastUsedAt, terms, inactiveBy } = key;
+      return [
         partnerId,
-        revokedAt === undefined ? status : 'revoked',
+        `${statusOf(key)}${inactiveBy === undefined ? '' : ` by ${secretName(inactiveBy)}`}`,
         keyIdOf(_id),
-        `${source.namespace}/${source.name}`,
+        secretName(source),
         lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
         lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
         ...(terms?.notAfter === undefined ? [] : [utc(terms.notAfter).slice(0, -4)]),
-      ].map(printable),
-    );
+      ].map(printable);
+    });
     out.line(table([header.map((name) => styleText('dim', name)), ...rows], ''));
   }
   if (keys.length > 0) return EXIT.ok;

@@ -1,5 +1,5 @@
 /** `partner hold|release|holds`: keep a partner's work from being done, and let it go on. */
-import type { Hold } from '../partner/holds.ts';
+import type { Flagged } from '../partner/flags.ts';
 import { table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { OPEN_COUNTED } from './limits.ts';
@@ -11,7 +11,7 @@ export const partnerHold: Command = {
   positionals: [partner],
   about: 'put a partner on hold: nothing it sent is worked on',
   details:
-    'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. To turn new requests away, make the key inactive.',
+    'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. "partner disable" turns new requests away.',
   options: ['as', 'why'],
   examples: ['partner hold acme --why "key leaked"'],
   run: hold,
@@ -43,7 +43,7 @@ async function hold(call: Call): Promise<ExitCode> {
   if ((await desk.keys.list(partnerId)).length === 0)
     out.note(`no key of ${partnerId} is known: is that its name?`);
   const done = await desk.trail.record({ action: 'partner hold', partnerId }, () =>
-    desk.holds.hold(partnerId, desk.trail.by),
+    desk.holds.set(partnerId, desk.trail.by),
   );
   if (!done) throw new CommandError(`${partnerId} is on hold already`);
   return answer(
@@ -58,7 +58,7 @@ async function release(call: Call): Promise<ExitCode> {
   const { desk } = call;
   const [partnerId = ''] = call.positionals;
   const done = await desk.trail.record({ action: 'partner release', partnerId }, () =>
-    desk.holds.release(partnerId, desk.trail.by),
+    desk.holds.clear(partnerId, desk.trail.by),
   );
   if (!done) throw new CommandError(`${partnerId} is not on hold`);
   return answer(
@@ -88,7 +88,7 @@ async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-function waitingOf({ _id }: Hold, desk: Call['desk']): Promise<number> {
+function waitingOf({ _id }: Flagged, desk: Call['desk']): Promise<number> {
   return desk.submissions.countOpen(_id, OPEN_COUNTED);
 }
 

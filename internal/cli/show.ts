@@ -35,7 +35,7 @@ async function showRequest(call: Call): Promise<ExitCode> {
   const now = clock.now();
   const record = await submissionById(call.positionals[0] ?? '', desk, now);
   const account = await desk.accounts.find('requestId', record._id);
-  const onHold = record.partnerId !== undefined && (await desk.holds.isOnHold(record.partnerId));
+  const onHold = record.partnerId !== undefined && (await desk.holds.isSet(record.partnerId));
   const deeds = await desk.trail.ofRequest(record._id);
   if (reveal) await desk.trail.revealed({ action: 'show --reveal', requestId: record._id });
 

@@ -9,7 +9,7 @@ export async function whenDue(
   { partnerId }: Pick<SubmissionRecord, 'partnerId'>,
   desk: Pick<Desk, 'holds'>,
 ): Promise<{ readonly text: string; readonly json: { readonly waits_for?: string } }> {
-  if (partnerId === undefined || !(await desk.holds.isOnHold(partnerId)))
+  if (partnerId === undefined || !(await desk.holds.isSet(partnerId)))
     return { text: 'it is due now, and a processor takes it by itself', json: {} };
   return {
     text: `it waits: ${partnerId} is on hold until "partner release ${partnerId}"`,

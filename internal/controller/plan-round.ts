@@ -157,6 +157,7 @@ function isSame(stored: PartnerKey, wanted: WantedKey): boolean {
     stored.status === wanted.status &&
     stored.partnerId === wanted.partnerId &&
     isDeepStrictEqual(stored.terms ?? {}, wanted.terms) &&
-    isDeepStrictEqual(stored.source, wanted.source)
+    isDeepStrictEqual(stored.source, wanted.source) &&
+    isDeepStrictEqual(stored.inactiveBy, wanted.inactiveBy)
   );
 }

@@ -110,11 +110,17 @@ export class KeyCache {
   }
 
   #take(loaded: LoadedKeys): void {
-    const { keys, removed, version } = loaded;
+    const { keys, removed, disabled, version } = loaded;
     this.#keys = new Map(
       keys.map(({ _id, partnerId, status, terms = {} }) => [
         _id,
-        { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
+        {
+          known: true,
+          partnerId,
+          active: status === 'active' && !disabled.has(partnerId),
+          terms,
+          admits: addressCheck(terms),
+        },
       ]),
     );
     this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));

@@ -1,6 +1,7 @@
 /**
  * From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure.
  */
+import { defined } from '../platform/defined.ts';
 import {
   KEY_MIN_LENGTH,
   apiKeyProblem,
@@ -42,10 +43,17 @@ export interface KeySource {
   readonly uid: string;
 }
 
+/** "namespace/name", as people write it. */
+export function secretName({ namespace, name }: KeySource): string {
+  return `${namespace}/${name}`;
+}
+
 export interface WantedKey {
   readonly hash: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive';
+  /** The Secret whose status makes it inactive. */
+  readonly inactiveBy?: KeySource;
   readonly terms: KeyTerms;
   readonly source: KeySource;
 }
@@ -101,23 +109,26 @@ export function wantedKeys(
 } {
   const problems: Problem[] = [];
   const keys = new Map<string, WantedKey>();
-  const inactive = new Set(
-    secrets.filter(({ status }) => status === 'inactive').map(({ partnerId }) => partnerId),
+  const switchedOff = new Map(
+    secrets
+      .filter(({ status }) => status === 'inactive')
+      .toSorted((one, other) => byAge(other, one))
+      .map((secret) => [secret.partnerId, sourceOf(secret)]),
   );
   const bounds = boundsByPartner(secrets);
 
   for (const secret of secrets.toSorted(byAge)) {
     const { partnerId } = secret;
-    const source: KeySource = { namespace: secret.namespace, name: secret.name, uid: secret.uid };
+    const source = sourceOf(secret);
     const report = (code: ProblemCode, message: string): void =>
       void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
     if (terms === undefined) continue;
-    const isOn = isActive(secret.status) && !inactive.has(partnerId);
-    const status = isOn ? 'active' : 'inactive';
+    const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
     const wanted = {
       partnerId,
-      status,
+      status: inactiveBy === undefined ? 'active' : 'inactive',
+      ...defined({ inactiveBy }),
       source,
       terms: { ...terms, ...bounds.get(partnerId) },
     } as const;
@@ -196,6 +207,10 @@ function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string,
     bounds.set(partnerId, smallerBounds(bounds.get(partnerId) ?? {}, terms));
   }
   return bounds;
+}
+
+function sourceOf({ namespace, name, uid }: PartnerSecret): KeySource {
+  return { namespace, name, uid };
 }
 
 function isActive(status: string | undefined): boolean {

@@ -4,6 +4,7 @@ import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
+import { PartnersDisabled, type Flagged } from './flags.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
 import { KeySync } from './key-sync.ts';
 import type { KeyTerms } from './key-terms.ts';
@@ -25,6 +26,8 @@ export interface PartnerKey {
   readonly _id: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive' | 'removed';
+  /** The Secret whose status makes it inactive. */
+  readonly inactiveBy?: KeySource;
   readonly terms?: KeyTerms;
   readonly source: KeySource;
   readonly term: number;
@@ -43,6 +46,8 @@ export interface PartnerKey {
 
 export interface LoadedKeys {
   readonly keys: readonly PartnerKey[];
+  /** Partners that an operator disabled, whatever their Secrets say. */
+  readonly disabled: ReadonlySet<string>;
   /** Revoked keys, and recently removed ones. */
   readonly removed: readonly PartnerKey[];
   /** The keys are at least as new as this version. */
@@ -64,11 +69,13 @@ const hashOf = (change: KeyChange): string =>
 
 export class KeyStore {
   readonly sync: KeySync;
+  readonly #disabled: PartnersDisabled;
   readonly #db: Db;
   readonly #clock: Clock;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.sync = new KeySync(options.db);
+    this.#disabled = new PartnersDisabled(options);
     this.#db = options.db;
     this.#clock = options.clock;
   }
@@ -85,6 +92,7 @@ export class KeyStore {
     return this.#db.client.withSession({ causalConsistency: true }, async (session) => {
       const version = await this.sync.version(session);
       if (version === undefined) return undefined;
+      const disabled = await this.#disabled.list(session);
       const projection = { partnerId: 1, status: 1, terms: 1, revokedAt: 1 };
       const all = await this.#keys
         .find(isKey, { projection, session, batchSize: LOAD_BATCH, ...bounded })
@@ -94,6 +102,7 @@ export class KeyStore {
       return {
         keys: all.filter((key) => !isRemoved(key)),
         removed: all.filter(isRemoved),
+        disabled: new Set(disabled.map(({ _id }) => _id)),
         version,
       };
     });
@@ -127,6 +136,24 @@ export class KeyStore {
     );
     await this.sync.count(undefined, { synced: false });
     return matchedCount === 1;
+  }
+
+  disabled(): Promise<readonly Flagged[]> {
+    return this.#disabled.list();
+  }
+
+  /** False if the partner was disabled already; ingest is told even then. */
+  async disable(partnerId: string, by: string): Promise<boolean> {
+    const isNew = await this.#disabled.set(partnerId, by);
+    await this.sync.count(undefined, { synced: false });
+    return isNew;
+  }
+
+  /** False if the partner was not disabled; ingest is told even then. */
+  async enable(partnerId: string, by: string): Promise<boolean> {
+    const isNew = await this.#disabled.clear(partnerId, by);
+    await this.sync.count(undefined, { synced: false });
+    return isNew;
   }
 
   /** Confirmed ends are left out. */
@@ -227,8 +254,8 @@ export class KeyStore {
 /** Matches documents that no later term has written. */
 const upTo = (term: number) => ({ term: { $not: { $gt: term } } });
 
-function fieldsOf({ partnerId, terms, source }: WantedKey, term: number) {
-  return { partnerId, terms, source, term };
+function fieldsOf({ partnerId, terms, source, inactiveBy }: WantedKey, term: number) {
+  return { partnerId, terms, source, term, ...defined({ inactiveBy }) };
 }
 
 function updateFor(change: KeyChange, term: number, now: Date): Document {
@@ -238,6 +265,7 @@ function updateFor(change: KeyChange, term: number, now: Date): Document {
     deferredAt: '',
     confirmedAt: '',
     ...(change.endedAt === undefined ? { endedAt: '' } : {}),
+    ...(change.kind === 'put' && change.key.inactiveBy !== undefined ? {} : { inactiveBy: '' }),
   };
   if (change.kind === 'remove')
     return { $set: { status: 'removed', term, updatedAt: now, ...ended }, $unset };

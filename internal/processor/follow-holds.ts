@@ -1,5 +1,5 @@
 /** Follows which partners are on hold, so that workers leave their records alone. */
-import type { HoldStore } from '../partner/holds.ts';
+import type { PartnerHolds } from '../partner/flags.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { FOLLOW_HOLDS_MS } from './limits.ts';
@@ -10,14 +10,14 @@ export interface Holds {
 }
 
 export class HoldFollower implements Holds {
-  readonly #holds: Pick<HoldStore, 'list'>;
+  readonly #holds: Pick<PartnerHolds, 'list'>;
   readonly #log: Logger;
   readonly #onHold: { set(value: number): void };
   readonly #stop = new AbortController();
   #partners: ReadonlySet<string> = new Set();
 
   constructor(options: {
-    readonly holds: Pick<HoldStore, 'list'>;
+    readonly holds: Pick<PartnerHolds, 'list'>;
     readonly log: Logger;
     readonly onHold: { set(value: number): void };
   }) {

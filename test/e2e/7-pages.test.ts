@@ -280,8 +280,11 @@ step('incident-leaked-key.md: from the first minute to a clean end', async () =>
 });
 
 step(
-  'operations.md: a key ends at once; upgrade.md: the uninstall keeps the partners',
+  'operations.md: a partner goes off and on, a key ends at once; upgrade.md: the uninstall keeps the partners',
   async () => {
+    const switched = await reader.paste('docs/operations.md', 'partner-ingest partner list');
+    expect(switched).toContain('acme is enabled');
+    await becomes(key, 202);
     reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
     await reader.paste('docs/operations.md', 'partner-ingest keys list ');
     await becomes(key, 401);

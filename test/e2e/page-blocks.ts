@@ -18,6 +18,7 @@ export const BLOCKS = {
   'docs/operations.md': [
     'partner-ingest() {',
     'partner-ingest keys new ',
+    'partner-ingest partner list',
     'partner-ingest keys list ',
   ],
   'docs/restore.md': [

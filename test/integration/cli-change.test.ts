@@ -11,7 +11,7 @@ import { discardedReason } from '../../internal/application/reasons.ts';
 import { correctEmail } from '../../internal/cli/account.ts';
 import type { Call } from '../../internal/cli/command.ts';
 import { utc } from '../../internal/cli/timeline.ts';
-import { HoldStore } from '../../internal/partner/holds.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -329,7 +329,7 @@ async function overtaken(
   const desk = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
-    holds: new HoldStore({ db, clock }),
+    holds: new PartnerHolds({ db, clock }),
     moves: new Overtaken({ db, retention, clock }),
     corrections: new AccountCorrections({ db, clock }),
     trail: new Trail({ db, clock, by: 'jane', nameFrom: '--as', copy: () => {} }),

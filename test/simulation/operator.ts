@@ -118,7 +118,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     hold: (onHold) => {
       open += 1;
       const setHold = async (): Promise<boolean> => {
-        await (onHold ? holds.hold('demo', 'somebody') : holds.release('demo', 'somebody'));
+        await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));
         return true;
       };
       const untilDone = async (): Promise<void> => {

@@ -10,7 +10,7 @@
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { HoldStore, PARTNER_HOLDS } from '../../internal/partner/holds.ts';
+import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -173,7 +173,7 @@ export class World {
       db,
       store: new Store({ db, retention, clock }),
       mailQueue: new MailQueue({ db, clock }),
-      holds: new HoldStore({ db, clock }),
+      holds: new PartnerHolds({ db, clock }),
       accounts: new AccountStore({ db, clock }),
       ledger: new Ledger({ db, clock }),
       ping: () => wire(() => true),

@@ -1,0 +1,97 @@
+/**
+ * What operators set on a whole partner: on hold, so that its work waits, or disabled, so that its
+ * keys are answered 403.
+ */
+import type { ClientSession, Collection, Db } from 'mongodb';
+import type { Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
+import { bounded } from '../platform/mongo-read.ts';
+
+export const PARTNER_HOLDS = 'partner_holds';
+export const PARTNERS_DISABLED = 'partners_disabled';
+
+/** There are no more keys than this, so no more partners. */
+const FLAGGED_MAX = 100_000;
+
+/** It stays after the flag is cleared, so that a late write of an older command does nothing. */
+export interface Flagged {
+  readonly _id: string;
+  readonly isSet: boolean;
+  readonly version: number;
+  readonly at: Date;
+  readonly by: string;
+}
+
+export interface FlagOptions {
+  readonly db: Db;
+  readonly clock: Clock;
+}
+
+export abstract class PartnerFlag {
+  protected abstract readonly partners: Collection<Flagged>;
+  readonly #clock: Clock;
+
+  constructor({ clock }: FlagOptions) {
+    this.#clock = clock;
+  }
+
+  /** Sorted by partner. */
+  async list(session?: ClientSession): Promise<Flagged[]> {
+    return this.partners
+      .find({ isSet: true }, { ...bounded, ...defined({ session }) })
+      .sort({ _id: 1 })
+      .limit(FLAGGED_MAX)
+      .toArray();
+  }
+
+  async isSet(partnerId: string): Promise<boolean> {
+    return (await this.partners.findOne({ _id: partnerId }, bounded))?.isSet ?? false;
+  }
+
+  /** False if nothing changes. */
+  set(partnerId: string, by: string): Promise<boolean> {
+    return this.#change(partnerId, true, by);
+  }
+
+  /** False if nothing changes. */
+  clear(partnerId: string, by: string): Promise<boolean> {
+    return this.#change(partnerId, false, by);
+  }
+
+  async #change(partnerId: string, isSet: boolean, by: string): Promise<boolean> {
+    const before = await this.partners.findOne({ _id: partnerId }, bounded);
+    if ((before?.isSet ?? false) === isSet) return false;
+    const change = { isSet, version: (before?.version ?? 0) + 1, at: this.#clock.now(), by };
+    if (before !== null) {
+      const { version } = before;
+      const filter = { _id: partnerId, version };
+      return (await this.partners.updateOne(filter, { $set: change })).matchedCount === 1;
+    }
+    try {
+      await this.partners.insertOne({ _id: partnerId, ...change });
+      return true;
+    } catch (error) {
+      if (isDuplicateKey(error)) return false;
+      throw error;
+    }
+  }
+}
+
+export class PartnerHolds extends PartnerFlag {
+  protected override readonly partners: Collection<Flagged>;
+
+  constructor(options: FlagOptions) {
+    super(options);
+    this.partners = options.db.collection<Flagged>(PARTNER_HOLDS);
+  }
+}
+
+export class PartnersDisabled extends PartnerFlag {
+  protected override readonly partners: Collection<Flagged>;
+
+  constructor(options: FlagOptions) {
+    super(options);
+    this.partners = options.db.collection<Flagged>(PARTNERS_DISABLED);
+  }
+}
