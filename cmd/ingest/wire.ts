@@ -82,6 +82,7 @@ export async function startIngest(
       serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest',
       log,
     });
+    warnings.push(traces.warnings);
     closers.add('traces', () => traces.close());
   }
 

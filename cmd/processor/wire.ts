@@ -83,6 +83,7 @@ export async function startProcessor(
       serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor',
       log,
     });
+    warnings.push(traces.warnings);
     closers.add('traces', () => traces.close());
   }
 

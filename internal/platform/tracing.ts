@@ -8,6 +8,7 @@
  */
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
+import type { Probe } from './admin-server.ts';
 import { contactReason } from './contact.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
@@ -198,7 +199,7 @@ const CLOSE_MS = 2_000;
 export async function startTracing(options: {
   readonly serviceName: string;
   readonly log: Logger;
-}): Promise<{ close(): Promise<void> }> {
+}): Promise<{ readonly warnings: Probe; close(): Promise<void> }> {
   const [api, { NodeSDK }] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-node'),
@@ -210,19 +211,22 @@ export async function startTracing(options: {
     metricReaders: [],
     logRecordProcessors: [],
   });
-  const complain = complaints(options.log);
+  const { take, warnings } = new Complaints(options.log);
   api.diag.setLogger(
-    { error: complain, warn: complain, info: () => {}, debug: () => {}, verbose: () => {} },
+    { error: take, warn: take, info: () => {}, debug: () => {}, verbose: () => {} },
     // The SDK has put a plain-text logger there if OTEL_LOG_LEVEL is set; our lines are JSON.
     { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
   sdk.start();
   otel = { api, tracer: api.trace.getTracer(options.serviceName) };
-  return { close: () => withDeadline(sdk.shutdown(), CLOSE_MS, 'sending the last spans') };
+  return {
+    warnings,
+    close: () => withDeadline(sdk.shutdown(), CLOSE_MS, 'sending the last spans'),
+  };
 }
 
-/** A collector that is away fails every export; one line in this time is enough. */
-const COMPLAINT_EVERY_MS = 60_000;
+/** A collector that is away fails every export: one line in this time, and as long a warning. */
+const COMPLAINT_MS = 60_000;
 
 const COLLECTOR = {
   name: 'OpenTelemetry collector',
@@ -237,22 +241,36 @@ function exportError(json: string): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** Logs the SDK's warnings, the first at once, then at most one a minute. */
-function complaints(log: Logger): (message: string) => void {
-  let toldAt = -Infinity;
-  let untold = 0;
-  return (message) => {
-    if (performance.now() - toldAt < COMPLAINT_EVERY_MS) {
-      untold += 1;
-      return;
-    }
+/** What the SDK complains of: logged at most once a minute, and a warning for as long. */
+class Complaints {
+  readonly #log: Logger;
+  #toldAt = -Infinity;
+  #untold = 0;
+  #last = { at: -Infinity, reason: '' };
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** The SDK tells no success, so a warning ends when no export has failed for a minute. */
+  readonly warnings = (): readonly string[] =>
+    performance.now() - this.#last.at < COMPLAINT_MS ? [this.#last.reason] : [];
+
+  readonly take = (message: string): void => {
+    const now = performance.now();
     // A failed export comes as the JSON of its error, which may quote the collector's answer: only
-    // the code is logged.
+    // the code is passed on.
     const reason = message.startsWith('{')
       ? contactReason(COLLECTOR, exportError(message))
       : message;
-    log.warn({ reason, untold }, 'traces are incomplete; requests are not affected');
-    toldAt = performance.now();
-    untold = 0;
+    this.#last = { at: now, reason };
+    if (now - this.#toldAt < COMPLAINT_MS) {
+      this.#untold += 1;
+      return;
+    }
+    const untold = this.#untold;
+    this.#log.warn({ reason, untold }, 'traces are incomplete; requests are not affected');
+    this.#toldAt = now;
+    this.#untold = 0;
   };
 }

@@ -350,6 +350,11 @@ describe('a collector that is away', () => {
       const complaints = (): string[] =>
         lonely.lines.filter((line) => line.includes('traces are incomplete'));
       await eventually('a complaint', () => complaints().length > 0);
+      const readyz = await send(lonely.adminUrl, { method: 'GET', path: '/readyz' });
+      expect(readyz.json).toMatchObject({
+        faults: [],
+        warnings: expect.arrayContaining([expect.stringContaining('OTEL_EXPORTER_OTLP_ENDPOINT')]),
+      });
       for (let number = 0; number < 20; number += 1) await post(lonely);
       const signalledAt = performance.now();
       // Not null: it ended by itself, before anybody lost patience.
