@@ -1,6 +1,4 @@
-/**
- * What the operator's command consists of: its output, and the stores where the command needs them.
- */
+/** Constructs the operator's command. */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
@@ -31,10 +29,6 @@ const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Standard error of the container's first process, which the kubelet keeps. */
 const POD_LOG = '/proc/1/fd/2';
 
-/**
- * Where a command's settings and input come from, and where its answer goes: a process, or what
- * stands for one.
- */
 export interface Terminal {
   readonly env: Environment;
   readonly stdin: Readable & { readonly isTTY?: boolean };
@@ -42,7 +36,6 @@ export interface Terminal {
   readonly stderr: Writable & { readonly isTTY?: boolean };
 }
 
-/** Runs one command line; resolves with its exit code once everything is closed. */
 export async function runCli(
   words: readonly string[],
   terminal: Terminal = process,
@@ -79,11 +72,11 @@ export async function runCli(
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
   const catchStop = (): AbortSignal => {
-    // A second signal ends the process, as the shell's users expect.
+    // A second signal ends the process.
     for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
     return stop.signal;
   };
-  // The reader of a pipe may have seen enough ("| head"): that is no fault.
+  // A reader such as `head` may close the pipe early.
   terminal.stdout.on('error', (error: NodeJS.ErrnoException) =>
     process.exit(error.code === 'EPIPE' ? 0 : 1),
   );
@@ -114,7 +107,6 @@ function configOrUsage(environment: Environment) {
   }
 }
 
-/** Who gives the command, and who says so. */
 function operator(
   said: string | undefined,
   environment: Environment,
@@ -125,24 +117,24 @@ function operator(
   try {
     return { by: userInfo().username, nameFrom: 'account' };
   } catch {
-    // A container's user often has no name. The audit log of Kubernetes says who entered the pod.
+    // A container's user often has no name; the Kubernetes audit log says who entered the pod.
     return { by: `somebody in ${hostname()}`, nameFrom: 'host' };
   }
 }
 
 /**
- * The copy of an entry that operators of the database cannot change, in a pod in the log of its
- * first process: what `kubectl exec` prints goes to the operator alone. A person gets one line.
+ * In a pod, entries also go to the log of its first process, which database operators cannot change
+ * and `kubectl exec` does not show.
  */
 function copyOut(entry: TrailEntry, out: Output, { env, stderr }: Terminal): void {
   const line = printableJson({ operator_audit: entry });
   const { inPod } = readTerminalEnvironment(env);
   if (!inPod && stderr.isTTY !== true) return out.note(line);
-  // How a deed ended, the command says itself.
+  // The command itself reports how it ended.
   if (entry.ends === undefined) out.note(notedInWords(entry));
   if (!inPod) return;
   try {
-    // Without waiting: a log that nobody reads must not stop the command.
+    // The write is non-blocking, because a log without a reader must not stop the command.
     const log = openSync(POD_LOG, constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
     try {
       writeSync(log, `${line}\n`);

@@ -1,4 +1,4 @@
-/** The controller process: partner keys from Secrets into the store. */
+/** Starts the controller process. */
 import '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';

@@ -1,4 +1,4 @@
-/** The controller's parts in a cluster: Secrets and Events. */
+/** Constructs the controller's parts that need a cluster. */
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';

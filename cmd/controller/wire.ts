@@ -1,4 +1,4 @@
-/** Constructs the controller's parts and puts them together. */
+/** Constructs the controller's parts. */
 import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -32,7 +32,7 @@ export async function startController(
   const { log, closers, registry } = tools;
   const metrics = createControllerMetrics(registry);
 
-  // It is closed last, so that metrics can be read until the end of a drain.
+  // This port closes last, so that metrics stay readable during a drain.
   let keyFaults: Probe = () => ['starting'];
   const ready: Probe[] = [() => keyFaults()];
   const warnings: Probe[] = [];
@@ -60,12 +60,12 @@ export async function startController(
   closers.add('clock offset', () => offset.stop());
 
   const store = new KeyStore({ db, clock });
-  // A restarted container of the same pod is another holder.
+  // A restarted container is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
   const { PARTNER_KEYS_SOURCE: from } = config;
   const keeper = keepKeysReconciled({
     ...(from === 'kubernetes'
-      ? // The library takes half a second and 130 MB, so it is loaded on demand.
+      ? // The library takes half a second and 130 MB.
         (await import('./wire-kubernetes.ts')).kubernetesParts(config, { log, closers, metrics })
       : { source: directorySource(from.directory), report: () => {} }),
     leadership: new Leadership({ store, holder, clock, log, metrics }),

@@ -1,4 +1,4 @@
-/** The ingest process: answers partners. */
+/** Starts the ingest process. */
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';

@@ -1,4 +1,4 @@
-/** Constructs ingest's parts and puts them together. */
+/** Constructs ingest's parts. */
 import type { AddressInfo } from 'node:net';
 import type { Db, MongoClientOptions } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -55,11 +55,10 @@ interface Parts {
   readonly metrics: IngestMetrics;
   readonly partnerLabels: PartnerLabels;
   readonly ready: Probe[];
-  /** What is not well though it is ready. */
   readonly warnings: Probe[];
 }
 
-/** Listens before it is ready: readiness needs the indexes and the keys. */
+/** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(
   config: ConfigOf<'ingest'>,
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
@@ -74,7 +73,7 @@ export async function startIngest(
   const [partnerLabels, warnings] = [new PartnerLabels(), [] as Probe[]];
   const parts: Parts = { log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
-  // It is closed last, so that metrics can be read until the end of a drain.
+  // This port closes last, so that metrics stay readable during a drain.
   const admin = await openAdmin(config, registry, { ready, warnings });
   closers.add('admin port', () => admin.close());
   if (wantsTraces(config)) {
@@ -151,7 +150,6 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-/** Commits are opened last, so that they are closed first. */
 function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const { log, closers, ready } = parts;
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
@@ -172,7 +170,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000),
   });
   closers.add('clock offset', () => offset.stop());
-  // It is closed between the commits, whose records it hints at, and the database, its fallback.
+  // Hints close after the commits and before the database, their fallback.
   const hints = openHints(config, db, parts);
 
   const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
@@ -206,7 +204,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   };
 }
 
-/** It is opened last, so that a drain settles withdrawals before its own deadline. */
+/** Opened last and closed first, so that withdrawals have the whole drain to settle. */
 function openCommits(
   config: ConfigOf<'ingest'>,
   { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
@@ -303,7 +301,7 @@ function openKeys(store: KeyStore, parts: Parts): KeyCache {
     log,
     onRemovedUse: () => metrics.removedKeyUses.inc(),
     onLoad: ({ keys: all }) => {
-      // All pods show the same partners, because they are sorted.
+      // Sorting makes all pods show the same partners.
       for (const partnerId of all.map((key) => key.partnerId).toSorted())
         partnerLabels.of(partnerId);
       metrics.keys.set(all.length);

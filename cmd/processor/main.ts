@@ -1,4 +1,4 @@
-/** The processor process: accounts and e-mails, in the background. */
+/** Starts the processor process. */
 import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run.ts';

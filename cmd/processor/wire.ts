@@ -1,4 +1,4 @@
-/** Constructs the processor's parts and puts them together. */
+/** Constructs the processor's parts. */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
@@ -50,9 +50,8 @@ interface Tools {
   readonly closers: Closers;
 }
 
-/** As often as a paused line tries the relay. */
 const RELAY_PROBE_RETRY = { firstMs: 1_000, capMs: 15_000 } as const;
-/** This exceeds the workers' own deadline, so that they release their connections. */
+/** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
 export async function startProcessor(
@@ -60,12 +59,12 @@ export async function startProcessor(
   tools: Tools & { readonly registry: Registry },
 ) {
   const { log, closers, registry } = tools;
-  // Operators' mistakes show before anything is opened.
+  // An operator's mistakes show before anything is opened.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
   const metrics = createProcessorMetrics(registry);
 
-  // It is closed last, so that metrics can be read until the end of a drain.
+  // This port closes last, so that metrics stay readable during a drain.
   const live: Probe[] = [];
   const ready: Probe[] = [];
   const warnings: Probe[] = [];
@@ -135,7 +134,7 @@ export async function startProcessor(
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
   void Promise.all([indexes.whenDone, offset.measured]).then(async () => {
-    // Holds must be known before any work.
+    // Holds must be known before work.
     await work.holds.start();
     if (stopping.signal.aborted) return;
     startWork(work, { ...tools, live, hints, metrics, clockFaults });
@@ -145,7 +144,7 @@ export async function startProcessor(
   return { adminUrl: admin.url };
 }
 
-/** So that a relay that does not take us is known before the first e-mail; gives the stop. */
+/** Reports a relay that refuses us before the first e-mail. */
 function probeUntilGreeted(mailer: Mailer): () => void {
   const stop = new AbortController();
   void retryUntilDone(
@@ -247,7 +246,7 @@ function startWork(
     'workers',
     async () => {
       stopping.abort();
-      // Both close together, so that neither takes work while the other waits for a slow relay.
+      // They close together, so that neither takes work while the other waits for a slow relay.
       await Promise.all([consumer.close(), line.close(AbortSignal.timeout(FINISH_WORK_MS))]);
     },
     CLOSE_WORKERS_MS,

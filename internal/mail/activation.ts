@@ -1,7 +1,4 @@
-/**
- * The one-time activation link: LINK_SECRET derives its token again, and only the token's hash is
- * stored.
- */
+/** The one-time activation link: its token is derived from LINK_SECRET and stored as a hash. */
 import { createHash, createHmac } from 'node:crypto';
 import { defined } from '../platform/defined.ts';
 import { isGuessable } from '../platform/guessable.ts';
@@ -22,12 +19,9 @@ const SECRET_MIN = 32;
 const KEY_ID = /^key-[a-z0-9-]{1,20}$/;
 const NAMED = /^(key-[^:]*):(.*)$/s;
 
-/**
- * Reads `secret`, `key-…:secret`, or two of the latter. The first makes new links, the second
- * derives older ones.
- */
+/** Parses `secret`, `key-…:secret` or two of the latter; the second only derives older links. */
 function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
-  // A secret without a key id may hold commas, so only a key id makes a list.
+  // A secret without a key id may contain commas.
   const entries = /(?:^|,)key-[^,:]*:/.test(linkSecret) ? linkSecret.split(',') : [linkSecret];
   const [first = { secret: '' }, ...others] = entries.map((entry): LinkKey => {
     const [, id, secret = entry] = NAMED.exec(entry) ?? [];
@@ -36,7 +30,6 @@ function linkKeys(linkSecret: string): readonly [LinkKey, ...LinkKey[]] {
   return [first, ...others];
 }
 
-/** The fault quotes no secret. */
 export function linkSecretFault(linkSecret: string): string | undefined {
   const keys = linkKeys(linkSecret);
   const [first, second] = keys;
@@ -55,10 +48,7 @@ export function linkSecretFault(linkSecret: string): string | undefined {
     : undefined;
 }
 
-/**
- * A repeated mail has the same link, so that it does not void the first; a new `version` voids
- * links to a wrong address. `madeWith` keeps the account's key while `linkSecret` has it.
- */
+/** A repeated mail has the same link, so that the first still works; a new `version` voids it. */
 export function activationLink(
   accountId: string,
   options: {

@@ -1,4 +1,4 @@
-/** Notifications as mail systems write them: what became of which mail. */
+/** Reads notifications as mail systems write them. */
 import { describe, expect, test } from '@jest/globals';
 import {
   amazonSes,
@@ -49,7 +49,7 @@ test.each([
   const holds = (words: string): boolean =>
     notification.kind === 'failed' && notification.holdsIdOf(words);
   expect(holds(answer)).toBe(true);
-  // Others, a part of it, and words that stand in many notifications.
+  // These are another id, a part of the id, and words of many notifications.
   expect(holds(answer.replace('0102', '0103'))).toBe(false);
   expect(holds(answer.replace('-000000', ''))).toBe(answer.includes('-000000'));
   expect(holds(answer.replace('000000', ''))).toBe(false);

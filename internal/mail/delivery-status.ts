@@ -1,6 +1,4 @@
-/**
- * Reads bounces: delivery status notifications (RFC 3464), also nested ones, or text for people.
- */
+/** Reads bounces: delivery status notifications (RFC 3464) or plain text. */
 import PostalMime from 'postal-mime';
 import { defined } from '../platform/defined.ts';
 import { isEmailAddress, isHostName } from '../application/email-address.ts';
@@ -8,35 +6,32 @@ import { isEmailAddress, isHostName } from '../application/email-address.ts';
 export interface BouncedMail {
   /** RFC 3463 status such as `5.1.1`. */
   readonly status?: string;
-  /** The Message-ID of our mail. */
   readonly messageId?: string;
   readonly recipients: readonly string[];
-  /** Whether it holds an id from the relay's `answer`. */
   holdsIdOf(answer: string): boolean;
 }
 
 export type Notification =
   | ({ readonly kind: 'failed' } & BouncedMail)
-  /** For example `delayed`, `delivered`, `relayed` or `expanded`. */
   | { readonly kind: 'no_failure'; readonly action: string }
-  /** `why` continues a sentence that begins with "it". */
+  /** Continues a sentence that begins with "it". */
   | { readonly kind: 'none'; readonly why: string };
 
-/** A forwarded notification with the returned mail makes three. */
+/** A forwarded notification has depth 3. */
 const DEPTH_MAX = 5;
 const PARTS_MAX = 100;
 const HEADERS_MAX_BYTES = 65_536;
 /** Each recipient costs a look-up. */
 const RECIPIENTS_MAX = 20;
 
-/** A line takes about 10 µs, however short. */
+/** A line takes about 10 µs. */
 const LINES_MAX = 10_000;
 
 class TooMuch extends Error {}
 
 export async function readNotification(source: string): Promise<Notification> {
   const lines = source.trimStart().split(/\r\n|\r|\n/);
-  // Mailbox files begin with a line that belongs to no mail.
+  // Mailbox files begin with a `From` line.
   if (/^>?From /.test(lines[0] ?? '')) lines.shift();
   const text = lines.join('\n');
   let mail: Mail;
@@ -50,10 +45,11 @@ export async function readNotification(source: string): Promise<Notification> {
   const reporting = all(mail).find(({ reports }) => reports.length > 0);
   const verdict =
     reporting === undefined ? undefined : verdictOfReport(reporting.reports.join('\n\n'));
-  if (reporting !== undefined && verdict !== undefined) return told(mail, reporting, verdict, text);
+  if (reporting !== undefined && verdict !== undefined)
+    return notificationOf(mail, reporting, verdict, text);
   for (const one of all(mail)) {
     const inWords = verdictInWords(one);
-    if (inWords !== undefined) return told(mail, one, inWords, text);
+    if (inWords !== undefined) return notificationOf(mail, one, inWords, text);
   }
   return { kind: 'none', why: 'is no notification of a mail that could not be delivered' };
 }
@@ -62,7 +58,6 @@ interface Mail {
   readonly headers: readonly { readonly key: string; readonly value: string }[];
   readonly text: string;
   readonly reports: readonly string[];
-  /** They are present if they are a part of their own. */
   readonly returnedHeaders: readonly string[];
   readonly inside: readonly Mail[];
 }
@@ -135,7 +130,7 @@ interface Verdict {
 
 const FAILED = 'failed';
 
-/** Fields for the mail come first, then those of each recipient; the first failed one counts. */
+/** The first failed recipient counts. */
 function verdictOfReport(report: string): Verdict | undefined {
   const groups = report
     .split(/\n[ \t]*\n/)
@@ -148,7 +143,7 @@ function verdictOfReport(report: string): Verdict | undefined {
     return {
       action:
         action === undefined ? (status?.startsWith('5') === true ? FAILED : '') : named(action),
-      // Many write 5.0.0 here and the real status in the diagnostic text.
+      // Many servers have the real status only in the diagnostic text.
       status: status === undefined || status.endsWith('.0.0') ? (inWords ?? status) : status,
       recipients: `${fields.get('original-recipient') ?? ''} ${fields.get('final-recipient') ?? ''}`,
     };
@@ -189,7 +184,7 @@ const GIVEN_UP = /giv(?:en|ing) up|permanent(?:ly)? (?:error|fail)/i;
 const FAILURE =
   /undeliver|\b(?:not|unable to) (?:be )?deliver|n.t (?:be )?deliver|deliver\w* (?:has )?fail|\bfail(?:ed|ure)\b|given up|did not reach|could not be (?:reached|sent)|\breturned\b|\breject|error (?:has )?occurred|unknown (?:user|recipient|address)|\b5[0-5]\d[ -]/i;
 
-/** A person's mail, such as an out-of-office reply, is no notification. */
+/** Undefined for a person's mail, such as an out-of-office reply. */
 function verdictInWords(mail: Mail): Verdict | undefined {
   const subject = header(mail, 'subject');
   const failed = header(mail, 'x-failed-recipients');
@@ -203,7 +198,12 @@ function verdictInWords(mail: Mail): Verdict | undefined {
   return { action: FAILED, status, recipients: `${failed} ${words}` };
 }
 
-function told(outermost: Mail, notification: Mail, verdict: Verdict, source: string): Notification {
+function notificationOf(
+  outermost: Mail,
+  notification: Mail,
+  verdict: Verdict,
+  source: string,
+): Notification {
   const { action, status, recipients } = verdict;
   if (action !== FAILED) return { kind: 'no_failure', action };
   const messageId = messageIdIn(notification, source);
@@ -230,7 +230,7 @@ function told(outermost: Mail, notification: Mail, verdict: Verdict, source: str
 
 const OUR_MESSAGE_ID = /acc_[0-9a-z]{26}\.login-instructions(?:\.\d{1,9})?@[^\s<>"]+/;
 
-/** The returned mail comes first: other mails may have our id among their references. */
+/** Other mails may refer to our id, so the returned mail comes first. */
 function messageIdIn(
   { headers, text, reports, returnedHeaders, inside }: Mail,
   source: string,
@@ -243,7 +243,7 @@ function messageIdIn(
   const given = returned.filter((id) => id.trim() !== '');
   if (given.length > 0) return ourMessageId(given);
   const references = headers.filter(({ key }) => key === 'references' || key === 'in-reply-to');
-  // The last of these are for malformed notifications.
+  // Malformed notifications may have the id anywhere.
   return ourMessageId([
     ...references.map(({ value }) => value),
     written,
@@ -268,7 +268,6 @@ function addressesIn(text: string): string[] {
 
 const ID_MIN_LENGTH = 8;
 
-/** Long words with letters and digits, but no host names. */
 function idsIn(answer: string): string[] {
   return answer
     .split(/[\s<>()[\]{}"',;=]+/)

@@ -32,10 +32,7 @@ export class LedgerStore {
     this.#clock = options.clock;
   }
 
-  /**
-   * A repeat changes nothing. False if the account has changed or its link was used: then nothing
-   * may be mailed.
-   */
+  /** Idempotent. If false, nothing may be mailed: the account has changed or its link was used. */
   async beginHandOver(
     account: Account,
     intent: Intent,
@@ -59,7 +56,7 @@ export class LedgerStore {
     const { outcomes, matched } = await this.#updateTogether(begun.map(({ q, u }) => ({ q, u })));
     if (matched === begun.length)
       return outcomes.map((outcome) => ('error' in outcome ? outcome : { result: true }));
-    // A repeat of this update matches nothing, because its hand-over is already in the ledger.
+    // A repeated update matches nothing, because its hand-over is already stored.
     const ledgers = await this.#ledgersOf(begun.map(({ accountId }) => accountId));
     return begun.map(({ accountId, intent }, index) => {
       const outcome = outcomes[index]!;
@@ -90,10 +87,7 @@ export class LedgerStore {
     return new Map(found.map(({ _id, mail }) => [_id, mail]));
   }
 
-  /**
-   * Needs no claim, since a sent mail stays sent. A repeat changes nothing. A further mail that an
-   * operator wants stays due.
-   */
+  /** Idempotent; needs no claim, because a sent mail stays sent. */
   async endHandOver(
     account: MailedAccount,
     intent: Intent,
@@ -116,10 +110,7 @@ export class LedgerStore {
     return found?.mail;
   }
 
-  /**
-   * A read may show what a failover takes back, but a write is acknowledged only when all before it
-   * are durable.
-   */
+  /** A failover may undo what a read returned, but not what an acknowledged write follows. */
   async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
     const out =
       notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
@@ -135,7 +126,7 @@ export class LedgerStore {
       q: asMailed(account),
       u: { $set: { [pathOf(entry.claim)]: entry, notifiedAt: entry.endedAt } },
     }));
-    // Most mails are their accounts' only ones, so their ledgers are known.
+    // Most accounts get one mail, so their ledgers need no read.
     if (mails.every(({ account }) => account.mail === undefined)) {
       const alone = updates.map(({ q, u }) => ({ q: { ...q, 'mail.begun': 1 }, u }));
       const { matched } = await this.#updateTogether(alone);
@@ -167,7 +158,6 @@ interface AcceptedMail {
   readonly entry: ReturnType<typeof ended>;
 }
 
-/** Matches while the account still wants this mail. */
 function asMailed({
   _id,
   email,

@@ -1,7 +1,4 @@
-/**
- * What the ledger says of hand-overs: what may have arrived, which are second mails and why, and
- * what is forgotten first.
- */
+/** The ledger of hand-overs: what may have arrived, second mails, and what is dropped first. */
 import { describe, expect, test } from '@jest/globals';
 import type { HandOver } from './mailer.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
@@ -15,7 +12,7 @@ const intent = (claim: number, startedAt = 10 * claim) => ({
   host: 'processor-1',
 });
 
-/** Hand-over `claim` starts at second 10 × claim and ends a second later, unless told otherwise. */
+/** By default, hand-over `claim` starts at second 10 × claim and ends a second later. */
 const handOver = (
   claim: number,
   result: MailHandOver['result'],
@@ -105,12 +102,12 @@ describe('second mails', () => {
         second.cause,
       ]);
     expect(counted(1, cut)).toEqual([]);
-    // The second never ends, so the third counts it, though it reached nobody itself.
+    // The second process died, so the third counts its mail, although its own was refused.
     expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
     expect(counted(4, cut, dead, refused, last)).toEqual([[4, 'crash']]);
     // The third counted itself.
     expect(counted(4, cut, handOver(3, 'accepted'), last)).toEqual([[4, 'resent']]);
-    // It was only frozen: awake again, it finds itself counted.
+    // The second process was only frozen; when it resumes, its mail is already counted.
     expect(counted(2, cut, handOver(2, 'accepted', 99), refused, last)).toEqual([]);
   });
 });

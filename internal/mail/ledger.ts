@@ -1,13 +1,10 @@
-/** The mail ledger of an account: it counts second mails. */
+/** Counts second mails in the ledger of an account. */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import { defined } from '../platform/defined.ts';
 import type { HandOver } from './mailer.ts';
 import { CODES } from './relay-answers.ts';
 
-/**
- * The earlier mail was cut off, has no result, or was accepted before an operator asked for
- * another.
- */
+/** The earlier mail was cut off, has no result, or was accepted. */
 export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
 export interface SecondMail {
@@ -16,7 +13,7 @@ export interface SecondMail {
   readonly cause: SecondMailCause;
 }
 
-/** More than the 27 attempts of one mail; about 200 bytes each. */
+/** One mail has at most 27 attempts. */
 const HAND_OVERS_KEPT = 40;
 
 export function firstLedger(intent: Intent): MailLedger {
@@ -31,7 +28,6 @@ export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolea
   return result === undefined || result === 'accepted' || result === 'ambiguous';
 }
 
-/** Only claims after `since` count. */
 export function possibleMails(ledger: MailLedger | undefined, since: number): number {
   return handOversOf(ledger).filter(
     (handOver) => handOver.claim > since && mayHaveArrived(handOver),
@@ -51,10 +47,7 @@ function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {
   return before.result === 'ambiguous' ? 'ambiguous_data' : 'resent';
 }
 
-/**
- * Each second mail counts once: the one of `claim`, and those before it whose process died
- * uncounted.
- */
+/** Includes earlier ones whose process died before counting them. */
 export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] {
   const handOvers = handOversOf(ledger);
   const counted =

@@ -1,7 +1,4 @@
-/**
- * How nodemailer's errors are read; against a real server they are in
- * test/integration/mail-faults.test.ts.
- */
+/** Classifies nodemailer's errors; test/integration/mail-faults.test.ts uses a real server. */
 import { expect, test } from '@jest/globals';
 import { describeFailure } from './mailer.ts';
 
@@ -25,7 +22,7 @@ test.each([
 test.each([
   [{ code: 'EENVELOPE', command: 'MAIL FROM' }, 'connected', 'mail'],
   [{ code: 'EENVELOPE', command: 'DATA' }, 'connected', 'data'],
-  // Of commands sent together nodemailer does not name RCPT.
+  // nodemailer does not name RCPT among pipelined commands.
   [{ code: 'ECONNECTION', command: 'CONN' }, 'connected', 'rcpt'],
   [{ code: 'ECONNECTION', command: 'CONN' }, 'content', 'content'],
 ] as const)('%j with 421 when %s is refused at %s', (fields, progress, phase) => {

@@ -8,12 +8,11 @@ import type { Message } from './message.ts';
 import { refusalOf, type Refusal } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
-/** In milliseconds. */
 export interface MailerLimits {
   readonly connectMs: number;
-  /** It covers greeting, AUTH, MAIL and RCPT. */
+  /** Covers greeting, AUTH, MAIL and RCPT. */
   readonly beforeContentMs: number;
-  /** RFC 5321 §4.5.3.2.6: the relay may take ten minutes to answer the final dot. */
+  /** RFC 5321 §4.5.3.2.6: the answer to the final dot may take ten minutes. */
   readonly afterContentMs: number;
   /** Relays close idle connections later, possibly during a hand-over. */
   readonly idleMs: number;
@@ -27,12 +26,9 @@ export const mailerLimits: MailerLimits = {
 };
 
 /**
- * - `accepted`: the relay answered 2xx after the content.
- * - `refused`: it answered 4xx or 5xx at `phase`.
- * - `unreachable`: the connection, TLS or AUTH failed, so nothing was mailed. After `connected`,
- *   this mail may have caused it.
- * - `ambiguous`: the connection ended after the content, which may have been mailed.
- * - `aborted`: we gave up before the content, because the claim was lost or the process is closing.
+ * - `unreachable`: connection, TLS or AUTH failed; if `connected`, this mail may be the cause.
+ * - `ambiguous`: the connection ended after the content, so the mail may be out.
+ * - `aborted`: we gave up before the content.
  */
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
@@ -41,9 +37,9 @@ export type HandOver =
       readonly result: 'unreachable';
       readonly connected: boolean;
       readonly cause: string;
-      /** The relay greeted us with a 4xx: it takes fewer connections, or none now. */
+      /** The greeting was a 4xx. */
       readonly busy?: true;
-      /** The relay permanently refused our greeting or login. */
+      /** The greeting or login got a 5xx. */
       readonly refusesUs?: true;
     }
   | { readonly result: 'ambiguous'; readonly cause: string }
@@ -51,8 +47,8 @@ export type HandOver =
 
 export interface Mailer {
   /**
-   * Never rejects. `mayGoOn` is asked just before the content, because a process that was frozen
-   * may have lost its claim.
+   * Never rejects. `mayGoOn` runs just before the content, because a frozen process may have lost
+   * its claim.
    */
   handOver(
     message: Message,
@@ -79,9 +75,8 @@ interface MailerOptions {
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
-  /** Told how each contact with the relay went: with the error where it did not take us in. */
+  /** The error is set if the relay refused connection or login. */
   readonly onContact?: (result: { readonly error?: unknown }) => void;
-  /** Node's default is the system's resolver. */
   readonly lookup?: LookupFunction;
 }
 
@@ -91,7 +86,7 @@ export function createMailer(options: MailerOptions): Mailer {
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
       const watched = watch(signal, mayGoOn, limits.beforeContentMs);
-      // An object is always one address; a string may hold several.
+      // A string may contain several addresses.
       const to = { name: '', address: recipient };
       try {
         const info = await transport.sendMail({
@@ -133,7 +128,6 @@ export function createMailer(options: MailerOptions): Mailer {
   };
 }
 
-/** After this time the relay's next address is tried. */
 const NEXT_ADDRESS_MS = 1_000;
 
 function openTransport(options: MailerOptions, limits: MailerLimits) {
@@ -149,12 +143,11 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
     greetingTimeout: limits.connectMs,
     socketTimeout: limits.afterContentMs,
     idleTimeout: limits.idleMs,
-    // Closing also ends a socket that is still connecting.
+    // With 0, closing also ends a socket that is still connecting.
     socketCloseTimeout: 0,
     disableFileAccess: true,
     disableUrlAccess: true,
-    // nodemailer's own resolver caches. It owns this socket at once, so its time-outs also end the
-    // connecting.
+    // nodemailer's resolver caches, and its time-outs would not cover connecting.
     getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) => {
       const { host, port } = relay;
       const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
@@ -170,8 +163,7 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
   transport.use('stream', (mail, done) => {
     const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
     mail.message.build((error, content) => {
-      // nodemailer asks for the stream just before MAIL FROM and pipes it after the 354. It would
-      // drop a 421 that comes before a real stream was sent.
+      // nodemailer pipes the stream after the 354. With a real stream it would drop an earlier 421.
       mail.message.createReadStream = () => {
         mark.onProgress('connected');
         return {
@@ -202,7 +194,7 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) 
   const mark: ProgressMark = {
     onProgress: (reached) => {
       progress = reached;
-      // From here on only the relay's answer is reliable, so nothing interrupts the wait.
+      // From here only the relay's answer is reliable, so nothing interrupts the wait.
       if (reached === 'content') end();
     },
     mayGoOn: () => {
@@ -235,7 +227,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   if (progress === 'content') return { result: 'ambiguous', cause };
   const connected = progress === 'connected';
   if (connected || !answered) return { result: 'unreachable', connected, cause };
-  // The relay did not know this mail yet, so the answer is not about it.
+  // The relay does not know this mail yet.
   const early = responseCode === 421 || command === 'CONN';
   if (early && refusalOf('mail', responseCode).fault === 'capacity') {
     return { result: 'unreachable', connected, cause, busy: true };
@@ -250,7 +242,7 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
 
 function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
   if (code === 'EENVELOPE') return phases[command ?? ''];
-  // nodemailer names pipelined commands that failed before a hang-up, but not RCPT.
+  // nodemailer names the failed command, except RCPT.
   return responseCode === 421 ? 'rcpt' : undefined;
 }
 

@@ -3,12 +3,11 @@ import type { Templates } from './templates.ts';
 
 export interface LoginInstructions {
   readonly accountId: string;
-  /** Each further mail is a new one; a repeat is the same one. */
+  /** A repeat keeps the version. */
   readonly mailVersion?: number;
   readonly businessName: string;
   readonly reference: string;
   readonly supportContact?: string;
-  /** It is also the user name of the login. */
   readonly email: string;
   readonly loginUrl: string;
   readonly activationUrl: string;
@@ -20,11 +19,10 @@ export interface Message {
   readonly subject: string;
   readonly text: string;
   readonly html: string;
-  /** The same for every hand-over, so that servers may drop a repeat. */
+  /** A repeat keeps it, so that servers may drop the mail. */
   readonly messageId: string;
 }
 
-/** A longer name is cut in the greeting. */
 const GREETING_NAME_MAX = 120;
 
 export function loginInstructions(
@@ -80,24 +78,19 @@ function supportSentence(contact: string | undefined): string {
 /** Mail programs turn these into links. */
 const LINK =
   /:\/\/|\bwww\.|\S@\S|(?:\d{1,3}\.){3}\d|\b(?:mailto|tel|javascript|data):|\p{L}\.\p{L}{2,}[/:?#]/iu;
-/** For example `URGENT: confirm your account`. */
 const INSTRUCTION = /[:!?]\s+\S+\s+\S/u;
 /** Mail programs link `evil.example`, but not `evil example`. */
 const HOST_DOT = /(?<=[\p{L}\p{N}-]\p{Cf}*)[.\u3002\uff0e\uff61](?=\p{Cf}*\p{L}{2})/gu;
 
-/**
- * Others choose the name but readers trust us, so it is quoted, and left out with a link or
- * instruction.
- */
+/** Others choose the name, so it is quoted, or left out if it has a link or an instruction. */
 function harmless(name: string): string {
   const flat = oneLine(name);
-  // As a reader sees it, without invisible characters and look-alikes such as `．`.
+  // Readers do not see invisible characters or look-alikes such as `．`.
   const seen = oneLine(name.normalize('NFKC').replaceAll(/\p{Cf}/gu, ''));
   if (seen === '' || LINK.test(seen) || INSTRUCTION.test(seen)) return 'your business';
   return `“${flat.replaceAll(HOST_DOT, ' ').replaceAll(/[“”]/g, '"')}”`;
 }
 
-/** A name must not shape the mail around it. */
 function oneLine(name: string): string {
   const flat = name
     .toWellFormed()

@@ -1,10 +1,10 @@
 /**
- * The places for hand-overs of one process: which mail may take the next one.
+ * The places for hand-overs in one process, and which mail may take the next one.
  *
- * A slow recipient domain must not keep other mails waiting. A domain that answers within two
- * seconds may take all 16 usual places; another one 2, and one partner's mails to such domains 4.
- * If nothing else waits, they may take 13. A quick domain may fall silent with all places, so each
- * mail that takes longer than two seconds opens a further place, up to 32 in all.
+ * A slow recipient domain must not delay other mails. Of 16 usual places a domain that answers
+ * within two seconds may take all, another one 2, and one partner's mails to such domains 4, or 13
+ * if nothing else waits. A quick domain may hang, so each mail that takes longer opens a further
+ * place, up to 32.
  */
 import type { Clock } from '../platform/clock.ts';
 import {
@@ -18,7 +18,6 @@ import {
 
 export interface Addressed {
   readonly partnerId: string;
-  /** It is in lower case. */
   readonly domain: string;
 }
 
@@ -27,7 +26,7 @@ export interface Place {
   release(): void;
 }
 
-/** A later rule is asked while no mail may start by an earlier one. */
+/** A later rule applies only if no mail may start by an earlier one. */
 export const rules = ['in_turn', 'other_domain', 'any'] as const;
 export type Rule = (typeof rules)[number];
 
@@ -41,7 +40,6 @@ export class Places {
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   readonly #held = new Map<string, Set<Held>>();
   readonly #inOrder = new Set<Held>();
-  /** The domain asked last comes last. */
   readonly #wasQuick = new Map<string, boolean>();
 
   /** Half of `most` are the usual places. */
@@ -61,10 +59,6 @@ export class Places {
     return Math.min(this.#usual + slow, this.#most) - this.#inOrder.size;
   }
 
-  /**
-   * Who may take a place at this moment. Many mails are asked about, so what is the same for all
-   * mails of a partner is counted once.
-   */
   now(): (mail: Addressed, rule: Rule) => boolean {
     const { free } = this;
     if (free <= 0) return () => false;
@@ -77,7 +71,6 @@ export class Places {
       return within;
     };
     return ({ partnerId, domain }, rule) => {
-      // A quick domain gets no further place for a partner whose mails are slow.
       if (this.#isQuick(domain) && isWithinShare(partnerId)) return true;
       if (rule === 'any') return free > Math.floor(this.#usual * KEPT_FREE);
       if ((this.#held.get(domain)?.size ?? 0) >= this.#part(DOMAIN_PART)) return false;

@@ -1,4 +1,4 @@
-/** What relays answer when they refuse a mail, and what each answer is about. */
+/** Decides from a relay's refusal whose fault it is. */
 
 /** The first two concern all mail, the others one mail. */
 export const faults = {
@@ -15,7 +15,7 @@ export interface Refusal {
   readonly code: number;
   /** RFC 3463 status such as `5.1.1`. */
   readonly enhancedCode: string | undefined;
-  /** The words may hold an address, so only this is kept. */
+  /** The text itself may contain an address. */
   readonly fault: Fault;
 }
 
@@ -43,7 +43,6 @@ const postfix = at('Postfix');
 const exim = at('Exim');
 const rfc = at('RFC 5321');
 
-/** Postmark documents no SMTP answers, so it has no row. */
 export const knownAnswers: readonly KnownAnswer[] = [
   ses('content', '454 Throttling failure: Maximum sending rate exceeded', 'capacity'),
   ses('content', '454 Throttling failure: Daily message quota exceeded', 'capacity'),
@@ -114,7 +113,6 @@ export const knownAnswers: readonly KnownAnswer[] = [
   rfc('content', '554 Transaction failed', 'ours'),
 ];
 
-/** The answer is about our sender, relaying, login, a policy or spam. */
 const ABOUT_US =
   /\bsenders?\b|\bfrom address\b|relay(?:ing)? (?:access )?(?:denied|not )|to relay|authenticat|authoriz|(?:allowed|permitted) to send|policy|spam|block|black ?list|banned|reputation|\b(?:spf|dkim|dmarc)\b/i;
 const NO_SUCH_MAILBOX =
@@ -122,7 +120,7 @@ const NO_SUCH_MAILBOX =
 const THROTTLED =
   /throttl|too many (?:messages|e-?mails|recipients|connections|requests)|(?:limit|quota|rate|credits) exceeded|server busy|too busy/i;
 const GREYLISTED = /gr[ae]y-?list/i;
-/** These mean that there is no such mailbox (RFC 5321 §4.2.3, RFC 7504). */
+/** RFC 5321 §4.2.3, RFC 7504. */
 const NO_MAILBOX_CODES = new Set([550, 551, 553, 556]);
 
 export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): Refusal {
@@ -133,8 +131,8 @@ export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): R
 }
 
 /**
- * The recipient's fault only if the answer says so: a wrong guess loses an applicant. At MAIL FROM
- * the relay does not know the recipient.
+ * A wrong `recipient` loses an applicant, so the answer must say it. At MAIL FROM the relay does
+ * not know the recipient.
  */
 function faultOf(phase: Refusal['phase'], code: number, status = '', words: string): Fault {
   const mailbox = /^[45]\.[12]\./.test(status);

@@ -1,14 +1,12 @@
 /**
- * What the relay takes at present: everything, a number of mails a second, or nothing.
+ * How much mail the relay accepts now: everything, a number a second, or nothing.
  *
- * A relay that is unreachable, refuses our sender or takes nothing pauses all mail. Trials follow
- * after a tenth of the pause so far, at most every 15 s; the first accepted mail ends it. A relay
- * that turns some mail away sets the pace to 95 % of what it took in the last second: with a quota
- * of 14, to 13.
+ * All mail pauses if it is unreachable, refuses our sender or accepts nothing. Trials follow after
+ * a tenth of the pause so far, at most every 15 s. If it refuses some mail, the pace becomes 95 %
+ * of what it accepted in the last second: 13 with a quota of 14.
  *
- * A recipient's server may refuse one partner's mails in the relay's words. So an answer concerns
- * all mail unless another partner's or domain's mails are accepted and at most one other is turned
- * away.
+ * A refusal may come from a recipient's server. So it concerns all mail unless others' mails are
+ * accepted and at most one other is refused.
  */
 import {
   CLEAN_DOMAIN_MAILS,
@@ -49,14 +47,14 @@ export class RelayState {
   readonly #onPause: (reason: PauseReason | undefined) => void;
   #pause: Pause | undefined;
   #pace: number;
-  /** The relay last turned mails away at this pace; growth is slow above it. */
+  /** The pace at the last refusal; growth is slow above it. */
   #known = Infinity;
   #nextAtMs = 0;
   #slowedAtMs = -Infinity;
   #grownAtMs = 0;
   #answers: Answer[] = [];
 
-  /** `perSecond` 0 means no bound of our own. */
+  /** 0 means no bound of our own. */
   constructor(perSecond: number, onPause: (reason: PauseReason | undefined) => void = () => {}) {
     this.#most = perSecond === 0 ? Infinity : perSecond;
     this.#pace = this.#most;
@@ -83,7 +81,7 @@ export class RelayState {
     if (this.#pause !== undefined) this.#pause.trying = true;
   }
 
-  /** The trial was undecided, which delays the next one like a failure. */
+  /** An undecided trial delays the next one. */
   endTrial(nowMs: number): void {
     if (this.#pause === undefined) return;
     this.#pause.trying = false;
@@ -164,7 +162,7 @@ export class RelayState {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
     if (blame === 'mail') this.endTrial(nowMs);
     else if (this.#pause !== undefined) this.#begin('no_capacity', nowMs);
-    // Mails that began before the pace was set do not judge it.
+    // An earlier mail says nothing about the new pace.
     else if (startedAtMs >= this.#slowedAtMs) this.#slowDown(nowMs);
     return blame;
   }

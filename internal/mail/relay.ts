@@ -1,12 +1,9 @@
-/** Reads SMTP_URL and SMTP_TLS: the relay's address, our login and the encryption. */
+/** Parses SMTP_URL and SMTP_TLS. */
 import { defined } from '../platform/defined.ts';
 import { isLoopback } from '../platform/loopback.ts';
 
 export const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
-/**
- * `auto` is `required` if a password would leave this machine, else `opportunistic`. A certificate
- * that cannot be verified always ends the connection.
- */
+/** `auto` requires TLS if a password would leave this machine. Certificates are always verified. */
 export type TlsMode = (typeof tlsModes)[number];
 
 export interface Relay {
@@ -22,13 +19,13 @@ export interface Relay {
 const SUBMISSION_PORT = 587;
 const SUBMISSIONS_PORT = 465;
 
-/** The message does not quote the URL, which may hold a password. */
+/** Errors do not quote the URL, which may contain a password. */
 export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
   const url = new URL(smtpUrl);
   const secure = url.protocol === 'smtps:';
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   if (host === '') throw new Error('SMTP_URL: names no host');
-  // nodemailer reads options there, such as one that disables certificate checks.
+  // nodemailer would read options there, such as one that disables certificate checks.
   if (url.search !== '' || url.hash !== '' || !['', '/'].includes(url.pathname)) {
     throw new Error(
       'SMTP_URL: must end after host and port; TLS is set by SMTP_TLS and NODE_EXTRA_CA_CERTS',

@@ -1,6 +1,4 @@
-/**
- * Folders of templates as operators might mount them: what is a fault, and that filling in is safe.
- */
+/** Checks operators' template folders, and that rendering is safe. */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +23,7 @@ const values = Object.fromEntries(
 const folders: string[] = [];
 afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));
 
-/** A folder with good templates, but for what is given; `undefined` leaves a file out. */
+/** A folder with valid templates and the given changes; `undefined` leaves a file out. */
 async function folderWith(
   files: Partial<Record<keyof typeof templateFiles, string | Uint8Array | undefined>>,
 ): Promise<string> {

@@ -1,4 +1,4 @@
-/** The templates of the e-mail, checked at start so that filling them in cannot fail. */
+/** The templates of the e-mail, checked at start so that rendering cannot fail. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -34,7 +34,7 @@ const BUILT_IN = fileURLToPath(new URL('./templates/', import.meta.url));
 
 /** Mail programs cut off larger mails. */
 const FILE_MAX_BYTES = 100_000;
-/** RFC 5322 §2.1.1 asks for lines of at most 78 characters. */
+/** RFC 5322 §2.1.1. */
 const SUBJECT_MAX = 78;
 
 export class TemplateError extends Error {
@@ -48,7 +48,7 @@ export class TemplateError extends Error {
   }
 }
 
-/** Empty means the built-in templates. Throws `TemplateError` with every fault. */
+/** Throws `TemplateError` with every fault. */
 export async function loadTemplates(folder = ''): Promise<Templates> {
   const from = folder === '' ? BUILT_IN : folder;
   const faults: string[] = [];
@@ -96,7 +96,7 @@ async function readText(path: string): Promise<{ readonly text: string; readonly
 
 const LINE_END = /\r\n?|\n/g;
 
-/** It also finds unfinished placeholders. */
+/** Also matches unfinished placeholders. */
 const PLACEHOLDER = /\{\{\s*(\w+)\s*\}\}|\{\{|\}\}/g;
 
 function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
@@ -115,7 +115,7 @@ function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
   });
   if (kind === 'subject') {
     const subject = text.trim();
-    // The subject decides whether the mail is opened, so others must not choose it.
+    // Others must not choose the subject, which decides whether the mail is opened.
     if (found.length > 0) faults.push('must have no placeholders');
     if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject))
       faults.push('must be one line without control characters');
@@ -154,7 +154,7 @@ function compile(
   template: string,
   escape = (value: string): string => value,
 ): (values: Values) => string {
-  // Every second piece is a placeholder.
+  // Odd pieces are placeholders.
   const pieces = template.replace(PLACEHOLDER, '{{$1}}').split(/\{\{(\w+)\}\}/);
   return (values) =>
     pieces

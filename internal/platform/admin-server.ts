@@ -1,16 +1,13 @@
-/**
- * The operators' port: `/livez`, `/readyz`, `/metrics` and what else a process shows there, apart
- * from the partners' one.
- */
+/** The HTTP server for operators: `/livez`, `/readyz`, `/metrics` and documents. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { withDeadline } from './deadline.ts';
 
-/** A scrape or probe that takes longer than this is answered 500, so that probes never pile up. */
+/** A slower answer becomes 500, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
 
-/** Why the process is not ready or not live, in plain words; empty when it is. */
+/** The faults; empty when all is well. */
 export type Probe = () => readonly string[] | Promise<readonly string[]>;
 
 export interface AdminServer {
@@ -27,25 +24,24 @@ async function probe(
   warnings?: readonly Probe[],
 ): Promise<[number, string, string]> {
   const faults = await ask(checks);
-  const told = warnings === undefined ? {} : { warnings: await ask(warnings) };
+  const more = warnings === undefined ? {} : { warnings: await ask(warnings) };
   return [
     faults.length === 0 ? 200 : 503,
     'application/json',
-    JSON.stringify({ ok: faults.length === 0, faults, ...told }),
+    JSON.stringify({ ok: faults.length === 0, faults, ...more }),
   ];
 }
 
-/** Listens and resolves; rejects when the address cannot be had. */
+/** Rejects when the address is not available. */
 export async function startAdminServer(options: {
   readonly host: string;
   readonly port: number;
   readonly registry: Registry;
-  /** Asked at each probe; more may be added once the parts they ask exist. */
+  /** Read at each probe, so the caller may add to it later. */
   readonly live: readonly Probe[];
   readonly ready: readonly Probe[];
-  /** What is not well though the process is ready, such as a server it can do without for a time. */
+  /** Faults that leave the process ready. */
   readonly warnings?: readonly Probe[];
-  /** JSON documents by path, such as `/openapi.json`. */
   readonly documents?: Readonly<Record<string, object>>;
 }): Promise<AdminServer> {
   const routes: Record<string, () => Promise<[number, string, string]>> = {
@@ -100,9 +96,7 @@ export async function startAdminServer(options: {
   };
 }
 
-/**
- * `127.0.0.1:8080` for an address that listens everywhere, so that a printed URL can be clicked.
- */
+/** `0.0.0.0` becomes `127.0.0.1`, so that the URL can be opened. */
 export function displayAddress(address: AddressInfo): string {
   const host =
     address.address === '0.0.0.0' || address.address === '::' ? '127.0.0.1' : address.address;

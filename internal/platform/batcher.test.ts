@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { Batcher, type Outcome } from './batcher.ts';
 
-/** Batches that stay under way until they are told how to end. */
+/** The test ends each batch itself. */
 function controlled(limits: { maxItems: number; maxInFlight: number }) {
   const batches: {
     items: readonly number[];

@@ -1,7 +1,7 @@
-/** Calls that are made at the same time share one run, and each gets an outcome of its own. */
+/** Runs concurrent calls as one batch and gives each call its own outcome. */
 import { newDispatcher, type Dispatcher } from './dispatcher.ts';
 
-/** Calls in one run, and runs at once: two keep both the database and the process busy. */
+/** Two batches in flight keep both the database and the process busy. */
 const LIMITS = { maxItems: 100, maxInFlight: 2 } as const;
 
 export class Batcher<Item, Result> {
@@ -10,8 +10,7 @@ export class Batcher<Item, Result> {
   readonly #dispatcher: Dispatcher<Call<Item, Result>>;
 
   /**
-   * `run` gives one outcome for each item, in order; when it rejects, every call of the batch does.
-   * It must end in time.
+   * `run` returns one outcome per item, in order, and must end. If it rejects, every call rejects.
    */
   constructor(
     run: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>,
@@ -22,7 +21,7 @@ export class Batcher<Item, Result> {
     this.#dispatcher = newDispatcher(maxInFlight, take, (calls) => this.#send(calls));
   }
 
-  /** Callers are bounded by what they do at once, so the waiting calls are, too. */
+  /** The queue needs no bound, because callers limit their own concurrency. */
   call(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
@@ -45,7 +44,6 @@ export class Batcher<Item, Result> {
   }
 }
 
-/** What came of one item of a batch. */
 export type Outcome<Result> = { readonly result: Result } | { readonly error: unknown };
 
 interface Call<Item, Result> {

@@ -1,26 +1,21 @@
-/** How far this process's clock is from the database's, which all processes share. */
+/** Measures how far this clock is from the database's, which all processes share. */
 import type { Db } from 'mongodb';
 import type { Clock } from './clock.ts';
 import { pause, withDeadline } from './deadline.ts';
 
-/** Clocks drift slowly; one that is set by hand is noticed this late. */
+/** A clock that is set by hand is noticed within this time. */
 const MEASURE_EVERY_MS = 10_000;
-/** While the database is away. */
 const RETRY_MS = 1_000;
 const HELLO_DEADLINE_MS = 5_000;
 
 export interface ClockOffset {
   /** Milliseconds this clock is ahead, negative when behind; 0 before the first measurement. */
   ms(): number;
-  /** Resolves after the first measurement, or `stop()`. */
   readonly measured: Promise<void>;
   stop(): void;
 }
 
-/**
- * Measures until stopped, and calls `onMeasured` each time. The last offset stays while the
- * database is away.
- */
+/** Keeps the last offset while the database is away. */
 export function watchClockOffset(options: {
   readonly db: Db;
   readonly clock: Clock;
@@ -52,6 +47,6 @@ async function measure(db: Db, clock: Clock): Promise<number> {
   if (!(localTime instanceof Date)) throw new TypeError('the database does not tell its time');
   const halfWayMs = (clock.monotonicMs() - sentAtMs) / 2;
   const offsetMs = clock.now().getTime() - halfWayMs - localTime.getTime();
-  // A slow network is no wrong clock: only what cannot be its doing counts.
+  // The measurement is uncertain by half the round trip, so only the rest counts.
   return Math.sign(offsetMs) * Math.max(0, Math.abs(offsetMs) - halfWayMs);
 }

@@ -1,11 +1,10 @@
-/** Time as the rest of the code is given it, so that a test can hold the clock. */
+/** Time as a dependency, so that tests can control it. */
 
 export const DAY_MS = 86_400_000;
 
 export interface Clock {
-  /** Wall-clock time, for what is stored. */
   now(): Date;
-  /** Milliseconds that never jump back, for deadlines inside one process. */
+  /** Never jumps back. */
   monotonicMs(): number;
 }
 
@@ -14,7 +13,6 @@ export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
 };
 
-/** `date` moved by `milliseconds`. */
 export function later(date: Date, milliseconds: number): Date {
   return new Date(date.getTime() + milliseconds);
 }

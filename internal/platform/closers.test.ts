@@ -1,4 +1,4 @@
-/** Closing: in reverse, past failures and hanging steps, once. */
+/** Closers run in reverse and once, even if a step fails or hangs. */
 import { expect, test } from '@jest/globals';
 import { Closers } from './closers.ts';
 import { createLogger } from './log.ts';

@@ -1,11 +1,7 @@
-/**
- * What was opened, closed in reverse: each step has a deadline, and one that fails does not keep
- * the rest open.
- */
+/** Closes what a process opened, in reverse order, even if a step fails or hangs. */
 import type { Logger } from './log.ts';
 import { withDeadline } from './deadline.ts';
 
-/** Longest a single closing step may take unless it says otherwise. */
 const STEP_DEADLINE_MS = 10_000;
 
 interface Step {
@@ -23,15 +19,11 @@ export class Closers {
     this.#log = log;
   }
 
-  /** Registers how to close what has just been opened. */
   add(name: string, close: () => Promise<unknown> | void, deadlineMs = STEP_DEADLINE_MS): void {
     this.#steps.push({ name, close, deadlineMs });
   }
 
-  /**
-   * Closes everything, last opened first. Repeated calls wait for the first. Never rejects: what
-   * failed is logged.
-   */
+  /** Never rejects, because failures are logged. */
   closeAll(): Promise<void> {
     this.#closing ??= this.#closeInReverse();
     return this.#closing;

@@ -1,6 +1,5 @@
-/** What a process says when its configuration is at fault. */
+/** An invalid configuration, with all faults in one message. */
 
-/** All faults of a configuration in one message, one line each. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly faults: readonly string[];

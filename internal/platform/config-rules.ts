@@ -1,4 +1,4 @@
-/** What a setting may look like: the rules that the table of settings is written in. */
+/** The rules by which settings are checked. */
 import { z } from 'zod';
 import { isLoopback } from './loopback.ts';
 import { isNetwork } from './networks.ts';
@@ -23,7 +23,7 @@ export const url = (schemes: readonly string[]) =>
       `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
     );
 
-/** A page that people are sent to with a secret in its URL. */
+/** Its links carry a secret. */
 export const securePage = z.string().refine((value) => {
   const page = URL.parse(value);
   if (page?.protocol === 'https:') return true;
@@ -62,7 +62,7 @@ function mongodbFault(uri: string): string | undefined {
   );
 }
 
-/** `10.0.0.0/8, ::1` → ['10.0.0.0/8', '::1']; a bare address is a network of one. */
+/** Parses `10.0.0.0/8, ::1` to `['10.0.0.0/8', '::1']`. */
 export const cidrList = z.string().transform((value, context) => {
   const networks = value
     .split(',')
@@ -79,7 +79,7 @@ export const cidrList = z.string().transform((value, context) => {
   return networks;
 });
 
-/** What Kubernetes allows as the name of a namespace or a Lease. */
+/** A name in Kubernetes (RFC 1123). */
 export const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
 export const port = wholeNumber(0, 65_535);

@@ -1,18 +1,12 @@
-/**
- * Where a setting's value comes from: its variable or, for a secret, the mounted file that
- * `NAME_FILE` names.
- */
+/** Reads a setting from its variable or, for a secret, from the file in `NAME_FILE`. */
 import { readFileSync } from 'node:fs';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Stands for a value that a fault has been told of already. */
+/** The fault is already reported. */
 export const UNREADABLE = Symbol('unreadable');
 
-/**
- * The text of setting `name`; undefined when it is not set. Adds to `faults` what is wrong, without
- * any value.
- */
+/** Returns undefined if `name` is unset. The `faults` contain no value. */
 export function rawValue(
   name: string,
   mayBeFile: boolean,

@@ -1,7 +1,4 @@
-/**
- * Reads a table of settings from the environment. The one place that reads the environment; it
- * knows no setting by name.
- */
+/** Reads settings from the environment; no other file does. */
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
@@ -11,21 +8,18 @@ export interface Setting<Process extends string = string> {
   readonly schema: z.ZodType;
   readonly usedBy: readonly Process[];
   readonly about: string;
-  /** Never printed; may also come as `NAME_FILE`, the path of a mounted file. */
+  /** Never printed; may come from the file in `NAME_FILE`. */
   readonly secret?: true;
 }
 
 type Settings = Readonly<Record<string, Setting>>;
 
-/**
- * Reads, checks and freezes the part of the environment that `process` uses. An empty variable
- * counts as unset. Throws `ConfigError` with every fault; no message holds a secret's value.
- */
+/** An empty variable counts as unset. Throws `ConfigError` with every fault and no secret. */
 export function load(
   settings: Settings,
   options: {
     readonly process: string;
-    /** Finds what no setting can check for itself: those that need one another. */
+    /** Checks settings that depend on each other. */
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
     readonly environment?: Environment;
   },
@@ -47,7 +41,6 @@ export function load(
   return Object.freeze(config);
 }
 
-/** The configuration for the start-up line: secrets only as `true`. */
 export function printable(settings: Settings, config: object): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(config).map(([name, value]) => [
@@ -57,7 +50,6 @@ export function printable(settings: Settings, config: object): Record<string, un
   );
 }
 
-/** A setting for documentation. */
 export interface Described {
   readonly name: string;
   readonly default: string;
@@ -66,7 +58,7 @@ export interface Described {
   readonly about: string;
 }
 
-/** Every setting for documentation; one that all of `processes` use is used by "all". */
+/** For generated documentation; `processes` is the number that becomes "all". */
 export function describe(settings: Settings, processes: number): Described[] {
   return Object.entries(settings).map(([name, setting]) => {
     const whenUnset = setting.schema.safeParse(undefined);
@@ -80,15 +72,12 @@ export function describe(settings: Settings, processes: number): Described[] {
   });
 }
 
-/**
- * What a program at a terminal may ask of its surroundings: who is logged in, and where keys belong.
- */
 export function readTerminalEnvironment(environment: Environment = process.env): {
   readonly user: string | undefined;
   readonly keysNamespace: string;
   readonly inPod: boolean;
 } {
-  // The namespace that the chart makes where nothing else is asked for.
+  // This is the chart's default.
   const keysNamespace = environment['WATCH_NAMESPACES']?.trim() || 'partner-ingest-keys';
   return {
     user: environment['USER'],

@@ -1,18 +1,17 @@
 /**
- * Why a server that we depend on cannot be used, in one sentence for the log, `/readyz`, the
- * operator's command and `helm test`: what was tried, what came back, what to set.
+ * Explains to an operator in one sentence, without secrets, why a server cannot be used.
+ *
+ * Example: "Redis at cache:6379: the connection is refused (ECONNREFUSED); check …".
  */
 import type { Logger } from './log.ts';
 
-/** A server as operators know it. No part of it is secret. */
 export interface Server {
-  /** Begins the sentence. */
   readonly name: string;
   /** Host and port. */
   readonly at?: string | undefined;
-  /** The setting that says where it is and who we are there. */
+  /** The setting with the address and the login. */
   readonly setting: string;
-  /** What gives us the right that is missing, where that is not the user of `setting`. */
+  /** What grants rights, if not the user in `setting`. */
   readonly rights?: string;
 }
 
@@ -49,7 +48,7 @@ const CODES: Readonly<Record<string, ContactFailure>> = {
   WRONGPASS: 'login',
   NOAUTH: 'login',
   NOPERM: 'rights',
-  // MongoDB's Unauthorized and AuthenticationFailed, Atlas's own error, and HTTP's two.
+  // These are MongoDB's Unauthorized and AuthenticationFailed, Atlas's own error, and HTTP's two.
   13: 'rights',
   18: 'login',
   8000: 'login',
@@ -58,7 +57,7 @@ const CODES: Readonly<Record<string, ContactFailure>> = {
 };
 const CERTIFICATE =
   /CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY|DECODE)|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE/;
-/** Libraries put codes of their own in the place of the system's, which the message still has. */
+/** Libraries replace the system's code with their own, but the message still has it. */
 const IN_MESSAGE =
   /\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|ECONNRESET|EPROTO)\b|^(?:WRONGPASS|NOAUTH|NOPERM)\b/;
 const WORDS: readonly (readonly [RegExp, ContactFailure])[] = [
@@ -68,7 +67,7 @@ const WORDS: readonly (readonly [RegExp, ContactFailure])[] = [
   [/time-?out|timed out/i, 'timeout'],
   [/closed|socket hang up|premature close/i, 'closed'],
 ];
-/** An error that holds others is followed this deep. */
+/** Causes may be circular. */
 const MAX_DEPTH = 5;
 
 interface Found {
@@ -76,14 +75,14 @@ interface Found {
   readonly code: string | undefined;
 }
 
-/** The first class found in the error or in what it holds; a message is never passed on. */
+/** Returns no message, because messages may quote data. */
 export function classify(thrown: unknown): Found {
   const errors = withCauses(thrown, MAX_DEPTH);
   const found = errors.map(classOf);
   const sure = found.find(({ kind }) => !['other', 'timeout', 'closed'].includes(kind));
   if (sure !== undefined) return sure;
   if (errors.some(isWithoutPrimary)) return { kind: 'no_primary', code: undefined };
-  // What was caused by something more exact says so itself: the deepest one counts.
+  // The deepest error is the original cause.
   const last = found.findLast(({ kind }) => kind !== 'other');
   return last ?? found[0] ?? { kind: 'other', code: undefined };
 }
@@ -105,7 +104,7 @@ function withCauses(thrown: unknown, depth: number): Error[] {
   return [thrown, ...held.flatMap((error) => withCauses(error, depth - 1))];
 }
 
-/** Also one of another realm. */
+/** `instanceof` fails for errors of another realm. */
 function isError(thrown: unknown): thrown is Error {
   return typeof (thrown as { readonly message?: unknown } | null)?.message === 'string';
 }
@@ -121,7 +120,7 @@ function classOf(error: Error): Found {
   const codes = [inMessage, code, statusCode]
     .filter((one) => typeof one === 'string' || typeof one === 'number')
     .map(String);
-  // A relay's answer is an operator's best hint.
+  // The reply code of a relay helps an operator most.
   const named = typeof codeName === 'string' ? `${codeName}, ${codes[0]}` : codes[0];
   const shown = typeof responseCode === 'number' ? String(responseCode) : named;
   const certificate = codes.find((one) => CERTIFICATE.test(one));
@@ -135,13 +134,11 @@ function classOf(error: Error): Found {
   return { kind: byWord ?? 'other', code: shown };
 }
 
-/** MongoDB's driver found members of a replica set, and none of them is the primary. */
 function isWithoutPrimary(error: Error): boolean {
   const { reason } = error as { readonly reason?: { readonly type?: unknown } };
   return String(reason?.type) === 'ReplicaSetNoPrimary';
 }
 
-/** The sentence. */
 export function contactReason(server: Server, thrown: unknown): string {
   const { kind, code } = classify(thrown);
   const { name, at, setting, rights } = server;
@@ -175,34 +172,34 @@ export function contactReason(server: Server, thrown: unknown): string {
   }
 }
 
-/** How a server is at present: told in the log when it changes, and asked by `/readyz`. */
+/** The current state of a server for `/readyz`, logged when it changes. */
 export class Contact {
   readonly #server: Server;
   readonly #log: Logger;
   #fault: string | undefined;
-  /** An outage that shows itself in several ways tells each once, however often they alternate. */
-  readonly #told = new Set<string>();
+  /** Reasons may alternate during an outage; each is logged once. */
+  readonly #logged = new Set<string>();
 
   constructor(server: Server, log: Logger) {
     this.#server = server;
     this.#log = log;
   }
 
-  /** Why it cannot be used; empty when it can, or was not asked yet. */
+  /** Empty when the server can be used or was not tried yet. */
   readonly warnings = (): readonly string[] => (this.#fault === undefined ? [] : [this.#fault]);
 
   failed(error: unknown): void {
     const reason = contactReason(this.#server, error);
     this.#fault = reason;
-    if (this.#told.has(reason)) return;
-    this.#told.add(reason);
+    if (this.#logged.has(reason)) return;
+    this.#logged.add(reason);
     this.#log.warn({ err: error, reason }, `${this.#server.name} is away`);
   }
 
   ok(): void {
     if (this.#fault === undefined) return;
     this.#fault = undefined;
-    this.#told.clear();
+    this.#logged.clear();
     this.#log.info(`${this.#server.name} is back`);
   }
 }

@@ -1,4 +1,4 @@
-/** Waiting that ends: deadlines, pauses and back-off. */
+/** Deadlines, pauses and back-off always end. */
 import { expect, test } from '@jest/globals';
 import { DeadlineError, backoffMs, pause, retryUntilDone, withDeadline } from './deadline.ts';
 

@@ -1,13 +1,10 @@
-/** Waiting that always ends: deadlines around promises, abortable pauses and back-off. */
+/** Deadlines for promises, pauses that can be aborted, and back-off. */
 
 export class DeadlineError extends Error {
   override readonly name = 'DeadlineError';
 }
 
-/**
- * `promise`, or a rejection with `DeadlineError` after `milliseconds`. The promise itself goes on
- * unobserved.
- */
+/** Rejects with `DeadlineError` after `milliseconds`; the promise itself continues. */
 export async function withDeadline<T>(
   promise: Promise<T>,
   milliseconds: number,
@@ -27,7 +24,7 @@ export async function withDeadline<T>(
   }
 }
 
-/** Resolves after `milliseconds`, or at once when `signal` aborts. Never rejects. */
+/** Never rejects; ends early when `signal` aborts. */
 export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted === true) return Promise.resolve();
   return new Promise((resolve) => {
@@ -41,10 +38,7 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   });
 }
 
-/**
- * The pause after so many failures: doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods
- * do not retry in step.
- */
+/** Doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods do not retry in step. */
 export function backoffMs(
   failures: number,
   shape: { readonly firstMs: number; readonly capMs: number; readonly jitter: number },
@@ -54,7 +48,7 @@ export function backoffMs(
   return jittered(base, shape.jitter, random);
 }
 
-/** `milliseconds` ± its share `jitter` (0-1). */
+/** Varies `milliseconds` by up to ±`jitter` (0-1). */
 export function jittered(
   milliseconds: number,
   jitter: number,
@@ -63,10 +57,7 @@ export function jittered(
   return Math.round(milliseconds * (1 + jitter * (2 * random() - 1)));
 }
 
-/**
- * Runs `task` until it succeeds, pausing in between; resolves `undefined` when `signal` aborts
- * first.
- */
+/** Resolves to `undefined` if `signal` aborts first. */
 export async function retryUntilDone<T>(
   task: () => Promise<T>,
   options: {

@@ -1,4 +1,4 @@
-/** Leaves out the fields that are undefined, for objects whose optional fields must be absent. */
+/** Removes undefined fields, for types whose optional fields must be absent. */
 export function defined<T extends object>(
   fields: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> } {

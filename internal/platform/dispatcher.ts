@@ -1,20 +1,15 @@
 /**
- * Natural batching: a lone item leaves at once, and the items that come while all slots are busy
- * form the next batch. There is no timer. The busier it gets, the larger the batches and the
- * smaller the cost of each item.
+ * Natural batching: items that arrive while all slots are busy form the next batch.
+ *
+ * There is no timer, so a single item leaves at once.
  */
 export interface Dispatcher<Item> {
   readonly inFlight: ReadonlySet<readonly Item[]>;
-  /**
-   * Sends what waits, after the event loop has read what has arrived: items of one turn share a
-   * batch.
-   */
+  /** Sends after the event loop has read its input, so that items of one turn share a batch. */
   plan(): void;
 }
 
-/**
- * `take` gives the next batch, empty when nothing waits. `send` never rejects, and ends in time.
- */
+/** `take` returns the next batch, which may be empty. `send` must end and never reject. */
 export function newDispatcher<Item>(
   maxInFlight: number,
   take: () => readonly Item[],

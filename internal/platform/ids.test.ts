@@ -1,4 +1,4 @@
-/** An id tells its time, and a time its place among ids. */
+/** Ids and times convert into each other. */
 import { expect, test } from '@jest/globals';
 import { firstIdAt, newId, timeOfId } from './ids.ts';
 

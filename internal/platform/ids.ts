@@ -1,21 +1,15 @@
-/**
- * Time-ordered unique ids with a telling prefix: UUIDv7 in base32 (typeid), legal in URLs and as
- * BullMQ job ids.
- */
+/** Unique ids that sort by time: UUIDv7 in base32 with a prefix (typeid). */
 import { fromString, fromUUIDBytes, toUUIDBytes, typeidUnboxed } from 'typeid-js';
 
 /**
- * e.g. `newId('req')` → `req_01kaj6…` (26 characters after the prefix), greater than all that this
- * process made before.
+ * `newId('req')` gives `req_01kaj6…` (26 characters after the prefix), greater than all earlier ids
+ * of this process.
  */
 export function newId(prefix: string): string {
   return typeidUnboxed(prefix);
 }
 
-/**
- * The smallest id of `prefix` that can have been made at `date`: where a range of ids by time
- * begins.
- */
+/** The lower bound for a range of ids by time. */
 export function firstIdAt(prefix: string, date: Date): string {
   const bytes = new Uint8Array(16);
   const milliseconds = Math.max(0, date.getTime());
@@ -24,10 +18,7 @@ export function firstIdAt(prefix: string, date: Date): string {
   return fromUUIDBytes(prefix, bytes);
 }
 
-/**
- * The smallest id of the same prefix that can be made `ms` after `id`; undefined in the future, and
- * for an id that is none of ours.
- */
+/** The smallest id `ms` after `id`; undefined if that is in the future or `id` is invalid. */
 export function idLater(id: string, ms: number): string | undefined {
   const atMs = (timeOfId(id)?.getTime() ?? NaN) + ms;
   return atMs < Date.now()
@@ -35,16 +26,13 @@ export function idLater(id: string, ms: number): string | undefined {
     : undefined;
 }
 
-/**
- * What a person can read out of an id: its first 16 letters in groups of four. They hold its time
- * and 26 random bits.
- */
+/** The id in a form to read aloud: 16 letters in groups of four. */
 export function referenceOf(id: string): string {
   const letters = id.slice(id.indexOf('_') + 1, id.indexOf('_') + 17).toUpperCase();
   return letters.replace(/.{4}(?=.)/g, '$&-');
 }
 
-/** When an id was made, to the millisecond; undefined when it is none of ours. */
+/** Undefined if the id is invalid. */
 export function timeOfId(id: string): Date | undefined {
   try {
     const bytes = toUUIDBytes(fromString(id));

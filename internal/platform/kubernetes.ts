@@ -1,7 +1,4 @@
-/**
- * The Kubernetes API: which one we talk to, clients whose every call ends, and watches that end and
- * say why.
- */
+/** Clients and watches of the Kubernetes API whose calls always end. */
 import { existsSync } from 'node:fs';
 import {
   KubeConfig,
@@ -13,13 +10,11 @@ import {
 import { contactReason } from './contact.ts';
 import { pause } from './deadline.ts';
 
-/** Where a pod finds its own account. */
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
-/** What an API server said about a failed call. */
 export class KubernetesError extends Error {
   override readonly name = 'KubernetesError';
-  /** HTTP status, also when it came inside a stream. */
+  /** HTTP status, also of an error inside a stream. */
   readonly code: number;
   constructor(code: number) {
     super(`the API server answered ${code}`);
@@ -27,7 +22,7 @@ export class KubernetesError extends Error {
   }
 }
 
-/** HTTP status of a failed call, or undefined when no answer came. */
+/** Undefined when no answer came. */
 export function kubernetesStatus(error: unknown): number | undefined {
   const { code, statusCode } = (error ?? {}) as { code?: unknown; statusCode?: unknown };
   return [code, statusCode].find(
@@ -43,10 +38,7 @@ export interface WatchEvent {
 export class Kubernetes {
   readonly #config = new KubeConfig();
 
-  /**
-   * With the file `kubeconfig`, else with the pod's own service account.
-   * Throws when there is neither, or the file cannot be used.
-   */
+  /** Uses the file `kubeconfig`, or else the pod's service account; throws if neither works. */
   constructor(kubeconfig: string | undefined) {
     if (kubeconfig !== undefined) {
       this.#config.loadFromFile(kubeconfig);
@@ -61,7 +53,6 @@ export class Kubernetes {
     }
   }
 
-  /** Why a call failed, for an operator: no body. */
   reason(error: unknown): string {
     const server = {
       name: 'Kubernetes API',
@@ -73,9 +64,8 @@ export class Kubernetes {
   }
 
   /**
-   * A client whose every call ends within `timeoutMs`, whatever the server does (the library has no
-   * time-out). The library opens a connection for each call, so none is left over from a server
-   * that has gone.
+   * The library has no time-out, so each call gets one. It opens a connection per call, so no call
+   * meets a dead one.
    */
   client<Api extends ApiType>(
     api: new (configuration: ReturnType<typeof createConfiguration>) => Api,
@@ -99,10 +89,9 @@ export class Kubernetes {
   }
 
   /**
-   * One watch of `path`, which the server is asked to end after `seconds`. Resolves when it does;
-   * rejects with a `KubernetesError` (also for an ERROR event), when the connection breaks, when
-   * `onEvent` throws, and `graceMs` after the server should have ended it: then it hangs. Resolves,
-   * too, when `signal` aborts.
+   * Resolves when the server ends the watch after `seconds`, or `signal` aborts. Rejects with
+   * `KubernetesError` for a status or an ERROR event, if the connection breaks, if `onEvent`
+   * throws, or if the watch outlives its end by `graceMs`.
    */
   async watch(
     path: string,
@@ -141,7 +130,7 @@ export class Kubernetes {
         else signal.addEventListener('abort', () => open.abort(), { once: true });
       }, reject);
     });
-    // The loser of the race below is not awaited.
+    // If the deadline wins the race below, nothing else handles this rejection.
     ended.catch(() => {});
     const deadline = async (): Promise<void> => {
       await pause(options.seconds * 1_000 + options.graceMs, signal);

@@ -1,4 +1,4 @@
-/** What a log line may tell of an error: never its message, which can quote data. */
+/** A log line never contains an error's message, which can quote data. */
 import { expect, test } from '@jest/globals';
 import { describeError } from './log.ts';
 

@@ -1,19 +1,13 @@
-/**
- * Structured logs: one JSON object a line on standard output. Personal data and keys are never
- * handed to it.
- */
+/** Structured logs: one JSON object per line on standard output, without personal data or keys. */
 import { pino } from 'pino';
 import { withDeadline } from './deadline.ts';
 
 export type Logger = pino.Logger;
 
-/** Beyond this many bytes that nobody has read, lines are dropped. */
+/** Lines are dropped while this much is unread. */
 const MAX_UNREAD_BYTES = 1_000_000;
 
-/**
- * pino's own way to standard output waits until the line is written. With a reader that has stopped
- * the process would neither serve nor end.
- */
+/** pino's own output blocks until a line is written, so a stopped reader would stop the process. */
 const output = {
   write(line: string): void {
     if (process.stdout.writableLength < MAX_UNREAD_BYTES) process.stdout.write(line);
@@ -21,15 +15,13 @@ const output = {
 };
 let isWatched = false;
 
-/** Resolves when all lines are written, or after `withinMs`. */
 export async function logWritten(withinMs: number): Promise<void> {
   const written = new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
   await withDeadline(written, withinMs, 'writing the log').catch(() => {});
 }
 
-/** A logger whose lines carry the process name; `level` as in LOG_LEVEL. */
 export function createLogger(service: string, level: string): Logger {
-  // A reader that has gone must not end the process.
+  // The process must outlive the reader of its log.
   if (!isWatched) process.stdout.on('error', () => {});
   isWatched = true;
   const options: pino.LoggerOptions = {
@@ -37,14 +29,13 @@ export function createLogger(service: string, level: string): Logger {
     base: { service },
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label) => ({ level: label }) },
-    // An error of a driver can quote the document or command it failed on, so only its class and
-    // code are logged.
+    // A driver's error can quote a document or command.
     serializers: { err: describeError },
   };
   return pino(options, output);
 }
 
-/** The safe part of an error: class, code and our own stack, never the message. */
+/** Class, code and our own stack frame; the message can quote data. */
 export function describeError(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error };
   const code = (error as { code?: unknown }).code;
@@ -58,7 +49,7 @@ export function describeError(error: unknown): Record<string, unknown> {
   };
 }
 
-/** The lines of the stack below the message, whose own lines may look like frames. */
+/** Skips the message, whose lines may look like frames. */
 function framesOf(error: Error): string[] {
   const { stack = '', message } = error;
   const start = stack.indexOf(message);

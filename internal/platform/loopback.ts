@@ -1,7 +1,7 @@
-/** Which hosts are this machine itself. */
+/** Recognizes this machine's own addresses. */
 import ipaddr from 'ipaddr.js';
 
-/** Takes a name or an address without brackets; asks no name server. */
+/** Takes a name or an address without brackets; makes no DNS query. */
 export function isLoopback(host: string): boolean {
   return (
     host.toLowerCase() === 'localhost' ||

@@ -1,4 +1,4 @@
-/** What a room needs of a metric, so that it need not know the table of all metrics. */
+/** The metric types that rooms use. */
 
 export interface Counts<Labels> {
   inc(labels: Labels, by?: number): void;

@@ -1,7 +1,4 @@
-/**
- * First contact with MongoDB: indexes that every process ensures and verifies for itself, until
- * they are as defined.
- */
+/** Connects to MongoDB in the background, creates missing indexes and verifies all. */
 import { isDeepStrictEqual } from 'node:util';
 import {
   MongoServerError,
@@ -16,10 +13,7 @@ import { retryUntilDone } from './deadline.ts';
 import type { Logger } from './log.ts';
 import { mongoReason } from './mongo.ts';
 
-/**
- * An index a collection must have. Duplicate-key messages quote its `name`, so that tells what is
- * unique.
- */
+/** Duplicate-key messages quote `name`, so it says what is unique. */
 export interface IndexDefinition {
   readonly collection: string;
   readonly name: string;
@@ -30,30 +24,25 @@ export interface IndexDefinition {
   readonly expireAfterSeconds?: number;
 }
 
-/** Something about indexes or rights that only an operator can change, in words for them. */
+/** A fault that only an operator can fix. */
 export class IndexError extends Error {
   override readonly name = 'IndexError';
 }
 
 /**
- * Building an index takes minutes in a large collection, and its command is answered at the end.
- * One command waits for the whole build: to give up and ask again would only keep the server busy.
- * A server that dies ends the wait at once.
+ * The server answers after the whole build, which may take minutes. A retry would only add load. If
+ * the server dies, the wait ends at once.
  */
 const BUILD_TIMEOUT_MS = 3_600_000;
-/** A build that takes longer than this is told as one. */
-const BUILD_TOLD_MS = 5_000;
+const REPORT_BUILD_AFTER_MS = 5_000;
 
 const UNAUTHORIZED = 13;
 const NO_COLLECTION = 26;
 const DUPLICATE_KEY = 11_000;
-/** Another definition under this name, or this definition under another name. */
+/** The index exists under another name or definition. */
 const CONFLICTS = [67, 85, 86];
 
-/**
- * Creates the indexes that are missing and checks that all are there as defined. Safe to run from
- * many processes at once.
- */
+/** Safe to run from many processes at once. */
 export async function ensureIndexes(
   db: Db,
   definitions: readonly IndexDefinition[],
@@ -63,20 +52,20 @@ export async function ensureIndexes(
     definitions,
     (definition) => definition.collection,
   )) {
-    // Compared first, because a server words its refusal of another definition as it likes.
+    // Servers word their refusals differently, so we compare first.
     for (const index of wanted)
       verify(index, await listIndexes(db, collection), { missing: 'allowed' });
     const names = wanted.map(({ name }) => name).join(', ');
-    const told = setTimeout(
+    const report = setTimeout(
       () => building(`indexes of ${collection} are being built: ${names}`),
-      BUILD_TOLD_MS,
+      REPORT_BUILD_AFTER_MS,
     );
     try {
       await createIndexes(db, collection, wanted);
     } catch (error) {
-      throw inWords(error, `${collection}: indexes ${names}`);
+      throw forOperator(error, `${collection}: indexes ${names}`);
     } finally {
-      clearTimeout(told);
+      clearTimeout(report);
     }
     const present = await listIndexes(db, collection);
     for (const index of wanted) verify(index, present, { missing: 'a fault' });
@@ -92,7 +81,7 @@ async function createIndexes(
     key: key as Exclude<IndexSpecification, string>,
     ...options,
   }));
-  // The driver hands this on to the connection, though its types do not name it.
+  // The driver uses this option, although its types omit it.
   const patient: CreateIndexesOptions & { readonly socketTimeoutMS: number } = {
     socketTimeoutMS: BUILD_TIMEOUT_MS,
   };
@@ -104,12 +93,11 @@ async function listIndexes(db: Db, collection: string): Promise<Document[]> {
     return await db.collection(collection).listIndexes().toArray();
   } catch (error) {
     if (error instanceof MongoServerError && error.code === NO_COLLECTION) return [];
-    throw inWords(error, `${collection}: its indexes`);
+    throw forOperator(error, `${collection}: its indexes`);
   }
 }
 
-/** What a server says no to, as an operator can act on it; anything else stays what it is. */
-function inWords(error: unknown, what: string): unknown {
+function forOperator(error: unknown, what: string): unknown {
   if (!(error instanceof MongoServerError)) return error;
   if (error.code === UNAUTHORIZED) {
     return new IndexError(
@@ -138,7 +126,7 @@ function verify(
     throw new IndexError(`${wanted.collection}: index ${wanted.name} is missing`);
   }
   const same =
-    // The order of keys is part of what an index is.
+    // The order of keys is part of an index.
     JSON.stringify(found['key']) === JSON.stringify(wanted.key) &&
     (found['unique'] === true) === (wanted.unique === true) &&
     (found['sparse'] === true) === (wanted.sparse === true) &&
@@ -152,32 +140,24 @@ function verify(
 
 const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
 
-/** Something that goes on in the background until it has succeeded once. */
 export interface UntilDone {
   readonly whenDone: Promise<void>;
-  /** What is still missing, for a readiness probe; empty once done. */
+  /** For a readiness probe; empty once done. */
   readonly faults: () => readonly string[];
   readonly stop: () => void;
 }
 
-/**
- * Ensures the indexes in the background, again and again until MongoDB is there and they are as
- * defined.
- */
 export function ensureIndexesUntilDone(
   db: Db,
   definitions: readonly IndexDefinition[],
   log: Logger,
 ): UntilDone {
-  return untilDone('indexes could not be verified', db.client, log, (tell) =>
-    ensureIndexes(db, definitions, tell),
+  return untilDone('indexes could not be verified', db.client, log, (report) =>
+    ensureIndexes(db, definitions, report),
   );
 }
 
-/**
- * Connects in the background, again and again until it has worked once; from then on the driver
- * reconnects by itself.
- */
+/** Once connected, the driver reconnects by itself. */
 export function connectUntilDone(client: MongoClient, log: Logger): UntilDone {
   return untilDone('not connected to MongoDB', client, log, () => Promise.resolve());
 }
@@ -186,25 +166,25 @@ function untilDone(
   what: string,
   client: MongoClient,
   log: Logger,
-  task: (tell: (words: string) => void) => Promise<void>,
+  task: (report: (words: string) => void) => Promise<void>,
 ): UntilDone {
   const stop = new AbortController();
   let faults = [`${what} yet`];
-  const tell = (reason: string, error?: unknown): void => {
+  const report = (reason: string, error?: unknown): void => {
     if (faults[0] === reason) return;
     faults = [reason];
     log.warn({ ...(error === undefined ? {} : { err: error }), reason }, `${what}; trying again`);
   };
   const attempt = async (): Promise<void> => {
-    // A client whose first connection failed stays closed until it is told to connect again.
+    // After a failed first connection the client stays closed until `connect` is called again.
     await client.connect();
-    await task(tell);
+    await task(report);
   };
   const whenDone = retryUntilDone(attempt, {
     ...FIRST_CONTACT_RETRY,
     signal: stop.signal,
     onFailure: (error) =>
-      tell(error instanceof IndexError ? error.message : mongoReason(client, error), error),
+      report(error instanceof IndexError ? error.message : mongoReason(client, error), error),
   }).then(() => {
     faults = [];
   });

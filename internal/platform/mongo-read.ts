@@ -1,39 +1,31 @@
-/**
- * Bounded reads for people: each read has a deadline, and a walk over a whole collection holds one
- * page at a time.
- */
+/** Reads with a deadline, and a walk over a collection that holds one page in memory. */
 import { MongoServerError, type Collection, type Document, type Filter } from 'mongodb';
 import { idLater, timeOfId } from './ids.ts';
 
-/**
- * Longest one read may take on the server; below the client's 10 s, so that the answer says why.
- */
+/** Below the client's 10 s, so that the server's error gives the reason. */
 export const READ_DEADLINE_MS = 8_000;
 
-/** Documents in one page of a walk: some 100 KB. */
+/** About 100 KB. */
 export const WALK_PAGE = 500;
 
-/** What every read takes. */
 export const bounded = { maxTimeMS: READ_DEADLINE_MS } as const;
 
-/** A read that may be made narrower gives up after this. */
+/** The read is then repeated over a narrower range. */
 const NARROWED_AFTER_MS = 2_000;
-/** A stretch of time that was too long to read is cut into so many. */
 const NARROWED_BY = 16;
-/** No stretch of time is cut shorter; such a read takes as long as any. */
+/** A read of this range or less gets the full deadline. */
 const NARROWEST_MS = 1_000;
-/** Pages that the next read should find to choose from: enough that most pages are full. */
+/** The next read covers the time of this many pages, so that most pages are full. */
 const PAGES_AHEAD = 4;
 
 /**
- * All documents that match, in the order of ids, which begin with their time. Each read starts
- * where the last one ended, so a walk of hours keeps nothing open on the server. It begins behind
- * the id `after` and ends before `until`; as parts of `filter` these two would be further bounds of
- * the same field, which mislead FerretDB's planner.
+ * Reads all matches in the order of ids, after the id `after` and before `until`. Each page is a
+ * read of its own, so no cursor stays open. `after` and `until` are not in `filter`, because two
+ * bounds on one field mislead FerretDB's planner.
  *
- * Not every store takes the order of a sort from an index: FerretDB reads all that match to give
- * the next page. So a read also ends at an id, as far ahead as the last pages were dense. A page
- * may hold less than `size`.
+ * FerretDB does not sort by an index, so it would read all matches for each page. Therefore each
+ * read also has an upper id, taken from the density of the last page: if that spanned 10 s, the
+ * next read covers 40 s. A page may hold fewer than `size` documents.
  */
 export async function* pagesOf<T extends { readonly _id: string }>(
   collection: Collection<T>,
@@ -59,7 +51,7 @@ export async function* pagesOf<T extends { readonly _id: string }>(
       })
       .sort({ _id: 1 })
       .limit(size)
-      // In one answer: the server would send the first hundred, and keep a cursor for the others.
+      // Without this the server would send 100 documents and keep a cursor for the rest.
       .batchSize(size)
       .toArray();
     const page = await (narrower ? unlessTooLong(reading) : reading);
@@ -92,7 +84,6 @@ function idRange(
   return Object.keys(range).length === 0 ? {} : { _id: range };
 }
 
-/** An id before all that the collection holds. */
 async function beforeFirst<T extends { readonly _id: string }>(
   collection: Collection<T>,
 ): Promise<string | undefined> {
@@ -108,12 +99,11 @@ const timeMs = (id: string | undefined): number =>
 
 const MAX_TIME_EXPIRED = 50;
 
-/** Whether the server gave up at the `maxTimeMS` of a read. */
 export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
 }
 
-/** Undefined where the server gave up on a read that can be asked for less. */
+/** Resolves to undefined if the server gave up, so that the caller can ask for less. */
 export function unlessTooLong<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch((error: unknown) => {
     if (!tookTooLong(error)) throw error;

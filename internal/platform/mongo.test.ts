@@ -1,6 +1,6 @@
 /**
- * What a client promises, and what counts as meeting a unique index: the code alone, because
- * MongoDB and FerretDB word their messages differently.
+ * Options of a client, and duplicate keys: only the code counts, because MongoDB and FerretDB word
+ * their messages differently.
  */
 import { expect, test } from '@jest/globals';
 import { createMongo, isDuplicateKey } from './mongo.ts';

@@ -1,4 +1,4 @@
-/** MongoDB clients, and writes of several items that are durable, or say so in time. */
+/** MongoDB clients whose writes are durable, and bulk writes that end in time. */
 import './closed-sockets.ts';
 import { contactReason } from './contact.ts';
 import { withDeadline } from './deadline.ts';
@@ -13,27 +13,26 @@ import {
   type MongoClientOptions,
 } from 'mongodb';
 
-/** A server that is away is reported within this time instead of the driver's 30 s. */
+/** The driver would wait 30 s. */
 const SERVER_SELECTION_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** An answer that takes longer than this counts as lost and its connection is destroyed. */
+/** Without an answer by then, the connection is destroyed. */
 const SOCKET_TIMEOUT_MS = 10_000;
 const MAX_POOL_SIZE = 32;
-/** A write without an answer after this time counts as lost, and its caller tries again. */
+/** Without an answer by then, the write counts as lost and its caller tries again. */
 const WRITE_DEADLINE_MS = 10_000;
 /**
- * A write waits for its majority this share of its deadline. A stall then ends with an answer on a
- * connection that stays open, and not with a new connection for each write and an abandoned one at
- * the server.
+ * The wait for the majority ends first, so that a stall ends with an answer and keeps the
+ * connection.
  */
 const MAJORITY_SHARE = 0.9;
 
-/** What the URI may not say: the driver prefers a part of a write concern there to ours. */
+/** Removed from the URI, because the driver would prefer them to our write concern. */
 const WRITE_CONCERN_OPTIONS = ['w', 'j', 'journal', 'fsync', 'wtimeout', 'wtimeoutms'];
 
 /**
- * A client whose every write is majority-committed and journaled, whatever the URI says, and whose
- * reads go to the primary. Connects on first use and again by itself.
+ * Writes are majority-committed and journaled, whatever the URI says. Reads use the primary. The
+ * client connects and reconnects by itself.
  */
 export function createMongo(
   uri: string,
@@ -58,7 +57,7 @@ export function createMongo(
   });
 }
 
-/** Why MongoDB cannot be used, for operators: without user and password. */
+/** For operators; contains no user or password. */
 export function mongoReason(client: MongoClient | undefined, error: unknown): string {
   const at = client?.options.hosts.join(', ') || client?.options.srvHost;
   return contactReason({ name: 'MongoDB', at, setting: 'MONGODB_URI' }, error);
@@ -73,15 +72,8 @@ function withoutWriteConcern(uri: string): string {
   return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
 }
 
-/**
- * Why a write's connection is destroyed; made once, because an error of its own for each write
- * costs.
- */
+/** One instance, because an error for each write is slow. */
 const WRITE_OVER = new Error('the write took too long');
-/**
- * One item of an `update` command: the query, the update, whether it may insert, and whether it is
- * for all that match.
- */
 export interface UpdateItem {
   readonly q: Document;
   readonly u: Document;
@@ -89,7 +81,6 @@ export interface UpdateItem {
   readonly multi?: boolean;
 }
 
-/** The server's own account of a write of several items. */
 export interface WriteReply {
   /** Documents inserted, or matched and upserted. */
   readonly n: number;
@@ -98,11 +89,11 @@ export interface WriteReply {
     readonly code: number;
     readonly errmsg?: string;
   }[];
-  /** False when the items without an error were applied, but not acknowledged as durable. */
+  /** False if the items were applied but no majority acknowledged them. */
   readonly durable: boolean;
 }
 
-/** Inserts all documents in one unordered, durable command; see `writeTogether`. */
+/** See `writeTogether`. */
 export function insertTogether<T extends Document>(
   collection: Collection<T>,
   documents: readonly T[],
@@ -115,10 +106,7 @@ export function insertTogether<T extends Document>(
   );
 }
 
-/**
- * Applies all updates in one unordered, durable command; `majorityMs` bounds its wait for the
- * majority. See `writeTogether`.
- */
+/** See `writeTogether`. */
 export function updateTogether<T extends Document>(
   collection: Collection<T>,
   updates: readonly UpdateItem[],
@@ -129,7 +117,7 @@ export function updateTogether<T extends Document>(
   return writeTogether(collection.db, command, deadlineMs, majorityMs);
 }
 
-/** The same update of several documents that meet the rest of its query. */
+/** Updates the documents in `ids` that match `q`. */
 export interface UpdateOfMany {
   readonly ids: readonly string[];
   readonly q: Document;
@@ -137,9 +125,8 @@ export interface UpdateOfMany {
 }
 
 /**
- * Applies the updates in one command, with one statement for all records of an update, which is
- * cheaper for the server. Every write of several documents is in the order of ids, which prevents
- * deadlocks.
+ * Sends one statement per update, which is cheap for the server. All writes of several documents go
+ * in the order of ids, which prevents deadlocks.
  */
 export function updateInOrder<T extends Document>(
   collection: Collection<T>,
@@ -157,14 +144,11 @@ export function updateInOrder<T extends Document>(
 }
 
 /**
- * Resolves only with what the server itself answered; rejects when no answer came within
- * `deadlineMs`, and then destroys the connection, so that it neither leaves the pool for good nor
- * brings the late answer to somebody else. At most 16 MB.
+ * Resolves only with the server's answer. Without one within `deadlineMs` it rejects and destroys
+ * the connection, so that no other command gets the late answer. At most 16 MB.
  *
- * The driver's `insertMany` and `bulkWrite` keep neither promise (7.8): a message larger than a
- * socket's buffer that meets a hung server ends with its connection only (closed-sockets.ts), not
- * in time, and a lost connection comes as a bulk write error that looks like success. `command`
- * takes a signal that ends the wait, and tells errors plainly.
+ * The driver's `insertMany` and `bulkWrite` (7.8) do neither: a large message to a hung server has
+ * no time-out, and a lost connection becomes a bulk write error that looks like success.
  */
 async function writeTogether(
   db: Db,
@@ -173,7 +157,6 @@ async function writeTogether(
   majorityMs = deadlineMs * MAJORITY_SHARE,
 ): Promise<WriteReply> {
   const over = new AbortController();
-  // What a durable write waits for, in the words of a command, and how long.
   const writeConcern = { w: 'majority', j: true, wtimeout: Math.round(majorityMs) };
   try {
     const reply = await withDeadline(
@@ -191,18 +174,12 @@ async function writeTogether(
   }
 }
 
-/**
- * The writes were applied, or some of them, but no majority acknowledged them in time: nobody may
- * build on them yet.
- */
+/** Writes were applied without acknowledgement by a majority in time; they may be rolled back. */
 export class NotDurableError extends Error {
   override readonly name = 'NotDurableError';
 }
 
-/**
- * `reply` where every item was written durably; otherwise throws why not, so that its code tells
- * whose fault it is.
- */
+/** Throws `MongoServerError` with the first item's code, or `NotDurableError`. */
 export function requireDurable(reply: WriteReply): WriteReply {
   const [failed] = reply.writeErrors;
   if (failed !== undefined)
@@ -211,10 +188,7 @@ export function requireDurable(reply: WriteReply): WriteReply {
   return reply;
 }
 
-/**
- * Whether writes become durable now. One that changes nothing waits, like any other, until a
- * majority has all that was written before it. Rejects when no answer came.
- */
+/** An update that matches nothing still waits for the majority. Rejects when no answer came. */
 export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<boolean> {
   const reply = await updateTogether(collection, [
     { q: { _id: '' }, u: { $set: { probed: true } } },
@@ -226,23 +200,18 @@ const WRITE_CONFLICT = 112;
 const CONFLICT_TRIES = 5;
 
 /**
- * Writes that race for several keys can wait for each other until the server ends one of them:
- * "deadlock detected" in FerretDB, WriteConflict in MongoDB. That is nobody's fault, and trying
- * again settles it.
+ * Writes to several keys can deadlock; the server ends one, and a retry succeeds. FerretDB says
+ * "deadlock detected", MongoDB WriteConflict.
  */
 export function isLockConflict(error: unknown): boolean {
   return error instanceof MongoServerError && namesLockConflict(error.code, error.message);
 }
 
-/** Of a thrown error, or of an item that failed alone, which is no error of the driver. */
 function namesLockConflict(code: unknown, text = ''): boolean {
   return code === WRITE_CONFLICT || text.includes('deadlock');
 }
 
-/**
- * `write`, tried again at once, five times at most, where it met a lock conflict; doing it twice
- * must change nothing.
- */
+/** Tries up to five times, so `write` must be idempotent. */
 export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -253,10 +222,7 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
   }
 }
 
-/**
- * `write` of all items, and again, five times at most, of those that met a lock conflict; the
- * result is that of all tries.
- */
+/** Repeats only the items that met a lock conflict, and returns the total of all tries. */
 export async function writePastLockConflicts<Item>(
   items: readonly Item[],
   write: (items: readonly Item[]) => Promise<WriteReply>,
@@ -281,15 +247,11 @@ export async function writePastLockConflicts<Item>(
 
 const DUPLICATE_KEY = 11_000;
 
-/** Whether a write met a document that already exists under a unique index. */
 export function isDuplicateKey(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
 }
 
-/**
- * A span around one operation on a collection, named by OpenTelemetry's conventions. What is
- * written or sought stays out.
- */
+/** Contains no values of the query or the document. */
 export function databaseSpan(
   operation: string,
   collection: { readonly dbName: string; readonly collectionName: string },

@@ -1,4 +1,4 @@
-/** Which addresses are in which networks, and which texts are networks. */
+/** Parses networks and finds addresses in them. */
 import { expect, test } from '@jest/globals';
 import { addressTest, commonNetworks, isNetwork } from './networks.ts';
 

@@ -1,11 +1,13 @@
-/** Networks such as `192.0.2.0/24` or `2001:db8::/32`; a single address is a network of one. */
+/**
+ * Tests addresses against networks such as `192.0.2.0/24`; a single address is a network of one.
+ */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 type Network = readonly [Address, number];
 
-/** Undefined for any other text; short forms such as `10.1` are no addresses. */
+/** Short forms such as `10.1` are not addresses. */
 function parse(text: string): Network | undefined {
   const [address = '', bits, ...rest] = text.split('/');
   if (isIP(address) === 0 || address.includes('%') || rest.length > 0) return undefined;
@@ -21,14 +23,14 @@ export function isNetwork(text: string): boolean {
 
 export type AddressTest = (address: string) => boolean;
 
-/** Whether an address is in one of the networks; IPv4 also as it is mapped into IPv6. */
+/** IPv4 addresses also match in their IPv6-mapped form. */
 export function addressTest(networks: readonly string[]): AddressTest {
   const parsed = networks.flatMap((network) => {
     const found = parse(network);
     return found === undefined ? [] : [found];
   });
   return (text) => {
-    // A zone names a link of this machine, not a network.
+    // A zone names a link of this machine.
     const [address = ''] = text.split('%', 1);
     return isIP(address) !== 0 && parsed.some((network) => holds(network, ipaddr.process(address)));
   };
@@ -38,7 +40,7 @@ function holds([network, bits]: Network, address: Address): boolean {
   return network.kind() === address.kind() && address.match(network, bits);
 }
 
-/** What both lists allow. Of two networks either one holds the other, or they share nothing. */
+/** The intersection: two networks are either nested or disjoint. */
 export function commonNetworks(
   some: readonly string[],
   others: readonly string[],

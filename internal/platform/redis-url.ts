@@ -1,7 +1,4 @@
-/**
- * What REDIS_URL may look like: one server, Sentinel, or Cluster. No message holds any part of a
- * URL.
- */
+/** Parses REDIS_URL: one server, Sentinel or Cluster. Messages contain no part of it. */
 
 export interface HostAndPort {
   readonly host: string;
@@ -23,7 +20,7 @@ export type RedisAddress =
   | (Shared & { readonly kind: 'single'; readonly db: number })
   | (Shared & {
       readonly kind: 'sentinel';
-      /** What the Sentinels call the primary they watch. */
+      /** The Sentinels' name for the primary. */
       readonly name: string;
       readonly db: number;
       readonly sentinelLogin: Login;
@@ -44,7 +41,6 @@ const PARAMETERS = {
 } as const;
 const MAX_PORT = 65_535;
 
-/** Throws a `RedisUrlError` that says what is wrong. */
 export function parseRedisUrl(url: string): RedisAddress {
   const [, scheme = 'single', login, hostList = '', path = '', query = ''] = SHAPE.exec(url) ?? [];
   if (hostList === '') throw new RedisUrlError(`must look like ${FORMS}`);

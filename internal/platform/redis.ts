@@ -1,36 +1,23 @@
-/** Redis clients whose every command ends soon: one server, Sentinel or Cluster. */
+/** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { Contact } from './contact.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
-/**
- * Reconnects quickly and without end: 50 ms, 100 ms, … 500 ms, jittered so that pods do not come
- * back in step.
- */
+/** Waits 50 ms, 100 ms, … 500 ms, with jitter so that pods do not return in step. */
 const RETRY_STEP_MS = 50;
 const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
-/**
- * A connection that owes an answer for this long is closed: the kernel would take a quarter of an
- * hour.
- */
+/** The kernel would close a silent connection after 15 minutes. */
 const SILENT_MS = 2_000;
-/**
- * A Cluster's slots are read anew this often, each time on a new connection; errors and
- * redirections lead to it at once.
- */
+/** Each refresh opens a connection; errors and redirections refresh at once. */
 const SLOTS_REFRESH_MS = 5_000;
-/**
- * A command follows at most this many redirections, as while a slot moves; beyond it the command
- * fails.
- */
 const MAX_REDIRECTIONS = 4;
 
 /**
- * A command fails at once while Redis is away, and gives up on an answer after `commandTimeoutMs`,
- * in a Cluster after a second; there, with `autoPipeline`, the commands of one turn of the event
- * loop share a round trip for each server.
+ * A command fails at once while Redis is away, and otherwise after `commandTimeoutMs`, or 1 s in a
+ * Cluster. With `autoPipeline`, a Cluster's commands of one turn of the event loop share a round
+ * trip.
  */
 export interface RedisUse {
   readonly commandTimeoutMs: number;
@@ -39,7 +26,6 @@ export interface RedisUse {
 
 export type RedisClient = Redis | Cluster;
 
-/** `url` as `parseRedisUrl` takes it. Connects by itself, whenever it has to. */
 export function createRedis(url: string, use: RedisUse, log: Logger): RedisClient {
   const address = parseRedisUrl(url);
   const redis = connect(address, use);
@@ -47,16 +33,16 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
   const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
   contacts.set(redis, contact);
   const onError = (error: unknown): void => {
-    // The connection stays, and only the commands fail.
+    // NOPERM leaves the connection open, so the client emits no error.
     if ((error as Error).message.startsWith('NOPERM')) contact.failed(error);
   };
   if (redis instanceof Cluster)
     redis.on('+node', (node: Redis) => handleOwnCommands(node, onError));
   else handleOwnCommands(redis, onError);
   let wasReady = false;
-  // Without a listener an outage would be an uncaught exception.
+  // Without a listener the error would end the process.
   redis.on('error', (error) => contact.failed(error));
-  // A server that wants TLS hangs up on a client without it, which is no error to the client.
+  // A server that expects TLS closes a plain connection without an error.
   redis.on('reconnecting', () => {
     if (!wasReady && contact.warnings().length === 0) contact.failed(new Error('closed'));
   });
@@ -69,14 +55,14 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
 
 const contacts = new WeakMap<RedisClient, Contact>();
 
-/** Why Redis cannot be used at present; empty when it can. */
+/** Empty when Redis can be used. */
 export function redisWarnings(redis: RedisClient): readonly string[] {
   return contacts.get(redis)?.warnings() ?? [];
 }
 
 /**
- * After a reconnect the client selects by itself, and handles no rejection of these commands: each
- * would end the process. What we send is handled where we send it.
+ * On reconnect the client sends commands of its own and leaves their rejections unhandled, which
+ * would end the process.
  */
 function handleOwnCommands(redis: Redis, onError: (error: unknown) => void): void {
   const sendCommand = redis.sendCommand.bind(redis);
@@ -86,7 +72,6 @@ function handleOwnCommands(redis: Redis, onError: (error: unknown) => void): voi
   };
 }
 
-/** Whether the client would send a command at once. */
 export function isReady(redis: RedisClient): boolean {
   return redis.status === 'ready';
 }
@@ -119,8 +104,7 @@ function connect(address: RedisAddress, use: RedisUse): RedisClient {
 }
 
 function connectionOptions({ tls, username, password }: RedisAddress) {
-  // A primary that became a replica may keep its connections: it refuses writes until the client
-  // looks for the new one.
+  // A demoted primary may keep its connections; only a reconnect finds the new one.
   let demoted = false;
   return {
     ...(tls ? { tls: {} } : {}),
@@ -148,8 +132,7 @@ function useOptions(use: RedisUse) {
 function clusterOptions(options: Options, use: RedisUse) {
   const { retryStrategy, enableOfflineQueue, ...redisOptions } = options;
   return {
-    // The pool connects to a node anew when a slot needs it, and a command's time includes that:
-    // the caller bounds it.
+    // A command may first have to connect to its node; callers bound the total.
     redisOptions: { ...redisOptions, commandTimeout: CONNECT_TIMEOUT_MS },
     clusterRetryStrategy: retryStrategy,
     enableOfflineQueue,
@@ -159,7 +142,7 @@ function clusterOptions(options: Options, use: RedisUse) {
     slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
-    // Certificates are for names: a name is not looked up before the connection is made.
+    // Certificates are checked against names, so names stay unresolved.
     dnsLookup: (address: string, found: (error: null, address: string) => void) =>
       found(null, address),
   } satisfies ClusterOptions;

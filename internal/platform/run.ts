@@ -1,39 +1,25 @@
-/** The life of a process: start, wait for a signal, drain, exit with a telling code. */
+/** The life of a process: start, wait for a signal, drain, exit. */
 import { ConfigError } from './config-error.ts';
 import { Closers } from './closers.ts';
 import { createLogger, describeError, logWritten, type Logger } from './log.ts';
 
-/**
- * Exit codes: 0 after a drain, 1 for a failed start or a crash, 130 when a second signal cut the
- * drain short.
- */
+/** 130 means that a second signal cut the drain short. */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
 
-/**
- * A drain that takes longer than this is cut off, so that a pod never hangs until SIGKILL, unless a
- * process says otherwise.
- */
+/** A longer drain is cut off, so that a pod does not hang until SIGKILL. */
 export const DRAIN_DEADLINE_MS = 60_000;
 
-/** The last lines of the log get this long. */
 const LAST_LINES_MS = 1_000;
 
-/** What `run` needs to know of a process. */
 export interface Program<Config extends { readonly LOG_LEVEL: string }> {
   readonly name: string;
-  /**
-   * A drain that takes longer is cut off; without it, `DRAIN_DEADLINE_MS`. After a crash that one
-   * holds in any case.
-   */
+  /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
   load(): Config;
-  /** Opens everything, registering each closing step; resolves once the process serves. */
+  /** Resolves once the process serves. */
   start(config: Config, tools: { log: Logger; closers: Closers }): Promise<unknown>;
 }
 
-/**
- * Runs `program` until SIGTERM or SIGINT and ends the process; never returns control to the caller.
- */
 export async function run<Config extends { readonly LOG_LEVEL: string }>(
   program: Program<Config>,
 ): Promise<void> {
@@ -64,7 +50,6 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
   const onCrash = (kind: string) => (error: unknown) => {
-    // The stack of our own frames is safe; the message may quote data and stays out (see log.ts).
     log.fatal({ err: error }, kind);
     if (signalled) process.exit(EXIT.failed);
     signalled = true;
@@ -76,8 +61,7 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(
   try {
     await program.start(config, { log, closers });
   } catch (error) {
-    // A failed start is about our set-up (a port in use, a missing folder), so its message holds no
-    // personal data.
+    // The message of a failed start is about configuration and contains no personal data.
     log.fatal(
       { err: error, reason: error instanceof Error ? error.message : String(error) },
       'could not start',

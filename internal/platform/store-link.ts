@@ -1,9 +1,9 @@
-/** Whether the way to a store can be read or changed by others, as its URL says. Opens nothing. */
+/** Tells from a store's URL whether others could read or change the traffic. */
 import { MongoClient } from 'mongodb';
 import { isLoopback } from './loopback.ts';
 import { parseRedisUrl } from './redis-url.ts';
 
-/** Throws where the driver cannot read the URI; its message may quote the URI. */
+/** Throws if the driver cannot read the URI; its message may quote the URI. */
 export function mongoLink(uri: string): {
   readonly exposed: boolean;
   readonly unverified: boolean;
@@ -14,16 +14,12 @@ export function mongoLink(uri: string): {
     srvHost === undefined && hosts.every(({ host, socketPath }) => isLocal(host, socketPath));
   return {
     exposed: !tls && !local,
-    // The driver makes these two of tlsInsecure, tlsAllowInvalidCertificates and
-    // tlsAllowInvalidHostnames.
+    // The driver derives both from tlsInsecure and the tlsAllowInvalid… options.
     unverified: rejectUnauthorized === false || checkServerIdentity !== undefined,
   };
 }
 
-/**
- * Whether the traffic with Redis leaves this machine in clear. A `rediss` URL always verifies the
- * certificate.
- */
+/** A `rediss` URL always verifies the certificate. */
 export function redisExposed(url: string): boolean {
   const { tls, hosts } = parseRedisUrl(url);
   return !tls && !hosts.every(({ host }) => isLoopback(host));

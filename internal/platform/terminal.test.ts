@@ -1,7 +1,4 @@
-/**
- * Words for durations, tables that stay aligned, and text from outside that cannot steer a
- * terminal.
- */
+/** Output for people: durations, aligned tables, and text that cannot steer a terminal. */
 import { expect, test } from '@jest/globals';
 import { duration, printableJson, printable, table } from './terminal.ts';
 

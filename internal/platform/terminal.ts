@@ -1,9 +1,6 @@
-/**
- * Output for people: aligned, with colours or without, and safe for any quoted text.
- */
+/** Output for people: aligned, and safe for any quoted text. */
 import { stripVTControlCharacters } from 'node:util';
 
-/** Rows with their columns padded to the same width. */
 export function table(rows: readonly (readonly string[])[], indent = '  '): string {
   const width = (cell = ''): number => stripVTControlCharacters(cell).length;
   const widths = (rows[0] ?? []).map((_, column) =>
@@ -21,18 +18,12 @@ export function table(rows: readonly (readonly string[])[], indent = '  '): stri
     .join('\n');
 }
 
-/**
- * Text from outside on one line: what would move the cursor, change colours or turn the writing
- * round becomes "�".
- */
+/** Replaces controls that would steer a terminal by "�". */
 export function printable(text: string): string {
   return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
 }
 
-/**
- * JSON that a terminal can show: C1 and bidirectional controls, which JSON leaves as they are,
- * become escapes.
- */
+/** JSON allows C1 and bidirectional controls, which would steer a terminal. */
 export function printableJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, undefined, indent).replace(
     /[\u007f-\u009f\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
@@ -47,9 +38,7 @@ const DURATION_UNITS = [
   ['s', 1_000],
 ] as const;
 
-/**
- * Milliseconds as people say them, in at most two units: "240 ms", "1.2 s", "3 min 5 s", "2 d 4 h".
- */
+/** Uses at most two units: "240 ms", "1.2 s", "3 min 5 s", "2 d 4 h". */
 export function duration(milliseconds: number): string {
   const total = Math.max(0, Math.round(milliseconds));
   if (total < 1_000) return `${total} ms`;

@@ -1,7 +1,4 @@
-/**
- * What holds while tracing is off, and what counts as a traceparent. On, the real thing is tested
- * in test/integration.
- */
+/** Tracing while it is off, and traceparents; test/integration covers the real SDK. */
 import { describe, expect, test } from '@jest/globals';
 import {
   errorTypeOf,
@@ -42,7 +39,7 @@ describe('off', () => {
 test.each([
   valid,
   `00-${traceId}-b7ad6b7169203331-00`,
-  // Flags we do not know are no reason to lose a trace.
+  // Unknown flags do not invalidate a trace.
   `00-${traceId}-b7ad6b7169203331-ff`,
 ])('%j is a traceparent', (text) => {
   expect(isTraceparent(text)).toBe(true);

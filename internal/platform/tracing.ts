@@ -1,10 +1,7 @@
 /**
- * Spans around what the service does. Off, each function here is one branch, and OpenTelemetry's
- * SDK is not even loaded.
+ * Spans around what the service does; without tracing, OpenTelemetry's SDK is not loaded.
  *
- * The tracer belongs to the process, as OpenTelemetry's own does, so that no function has to pass
- * it on. A span holds only what is given here: no library is patched, so no library can put its
- * arguments into one.
+ * Libraries are not patched, so a span contains only what our code puts into it.
  */
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
@@ -16,33 +13,26 @@ import type { Logger } from './log.ts';
 export interface SpanOptions {
   readonly name: string;
   readonly kind: keyof typeof Api.SpanKind;
-  /**
-   * Named by OpenTelemetry's conventions where those have a name. Never personal data, never a key.
-   */
+  /** Never personal data or keys. */
   readonly attributes?: Attributes;
-  /**
-   * The traceparent to go on from; `undefined` begins a new trace. Left out, the span around this
-   * one is the parent.
-   */
+  /** `undefined` begins a new trace; if absent, the current span is the parent. */
   readonly parent?: string | undefined;
-  /** Traceparents of other spans that led to this one. */
   readonly links?: readonly (string | undefined)[];
-  /** When it began, if that was before now. */
   readonly startedAt?: Date;
 }
 
 export interface Span {
-  /** Stored and passed on, so that other processes continue from this span. */
+  /** Stored and passed on, so that other processes continue the trace. */
   readonly traceparent: string;
   set(attributes: Attributes): void;
-  /** Marks it as failed with a class or a code. A message could quote data, so there is none. */
+  /** Takes a class or a code, because a message could quote data. */
   fail(errorType: string): void;
   end(): void;
 }
 
-/** The same step taken for several at once: a span in each of their traces that is sampled. */
+/** One step in several traces: a span for each that is sampled. */
 export interface Spans {
-  /** Of each span, and where there is none the one it was asked for with. */
+  /** A parent's own traceparent if it is not sampled. */
   readonly traceparents: readonly (string | undefined)[];
   fail(errorType: string): void;
   end(): void;
@@ -54,19 +44,16 @@ interface OpenTelemetry {
 }
 let otel: OpenTelemetry | undefined;
 
-/**
- * Whether spans are made. Asked first wherever making one would cost a healthy request something.
- */
+/** Callers ask before they prepare what only a span needs. */
 export function tracing(): boolean {
   return otel !== undefined;
 }
 
-/** Starts a span that the caller ends; undefined while tracing is off. */
+/** The caller ends the span. */
 export function startSpan(options: SpanOptions): Span | undefined {
   return otel === undefined ? undefined : wrap(otel, open(otel, options));
 }
 
-/** Starts a span for each sampled one of `parents`; undefined while tracing is off. */
 export function startSpans(
   options: SpanOptions,
   parents: readonly (string | undefined)[],
@@ -87,10 +74,7 @@ export function startSpans(
   };
 }
 
-/**
- * Runs `work` in a span, so that the spans made meanwhile are its children; an error marks it and
- * is thrown on.
- */
+/** An error marks the span and is rethrown. */
 export function inSpan<T>(options: SpanOptions, work: (span?: Span) => Promise<T>): Promise<T> {
   return otel === undefined ? work() : workInSpan(otel, options, work);
 }
@@ -145,26 +129,22 @@ function wrap({ api }: OpenTelemetry, span: Api.Span): Span {
   };
 }
 
-/** The code of an error, else its class: what the conventions ask for in `error.type`. */
+/** The conventions ask for the code, or else the class. */
 export function errorTypeOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error;
   const { code } = error as { code?: unknown };
   return typeof code === 'string' || typeof code === 'number' ? String(code) : error.name;
 }
 
-/** W3C Trace Context, version 00, with neither id all zeros. */
+/** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 const SAMPLED = 1;
 
-/** Whether `value` is a valid traceparent to continue from. */
 export function isTraceparent(value: unknown): value is string {
   return typeof value === 'string' && TRACEPARENT.test(value);
 }
 
-/**
- * The decision made at ingest, of which most requests under load are not: so this comes before
- * everything else.
- */
+/** Avoids parsing, because under load most requests are not sampled. */
 function isSampled(traceparent: string | undefined): boolean {
   return (
     traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED
@@ -177,24 +157,17 @@ function spanContextOf(traceparent: string | undefined): Api.SpanContext | undef
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED, isRemote: true };
 }
 
-/**
- * The `trace_id` of a log line about something with this traceparent; also while tracing is off.
- */
+/** Also works while tracing is off. */
 export function traceFields(traceparent: string | undefined): { readonly trace_id?: string } {
   const traceId = spanContextOf(traceparent)?.traceId;
   return traceId === undefined ? {} : { trace_id: traceId };
 }
 
-/**
- * The last spans get this long to leave; a collector that is away must not hold up a drain (alone
- * it takes 8 s).
- */
+/** A collector that is away must not delay a drain; the SDK would take 8 s. */
 const CLOSE_MS = 2_000;
 
 /**
- * Loads and starts the SDK, which reads the standard `OTEL_*` variables itself: endpoint, headers,
- * sampler, resource. Spans wait in a bounded buffer and are dropped beyond it. Called once in a
- * process.
+ * The SDK reads the standard `OTEL_*` variables and drops spans beyond its buffer. Call it once.
  */
 export async function startTracing(options: {
   readonly serviceName: string;
@@ -206,15 +179,14 @@ export async function startTracing(options: {
   ]);
   const sdk = new NodeSDK({
     serviceName: options.serviceName,
-    // Metrics are Prometheus's and logs go to standard output; without these lines the SDK would
-    // send both as well.
+    // Without these the SDK would also export metrics and logs.
     metricReaders: [],
     logRecordProcessors: [],
   });
   const { take, warnings } = new Complaints(options.log);
   api.diag.setLogger(
     { error: take, warn: take, info: () => {}, debug: () => {}, verbose: () => {} },
-    // The SDK has put a plain-text logger there if OTEL_LOG_LEVEL is set; our lines are JSON.
+    // With OTEL_LOG_LEVEL the SDK installs a plain-text logger; our lines are JSON.
     { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
   sdk.start();
@@ -225,7 +197,7 @@ export async function startTracing(options: {
   };
 }
 
-/** A collector that is away fails every export: one line in this time, and as long a warning. */
+/** A collector that is away fails every export, so lines are limited to one per this time. */
 const COMPLAINT_MS = 60_000;
 
 const COLLECTOR = {
@@ -234,17 +206,16 @@ const COLLECTOR = {
   rights: 'OTEL_EXPORTER_OTLP_HEADERS',
 };
 
-/** The SDK tells a failed export as the JSON of its error. */
+/** The SDK reports a failed export as the JSON of its error. */
 function exportError(json: string): Error {
   const [, code] = /"code":"?(\w+)/.exec(json) ?? [];
   const [, message = 'no answer'] = /"message":"((?:[^"\\]|\\.)*)"/.exec(json) ?? [];
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** What the SDK complains of: logged at most once a minute, and a warning for as long. */
 class Complaints {
   readonly #log: Logger;
-  #toldAt = -Infinity;
+  #loggedAt = -Infinity;
   #untold = 0;
   #last = { at: -Infinity, reason: '' };
 
@@ -252,25 +223,24 @@ class Complaints {
     this.#log = log;
   }
 
-  /** The SDK tells no success, so a warning ends when no export has failed for a minute. */
+  /** The SDK does not report success, so a warning ends after a minute without a failure. */
   readonly warnings = (): readonly string[] =>
     performance.now() - this.#last.at < COMPLAINT_MS ? [this.#last.reason] : [];
 
   readonly take = (message: string): void => {
     const now = performance.now();
-    // A failed export comes as the JSON of its error, which may quote the collector's answer: only
-    // the code is passed on.
+    // The JSON may quote the collector's answer, so only the code is passed on.
     const reason = message.startsWith('{')
       ? contactReason(COLLECTOR, exportError(message))
       : message;
     this.#last = { at: now, reason };
-    if (now - this.#toldAt < COMPLAINT_MS) {
+    if (now - this.#loggedAt < COMPLAINT_MS) {
       this.#untold += 1;
       return;
     }
     const untold = this.#untold;
     this.#log.warn({ reason, untold }, 'traces are incomplete; requests are not affected');
-    this.#toldAt = now;
+    this.#loggedAt = now;
     this.#untold = 0;
   };
 }

@@ -1,4 +1,4 @@
-/** Rules of the settings of the e-mail to the applicant. */
+/** Rules for the settings of the e-mail. */
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { isClientName } from '../mail/client-name.ts';
@@ -10,7 +10,7 @@ export const clientName = z
     isClientName,
     'must be a fully qualified host name, or an address literal such as [192.0.2.1]',
   );
-/** An empty setting counts as not set. */
+/** An empty setting counts as unset. */
 export const oneLine = (max: number) =>
   z
     .string()

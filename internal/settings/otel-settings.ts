@@ -1,6 +1,4 @@
-/**
- * The settings of traces that we check, because OpenTelemetry's SDK takes a misspelt one for unset.
- */
+/** The settings of traces; the SDK itself would ignore a misspelt value. */
 import { z } from 'zod';
 
 const usedBy = ['ingest', 'processor'] as const;
@@ -79,7 +77,6 @@ type OtelConfig = {
   readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']>;
 };
 
-/** Follows OpenTelemetry's own rules. */
 export function wantsTraces(config: OtelConfig): boolean {
   const endpoint = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_ENDPOINT;
   return (

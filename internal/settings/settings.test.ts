@@ -1,4 +1,4 @@
-/** The configuration: all faults at once, no silent defaults, no secret in a message. */
+/** A configuration reports all faults at once, without silent defaults or secrets. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

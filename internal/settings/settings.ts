@@ -1,4 +1,4 @@
-/** Every setting of the service: its rule, its default, and which processes use it. */
+/** Every setting: its rule, its default, and which processes use it. */
 import { z } from 'zod';
 import { describe, load, printable, type Described, type Setting } from '../platform/config.ts';
 import {
@@ -74,7 +74,7 @@ const settings = {
     about: 'Port partners are served on; 0 picks a free one.',
   },
   HTTP_KEEP_ALIVE_SECONDS: {
-    // Common proxies keep theirs for 60 s, and we must not close one under their request.
+    // Common proxies reuse connections for 60 s; ours must not close first.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
     about:

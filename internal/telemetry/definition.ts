@@ -1,4 +1,4 @@
-/** Defines metrics and makes them; every counted series begins at 0. */
+/** Defines and creates metrics; every counted series begins at 0. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import { defined } from '../platform/defined.ts';
@@ -6,12 +6,12 @@ import { defined } from '../platform/defined.ts';
 export const PREFIX = 'partner_ingest_';
 
 type LabelValues = Readonly<Record<string, readonly string[]>>;
-/** Only a running process knows these values, such as names of partners. */
+/** Values known only at run time, such as names of partners. */
 export interface OpenValues extends ReadonlyArray<string> {
   readonly open: true;
 }
 export const openValues: OpenValues = Object.assign([], { open: true as const });
-/** Values that have widened to `string` could not begin at 0. */
+/** Values of type `string` could not begin at 0. */
 type Known<Labels extends LabelValues> = {
   readonly [Name in keyof Labels]: Labels[Name] extends OpenValues
     ? Labels[Name]
@@ -74,9 +74,7 @@ type Chosen<Labels extends LabelValues> = keyof Labels extends never
   ? []
   : [labels: OneSeries<Labels>];
 
-/**
- * TypeScript compares parameters of methods in both directions, so these are function properties.
- */
+/** Function properties, because TypeScript checks the parameters of methods less strictly. */
 type Made<D> =
   D extends Definition<'counter', infer Labels>
     ? { readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void }
@@ -109,7 +107,7 @@ function makeOne(definition: Definition, registry: Registry): Counter | Gauge | 
   if (kind === 'histogram') return new Histogram({ ...settings, buckets: [...buckets] });
   if (kind === 'gauge') return new Gauge(settings);
   const made = new Counter(settings);
-  // `increase()` misses the first event of a series that begins with it.
+  // `increase()` misses the first event of a new series.
   for (const series of seriesOf(definition)) made.inc(series, 0);
   return made;
 }

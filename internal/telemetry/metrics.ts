@@ -1,8 +1,6 @@
 /**
- * Every metric of the service, with all values of its labels.
- *
- * No label holds an address, an e-mail or a request_id, and `PARTNER_LABELS` bounds the partners.
- * The dashboard, the alert rules and docs/metrics.md are checked against this file.
+ * Every metric with all values of its labels. No label contains an address, an e-mail or a
+ * request_id.
  */
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
@@ -30,7 +28,6 @@ const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-/** Ingest and the processor share it. */
 const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
   result: hintResults,
 });
@@ -40,7 +37,6 @@ const clockOffset = gauge(
   "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
 );
 
-/** Such series begin with their first event. */
 const PARTNERS = openValues;
 
 const answerStatus = [
@@ -158,15 +154,20 @@ const byStep = { step: ['account', 'mail'] } as const;
 const byHandOver = {
   result: ['accepted', 'refused', 'unreachable', 'ambiguous', 'aborted'],
 } as const;
-/** These can end in a dead letter. */
-const givenUpFor = ['transient', 'ambiguous', 'ours', 'busy', 'throttled', 'crashed'] as const;
-/** The reason is the first of a rejection, or the class of the last failure. */
+const deadLetterClasses = [
+  'transient',
+  'ambiguous',
+  'ours',
+  'busy',
+  'throttled',
+  'crashed',
+] as const;
 const outcomes = [
   { state: 'account_created', reason: 'none' },
   { state: 'completed', reason: 'none' },
   ...reasonCodes.map((reason) => ({ state: 'rejected', reason }) as const),
   { state: 'undeliverable', reason: 'permanent' },
-  ...givenUpFor.map((reason) => ({ state: 'dead_lettered', reason }) as const),
+  ...deadLetterClasses.map((reason) => ({ state: 'dead_lettered', reason }) as const),
 ] as const;
 
 export const processorMetrics = {
@@ -198,7 +199,7 @@ export const processorMetrics = {
     'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.',
     {
       ...byStep,
-      class: ['permanent', 'infrastructure', 'relay', ...givenUpFor],
+      class: ['permanent', 'infrastructure', 'relay', ...deadLetterClasses],
     },
   ),
   mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),

@@ -1,4 +1,4 @@
-/** Bounds the partners' names among label values, because each makes a series. */
+/** Bounds the partners among label values, because each makes a series. */
 
 export const PARTNER_LABELS = 100;
 const OTHER = 'other';
@@ -6,7 +6,6 @@ const OTHER = 'other';
 export class PartnerLabels {
   readonly #named = new Set<string>();
 
-  /** The first `PARTNER_LABELS` partners keep their names. */
   of(partnerId: string): string {
     if (this.#named.has(partnerId)) return partnerId;
     if (this.#named.size >= PARTNER_LABELS) return OTHER;

@@ -2,7 +2,7 @@
 import { Registry, collectDefaultMetrics } from 'prom-client';
 import type { definitions } from './metrics.ts';
 
-/** These names of Node's own metrics break Prometheus' rules: they end in the name of a type. */
+/** Node's own metrics whose names break Prometheus' rules. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
