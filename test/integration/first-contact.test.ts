@@ -21,6 +21,7 @@ import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
@@ -163,6 +164,21 @@ test('a wrong password and a missing right are told with what the server says', 
   expect(await tellers.mongodb(`mongodb://jane:wrong@${mongo}/?directConnection=true`)).toMatch(
     /: it refuses the login \(18\); check user and password in MONGODB_URI/,
   );
+});
+
+test('a replica set without a primary is told as one', async () => {
+  const set = await startReplicaSet(own.mongo.url);
+  try {
+    const { url } = await set.door();
+    await set.stepDown(async () => {
+      expect(await tellers.mongodb(url)).toMatch(
+        /^MongoDB at 127\.0\.0\.1:\d+.*: no member of the replica set is the primary; check the replica set, and MONGODB_URI$/,
+      );
+    });
+    expect(await tellers.mongodb(url)).not.toContain('primary');
+  } finally {
+    await set.close();
+  }
 });
 
 test('Redis and relay in vain: ready all the same, with the sentences of the log as warnings', async () => {
