@@ -1,4 +1,4 @@
-/** What operators do to an account: mail it again, correct its address, release it, erase it. */
+/** Operators' changes to an account: another e-mail, a corrected address, release, erasure. */
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -23,7 +23,7 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /** Links sent to the old address stop working, because it may be another person's. */
+  /** Voids links sent to the old address, which may be another person's. */
   async correctEmail(account: Account, email: string): Promise<'done' | 'changed' | 'taken'> {
     try {
       const result = await this.#collection.updateOne(
@@ -42,8 +42,7 @@ export class AccountCorrections {
   }
 
   /**
-   * One update frees e-mail and EIN, so that two accounts never hold them. An unused link stops
-   * working.
+   * Frees e-mail and EIN in one update, so that two accounts never hold them. Voids an unused link.
    */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
@@ -65,7 +64,6 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
-  /** The request keeps the account's id. */
   async erase(accountId: string): Promise<void> {
     await this.#collection.deleteOne({ _id: accountId });
   }

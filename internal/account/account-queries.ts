@@ -1,4 +1,4 @@
-/** What operators' commands read of accounts; each read is bounded in time and number. */
+/** Operators' queries on accounts, bounded in time and number. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
@@ -53,7 +53,7 @@ export class AccountQueries {
     return [...found.values()];
   }
 
-  /** These still keep their former data: few, because an operator releases each by hand. */
+  /** Operators release accounts by hand, so there are few. */
   async released(): Promise<Account[]> {
     return this.#accounts
       .find({ released: { $exists: true }, releasedAt: { $gt: new Date(0) } }, bounded)

@@ -16,7 +16,7 @@ import {
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
-/** An operator may release the holder of a key between insert and read. */
+/** An operator may release a key's holder between insert and read. */
 const CREATE_TRIES = 5;
 
 export class AccountStore {
@@ -30,7 +30,7 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** Creates the account of `requestId` only once. `account` is set if this call made it. */
+  /** Repeats for `requestId` create nothing. `account` is set if this call created it. */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },
@@ -62,7 +62,7 @@ export class AccountStore {
   }
 
   async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
-    // The same order in every process prevents deadlocks between batches.
+    // The same order in every process prevents deadlocks.
     const accounts = wanted.toSorted((one, other) =>
       one.emailNormalized < other.emailNormalized ? -1 : 1,
     );

@@ -1,16 +1,16 @@
-/** The account made for an applicant: at most one for an e-mail address, an EIN or a request. */
+/** The account of an applicant: at most one for an e-mail address, an EIN or a request. */
 import type { Db } from 'mongodb';
 import type { MailLedger } from './mail-ledger.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
 
-/** Only this room writes the collection, except for `mail/ledger-store.ts`. */
+/** Only this room and `mail/ledger-store.ts` write the collection. */
 export const accountCollection = (db: Db) => db.collection<Account>(ACCOUNTS);
 
 export interface Account {
   readonly _id: string;
-  /** The partner gave it in this form; mails go there. */
+  /** As the partner sent it; e-mails go to this form. */
   readonly email: string;
   readonly emailNormalized: string;
   readonly ein: string;
@@ -18,17 +18,17 @@ export interface Account {
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
-  /** The login application reads this and notes the use (docs/login.md). */
+  /** The login application reads this and records the use (docs/login.md). */
   readonly activation?: Activation;
   readonly notifiedAt?: Date;
   readonly mail?: MailLedger;
-  /** Operators' further mails. Each gets its own Message-ID, or servers may drop it. */
+  /** Each further e-mail gets its own Message-ID, or servers may drop it. */
   readonly mailVersion?: number;
   /** Counts corrections; each voids earlier links. */
   readonly linkVersion?: number;
   /** `emailNormalized` and `ein` then hold `released:<account id>`. */
   readonly releasedAt?: Date;
-  /** It is kept as long as a completed request. */
+  /** Kept as long as a completed request. */
   readonly released?: {
     readonly email: string;
     readonly ein: string;
@@ -39,12 +39,11 @@ export interface Account {
 export interface Activation {
   readonly tokenHash: string;
   readonly expiresAt: Date;
-  /** Key of `LINK_SECRET`; absent without a key id. */
+  /** The id of the key in `LINK_SECRET`, if it has one. */
   readonly keyId?: string;
   readonly usedAt?: Date;
 }
 
-/** `none` before the first hand-over and after the link was voided. */
 export function linkState(
   { activation }: Pick<Account, 'activation'>,
   now: Date,
@@ -54,10 +53,10 @@ export function linkState(
   return activation.expiresAt <= now ? 'expired' : 'open';
 }
 
-/** Belongs to every update that renews a link. */
+/** Every update that renews a link needs this condition. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
-/** It is unique, and neither an address nor nine digits. */
+/** Unique, and neither an address nor nine digits. */
 export function releasedMark(accountId: string): string {
   return `released:${accountId}`;
 }

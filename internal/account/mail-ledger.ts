@@ -1,28 +1,28 @@
 /** Every hand-over of an account's e-mails to the relay; the mail room writes it. */
 
-/** Without a result, the process died, was frozen or lost the database, and the mail may be out. */
+/** Without a result, the process died, froze or lost the database, and the e-mail may be out. */
 export interface Intent {
-  /** Version of the request's claim; unique among the account's hand-overs. */
+  /** Version of the request's claim; unique in the ledger. */
   readonly claim: number;
   readonly startedAt: Date;
   readonly attempt: number;
-  /** In a cluster, this is the pod. */
+  /** The pod, in a cluster. */
   readonly host: string;
 }
 
-/** At `mail`, `rcpt` or `data` the relay refused that command. */
+/** The relay refused the command `mail`, `rcpt` or `data`. */
 export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
 
 export interface MailEnding {
   readonly endedAt: Date;
   readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
   readonly phase?: Phase;
-  /** SMTP reply code, and RFC 3463 status such as `5.1.1`. */
+  /** The SMTP reply code, and an RFC 3463 status such as `5.1.1`. */
   readonly code?: number;
   readonly enhancedCode?: string;
   /** nodemailer's words, such as `ETIMEDOUT CONN`. */
   readonly cause?: string;
-  /** It often names the relay's queue id. */
+  /** Often names the relay's queue id. */
   readonly answer?: string;
 }
 
@@ -30,8 +30,8 @@ export type MailHandOver = Intent & Partial<MailEnding>;
 
 export interface MailLedger {
   readonly begun: number;
-  /** Above 1, the applicant may have got the mail twice. */
+  /** Above 1, the applicant may have got the e-mail twice. */
   readonly possible: number;
-  /** By claim; those that cannot have arrived are forgotten first. */
+  /** By claim; those that cannot have arrived are removed first. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;
 }

@@ -1,9 +1,8 @@
-/** Removes the former data of released accounts once a completed request would have expired. */
+/** Removes former data of released accounts when a completed request would expire. */
 import type { Db } from 'mongodb';
 import { bounded } from '../platform/mongo-read.ts';
 import { accountCollection } from './account.ts';
 
-/** Operators release by hand, so one page is enough. */
 const RELEASED_PAGE = 500;
 
 export async function forgetReleased(db: Db, until: Date): Promise<boolean> {

@@ -20,8 +20,8 @@ export function decideOnFields(parsed: ParsedApplication):
 
 /**
  * - `created`: by this attempt.
- * - `own`: by an earlier attempt of the same request.
- * - `taken`: others hold the e-mail, the EIN or both, named by their requests.
+ * - `own`: by an earlier attempt of the request.
+ * - `taken`: other requests' accounts hold the e-mail, the EIN or both.
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
@@ -29,7 +29,7 @@ export type CreationFact =
       readonly kind: 'taken';
       readonly emailBy?: string;
       readonly einBy?: string;
-      /** Accounts of another partner hold these. */
+      /** Held by accounts of another partner. */
       readonly elsewhere?: readonly ('email' | 'ein')[];
     };
 

@@ -1,18 +1,17 @@
-/** What an e-mail address is, for applicants, operators, settings and the chart. */
+/** Defines an e-mail address for applicants, operators, settings and the chart. */
 
 /** RFC 5321 §4.5.3.1 allows 256 octets with angle brackets, and 64 before the @. */
 export const EMAIL_MAX = 254;
 
 const WORD = "[\\w!#$%&'*+/=?^`{|}~-]+";
 const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-/** The last label starts with a letter: `xn--` passes, IP addresses do not. */
+/** The last label starts with a letter, which excludes IP addresses but not `xn--`. */
 export const HOST_NAME = `(?:${LABEL}\\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])`;
 const HOST_NAME_MAX = 253;
 
 /**
- * Helm's JSON Schema has no lookaheads. Internationalised addresses (RFC 6531) are refused: many
- * relays cannot forward them, and look-alike letters would allow two accounts for one visible
- * address (docs/decisions/0012).
+ * Helm's JSON Schema has no lookaheads, hence two patterns. Internationalised addresses are refused
+ * (docs/decisions/0012).
  */
 export const emailRule = {
   maxLength: EMAIL_MAX,

@@ -1,6 +1,6 @@
 /**
- * Finds a person in a body by a text search in linear time; compressed or encoded parts are not
- * searched (docs/privacy.md).
+ * Searches a body for a person in linear time, but not in compressed or encoded parts
+ * (docs/privacy.md).
  */
 
 /** Both are normalised. */
@@ -61,7 +61,7 @@ function percentDecoded(text: string): string {
   );
 }
 
-/** Each comparison begins at the only "@" of an address, so the time is linear. */
+/** Each comparison begins at an "@", of which an address has one, so the time is linear. */
 function holdsAddress(text: string, address: string): boolean {
   const local = address.indexOf('@');
   if (local < 1) return false;
@@ -97,7 +97,7 @@ function isDigit(character: string | undefined): boolean {
   return character !== undefined && character >= '0' && character <= '9';
 }
 
-/** It also matches `12-3456789`, and a JSON number that has lost its leading zero. */
+/** Also matches `12-3456789`, and a JSON number without its leading zero. */
 function numberPattern(ein: string): RegExp | undefined {
   if (!/^[0-9]{9}$/.test(ein)) return undefined;
   const [first = '', ...others] = ein;

@@ -1,4 +1,4 @@
-/** Parses the bytes of a request into an application, or into every reason for its rejection. */
+/** Parses a request's body into an application, or into every reason for its rejection. */
 import { z } from 'zod';
 import { EMAIL_MAX, isEmailAddress } from './email-address.ts';
 import type { Field, Reason, ReasonCode } from './reasons.ts';
@@ -27,7 +27,7 @@ const EIN_CLAIM_MAX = 32;
 /** A Hangul filler is an invisible letter. */
 const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 
-/** zod has no field for a code, so it stands in front of the message. */
+/** zod has no field for a code, so it precedes the message. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
 
 const text = (name: string) =>
@@ -84,7 +84,7 @@ export const applicationSchema = z.object({
     }),
 });
 
-/** Never throws. A body that is no JSON object lacks all fields; ingest never queues one. */
+/** Never throws; a body that is no JSON object lacks all fields. */
 export function parseApplication(body: Uint8Array): ParsedApplication {
   const object = parseJsonObject(body) ?? {};
   const parsed = applicationSchema.safeParse(object);
@@ -99,7 +99,6 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
   return { valid: false, reasons, claimed: claimsOf(object) };
 }
 
-/** The applicant may be invalid; support still finds the rejected request. */
 export function claimedIn(body: Uint8Array): Partial<Application> {
   return claimsOf(parseJsonObject(body) ?? {});
 }
@@ -115,7 +114,7 @@ function claimsOf(object: object): Partial<Application> {
   };
 }
 
-/** The leading zero is lost; no EIN begins with two. */
+/** A number has lost its leading zero; no EIN has two. */
 function einOfNumber(number: number): string | undefined {
   return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
     ? String(number).padStart(9, '0')
@@ -129,8 +128,8 @@ function isShort(value: unknown, max: number): value is string {
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Undefined for other JSON values, no JSON, two documents, or invalid UTF-8. A byte order mark is
- * skipped (RFC 8259 §8.1); the last of repeated keys counts.
+ * Undefined for other JSON values, several documents or invalid UTF-8. Skips a byte order mark (RFC
+ * 8259 §8.1); the last of repeated keys counts.
  */
 export function parseJsonObject(body: Uint8Array): object | undefined {
   try {

@@ -1,4 +1,4 @@
-/** Why an application is rejected, in codes for programs and sentences for people. */
+/** Reasons for rejecting an application: codes for programs, sentences for people. */
 import { defined } from '../platform/defined.ts';
 
 export const fields = ['email', 'business_name', 'ein'] as const;
@@ -16,14 +16,14 @@ export const reasonCodes = [
 ] as const;
 export type ReasonCode = (typeof reasonCodes)[number];
 
-/** Never quotes the value, because partners and support read it. */
+/** Partners and support read this, so it never quotes the value. */
 export interface Reason {
   readonly field?: Field;
   readonly code: ReasonCode;
   readonly message: string;
-  /** For duplicates: the request that made the other account. */
+  /** The request that created the other account. */
   readonly duplicateOf?: string;
-  /** For duplicates: the other account came from the same partner. */
+  /** The other account came from the same partner. */
   readonly samePartner?: true;
 }
 
@@ -62,7 +62,7 @@ export interface PartnerReason {
 }
 
 /**
- * Other partners' accounts show as one `duplicate` without a field, and only alone: a faulty
+ * An account of another partner shows as one `duplicate` without a field, and only alone: a faulty
  * application must not reveal whether an EIN is taken.
  */
 export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {

@@ -1,6 +1,6 @@
-/** Every bound of the operators' trail, with the reason for its size. */
+/** Bounds of the audit trail, with the reason for each size. */
 
-/** Entries of one request that are read: the newest, more than anyone reads. */
+/** The newest entries of one request. */
 export const TRAIL_SHOWN = 50;
-/** Two years: longer than any record it is about is kept. */
+/** Two years: longer than any record is kept. */
 export const TRAIL_DAYS = 730;

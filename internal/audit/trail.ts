@@ -1,7 +1,4 @@
-/**
- * Who looked at personal data or changed something, when, what and why: collection
- * `operator_audit`.
- */
+/** Records in `operator_audit` who read personal data or changed something, and why. */
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
@@ -36,9 +33,7 @@ export class Trail {
   readonly #copy: (entry: TrailEntry) => void;
   #indexed: Promise<void> | undefined;
 
-  /**
-   * `copy` gets each entry once it is written: for a place that the database's users cannot change.
-   */
+  /** `copy` gets each written entry, for a place that the database's users cannot change. */
   constructor(options: {
     readonly db: Db;
     readonly clock: Clock;
@@ -59,13 +54,13 @@ export class Trail {
     return this.#db.collection<TrailEntry>(OPERATOR_AUDIT);
   }
 
-  /** Notes that personal data is about to be shown; it must not be shown if this fails. */
+  /** Personal data must not be shown if this fails. */
   async revealed(deed: Deed): Promise<void> {
     await this.#append(deed, { result: 'done' });
   }
 
   /**
-   * Notes the deed, runs `act`, and notes how it ended. `act` tells whether it changed anything.
+   * Notes the action before `act` and its result after. `act` returns whether it changed anything.
    */
   async record(deed: Deed, act: () => Promise<boolean>): Promise<boolean> {
     const begun = await this.#append(deed, { result: 'begun' });
@@ -74,10 +69,7 @@ export class Trail {
     return done;
   }
 
-  /**
-   * What operators did with a request, oldest first: one entry for each deed, with the time it
-   * began and how it ended.
-   */
+  /** Returns operators' actions on a request, oldest first, each with its result. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
     const latest = await this.#entries
       .find({ requestId }, bounded)

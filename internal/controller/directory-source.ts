@@ -1,4 +1,4 @@
-/** Partner Secrets from a folder of Kubernetes manifests, for installations without a cluster. */
+/** Reads partner Secrets from a folder of Kubernetes manifests, for use without a cluster. */
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -47,7 +47,7 @@ interface SeenFile {
   readonly fault?: string;
 }
 
-/** A file's last whole version stays while it cannot be read. */
+/** Keeps a file's last complete version while it cannot be read. */
 class FollowedFolder {
   readonly #path: string;
   #files: ReadonlyMap<string, SeenFile> = new Map();
@@ -88,7 +88,6 @@ class FollowedFolder {
     };
   }
 
-  /** A changed file must rest, and not change while it is read. */
   async #read(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
     const before = new Map<string, string>();
     for (const name of names) before.set(name, await signatureOf(join(this.#path, name)));

@@ -1,6 +1,4 @@
-/**
- * Reconciles the keys while this process leads: after changes, at intervals, and after failures.
- */
+/** Reconciles the keys while this process leads: after changes, at intervals and after failures. */
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
@@ -13,7 +11,6 @@ import type { SecretSource, SecretView } from './secret-source.ts';
 export interface KeyKeeper {
   readonly leads: () => boolean;
   readonly faults: () => readonly string[];
-  /** Resolves once nothing more is written and the lease is free. */
   close(): Promise<void>;
 }
 
@@ -94,7 +91,6 @@ async function roundsUntilOver(
   }
 }
 
-/** Changes before the next round count as one. */
 function changeFlag(signal: AbortSignal) {
   let isRaised = false;
   let wake = (): void => {};
@@ -115,7 +111,7 @@ function changeFlag(signal: AbortSignal) {
   };
 }
 
-/** A problem that stays is reported once. */
+/** Reports a lasting problem once. */
 function onceEach(tell: (problem: Problem) => void): (problems: readonly Problem[]) => void {
   let told = new Set<string>();
   return (problems) => {

@@ -1,4 +1,4 @@
-/** The partner Secrets of one namespace: a list, then watches, then a list again. */
+/** Follows the partner Secrets of one namespace: a list, then watches, then a new list. */
 import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
@@ -21,7 +21,6 @@ import {
 import { readSecret } from './read-secret.ts';
 import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
 
-/** The server no longer knows the version. */
 const GONE = 410;
 
 export interface FollowTools {
@@ -49,7 +48,7 @@ class FollowedNamespace implements SecretView {
   #seenAt = new Date(0);
   #fault: string | undefined;
   /**
-   * It counts since the last good watch, so that a server without watches is not asked in a tight
+   * Failures since the last good watch, so that a server without watches is not asked in a tight
    * loop.
    */
   #failures = 0;
@@ -62,7 +61,7 @@ class FollowedNamespace implements SecretView {
     void this.#follow(signal);
   }
 
-  /** The last Secrets stay when the namespace cannot be read. */
+  /** Keeps the last Secrets while the namespace cannot be read. */
   async list(): Promise<SecretList> {
     await this.#tried.promise;
     const complete = this.#secrets !== undefined;
@@ -177,7 +176,6 @@ class FollowedNamespace implements SecretView {
     }
   }
 
-  /** Returns the version to watch from next. */
   #apply(event: WatchEvent): string {
     if (event.type === 'BOOKMARK')
       return bookmarkSchema.parse(event.object).metadata.resourceVersion;

@@ -1,4 +1,4 @@
-/** Leadership by the lease in MongoDB: one holder at a time, whose term outranks earlier ones. */
+/** Leadership by a lease in MongoDB: one holder at a time, whose term outranks earlier ones. */
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -19,7 +19,7 @@ export type TermWork = (term: number, signal: AbortSignal) => Promise<void>;
 
 export interface LeadershipTools {
   readonly store: KeyStore;
-  /** No process ever started has the same name. */
+  /** Unique for each start of a process. */
   readonly holder: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -34,7 +34,6 @@ export class Leadership {
     this.#tools = tools;
   }
 
-  /** Why this process could neither lead nor take over. */
   faults(): readonly string[] {
     const isSeen = this.#tools.clock.monotonicMs() - this.#seenAtMs < LEASE_STALE_MS;
     return isSeen ? [] : ['the lease in MongoDB cannot be read'];
@@ -81,7 +80,7 @@ export class Leadership {
     }
   }
 
-  /** Resolves when the lease can no longer be trusted, or `over` aborts. */
+  /** Resolves when the lease can no longer be trusted or `over` aborts. */
   async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
     const { store, holder, clock, log } = this.#tools;
     let renewedAtMs = takenAtMs;
@@ -91,7 +90,7 @@ export class Leadership {
       await pause(Math.max(0, Math.min(waitMs, leftMs)), over);
       if (over.aborted) return;
       const sentAtMs = clock.monotonicMs();
-      // A process that was frozen must not go on as the leader.
+      // A process that was frozen must stop leading.
       if (sentAtMs >= renewedAtMs + RENEW_DEADLINE_MS) {
         log.warn({ term }, 'the lease could not be renewed in time');
         return;

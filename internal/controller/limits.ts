@@ -1,21 +1,19 @@
-/** Every bound of the controller, with the reason for its size. */
+/** Bounds of the controller, with the reason for each size. */
 
-/** Keys are compared with the Secrets this often without an event. */
 export const RESYNC_MS = 60_000;
 /** A hundred changes a second cost five rounds. */
 export const ROUND_GAP_MS = 200;
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
-/** More ends than this, and than half of all keys, within ten minutes are probably a mistake. */
+/** Above this, and above half of all keys, ends within ten minutes are probably a mistake. */
 export const ENDED_FREELY = 3;
 /** An operator's confirmation is seen within this time. */
 export const DEFERRED_LOOK_MS = 2_000;
 /** Each key takes about 500 bytes in every ingest. */
 export const MAX_KEYS = 100_000;
 
-/** A Secret has at most 1 MB, and usually ten lines. */
 export const LIST_PAGE = 500;
-/** A list of more than 100,000 Secrets would fill the memory. */
+/** More than 100,000 Secrets would fill the memory. */
 export const LIST_MAX_PAGES = 200;
 export const CALL_TIMEOUT_MS = 10_000;
 /** A silently dead connection hides a change for at most 13 s. */
@@ -28,8 +26,8 @@ export const WATCH_MAX_FAILURES = 3;
 export const STALE_MS = 60_000;
 
 /**
- * A leader stops 12 s after its last renewal. Another takes over after the lease of 15 s, plus 1 s
- * (its look) and 3 s (its call): within the promised 20 s.
+ * A leader stops 12 s after its last renewal. Another takes over after the lease of 15 s, 1 s for
+ * its look and 3 s for its call, within the promised 20 s.
  */
 export const RENEW_DEADLINE_MS = 12_000;
 export const RENEW_EVERY_MS = 5_000;
@@ -40,7 +38,7 @@ export const LEASE_STALE_MS = 30_000;
 
 /** The API server forgets Events after an hour. */
 export const EVENT_REPEAT_MS = 600_000;
-/** This bounds reports of a problem that comes and goes. */
+/** Limits reports of a problem that comes and goes. */
 export const EVENT_MIN_GAP_MS = 30_000;
 export const EVENT_BURST = 25;
 export const EVENTS_PER_MINUTE = 10;

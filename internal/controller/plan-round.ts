@@ -1,4 +1,4 @@
-/** What one round does to the stored keys, and what it defers. */
+/** Decides what one round changes in the stored keys and what it defers. */
 import { isDeepStrictEqual } from 'node:util';
 import type { KeySource, Problem, WantedKey } from '../partner/key-secret.ts';
 import { DEFER_MS, type KeyChange, type PartnerKey } from '../partner/key-store.ts';
@@ -8,7 +8,6 @@ import type { SecretList } from './secret-source.ts';
 export interface Plan {
   readonly changes: readonly KeyChange[];
   readonly problems: readonly Problem[];
-  /** These keys stay active although their Secrets end them. */
   readonly deferred: number;
 }
 
@@ -37,7 +36,7 @@ export function planRound(
       endings.push({ stored: current, change: ended(key, now) });
     else changes.push(put(key, current, now));
   }
-  // What could not be read proves nothing.
+  // An unread Secret does not prove that its keys are gone.
   const gone = all.filter(({ _id, status, source }) => {
     return status !== 'removed' && !wanted.has(_id) && list.provesGone(source);
   });
@@ -85,7 +84,7 @@ function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date
   return {
     due: [
       ...(isMost ? [] : fresh.map(({ change }) => change)),
-      // Operators had their time, so these defer no later ends.
+      // Operators had time to act, so these do not defer later ends.
       ...deferred.filter(isDue).map(({ change }): KeyChange => ({ ...change, endedAt: undefined })),
     ],
     defer: isMost ? fresh.map(({ stored }) => stored) : [],
@@ -101,7 +100,7 @@ function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Dat
   );
 }
 
-/** A rotation counts nothing, because its new key replaces the one that ended. */
+/** A rotation does not count, because a new key replaces the one that ended. */
 function lostLately(all: readonly PartnerKey[], now: Date): number {
   const events = all
     .filter(({ revokedAt }) => revokedAt === undefined)
@@ -127,7 +126,7 @@ function crowdedProblem(source: KeySource): Problem {
 
 /**
  * Only new keys of known partners and switching off are safe: an unread Secret may make its partner
- * inactive, or be the older one of two that claim a key.
+ * inactive or own the same key.
  */
 function isSafeUnseen(
   stored: PartnerKey | undefined,

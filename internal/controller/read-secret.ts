@@ -1,4 +1,4 @@
-/** Reads the needed fields of a partner Secret, and drops the rest before it takes memory. */
+/** Reads the needed fields of a partner Secret and drops the rest. */
 import { z } from 'zod';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
 import { termAnnotations } from '../partner/key-terms.ts';

@@ -1,6 +1,5 @@
 /**
- * Makes the stored keys match the partner Secrets. It compares states, so a missed event costs
- * nothing.
+ * Makes the stored keys match the partner Secrets. It compares states, so missed events do no harm.
  */
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
@@ -25,7 +24,6 @@ export interface ReconcileKeysTools {
     | 'keyChanges'
     | 'syncedAt'
   >;
-  /** The receiver suppresses repeats. */
   report(problems: readonly Problem[]): void;
 }
 
@@ -53,7 +51,7 @@ export class KeyRounds {
     const stored = new Map((await store.all()).map((key) => [key._id, key]));
     const plan = planRound(list, wanted, stored, clock.now());
 
-    // The operator's command may have died between a revocation and its count.
+    // An operator's command may have died between a revocation and its count.
     const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
     this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
     await store.write(plan.changes, this.#term);

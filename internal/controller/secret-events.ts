@@ -1,5 +1,5 @@
 /**
- * Reports bad partner Secrets as Warning Events: one for each Secret and problem, never with a key.
+ * Reports bad partner Secrets as Warning Events, one for each Secret and problem, without any key.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -24,13 +24,12 @@ import {
 const COMPONENT = 'partner-ingest-controller';
 const NOT_FOUND = 404;
 
-/** Several entries may have the same problem. */
 interface Trouble {
   readonly problem: Problem;
   readonly entries: number;
 }
 
-/** A problem is kept after it ends, so that one that comes and goes is not reported each time. */
+/** Kept after the problem ends, so that one that comes and goes is not reported each time. */
 interface Told {
   readonly eventName: string;
   count: number;
@@ -66,7 +65,6 @@ export class SecretEvents {
     this.#allowanceAtMs = options.clock.monotonicMs();
   }
 
-  /** Writes in the background; a failure is only counted. */
   tell(problems: readonly Problem[]): void {
     this.#waiting = problems;
     this.#writing ??= this.#writeWaiting().finally(() => {

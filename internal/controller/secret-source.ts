@@ -12,7 +12,6 @@ export interface SecretList {
 }
 
 export interface SecretView {
-  /** Rejects if nothing can be read. */
   list(): Promise<SecretList>;
   faults(): readonly string[];
 }

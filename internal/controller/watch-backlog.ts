@@ -1,4 +1,4 @@
-/** Shows how much work waits. Only the leader queries the stores. */
+/** Exports how much work waits. Only the leader queries the stores. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -16,7 +16,7 @@ export interface BacklogTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly leads: () => boolean;
-  /** Rejects while the database is away, as `readPartners` does. */
+  /** Rejects while the database is away, like `readPartners`. */
   read(): Promise<Backlog>;
   readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
   /** Rejects while Redis is away. */
@@ -63,7 +63,6 @@ export function loggingRead(options: {
   };
 }
 
-/** Returns `last` while the database is away. Never rejects. */
 export async function showBacklog(
   last: Backlog | undefined,
   tools: BacklogTools,

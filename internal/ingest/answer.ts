@@ -16,10 +16,7 @@ export function answerEarly(
   sendEarly(request, reply, answer.status, { error: answer.error });
 }
 
-/**
- * A body that has come or is just coming keeps the connection open; otherwise the answer goes first
- * and the connection is closed.
- */
+/** The connection stays open only if the body arrives within `EARLY_GRACE_MS`. */
 export function sendEarly(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -37,7 +34,7 @@ export function sendEarly(
   });
 }
 
-/** Only requests that may succeed later get the header. */
+/** Only these errors may pass by themselves. */
 export function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
   if (answer === errors.internal || answer === errors.statusUnavailable) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);

@@ -1,4 +1,4 @@
-/** Decides who the partner is from the Authorization header. */
+/** Identifies the partner from the Authorization header. */
 import type { KeyLookup } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { errors } from './errors.ts';
@@ -20,8 +20,8 @@ export interface AuthenticateTools {
 }
 
 /**
- * `Bearer` in any case; a missing scheme or key counts as none. An ended key, or one from a foreign
- * address, is answered like an unknown one, so that a thief learns nothing.
+ * Answers an expired key, or one used from a foreign address, like an unknown key, so that a thief
+ * learns nothing.
  */
 export function authenticate(
   header: string | undefined,

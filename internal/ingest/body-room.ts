@@ -1,6 +1,6 @@
 /**
  * The memory that all incoming bodies share. When it is full, the oldest body is dropped: fast
- * bodies have finished by then, so bodies that are held back cannot keep others out.
+ * bodies have finished by then, so slow bodies cannot keep others out.
  */
 
 export interface RoomHolder {
@@ -10,14 +10,14 @@ export interface RoomHolder {
 export class BodyRoom {
   readonly #maxBytes: number;
   #taken = 0;
-  /** The order is that of arrival. */
+  /** Bodies are in order of arrival. */
   readonly #held = new Map<RoomHolder, number>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Drops the oldest until there is room, possibly `holder` itself. */
+  /** Drops the oldest bodies until the rest fits; `holder` may be among them. */
   resize(holder: RoomHolder, bytes: number): void {
     this.#taken += bytes - (this.#held.get(holder) ?? 0);
     this.#held.set(holder, bytes);

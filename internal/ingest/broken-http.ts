@@ -1,4 +1,4 @@
-/** Answers connections whose bytes never became a request of Fastify. */
+/** Answers connections whose bytes never became a Fastify request. */
 import type { Socket } from 'node:net';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -12,7 +12,7 @@ export interface BrokenTools {
 
 type Kind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** The input is no HTTP, too slow or too large, so it has no route and no record. */
+/** Such input has no route, so it leaves no record. */
 export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Socket,
@@ -30,9 +30,9 @@ export function answerBroken(
   if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
 }
 
-/** Node treats CONNECT as the end of HTTP. */
+/** Node ends HTTP on the connection at a CONNECT. */
 export function answerConnect(socket: Socket, tools: BrokenTools): void {
-  // Earlier requests still get their answers, which are the last here.
+  // Earlier requests still get their answers.
   if (breakOff(socket)) return;
   answerByHand(socket, errors.methodNotAllowed, 'Method Not Allowed', ['Allow: POST'], tools);
 }
@@ -54,7 +54,7 @@ function answerByHand(
     'Connection: close',
     ...headers,
   ];
-  // At a CONNECT Node removes its listener, and a socket error would end the process.
+  // Node removes its listener at a CONNECT, and an unhandled socket error would end the process.
   socket.on('error', () => {});
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
   tools.metrics.requests.inc({ status: `${status}` });

@@ -1,10 +1,10 @@
-/** Who is asking: the client's address, and the key it is limited by. */
+/** The address of a client and its key in the rate limit. */
 import { isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
-  /** IPv4 is in its short form, even if it came mapped into IPv6. */
+  /** IPv4 in its short form, even if mapped into IPv6. */
   readonly ip: string;
   readonly limitKey: string;
 }
@@ -13,7 +13,7 @@ const SUBNET_BITS = 64;
 const WHOLE_ADDRESS_BITS = 128;
 const IPV4_AT_BYTE = 12;
 
-/** `claimed` is what trusted proxies say. */
+/** `claimed` comes from trusted proxies. */
 export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): ClientAddress {
   const bare = withoutPort(claimed);
   const address = isIP(bare) === 0 ? socketAddress : bare;
@@ -22,8 +22,8 @@ export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): Clien
 }
 
 /**
- * A client owns at least a /64 of IPv6. NAT64 (RFC 6052) puts all of IPv4 into one, `64:ff9b::/96`,
- * so there the inner address counts.
+ * A client owns at least a /64 of IPv6. NAT64 (RFC 6052) maps all of IPv4 into `64:ff9b::/96`, so
+ * there the inner address counts.
  */
 export function limitKeyOf(address: string): string {
   if (isIP(address) !== 6) return address;

@@ -1,23 +1,23 @@
 /**
  * The state of a connection: unanswered requests, broken framing, closing.
  *
- * Node reports broken framing only to the server. Requests already begun must be answered first,
- * because the client would read an answer to the breakage as theirs.
+ * Node reports broken framing only to the server. Earlier requests must be answered first, or the
+ * client would take the error for an answer to one of them.
  */
 import { Socket } from 'node:net';
 import { LINGER_UNREAD_MS, MAX_PIPELINED } from './limits.ts';
 
 interface Progress {
-  /** It is above one if the partner pipelines. */
+  /** Above one if the partner pipelines. */
   answering: number;
   broken: boolean;
-  /** The next answer is the last, so later bytes are no requests. */
+  /** The next answer is the last, so later bytes are ignored. */
   closing: boolean;
   readonly readers: Set<() => void>;
 }
 
 export interface Dropped {
-  /** The body has ended (`whole`) or reached a bound. */
+  /** `whole`: the body has ended. `cut_off`: it reached a bound. */
   whenEnded(call: (how: 'whole' | 'cut_off') => void): void;
 }
 
@@ -39,7 +39,7 @@ export function requestBegins(socket: Socket): 'served' | 'too_many' | 'closing'
   return progress.answering - 1 > MAX_PIPELINED ? 'too_many' : 'served';
 }
 
-/** Nothing can be read on a broken connection after its last answer. */
+/** A broken connection has nothing more to read after its last answer. */
 export function requestEnds(socket: Socket): void {
   const progress = connections.get(socket);
   if (progress === undefined) return;
@@ -51,12 +51,11 @@ export function isAnswering(socket: Socket): boolean {
   return progressOf(socket).answering > 0;
 }
 
-/** How the connection ends now is no fault of HTTP. */
 export function isClosing(socket: Socket): boolean {
   return connections.get(socket)?.closing === true;
 }
 
-/** Ends all bodies on `socket`; true if requests still have to be answered. */
+/** Ends all bodies on `socket`; true if requests remain unanswered. */
 export function breakOff(socket: Socket): boolean {
   const progress = progressOf(socket);
   progress.broken = true;
@@ -72,12 +71,11 @@ export function onBreak(socket: Socket, tell: () => void): () => void {
 }
 
 /**
- * The next answer, with `Connection: close`, is the last. Closing with bytes unread is a reset,
- * which can destroy the answer, so the rest of `body` is read within its bounds (RFC 9112 §9.6).
+ * Makes the next answer the last. Closing with unread bytes resets the connection, which can
+ * destroy the answer, so the rest of `body` is read within its bounds (RFC 9112 §9.6).
  */
 export function closeAfterAnswer(socket: Socket, body: Dropped): void {
   progressOf(socket).closing = true;
-  // Node calls this with the last answer.
   socket.destroySoon = () => {
     socket.end();
     body.whenEnded((how) => {

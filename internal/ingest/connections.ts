@@ -1,4 +1,4 @@
-/** Bounds the partner port's connections, and replaces what Node answers by itself. */
+/** Limits the partner port's connections and replaces Node's own answers. */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerConnect, type BrokenTools } from './broken-http.ts';
@@ -18,8 +18,8 @@ export function watchConnections(
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // Node counts a connection without a whole head as busy and stops timing it at close, which would
-  // prolong a drain.
+  // Node treats a connection without a complete head as busy and stops its timer at close, which
+  // would prolong a drain.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     const { remoteAddress } = socket;
@@ -44,10 +44,9 @@ export function watchConnections(
     done();
   });
 
-  // Node would answer a bare 417; RFC 9110 §10.1.1 lets us ignore an unknown Expect.
+  // Node would answer 417 without a body; RFC 9110 §10.1.1 allows ignoring an unknown Expect.
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   // Node would send 100 before the key is checked.
   server.on('checkContinue', (request, response) => server.emit('request', request, response));
-  // Node would close without an answer.
   server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
 }

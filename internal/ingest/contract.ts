@@ -1,10 +1,9 @@
-/** The partners' contract: paths, bodies, and which errors each operation can answer. */
+/** The partners' contract: paths, bodies, and the errors of each operation. */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
 import { ACCEPTED_MESSAGE, errors } from './errors.ts';
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
-/** The contract's `{base_url}` ends in this. */
 export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
 export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
@@ -30,7 +29,6 @@ export type Status = keyof typeof statusMessages;
 
 const statuses = Object.entries(statusMessages);
 
-/** idempotency-key.ts defines this header. */
 export const idempotencyKey = z
   .string()
   .regex(

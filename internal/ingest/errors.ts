@@ -1,4 +1,4 @@
-/** Every error answer of the partner port; documentation and tests are checked against it. */
+/** Every error answer of the partner port. */
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const errors = {

@@ -1,11 +1,11 @@
-/** Finds what RFC 9112 forbids in a head and Node's parser accepts. */
+/** Finds what RFC 9112 forbids in a head but Node's parser accepts. */
 import type { IncomingMessage } from 'node:http';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { MAX_HEADERS } from './limits.ts';
 
 export type HeadFault = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** A name, an address or nothing, possibly with a port (RFC 9112 §3.2). */
+/** A name, an address or nothing, with an optional port (RFC 9112 §3.2). */
 const HOST = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/i;
 const HOST_LENGTH = 4;
 
@@ -21,7 +21,7 @@ export function headFault({
   if (host === undefined) {
     if (httpVersion === '1.1') return 'no_host';
   } else if (!HOST.test(host) || hostLines(rawHeaders) > 1) return 'bad_host';
-  // The length would be unclear, so two readers could see different requests.
+  // Two readers could disagree on where the request ends.
   if (
     coding !== undefined &&
     (httpVersion === '1.0' || coding.trim().toLowerCase() !== 'chunked')

@@ -1,4 +1,4 @@
-/** What happens to every request before it is routed and when its answer leaves. */
+/** What happens to every request before routing and when its answer is sent. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PartnerBounds } from '../partner/key-terms.ts';
@@ -33,7 +33,6 @@ declare module 'fastify' {
 export interface HookTools extends BrokenTools {
   readonly clock: Clock;
   readonly log: Logger;
-  /** During a drain answers say `Connection: close`. */
   draining(): boolean;
   readonly metrics: BrokenTools['metrics'] &
     Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
@@ -66,7 +65,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     if (tools.draining()) reply.header('connection', 'close');
     done(null, payload);
   });
-  // A line for each request may be 10,000 a second.
+  // Log lines could reach 10,000 a second.
   const telling = tools.log.isLevelEnabled('debug');
   app.addHook('onResponse', (request, reply, done) => {
     const status = `${reply.statusCode as AnswerStatus}` as const;

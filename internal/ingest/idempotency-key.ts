@@ -1,11 +1,11 @@
 /**
- * The Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a string of RFC 8941, or
- * the same without quotes.
+ * Reads the Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a string of RFC
+ * 8941 or the same without quotes.
  */
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-/** Repeated headers are joined by commas. */
+/** Without commas, because Node joins repeated headers by them. */
 const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
 
 export type IdempotencyKey =

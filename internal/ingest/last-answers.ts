@@ -1,11 +1,11 @@
-/** Lets busy connections learn of a drain before idle ones are closed. */
+/** Lets busy connections end before idle ones are closed in a drain. */
 import type { Server } from 'node:http';
 import { pause } from '../platform/deadline.ts';
 
 const LOOK_EVERY_MS = 20;
 
 /**
- * Busy clients leave when an answer says `Connection: close`; closing between two requests would
+ * Busy clients leave after an answer with `Connection: close`; closing between two requests would
  * reset the next one.
  */
 export async function lastAnswers(server: Server, maxMs: number): Promise<void> {

@@ -1,4 +1,4 @@
-/** The limits of requests: what is counted together, up to which bound, at which stage. */
+/** The rate limits: what is counted, up to which bound, at which stage. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { tooManyRequests, type Limit } from './errors.ts';
@@ -17,10 +17,9 @@ export interface LimitTools {
   overLimit(address: string, requestId: string): void;
 }
 
-/** Before authentication only the address is known. */
 const keyOf = (request: FastifyRequest): string => request.client.limitKey;
 
-/** Asked at the end of `onRequest`, before the key is checked. */
+/** Checked before the key, so that guessing keys is limited too. */
 export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
   const limit = {
@@ -62,7 +61,7 @@ export function partnerLimits(tools: LimitTools) {
         windowSeconds: PARTNER_MINUTE_SECONDS,
       });
     },
-    /** Counts the bytes as stored, and rejects as `admitRequest` does. */
+    /** Counts the stored bytes; rejects like `admitRequest`. */
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
       const { maxMegabytesPerDay: megabytes } = request.bounds;
       if (megabytes === undefined || bytes === 0) return undefined;
@@ -100,7 +99,7 @@ export class OverLimit extends Error {
   override readonly name = 'OverLimit';
   readonly retrySeconds: number;
   constructor(limit: Limit, ttlMs: number) {
-    // An ending window must not invite an immediate retry.
+    // A window about to end must not invite an immediate retry.
     const retrySeconds = Math.min(limit.windowSeconds, Math.max(1, Math.ceil(ttlMs / 1_000)));
     super(tooManyRequests(limit, retrySeconds));
     this.retrySeconds = retrySeconds;

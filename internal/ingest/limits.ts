@@ -1,56 +1,45 @@
-/** Every bound of the partner port, with the reason for its size. */
+/** Bounds of the partner port, with the reason for each size. */
 
 /** The contract sets this bound. */
 export const MAX_BODY_BYTES = 65_000;
-/**
- * This is room for 500 of the largest bodies. Without it, 10,000 held-back bodies would take 650
- * MB.
- */
+/** Holds 500 of the largest bodies; 10,000 slow bodies would otherwise take 650 MB. */
 export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
-/** This much of an unwanted body is read, so that the partner reads the answer and not a reset. */
+/** This much of an unwanted body is read, so that the partner gets the answer and not a reset. */
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
-/**
- * An early answer waits this long for a body that is being sent, so that the connection can stay
- * open.
- */
+/** An early answer waits this long for the rest of the body, to keep the connection open. */
 export const EARLY_GRACE_MS = 20;
-/** The partner has this time to read the last answer on a connection with unread bytes. */
+/** The partner has this time to read the last answer while its bytes stay unread. */
 export const LINGER_UNREAD_MS = 1_000;
 /** 65 kB in ten seconds is slower than any modem. */
 export const BODY_TIMEOUT_MS = 10_000;
-/** This covers the first byte to the end of the headers. */
+/** From the first byte to the end of the headers. */
 export const HEADERS_TIMEOUT_MS = 10_000;
-/** Node's bound is longer than ours, so that the request is recorded. */
+/** Longer than our own bounds, so that the request is recorded. */
 export const REQUEST_TIMEOUT_MS = 30_000;
-/** Node's default of 30 s would turn 10 s into 40. */
+/** With Node's default of 30 s, a bound of 10 s would become 40. */
 export const CONNECTIONS_CHECK_MS = 1_000;
-/** Stripe, whose clients partners may use, takes 255; a UUID has 36. */
+/** Stripe accepts 255; a UUID has 36. */
 export const MAX_IDEMPOTENCY_KEY = 255;
-/** This has room for a long key and tracing headers. */
+/** Holds a long key and tracing headers. */
 export const MAX_HEADER_BYTES = 16 * 1024;
-/** Small headers take ten times their bytes, and Node drops further ones. */
+/** Small headers take ten times their bytes; Node drops further ones. */
 export const MAX_HEADERS = 100;
 /** An idle connection costs 12 kB (docs/decisions/0018). */
 export const MAX_CONNECTIONS = 12_000;
-/**
- * This is a twelfth, so that one client leaves room for others; trusted proxies have no such bound.
- */
+/** A twelfth, so that one client leaves room for others. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
-/**
- * Proxies do not pipeline, other clients send a few; 64 kB can hold 900 requests of 10 kB of memory
- * each.
- */
+/** Proxies do not pipeline. 64 kB can hold 900 requests that take 10 kB of memory each. */
 export const MAX_PIPELINED = 16;
 export const BROKEN_ANSWER_MS = 1_000;
 
-/** Most elections end sooner, and a person still waits this long. */
+/** Most elections end sooner. */
 export const RETRY_AFTER_SECONDS = 5;
 
 /** After this time the pod counts on its own. */
 export const LIMITER_TIMEOUT_MS = 50;
 export const LIMITER_PROBE_MS = 1_000;
-/** When full, a pod drops the least recently seen addresses and partners. */
+/** Beyond it, the least recently seen addresses and partners are dropped. */
 export const LIMITER_LOCAL_KEYS = 20_000;
 export const PARTNER_MINUTE_SECONDS = 60;
 export const PARTNER_DAY_SECONDS = 86_400;
@@ -61,14 +50,13 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** These answer thousands of look-ups a second, at about a millisecond each. */
+/** These serve thousands of look-ups a second, at about 1 ms each. */
 export const STATUS_CONNECTIONS = 8;
-/** While MongoDB hangs, each stays for the whole time-out; further ones get 503. */
+/** While MongoDB hangs, each lasts the whole time-out; further ones get 503. */
 export const STATUS_LOOKUPS = 256;
 
 /** A busy client gets an answer with `Connection: close` in this time. */
 export const LAST_ANSWERS_MS = 5_000;
-/** Requests, records and withdrawals under way have this time. */
 export const DRAIN_DEADLINE_MS = 20_000;
 
 export const OUTAGE_LINES_EVERY_MS = 10_000;

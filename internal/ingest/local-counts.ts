@@ -1,7 +1,6 @@
 /** Counts in memory for a bounded number of keys. */
 import { LIMITER_LOCAL_KEYS } from './limits.ts';
 
-/** `ttl` is in milliseconds. */
 export interface Counted {
   readonly current: number;
   readonly ttl: number;

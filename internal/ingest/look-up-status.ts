@@ -32,7 +32,6 @@ const statusOf: Readonly<Record<State, Status>> = {
   withdrawn: 'not_accepted',
 };
 
-/** False if the request has been answered. */
 export function authenticateLookUp(
   request: FastifyRequest,
   reply: FastifyReply,

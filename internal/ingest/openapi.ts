@@ -22,7 +22,6 @@ import { MAX_BODY_BYTES, PARTNER_DAY_SECONDS, RETRY_AFTER_SECONDS } from './limi
 export interface OpenApiSettings {
   readonly rateLimitMax: number;
   readonly rateLimitWindowSeconds: number;
-  /** Look-ups are our extension of the contract. */
   readonly statusEndpoint: boolean;
 }
 
@@ -177,10 +176,10 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
   );
 }
 
-/** A request with a wrong method belongs to no operation, so it is not counted. */
+/** A wrong method belongs to no operation, so it is not counted. */
 const UNCOUNTED_STATUS = 405;
 
-/** Absent if the answer is certain before the request is counted. */
+/** Absent if the answer is certain before counting. */
 const rateLimitHeaders: Json = {
   RateLimit: {
     description: 'Requests one address may make in a window.',
@@ -262,7 +261,7 @@ function linkToStatus(settings: OpenApiSettings): Json {
     : {};
 }
 
-/** As input, schemas allow further fields, so that the contract can grow. */
+/** Input schemas allow further fields, so that the contract can grow. */
 function jsonSchemas(statusEndpoint: boolean): Json {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(schemas))

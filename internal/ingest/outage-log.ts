@@ -1,4 +1,4 @@
-/** Logs each outage of the database when it begins and when it ends. */
+/** Logs each outage of the database at its beginning and end. */
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';

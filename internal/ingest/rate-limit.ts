@@ -1,8 +1,8 @@
 /**
  * The limiter's store: counts in Redis for all pods, or in memory while Redis is away or slow.
  *
- * A slow Redis costs one request 50 ms. Then no request asks it until a probe finds that the same
- * server takes writes: a demoted primary answers, but takes none.
+ * After a call that takes 50 ms, no request asks Redis until a probe succeeds. The probe writes,
+ * because a demoted primary still answers reads.
  */
 import { Cluster } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
@@ -18,7 +18,7 @@ const KEY_PREFIX = 'partner-ingest:limit:';
 /** A script of this many keys blocks the server for about 0.2 ms. */
 const COUNTS_TOGETHER = 256;
 /**
- * Adds to each key's count, which ends a window after it began; returns count and milliseconds
+ * Adds to each key's count, which ends a window after its first; returns count and milliseconds
  * left.
  */
 const COUNT = `
@@ -88,12 +88,11 @@ export class SharedLimiterStore {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
-  /** Our routes share one store: the keys differ by `groupId`. */
+  /** Our routes share one store, because their keys differ by `groupId`. */
   child(): this {
     return this;
   }
 
-  /** Whether this process counts alone at present. */
   readonly warnings = (): readonly string[] => (this.#probe === undefined ? [] : [ALONE]);
 
   close(): void {
@@ -105,13 +104,12 @@ export class SharedLimiterStore {
     this.#dispatcher.plan();
   }
 
-  /** Ends within `LIMITER_TIMEOUT_MS`. */
   async #countTogether(counts: readonly Count[]): Promise<void> {
     if (this.#probe !== undefined || !isReady(this.#redis)) {
       this.#countLocally(counts);
       return;
     }
-    // In a Cluster a script may only use keys of one slot.
+    // In a Cluster, a script may only use keys of one slot.
     const scripts = this.#redis instanceof Cluster ? counts.map((count) => [count]) : [counts];
     await Promise.all(scripts.map((together) => this.#runScript(together)));
   }
@@ -136,7 +134,7 @@ export class SharedLimiterStore {
         }
         resolve();
       };
-      // An answer that came while this process was busy counts.
+      // A reply that arrived while this process was busy still counts.
       const timer = setTimeout(() => setImmediate(end, undefined), LIMITER_TIMEOUT_MS);
       this.#redis
         .partnerIngestCount(keys.length, ...keys, ...pairs)

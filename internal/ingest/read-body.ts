@@ -1,4 +1,4 @@
-/** Reads a body as raw bytes within bounds, and discards what is beyond them. */
+/** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
 import type { BodyRoom, RoomHolder } from './body-room.ts';
 import { onBreak, type Dropped } from './connection.ts';
@@ -11,26 +11,25 @@ import {
 } from './limits.ts';
 
 /**
- * - `too_large`: `bytes` holds the first 65,000; the rest was discarded.
+ * - `too_large`: `bytes` holds the first 65,000.
  * - `cut_off`: the partner left, was too slow, or broke the framing.
- * - `no_room`: it was dropped for others, and nothing is kept.
+ * - `no_room`: other bodies took its room.
  */
 export interface ReadBody {
   readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
   readonly bytes: Buffer;
   readonly received: number;
-  /** The whole request was read, so the connection can serve another. */
+  /** The connection can serve another request. */
   readonly reusable: boolean;
 }
 
 const NOTHING = Buffer.alloc(0);
-/** This is the first size; the buffer doubles from there. */
+/** The buffer begins with this size and doubles. */
 const GATHER_BYTES = 1_024;
 
 /**
- * A body from the end of its head on, before it is known to be wanted: Node would keep pieces as
- * objects, and 65 kB in pieces of one byte take 20 MB. It keeps its room until `release()` or
- * `drop()`.
+ * Collects the body before it is known to be wanted: Node would keep pieces as objects, and 65 kB
+ * in pieces of one byte take 20 MB. It keeps its room until `release()` or `drop()`.
  */
 export class IncomingBody implements RoomHolder, Dropped {
   readonly #request: IncomingMessage;
@@ -42,7 +41,7 @@ export class IncomingBody implements RoomHolder, Dropped {
   #bytes: Buffer = NOTHING;
   #kept = 0;
   #received = 0;
-  /** It is 0 once the body is unwanted. */
+  /** 0 once the body is unwanted. */
   #keep = MAX_BODY_BYTES;
   #asked = false;
   #broken = false;
@@ -51,7 +50,7 @@ export class IncomingBody implements RoomHolder, Dropped {
   constructor(request: IncomingMessage, room: BodyRoom) {
     this.#request = request;
     this.#room = room;
-    // What the parser read before the breakage is still emitted, and counts.
+    // The parser still emits what it read before the break.
     this.#stopListening = onBreak(request.socket, () => {
       this.#endIn(0);
       this.#broken = true;
@@ -80,7 +79,6 @@ export class IncomingBody implements RoomHolder, Dropped {
     this.#dropBytes();
   }
 
-  /** Another body needs the room. */
   giveWay(): void {
     this.#gaveWay = true;
     this.#keep = 0;
@@ -88,7 +86,6 @@ export class IncomingBody implements RoomHolder, Dropped {
     if (this.#asked) this.#endIn(DRAIN_MAX_MS);
   }
 
-  /** The partner waits for `100 Continue`. */
   get expectsContinue(): boolean {
     const { expect } = this.#request.headers;
     return expect !== undefined && /^100-continue$/i.test(expect);
@@ -113,7 +110,7 @@ export class IncomingBody implements RoomHolder, Dropped {
       clearTimeout(timer);
       call(this.#hasCome());
     };
-    // What came while this process was busy counts.
+    // Bytes that arrived while this process was busy still count.
     const timer = setTimeout(() => setImmediate(tell), EARLY_GRACE_MS);
     this.whenEnded(tell);
   }
@@ -129,7 +126,6 @@ export class IncomingBody implements RoomHolder, Dropped {
     this.#asked = true;
   }
 
-  /** A breakage has ended the body already. */
   #endIn(milliseconds: number): void {
     if (this.#ended !== undefined || this.#broken) return;
     clearTimeout(this.#timer);
@@ -141,7 +137,6 @@ export class IncomingBody implements RoomHolder, Dropped {
     this.#received += chunk.length;
     this.#keepOf(chunk);
     if (this.#received > this.#keep + DRAIN_MAX_BYTES) this.#finish('cut_off');
-    // The rest is only discarded, within its own time.
     else if (
       this.#asked &&
       this.#keep > 0 &&

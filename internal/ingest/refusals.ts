@@ -1,6 +1,6 @@
 /**
- * Records refused requests (401, 403) while they are few, and counts them beyond that, so that a
- * flood cannot fill the database.
+ * Records refused requests (401, 403), and only counts them above a rate, so that a flood cannot
+ * fill the database.
  */
 import type { Clock } from '../platform/clock.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -23,7 +23,6 @@ export class Refusals {
     this.#allowanceAtMs = tools.clock.monotonicMs();
   }
 
-  /** `address` is the key of the rate limit. */
   keep(
     request: { readonly address: string; readonly status: 401 | 403; readonly requestId: string },
     recordOf: () => SubmissionRecord,

@@ -1,8 +1,8 @@
-/** The span of one request, until the end of its answer. */
+/** The trace span of one request, until its answer has been sent. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
 
-/** Address, user agent and query are personal, so they stay out. */
+/** Leaves out address, user agent and query, which are personal. */
 export function startRequestSpan(request: FastifyRequest): Span | undefined {
   const route = request.routeOptions.url;
   if (request.is404 || route === undefined) return undefined;
@@ -21,7 +21,6 @@ export function startRequestSpan(request: FastifyRequest): Span | undefined {
   });
 }
 
-/** An aborted partner did not wait for the answer. */
 export function endRequestSpan(span: Span, reply: FastifyReply): void {
   const answered = reply.raw.writableFinished;
   if (answered) span.set({ 'http.response.status_code': reply.statusCode });
@@ -30,7 +29,6 @@ export function endRequestSpan(span: Span, reply: FastifyReply): void {
   span.end();
 }
 
-/** Later work joins the partner's trace. */
 export function traceparentOf(request: FastifyRequest): string | undefined {
   return request.span?.traceparent ?? incomingTraceparent(request);
 }

@@ -1,4 +1,4 @@
-/** Routes requests to operations, and answers all others. */
+/** Routes requests to operations and answers all others. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
@@ -19,7 +19,6 @@ import { authenticateRequest, submitApplication, type SubmitTools } from './subm
 
 export interface RouteTools extends Omit<SubmitTools, 'admitBody'>, LimitTools {
   readonly log: Logger;
-  /** Undefined if look-ups are off. */
   readonly readStatus: LookUpTools['readStatus'] | undefined;
 }
 
@@ -32,8 +31,8 @@ export async function addRoutes(
   const limits = operationLimits(settings, tools);
   const { admitRequest, admitBody } = partnerLimits(tools);
   const submitTools: SubmitTools = { ...tools, admitBody };
-  // The plugin appends the limiter to onRequest. The key is checked one stage later, so that
-  // guessing is limited too.
+  // The plugin appends the limiter to onRequest. Keys are checked a stage later, so that guessing
+  // is limited too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,
@@ -79,8 +78,8 @@ export async function addRoutes(
 }
 
 /**
- * Removes the origin of an absolute form (RFC 9112 §3.2.2). Fastify would answer an undecodable
- * path without hooks.
+ * Removes the origin of an absolute URL (RFC 9112 §3.2.2). Fastify would answer an undecodable path
+ * without hooks.
  */
 export function routedUrl(request: IncomingMessage): string {
   if (request.url === INGEST_PATH) return INGEST_PATH;

@@ -1,4 +1,4 @@
-/** The partner port: the contract's operations, and an answer in its shape for everything else. */
+/** The partner port: serves the contract's operations and answers everything else in its shape. */
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';
@@ -40,7 +40,7 @@ export async function createIngestServer(
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       maxHeaderSize: MAX_HEADER_BYTES,
-      // Node would answer without a body; the hooks answer it.
+      // Node would answer without a body; the hooks answer instead.
       requireHostHeader: false,
     },
     rewriteUrl: routedUrl,

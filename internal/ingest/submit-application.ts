@@ -1,6 +1,5 @@
 /**
- * What happens to a POST: authenticate, read, parse, record, answer. The order is part of the
- * contract.
+ * What happens to a POST: authenticate, read, parse, record, answer. The contract fixes this order.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
@@ -32,13 +31,11 @@ import { traceparentOf } from './request-span.ts';
 export interface SubmitTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
-  /** Rejects beyond the partner's bound; undefined without one. */
   admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
   record(record: SubmissionRecord): Promise<CommitResult>;
   readonly refusals: Pick<Refusals, 'keep'>;
   withdraw(record: SubmissionRecord): void;
   hint(hint: Hint): void;
-  /** An operator may want a line for each recorded request. */
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
   readonly metrics: Pick<
@@ -135,19 +132,19 @@ export async function submitApplication(
   }
 }
 
-/** If the process was frozen, reconcile has the record by now, so a 500 could be false. */
+/** If the process was frozen, a worker may have the record by now, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
   return clock.now().getTime() - receivedAt.getTime() >= FIRST_DUE_MS;
 }
 
-/** Neither a 202 nor a 500 is certain to be true. */
+/** Closes the connection, because neither a 202 nor a 500 is certain. */
 function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
   // The request was read to its end, so destroying it would leave the connection open.
   request.raw.socket.destroy();
 }
 
-/** `known` has the id in the answer; a replayed request's own record is not stored. */
+/** `known` has the answered id; a replayed request's own record is not stored. */
 function logAccepted(
   known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
   { partnerId, httpStatus, bodySha256 }: SubmissionRecord,

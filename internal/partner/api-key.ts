@@ -1,11 +1,11 @@
-/** API keys: how new ones look, what is accepted, and the hash that replaces a key. */
+/** Generates, checks and hashes API keys. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { isGuessable } from '../platform/guessable.ts';
 
 const PREFIX = 'pik_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** These are 238 bits. */
+/** 238 bits. */
 const RANDOM_CHARACTERS = 40;
 const CHECKSUM_CHARACTERS = 6;
 /** Keys made elsewhere may be this short. */
@@ -31,7 +31,7 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** The only form in which a key is stored or compared. */
+/** Keys are stored and compared only in this form. */
 export function hashApiKey(key: string): string {
   return hash('sha256', key, 'hex');
 }
@@ -49,7 +49,6 @@ export function hashOfDigest(entry: string): string | undefined {
 
 const EMPTY = hashApiKey('');
 
-/** The key behind this digest is empty. */
 export const digestProblem = (digest: string): KeyProblem | undefined =>
   digest === EMPTY ? 'empty_key' : undefined;
 

@@ -1,5 +1,5 @@
 /**
- * What operators set on a whole partner: on hold, so that its work waits, or disabled, so that its
+ * Operators' flags on a whole partner: on hold, so that its work waits, or disabled, so that its
  * keys are answered 403.
  */
 import type { ClientSession, Collection, Db } from 'mongodb';
@@ -11,10 +11,10 @@ import { bounded } from '../platform/mongo-read.ts';
 export const PARTNER_HOLDS = 'partner_holds';
 export const PARTNERS_DISABLED = 'partners_disabled';
 
-/** There are no more keys than this, so no more partners. */
+/** As many as there can be keys. */
 const FLAGGED_MAX = 100_000;
 
-/** It stays after the flag is cleared, so that a late write of an older command does nothing. */
+/** Stays after the flag is cleared, so that an older command's late write does nothing. */
 export interface Flagged {
   readonly _id: string;
   readonly isSet: boolean;
@@ -36,7 +36,6 @@ export abstract class PartnerFlag {
     this.#clock = clock;
   }
 
-  /** Sorted by partner. */
   async list(session?: ClientSession): Promise<Flagged[]> {
     return this.partners
       .find({ isSet: true }, { ...bounded, ...defined({ session }) })

@@ -1,4 +1,4 @@
-/** All keys in memory, for ingest: a look-up never waits. */
+/** Holds all keys in memory, so that a look-up in ingest never waits. */
 import type { Clock } from '../platform/clock.ts';
 import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -33,7 +33,6 @@ export class KeyCache {
   #removed: ReadonlyMap<string, string> = new Map();
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
-  /** Undefined before the first complete set. */
   #version: string | undefined;
 
   constructor(options: {
@@ -41,7 +40,6 @@ export class KeyCache {
     readonly clock: Clock;
     readonly log: Logger;
     readonly onLoad: (loaded: LoadedKeys) => void;
-    /** The keys in memory were current then. */
     readonly onCurrent: (at: Date) => void;
     readonly onRemovedUse: () => void;
   }) {
@@ -88,7 +86,7 @@ export class KeyCache {
     await this.#touch().catch(() => {});
   }
 
-  /** While the keys cannot be read, those in memory stay. */
+  /** Keeps the keys in memory while they cannot be read. */
   async refresh(): Promise<void> {
     const askedAt = this.#clock.now();
     try {

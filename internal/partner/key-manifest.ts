@@ -1,4 +1,4 @@
-/** Writes the Secret manifest for a partner's keys: the reverse of key-secret.ts. */
+/** Writes the Secret manifest of a partner's keys: the reverse of key-secret.ts. */
 import { stringify } from 'yaml';
 import { defined } from '../platform/defined.ts';
 import { keyDigest } from './api-key.ts';

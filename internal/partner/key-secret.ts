@@ -1,6 +1,4 @@
-/**
- * From partner Secrets to the keys they ask for, or to the reasons why one cannot be used. Pure.
- */
+/** Reads the wanted keys from partner Secrets, or the reasons why a Secret cannot be used. */
 import { defined } from '../platform/defined.ts';
 import {
   KEY_MIN_LENGTH,
@@ -21,10 +19,7 @@ import { isPublishedKey } from './published.ts';
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
 
-/**
- * A Kubernetes Secret with the partner label, from the API or from a manifest. `data` values are
- * base64.
- */
+/** A Secret with the partner label, from the API or a manifest; `data` is base64. */
 export interface PartnerSecret {
   readonly namespace: string;
   readonly name: string;
@@ -32,7 +27,7 @@ export interface PartnerSecret {
   readonly createdAt: Date | undefined;
   readonly partnerId: string;
   readonly status: string | undefined;
-  /** Those that `termAnnotations` keeps. */
+  /** Only those that `termAnnotations` keeps. */
   readonly annotations?: Readonly<Record<string, string>>;
   readonly data: Readonly<Record<string, string>>;
 }
@@ -43,7 +38,6 @@ export interface KeySource {
   readonly uid: string;
 }
 
-/** "namespace/name", as people write it. */
 export function secretName({ namespace, name }: KeySource): string {
   return `${namespace}/${name}`;
 }
@@ -80,14 +74,14 @@ export const problemCodes = [
 ] as const;
 export type ProblemCode = (typeof problemCodes)[number];
 
-/** Something an operator should mend; never quotes a key. */
+/** Never quotes a key. */
 export interface Problem {
   readonly source: KeySource;
   readonly code: ProblemCode;
   readonly message: string;
 }
 
-/** What Kubernetes allows as a label value. */
+/** Kubernetes allows this as a label value. */
 const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 export function isPartnerId(text: string): boolean {
@@ -95,10 +89,9 @@ export function isPartnerId(text: string): boolean {
 }
 
 /**
- * All Secrets together, because one inactive Secret switches its whole partner off, the smallest
- * bound counts for its whole partner, a key in two Secrets has the stricter terms of both, and a
- * key under two partners goes to the older Secret. A bad entry costs that entry only, a bad
- * annotation its Secret only, also an unknown status.
+ * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
+ * counts for it. A key in two Secrets has the stricter terms of both; a key under two partners
+ * belongs to the older Secret. A bad entry affects only itself, a bad annotation only its Secret.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
@@ -157,7 +150,7 @@ export function wantedKeys(
   return { keys, problems };
 }
 
-/** What the annotations of a Secret say; undefined where its keys are not used. */
+/** Undefined if the Secret's keys are not used. */
 function termsOf(
   { partnerId, status, annotations = {}, data }: PartnerSecret,
   report: (code: ProblemCode, message: string) => void,
@@ -182,7 +175,6 @@ type Entry =
   | { readonly kind: 'key'; readonly hash: string }
   | { readonly kind: 'problem'; readonly code: ProblemCode; readonly why: string };
 
-/** One entry of a Secret: an API key, or the digest of one. */
 function readEntry(value: string, allowPublished: boolean): Entry {
   const text = decode(value);
   const unusable = (code: ProblemCode): Entry => ({
@@ -225,8 +217,8 @@ function byAge(one: PartnerSecret, other: PartnerSecret): number {
 }
 
 /**
- * One trailing newline is what `kubectl create secret --from-file` leaves of a text file; it is not
- * part of the key.
+ * `kubectl create secret --from-file` keeps a text file's last newline, which is not part of the
+ * key.
  */
 function decode(value: string): string | undefined {
   if (!/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(value)) return undefined;
@@ -235,10 +227,7 @@ function decode(value: string): string | undefined {
     .replace(/\r?\n$/, '');
 }
 
-/**
- * How a message names an entry. Whoever swapped name and value has made the key the name, so a long
- * one is not quoted.
- */
+/** If name and value were swapped, the name is the key, so a long name is not quoted. */
 function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
 }

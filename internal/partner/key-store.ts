@@ -26,31 +26,30 @@ export interface PartnerKey {
   readonly _id: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive' | 'removed';
-  /** The Secret whose status makes it inactive. */
   readonly inactiveBy?: KeySource;
   readonly terms?: KeyTerms;
   readonly source: KeySource;
   readonly term: number;
   readonly lastUsedAt?: Date;
   readonly activeAt?: Date;
-  /** Absent while it is active, and after a deferred end. */
+  /** Absent while active and after a deferred end. */
   readonly endedAt?: Date;
-  /** Set while the end is deferred, because most keys would end. */
+  /** Set while the end is deferred. */
   readonly deferredAt?: Date;
   /** An operator confirmed the deferred end. */
   readonly confirmedAt?: Date;
-  /** An operator ended the key for good, whatever `status` says; the document is kept. */
+  /** An operator ended the key for good, whatever `status` says. */
   readonly revokedAt?: Date;
   readonly updatedAt: Date;
 }
 
 export interface LoadedKeys {
   readonly keys: readonly PartnerKey[];
-  /** Partners that an operator disabled, whatever their Secrets say. */
+  /** Overrides their Secrets. */
   readonly disabled: ReadonlySet<string>;
-  /** Revoked keys, and recently removed ones. */
+  /** Includes revoked keys. */
   readonly removed: readonly PartnerKey[];
-  /** The keys are at least as new as this version. */
+  /** The keys are at least as new as this. */
   readonly version: string;
 }
 
@@ -85,8 +84,8 @@ export class KeyStore {
   }
 
   /**
-   * Undefined before a controller has compared all keys. The version is read first in a causally
-   * consistent session, so the keys are never older.
+   * Undefined before a controller has compared all keys. A causally consistent session reads the
+   * version first, so the keys are never older.
    */
   load(): Promise<LoadedKeys | undefined> {
     return this.#db.client.withSession({ causalConsistency: true }, async (session) => {
@@ -121,7 +120,7 @@ export class KeyStore {
       .toArray();
   }
 
-  /** `prefix` is hexadecimal; at most two keys are returned. */
+  /** `prefix` is hexadecimal; returns at most two keys. */
   async beginningWith(prefix: string): Promise<readonly PartnerKey[]> {
     return this.#keys
       .find({ _id: { $gte: prefix, $lt: `${prefix}g` } }, bounded)
@@ -142,21 +141,21 @@ export class KeyStore {
     return this.#disabled.list();
   }
 
-  /** False if the partner was disabled already; ingest is told even then. */
+  /** False if already disabled; ingest reloads even then. */
   async disable(partnerId: string, by: string): Promise<boolean> {
     const isNew = await this.#disabled.set(partnerId, by);
     await this.sync.count(undefined, { synced: false });
     return isNew;
   }
 
-  /** False if the partner was not disabled; ingest is told even then. */
+  /** False if not disabled; ingest reloads even then. */
   async enable(partnerId: string, by: string): Promise<boolean> {
     const isNew = await this.#disabled.clear(partnerId, by);
     await this.sync.count(undefined, { synced: false });
     return isNew;
   }
 
-  /** Confirmed ends are left out. */
+  /** Excludes confirmed ends. */
   async deferred(): Promise<readonly PartnerKey[]> {
     return this.#keys
       .find({ deferredAt: { $exists: true }, confirmedAt: { $exists: false } }, bounded)
@@ -171,7 +170,6 @@ export class KeyStore {
     return matchedCount;
   }
 
-  /** Never moves a date back. */
   async touch(hashes: readonly string[], usedAt: Date): Promise<void> {
     await this.#keys.updateMany({ _id: { $in: [...hashes] } }, { $max: { lastUsedAt: usedAt } });
   }
@@ -186,14 +184,14 @@ export class KeyStore {
     });
   }
 
-  /** From here on no earlier writer changes any key. */
+  /** After this, no earlier writer changes any key. */
   async raise(term: number): Promise<void> {
     await this.#keys.updateMany({ term: { $lt: term } }, { $set: { term } });
   }
 
   /**
-   * Rejects with `SupersededError` if a later term has begun, which sees earlier writes in its
-   * first round.
+   * Rejects with `SupersededError` if a later term has begun; that leader sees earlier writes in
+   * its first round.
    */
   async write(changes: readonly KeyChange[], term: number): Promise<void> {
     if (changes.length === 0) return;
@@ -216,8 +214,8 @@ export class KeyStore {
   }
 
   /**
-   * A key may only become active by an update that compares terms, so new keys get tombstones
-   * first. A delayed insert could bring back a key that has ended since.
+   * New keys get tombstones first, because only an update compares terms: a delayed insert could
+   * bring back a key that has ended since.
    */
   async #reserve(changes: readonly KeyChange[], term: number): Promise<void> {
     const wanted = changes.flatMap((change) => (change.kind === 'put' ? [change.key] : []));

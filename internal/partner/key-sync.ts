@@ -20,7 +20,7 @@ interface SyncDocument {
   readonly changes: number;
   /** A restored database repeats numbers, but not times. */
   readonly changedAt?: Date;
-  /** When a leader first had compared all keys in its term. */
+  /** When a leader had first compared all keys. */
   readonly syncedAt?: Date;
 }
 
@@ -44,8 +44,8 @@ export class KeySync {
   }
 
   /**
-   * Undefined while another process holds the lease; a repeat gets its term again. `lastTerm` is
-   * called only if the document is gone, because no term may repeat.
+   * Undefined while another process holds the lease. `lastTerm` is called only if the document is
+   * gone, because no term may repeat.
    */
   async take(holder: string, lastTerm: () => Promise<number>): Promise<number | undefined> {
     if ((await call(this.#documents.findOne({ _id: KEYS }))) === null) {
@@ -87,7 +87,7 @@ export class KeySync {
     if (current === null) throw new SupersededError();
   }
 
-  /** `term` is undefined for an operator's change. */
+  /** An operator's change has no `term`. */
   async count(term: number | undefined, { synced }: { readonly synced: boolean }): Promise<void> {
     const { matchedCount } = await this.#documents.updateOne(
       { _id: KEYS, ...defined({ term }) },

@@ -1,6 +1,5 @@
 /**
- * What annotations of a partner's Secret say: its bounds, and when and from where its keys are
- * accepted.
+ * Reads a partner Secret's annotations: its bounds, and when and from where its keys are accepted.
  */
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
@@ -9,13 +8,13 @@ import { addressTest, commonNetworks, isNetwork, type AddressTest } from '../pla
 
 export interface PartnerBounds {
   readonly maxPerMinute?: number;
-  /** It counts 24 hours; a megabyte has 1,000,000 bytes. */
+  /** In 24 hours; a megabyte has 1,000,000 bytes. */
   readonly maxMegabytesPerDay?: number;
 }
 
 export interface KeyTerms extends PartnerBounds {
   readonly notAfter?: Date;
-  /** For example `192.0.2.0/24`, or single addresses. */
+  /** Networks such as `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
 }
 
@@ -79,7 +78,6 @@ export function readTerms(annotations: Readonly<Record<string, string>>): {
   return { terms, faults };
 }
 
-/** A partner with several Secrets has the smaller bounds. */
 export function smallerBounds(one: PartnerBounds, other: PartnerBounds): PartnerBounds {
   const smaller = (field: keyof PartnerBounds): PartnerBounds => {
     const least = Math.min(one[field] ?? Infinity, other[field] ?? Infinity);
@@ -88,7 +86,7 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
 }
 
-/** A key in two Secrets has the earlier end and the common networks. */
+/** The earlier end and the common networks. */
 export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   const ends = [one, other]
     .flatMap(({ notAfter }) => notAfter ?? [])
@@ -104,7 +102,6 @@ export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
   };
 }
 
-/** Whether a key with these terms counts from an address. */
 export function addressCheck({ cidrs }: KeyTerms): AddressTest {
   return cidrs === undefined ? () => true : addressTest(cidrs);
 }
@@ -112,7 +109,7 @@ export function addressCheck({ cidrs }: KeyTerms): AddressTest {
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/** Their active keys end soon, or have all ended within a day. */
+/** Partners whose active keys end soon or have all ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,

@@ -1,4 +1,4 @@
-/** Secrets that this repository publishes for the evaluation; they count nowhere else. */
+/** Secrets that this repository publishes for the evaluation; they are not accepted elsewhere. */
 import { hashApiKey } from './api-key.ts';
 
 const PUBLISHED_KEYS = ['pik_evaluation_only_not_for_production'];

@@ -6,7 +6,7 @@ export class AttemptFailure extends Error {
   readonly failure: FailureClass;
   readonly possibleMails: number | undefined;
 
-  /** `words` are for support and hold nothing personal. */
+  /** Support reads `words`, so they hold nothing personal. */
   constructor(failure: FailureClass, words: string, possibleMails?: number) {
     super(words);
     this.failure = failure;

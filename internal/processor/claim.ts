@@ -18,7 +18,7 @@ export class Claim {
   readonly #timer: NodeJS.Timeout;
   #confirmedAt: number;
 
-  /** The monotonic time just before the claim request. */
+  /** `confirmedAt` is the monotonic time just before the claim request. */
   constructor(options: {
     readonly position: Position;
     readonly store: WorkerMoves;
@@ -38,7 +38,7 @@ export class Claim {
     return this.#position;
   }
 
-  /** The move also confirms the claim. */
+  /** The move also confirmed the claim. */
   moved(state: OpenState, askedAtMs: number): void {
     this.#position = { ...this.#position, state };
     this.#confirmedAt = askedAtMs;
@@ -48,7 +48,7 @@ export class Claim {
     return this.#lost.signal;
   }
 
-  /** It is needed before every effect outside the store. */
+  /** Call this before every effect outside the store. */
   async confirm(): Promise<void> {
     if (this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
     this.assertHeld();

@@ -1,4 +1,6 @@
-/** Whether this process's clock is close enough to others for comparing claims. */
+/**
+ * Pauses work while this process's clock differs too much from the database's to compare claims.
+ */
 import type { ClockOffset } from '../platform/clock-offset.ts';
 import type { Logger } from '../platform/log.ts';
 import { CLOCK_OFFSET_MAX_MS } from './limits.ts';
@@ -11,7 +13,6 @@ export function clockFaults(offsetMs: number): readonly string[] {
   ];
 }
 
-/** The workers' gates open by the same rule. */
 export function pauseByClock(
   offset: Pick<ClockOffset, 'ms'>,
   waitForClock: () => void,

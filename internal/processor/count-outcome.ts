@@ -1,4 +1,4 @@
-/** Counts where a record went, for all and for its partner. */
+/** Counts the outcome of a record, in total and for its partner. */
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';

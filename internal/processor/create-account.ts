@@ -1,4 +1,4 @@
-/** The first half of an attempt: read the application, reject it or create its account. */
+/** The first half of an attempt: rejects the application or creates its account. */
 import { decideOnCreation, decideOnFields } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { parseApplication, type Application } from '../application/parse-application.ts';
@@ -18,11 +18,10 @@ export interface CreateTools extends FailureTools {
   readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
 }
 
-/** The record does not name the account yet. */
 export interface Created {
   readonly applicant: Applicant;
   readonly accountId: string;
-  /** Undefined if an earlier attempt made it. */
+  /** Undefined if an earlier attempt created it. */
   readonly account: Account | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * For how long writes have become durable. While they do not, withdrawals are late too, and
+ * Measures how long writes have been durable. While they are not, withdrawals are late too, so
  * reconcile must not queue unclaimed records.
  */
 import type { Clock } from '../platform/clock.ts';
@@ -9,7 +9,6 @@ export class DurableSince {
   readonly #probe: () => Promise<boolean>;
   #since: number | undefined;
 
-  /** A rejecting `probe` means no. */
   constructor(clock: Pick<Clock, 'monotonicMs'>, probe: () => Promise<boolean>) {
     this.#clock = clock;
     this.#probe = probe;
@@ -20,7 +19,6 @@ export class DurableSince {
     this.#since = durable ? (this.#since ?? this.#clock.monotonicMs()) : undefined;
   }
 
-  /** It is 0 after a failure. */
   get lastsMs(): number {
     return this.#since === undefined ? 0 : this.#clock.monotonicMs() - this.#since;
   }

@@ -1,4 +1,4 @@
-/** Removes personal data that no TTL index can: raw bodies, and data of released accounts. */
+/** Removes personal data that no TTL index can: raw bodies and data of released accounts. */
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -8,7 +8,7 @@ export interface ExpireTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly releasedDays: number;
-  /** True when more may be due. */
+  /** True if more may be due. */
   removeBodies(): Promise<boolean>;
   forgetReleased(until: Date): Promise<boolean>;
 }

@@ -18,7 +18,7 @@ export type FailureClass =
   /** Our sender, settings, rights or disk are at fault. */
   | 'ours'
   | 'busy'
-  /** Only this domain or partner is turned away. */
+  /** The relay declines only this domain or partner. */
   | 'throttled'
   | 'ambiguous'
   /** Several workers died holding the record. */
@@ -30,9 +30,9 @@ export type Verdict =
   | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up' };
 
 export interface SoFar {
-  /** This attempt's mail is included. */
+  /** Includes this attempt's e-mail. */
   readonly ambiguous: number;
-  /** Holds and outages do not count. */
+  /** Excludes holds and outages. */
   readonly backedOffMs: number;
 }
 
@@ -73,16 +73,14 @@ function backOff(
 }
 
 /**
- * These mean elections, no majority, shutdown or overload. FerretDB answers 1 while its PostgreSQL
- * is away.
+ * Elections, no majority, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away.
  */
 const AWAY_CODES = new Set([
   1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
 ]);
-/** These mean missing rights, a wrong password, a full disk or an impossible write concern. */
+/** Missing rights, a wrong password, a full disk or an impossible write concern. */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
-/** Unknown errors are worth another try. */
 export function classOfError(error: unknown): FailureClass {
   if (error instanceof DeadlineError || error instanceof NotDurableError) return 'infrastructure';
   if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError)

@@ -53,7 +53,7 @@ export class HoldFollower implements Holds {
     }
   }
 
-  /** While they cannot be read, the last ones stay. */
+  /** Keeps the last known holds while they cannot be read. */
   async refresh(): Promise<boolean> {
     try {
       const onHold = await this.#holds.list();

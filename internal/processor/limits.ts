@@ -1,12 +1,12 @@
-/** Every bound of the background work, with the reason for its size. */
+/** Bounds of the background work, with the reason for each size. */
 import { mailerLimits } from '../mail/mailer.ts';
 
-/** There are three tries within a claim's 45 s. */
+/** A claim's 45 s allow three tries. */
 export const RENEW_EVERY_MS = 15_000;
-/** The 10 s below a claim's 45 s are for a slow renewal. */
+/** 10 s below a claim's 45 s, for a slow renewal. */
 export const CLAIM_TRUSTED_MS = 35_000;
 
-/** A confirmation this fresh is enough for a mail. */
+/** A confirmation this fresh is enough to send an e-mail. */
 export const CLAIM_FRESH_MS = 2_000;
 
 /**
@@ -15,7 +15,7 @@ export const CLAIM_FRESH_MS = 2_000;
  */
 export const CLOCK_OFFSET_MAX_MS = 5_000;
 
-/** A pause is this share of the record's total back-off, within bounds. */
+/** Each pause is this share of the record's total back-off, within bounds. */
 interface BackOff {
   readonly share: number;
   readonly firstMs: number;
@@ -36,48 +36,44 @@ export const BACK_OFF_JITTER = 0.2;
 /** docs/privacy.md promises that a record ends after three days. */
 export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 
-/** These tries take about ten minutes while the database is away. */
+/** The tries take about ten minutes while the database is away. */
 export const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 export const SETTLE_TRIES = 120;
 
-/** A record whose workers died this often in a row is a dead letter. */
+/** After this many dead workers in a row, a record is a dead letter. */
 export const MAX_CRASHES = 5;
-/**
- * After this many deaths a record is tried apart from others, at a random time within
- * `CRASH_APART_MS`.
- */
+/** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
 export const CRASHES_ALONE = 2;
 export const CRASH_APART_MS = 60_000;
 
-/** Mails that no operator asked for; one without a known result counts. */
+/** At most this many e-mails may go out unasked; one without a known result counts. */
 export const MAX_AMBIGUOUS = 3;
-/** A closing worker waits for a whole hand-over, and ten seconds to note its result. */
+/** A closing worker waits for a whole hand-over and ten seconds to note its result. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
-/** The chart's grace period is five seconds more. */
+/** The chart's grace period is five seconds longer. */
 export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
 
-/** These retries note a sent mail while the database is away. */
+/** Retries of noting a sent e-mail while the database is away. */
 export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
 export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 export const PROBE_DEADLINE_MS = 15_000;
 
-/** With 15 s to the first look and 15 s of grace, a lost hint heals within 35 s. */
+/** With 15 s to the first look and 15 s of grace, a lost hint is repaired within 35 s. */
 export const RECONCILE_EVERY_MS = 2_500;
 export const RECONCILE_PAGE = 1_000;
-/** With this many waiting jobs, of up to 50 records each, workers have enough to do. */
+/** So many jobs, of up to 50 records each, keep workers busy. */
 export const RECONCILE_MAX_WAITING = 100;
 /** A round takes this many records past a full queue. */
 export const RECONCILE_OLDEST = 20;
-/** Unknown records wait for a new version, not for a round. */
 export const UNKNOWN_EVERY_MS = 60_000;
-/** A withdrawal has this long after the first sight of a never-claimed record. */
+/** A withdrawal has this long after the first sight of an unclaimed record. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** The repeated hint may be lost too. */
 export const REQUEUED_AGAIN_MS = 30_000;
 
 export const EXPIRE_EVERY_MS = 60_000;
-/** Pages have 500 records: 8,000 a second. */
+/** Pages of 500 records a minute make 8,000 records a second. */
 export const EXPIRE_PAGES = 1_000;
 
 /** An idle worker that has not asked for work is not live. */

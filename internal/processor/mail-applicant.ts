@@ -1,4 +1,4 @@
-/** The second half of an attempt: mail the applicant and finish the request. */
+/** The second half of an attempt: e-mails the applicant and finishes the request. */
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
 import { domainOf } from '../application/email-address.ts';
@@ -50,7 +50,7 @@ interface Mailing {
   readonly place: MailPlace;
 }
 
-/** `made` is the account if this attempt made it. */
+/** `made` is the account if this attempt created it. */
 export async function mailApplicant(
   mailing: Mailing,
   made: Account | undefined,
@@ -91,7 +91,7 @@ async function complete({ record, claim }: Mailing, tools: MailTools): Promise<v
 
 async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<void> {
   const { record, claim, place } = mailing;
-  // A hand-over without a result may have mailed.
+  // A hand-over without a result may have sent an e-mail.
   const before = Math.max(
     record.ambiguous ?? 0,
     possibleMails(account.mail, record.mailsSince ?? -1),
@@ -120,7 +120,7 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
-  // A relay that greets us again did not mean all mail.
+  // A relay that accepts a new connection did not decline all mail.
   const dropped = result === 'unreachable' && handOver.connected && (await tools.mailer.probe());
   const blame = place.note(handOver, dropped);
   await noteResult(account, intent, handOver, claim, tools);
@@ -162,7 +162,7 @@ function writeMail(
   return { message, activation: { ...link, expiresAt } };
 }
 
-/** The account notes a possible mail before it goes out. */
+/** Records a possible e-mail before it is sent. */
 async function announce(
   account: Account,
   intent: Intent,
@@ -172,7 +172,7 @@ async function announce(
   const { message, activation } = writeMail(account, intent, tools);
   try {
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
-    // A sent mail cannot be taken back, so this check comes last.
+    // A sent e-mail cannot be recalled, so this check comes last.
     await claim.confirm();
     if (!begun) throw readAgain();
   } catch (error) {
@@ -189,7 +189,7 @@ function readAgain(): AttemptFailure {
   );
 }
 
-/** Without this note the hand-over counts as a possible mail. */
+/** Without this note the hand-over counts as a possible e-mail. */
 async function noteAborted(
   account: Account,
   intent: Intent,
@@ -213,8 +213,8 @@ async function noteResult(
     return true;
   };
   if (handOver.result === 'accepted') {
-    // Until the account says that the mail is out, another attempt would repeat it. So this waits
-    // for the database.
+    // Another attempt would repeat the e-mail until the account records it, so this waits for the
+    // database.
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
       signal: claim.signal,
@@ -222,7 +222,6 @@ async function noteResult(
     });
     if (noted === true) return;
   }
-  // Without this note the hand-over counts as a possible mail, which is the safe side.
   await note().catch((error: unknown) =>
     tools.log.debug({ err: error }, 'the result of a hand-over was not noted'),
   );

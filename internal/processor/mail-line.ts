@@ -1,9 +1,9 @@
 /**
- * The line of accounts whose e-mail is still to go out, and the places that serve it.
+ * The line of accounts whose e-mail is still to be sent, and the places that serve it.
  *
- * A free place takes the oldest record of the partner whose turn it is; a record whose account was
- * just made takes one at once. Each process keeps the head of the line in memory and reads it again
- * every second; a claim decides which process gets a record.
+ * A free place takes the oldest record of the partner whose turn it is. A record whose account was
+ * just created takes one at once if nothing waits for it. Each process keeps the head of the line
+ * in memory and reads it every second; a claim decides which process gets a record.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -34,7 +34,7 @@ export interface MailLineOptions {
 export class MailLine {
   readonly #options: MailLineOptions;
   readonly #places: Places;
-  /** Partners take turns; a partner's oldest record comes first. */
+  /** Partners are in order of their turns, each with its oldest record first. */
   readonly #waiting = new Map<string, WaitingMail[]>();
   readonly #inWork = new Set<string>();
   readonly #changed = new Set<() => void>();
@@ -54,7 +54,7 @@ export class MailLine {
     this.#serve();
   }
 
-  /** False if no place is free, or a record in the line could take it. */
+  /** False if no place is free or a record in the line could take it. */
   tryNow(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): boolean {
     const { relay, clock } = this.#options;
     const wait = relay.paused !== undefined || relay.waitMs(clock.monotonicMs()) > 0;
@@ -103,7 +103,7 @@ export class MailLine {
     }
   }
 
-  /** Resolves when all mails have ended, or when `signal` aborts. */
+  /** Resolves when all e-mails have ended or `signal` aborts. */
   async close(signal: AbortSignal): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -157,7 +157,7 @@ export class MailLine {
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
-        // The answer is the same for all mails of a partner to a domain.
+        // The answer is the same for all e-mails of a partner to a domain.
         const full = new Set<string>();
         for (const one of waiting) {
           if (full.has(one.domain) || !only(one)) continue;
@@ -174,7 +174,7 @@ export class MailLine {
     return rules.some((rule) => mayTake(mail, rule));
   }
 
-  /** The partner's next turn comes after all others. */
+  /** Moves the partner behind all others. */
   #takeOut({ partnerId, requestId }: WaitingMail): void {
     const left = (this.#waiting.get(partnerId) ?? []).filter((one) => one.requestId !== requestId);
     this.#waiting.delete(partnerId);
@@ -206,7 +206,7 @@ export class MailLine {
     };
   }
 
-  /** While the relay is paused, one mail at a time is tried, an urgent one at once. */
+  /** While the relay is paused, one e-mail at a time is tried, an urgent one at once. */
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;
@@ -228,7 +228,7 @@ export class MailLine {
       // A record that was put back may not be in memory yet.
       const isRead = await this.#read();
       next = this.#next();
-      // Without a mail to try, the next one tests the relay.
+      // With nothing to try, the next e-mail tests the relay.
       if (next === undefined && isRead && this.#places.free > 0) relay.resume();
     }
     if (next === undefined || this.#closed || this.#paused) return;

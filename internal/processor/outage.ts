@@ -1,4 +1,4 @@
-/** Pauses the workers while the database is away, and resumes them. */
+/** Pauses the workers while the database is away. */
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
@@ -29,7 +29,6 @@ export class OutageGate {
     this.#paused = options.paused;
   }
 
-  /** Calls during an outage change nothing. */
   wait(): void {
     if (this.#waiting !== undefined) return;
     this.#waiting = this.#waitOut().finally(() => {

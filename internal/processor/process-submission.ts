@@ -1,5 +1,5 @@
 /**
- * One attempt: claims a record and does what is left: account, e-mail, end.
+ * One attempt: claims a record and does what is left of account, e-mail and end.
  *
  * A hint brings a new application. Its e-mail follows under the same claim if a place is free and
  * no other record waits for it; otherwise the record joins the line of mails.
@@ -105,7 +105,7 @@ function afterAccount(
   return { ...kept, ...moved, applicant, accountId };
 }
 
-/** `created`: the record does not name the account yet. */
+/** `created` is set while the record does not name its account. */
 async function doMail(
   attempt: Attempt & { readonly place: MailPlace },
   created: Created | undefined,
@@ -196,8 +196,8 @@ async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promis
 }
 
 /**
- * A record may kill its workers: after five deaths it is a dead letter, and before that it is tried
- * alone, so that records beside it get through.
+ * A record may kill its workers. After five deaths it is a dead letter; before that it is tried
+ * alone, so that others get through.
  */
 async function endsByCrashes(
   { record, claim }: Attempt,

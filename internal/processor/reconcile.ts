@@ -1,6 +1,6 @@
 /**
- * Queues recorded applications that no worker has: this heals lost hints, an emptied Redis and
- * killed workers. While Redis is away, this process's worker takes them.
+ * Queues recorded applications that no worker has, after lost hints, an emptied Redis or killed
+ * workers. While Redis is away, this process's worker takes them.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -31,7 +31,7 @@ export interface ReconcileTools {
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
   waiting(): Promise<number>;
-  /** During an outage it gets nothing, because jobs would pile up. */
+  /** It gets nothing during an outage, because jobs would pile up. */
   readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
   clockFaults(): readonly string[];
   sendHints(hints: readonly Hint[]): Promise<void>;
@@ -42,14 +42,13 @@ async function isWanted(tools: ReconcileTools): Promise<boolean> {
   if (worker.paused) return false;
   return tools.waiting().then(
     (jobs) => jobs < RECONCILE_MAX_WAITING,
-    // Without Redis, this process's worker takes what it has room for.
     () => worker.room > 0,
   );
 }
 
 /**
- * One round; true if more may be due. A never-claimed record is only marked at first sight, and
- * queued after a grace with durable writes, so that a pending withdrawal comes first.
+ * One round; true if more may be due. An unclaimed record is only marked at first sight and queued
+ * after a period of durable writes, so that a pending withdrawal comes first.
  */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   await tools.durable.look();
@@ -79,12 +78,11 @@ export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   return due.length === RECONCILE_PAGE && fresh.length + handed.length === due.length;
 }
 
-/** Other records are due for their next attempt. */
 function wasLost({ version, claimedUntil }: DueRecord): boolean {
   return version === 0 || claimedUntil !== undefined;
 }
 
-/** In an overload the queue may stay full, so this worker takes the oldest records past it. */
+/** In an overload the queue stays full, so this worker takes the oldest records past it. */
 async function takeOldest(
   ready: readonly DueRecord[],
   { worker, store }: ReconcileTools,

@@ -1,4 +1,4 @@
-/** Carries out the verdict on a failed attempt: one update of the record. */
+/** Applies the verdict on a failed attempt in one update of the record. */
 import type { Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -18,7 +18,7 @@ export interface FailedAttempt {
   readonly position: Position;
   readonly step: Step;
   readonly failure: FailureClass;
-  /** Holds no personal data, because support reads it. */
+  /** Support reads it, so it holds no personal data. */
   readonly lastError: string;
   /** Undefined leaves the record's count. */
   readonly possibleMails: number | undefined;
@@ -32,8 +32,8 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
 }
 
 /**
- * Never rejects. A failed update is retried in the background; otherwise the record would count as
- * one that killed its worker.
+ * Never rejects. A failed update is retried in the background, because the record would otherwise
+ * count as one that killed its worker.
  */
 export async function settleFailure(failed: FailedAttempt, tools: FailureTools): Promise<void> {
   const { record, position, step, failure, lastError } = failed;

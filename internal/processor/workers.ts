@@ -16,7 +16,6 @@ export interface Workers {
   readonly close: () => void;
 }
 
-/** Hints are taken at once, mails once the line is read. */
 export function createWorkers(options: {
   readonly slots: { readonly applications: number; readonly mails: number };
   /** 0 means as many as the relay takes. */
@@ -40,7 +39,7 @@ export function createWorkers(options: {
     try {
       await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);
     } catch (error) {
-      // The claim request failed, so the record is soon due again.
+      // The record is soon due again.
       log.warn(
         { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error },
         'attempt could not start',

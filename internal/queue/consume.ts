@@ -1,8 +1,8 @@
 /**
- * Takes hints from a queue into this process.
+ * Takes hints from the queue into this process.
  *
- * A job leaves Redis once its hints are in hand, so its lock need not be renewed; reconcile finds
- * the records of a killed process.
+ * A job leaves Redis once its hints are in hand, so its lock need not be renewed. If the process is
+ * killed, reconcile finds the records.
  */
 import { randomUUID } from 'node:crypto';
 import { Worker, createRedisBackend } from 'bullmq';
@@ -27,11 +27,10 @@ const CLOSE_WORKER_MS = 1_000;
 export interface ConsumerOptions {
   readonly work: HintsInHand;
   readonly redis: RedisClient;
-  /** Reconcile finds the records of hints that are left. */
   readonly closeDeadlineMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Queues hints that were not begun; may reject. */
+  /** May reject. */
   readonly sendBack: (hints: readonly Hint[]) => Promise<void>;
 }
 
@@ -79,7 +78,6 @@ export class Consumer {
     this.#stop.abort();
     await this.#fetching;
     const left = await work.close(AbortSignal.timeout(closeDeadlineMs));
-    // Reconcile finds their records.
     if (left.length > 0) await sendBack(left).catch(() => {});
     await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(
       () => {},
@@ -96,10 +94,10 @@ export class Consumer {
     }
   }
 
-  /** Returns the pause after the turn in milliseconds. */
+  /** Returns the milliseconds to pause. */
   async #turn(): Promise<number> {
     const { redis, log } = this.#options;
-    // Before its first connection BullMQ keeps commands, and would later fetch a job for nobody.
+    // Before its first connection BullMQ holds commands back and would fetch a job too late.
     if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
     try {
       return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job'))

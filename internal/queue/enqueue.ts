@@ -1,4 +1,4 @@
-/** Sends hints to Redis; reconcile finds the records of lost ones. */
+/** Sends hints to Redis; reconcile finds the records of lost hints. */
 import { Queue } from 'bullmq';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
@@ -19,10 +19,9 @@ import {
 } from './job.ts';
 import { Shares } from './shares.ts';
 
-/** Claims make a late `addBulk` harmless. */
+/** A late `addBulk` is harmless, because each record is claimed once. */
 const ADD_DEADLINE_MS = 1_000;
 const COMMAND_TIMEOUT_MS = 500;
-/** BullMQ's close can hang while Redis is away. */
 const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
@@ -53,7 +52,7 @@ export class HintSender {
     return isReady(this.redis);
   }
 
-  /** Rejects at once while Redis is away, and after a second when it is slow. */
+  /** Rejects at once while Redis is away. */
   async send(hints: readonly Hint[], sentBy?: 'reconcile'): Promise<void> {
     const spans = tracing() ? startSendSpans(hints, sentBy) : undefined;
     try {
@@ -95,7 +94,6 @@ export class HintSender {
   }
 }
 
-/** The record holds the trace of the work. */
 function inTraceOf(hints: readonly Hint[], spans: Spans): Hint[] {
   return hints.map((hint, index) => ({ ...hint, traceparent: spans.traceparents[index] }));
 }

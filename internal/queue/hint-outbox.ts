@@ -1,4 +1,4 @@
-/** Sends hints together in the background; reconcile finds the records of lost ones. */
+/** Sends hints together in the background; reconcile finds the records of lost hints. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Counts } from '../platform/meters.ts';
@@ -7,15 +7,12 @@ import type { Hint } from './job.ts';
 export const hintResults = ['sent', 'failed', 'dropped'] as const;
 type HintResult = (typeof hintResults)[number];
 
-/** Hints beyond it are dropped, because reconcile finds their records. */
 const MAX_WAITING_HINTS = 5_000;
-/**
- * A job costs as much as its record, so hints share jobs. An idle processor asks only every 100 ms.
- */
+/** A job costs as much as its record, so hints share jobs. */
 const LINGER_MS = 10;
 const HINTS_PER_SEND = 500;
 
-/** A failover loses what the old server took last, so this many hints are sent again. */
+/** A failover loses recent hints, so this many are sent again. */
 const MAX_SENT_HINTS = 2_000;
 /** Reconcile has found the records of older hints. */
 const SENT_AGAIN_MS = 30_000;
@@ -31,9 +28,7 @@ export class HintOutbox {
   #failed = false;
   #sending: Promise<void> | undefined;
 
-  /**
-   * What `send` rejects goes to `otherwise`, which may reject too. Both must end in bounded time.
-   */
+  /** `otherwise` takes hints that `send` rejects. Both must end in bounded time. */
   constructor(options: {
     readonly send: (hints: readonly Hint[]) => Promise<void>;
     readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
@@ -89,7 +84,7 @@ export class HintOutbox {
     }
   }
 
-  /** Hints are repeated only once, so that a failing Redis gets at most twice the work. */
+  /** Hints are repeated once, so a failing Redis gets at most twice the work. */
   async #sendAgain(): Promise<void> {
     this.#failed = false;
     const since = this.#clock.monotonicMs() - SENT_AGAIN_MS;

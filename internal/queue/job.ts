@@ -1,4 +1,4 @@
-/** The queue of new applications, and what a job holds: nothing personal. */
+/** The queue of new applications and its jobs, which hold nothing personal. */
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
 import type { SpanOptions } from '../platform/tracing.ts';
@@ -11,12 +11,11 @@ export type JobState = (typeof jobStates)[number];
 /** The braces keep all keys in one slot of a Redis Cluster. */
 export const QUEUE_PREFIX = '{partner-ingest}';
 
-/** The record has work waiting as of `version`. */
+/** Work waits in the record as of `version`. */
 export const hintSchema = z.object({
   requestId: z.string(),
   version: z.number().int().nonnegative(),
   traceparent: z.string().optional(),
-  /** Hints of a partner that sends many wait behind others. */
   partnerId: z.string().optional(),
 });
 export type Hint = z.output<typeof hintSchema>;
@@ -36,14 +35,12 @@ export function hintFor(record: {
 }
 
 /**
- * A job costs Redis and both processes as much as its record costs the database. Fifty hints make
- * that small, and leave little to take over from a killed worker.
+ * A job costs as much as its record. Fifty hints make that small, and a killed worker leaves few.
  */
 export const HINTS_PER_JOB = 50;
-/** Small sendings still make this many jobs, so that several processors share them. */
+/** Even few hints make this many jobs, so that several processors share them. */
 export const SPREAD = 4;
 
-/** Jobs have no id of ours, because claims keep work single. */
 const jobSchema = z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) });
 export type JobData = z.output<typeof jobSchema>;
 
@@ -59,7 +56,7 @@ export function jobsFor(hints: readonly Hint[]): JobData[] {
   return jobs;
 }
 
-/** BullMQ never retries: the record's `dueAt` sets its next attempt. */
+/** BullMQ never retries: the record's `dueAt` sets the next attempt. */
 export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
 /** BullMQ takes such jobs after all others. */
 export const BEHIND = { priority: 1 } as const;

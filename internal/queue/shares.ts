@@ -1,6 +1,6 @@
-/** Finds partners that send many hints now, which then wait behind those of others. */
+/** Finds partners that send many hints now, which then wait behind others. */
 
-/** In two windows: more than a person enters by hand. */
+/** In two windows; a person enters fewer by hand. */
 const FIRST_HINTS = 100;
 const WINDOW_MS = 10_000;
 

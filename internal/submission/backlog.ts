@@ -1,7 +1,4 @@
-/**
- * How much work waits in the database, and since when. Reads small indexes only, whatever the
- * collection's size.
- */
+/** Counts the work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later, systemClock } from '../platform/clock.ts';
 import {
@@ -14,22 +11,16 @@ import {
 import { openStates, type OpenState } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** States with work ahead: for a worker, or for an operator. */
 export const backlogStates = [...openStates, 'dead_lettered'] as const;
 
-/** Records of partners on hold are counted apart: they wait because somebody wants it. */
+/** Each count stops at `BACKLOG_COUNTED`. */
 export interface Backlog {
-  /** Records by state, counted up to `BACKLOG_COUNTED`. */
   readonly records: Readonly<Record<(typeof backlogStates)[number], number>>;
-  /** Open records of partners on hold, counted up to `BACKLOG_COUNTED`. */
   readonly onHold: number;
-  /** Bounces reported in the last `BOUNCED_WINDOW_MS`. */
   readonly bounced: number;
-  /** When the oldest record was received; undefined if there is none. */
   readonly oldestReceivedAt: Readonly<Record<OpenState, Date | undefined>>;
 }
 
-/** Rejects when the database is away or takes longer than `BACKLOG_TIMEOUT_MS` for one question. */
 export async function readBacklog(
   db: Db,
   partnersOnHold: readonly string[] = [],
@@ -47,7 +38,7 @@ export async function readBacklog(
   const ages = openStates.map(
     async (state) => [state, await oldest(requests, open(state))] as const,
   );
-  // Awaited together: an unhandled rejection would end the process.
+  // An unhandled rejection would end the process, so all are awaited together.
   const bouncedSince = { bouncedAt: { $gt: later(now, -BOUNCED_WINDOW_MS) } };
   const [records, oldestReceivedAt, bounced, onHold] = await Promise.all([
     Promise.all(counts),
@@ -72,10 +63,7 @@ async function countOnHold(
   return requests.countDocuments({ ...held, partnerId: { $in: [...partnersOnHold] } }, options);
 }
 
-/**
- * Open records by partner, the partner with most first; counts `BACKLOG_BY_PARTNER` of them.
- * Rejects as `readBacklog`.
- */
+/** Counts the first `BACKLOG_BY_PARTNER` open records by partner. */
 export async function readPartnerBacklog(
   db: Db,
 ): Promise<{ readonly partnerId: string; readonly records: number }[]> {
@@ -95,17 +83,14 @@ export async function readPartnerBacklog(
 
 const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
 
-/**
- * What the partial indexes hold: open records have a `dueAt`, dead letters an index of their own.
- */
+/** Matches the partial indexes. */
 function indexed(state: (typeof backlogStates)[number]) {
   return state === 'dead_lettered' ? { state } : { state, dueAt: { $exists: true } };
 }
 
 /**
- * No index is in order of `receivedAt`: one more index on every insert costs ingest a seventh of
- * its speed. The oldest record is first by `dueAt` if never tried, last if its back-off is longest.
- * Exact while both ends reach all records.
+ * An index on `receivedAt` would slow inserts by a seventh, so both ends of `dueAt` are read: the
+ * oldest record is first if never tried, last if its back-off is longest.
  */
 async function oldest(
   requests: Collection<SubmissionRecord>,

@@ -1,4 +1,4 @@
-/** Removes raw bodies after their retention. A TTL index cannot delete a single field. */
+/** Removes raw bodies after their retention, because a TTL index cannot delete a single field. */
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
@@ -6,7 +6,7 @@ import { bounded } from '../platform/mongo-read.ts';
 import { BODY_EXPIRY_PAGE } from './limits.ts';
 import { submissionCollection } from './submission.ts';
 
-/** True when more may be due. */
+/** True if more may be due. */
 export async function removeDueBodies(db: Db, clock: Clock): Promise<boolean> {
   const requests = submissionCollection(db);
   const due = { bodyUntil: { $lte: clock.now() } };

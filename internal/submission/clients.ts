@@ -1,8 +1,7 @@
-/** Options of ingest's MongoDB clients: each has its own time-out and connections. */
+/** Options of ingest's MongoDB clients. */
 import type { MongoClientOptions } from 'mongodb';
 import { groupCommitLimits } from './limits.ts';
 
-/** A hung connection is destroyed just when its batch gives up. */
 export function commitClient(timeoutMs: number): MongoClientOptions {
   return {
     retryWrites: false,

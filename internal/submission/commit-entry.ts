@@ -1,4 +1,4 @@
-/** A record on its way through group commit, and its possible results. */
+/** A record in the group commit and its possible results. */
 import { MongoServerSelectionError } from 'mongodb';
 import type { Bound } from './idempotency.ts';
 import type { SubmissionRecord } from './submission.ts';
@@ -19,10 +19,9 @@ export const notAcceptedReasons = [
 export type NotAccepted = (typeof notAcceptedReasons)[number];
 
 /**
- * - `in_doubt`: sent, but without a trustworthy answer, so it has to be withdrawn.
- * - `unknown`: the record with its idempotency key may have been adopted, so neither 202 nor 500 is
- *   certain.
- * - `Bound`: an earlier record has its idempotency key.
+ * - `in_doubt`: sent without a reliable reply, so the record must be withdrawn.
+ * - `unknown`: an earlier record may have been adopted, so neither 202 nor 500 is safe.
+ * - `Bound`: an earlier record has the same idempotency key.
  */
 export type CommitResult =
   | { readonly kind: 'stored' }
@@ -33,12 +32,11 @@ export interface Entry {
   readonly record: SubmissionRecord;
   readonly bytes: number;
   readonly deadline: number;
-  /** A time-out is then `unknown`. */
   adopting: boolean;
   settle(result: CommitResult): void;
 }
 
-/** Two batches with the same order cannot deadlock. */
+/** Batches written in the same order cannot deadlock. */
 export function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
   if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
   const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
@@ -56,7 +54,7 @@ export function once<Arguments extends unknown[]>(
   };
 }
 
-/** These errors come before anything is sent. */
+/** The listed errors occur before anything is sent. */
 export function wasSent(error: unknown): boolean {
   if (error instanceof MongoServerSelectionError) return false;
   const name = error instanceof Error ? error.name : '';

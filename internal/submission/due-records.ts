@@ -35,7 +35,6 @@ export class DueRecords {
           state: 'recorded',
           dueAt: { $lte: this.#clock.now() },
           schema: { $lte: RECORD_SCHEMA },
-          // The index requests_due holds the partner, so such records are skipped unread.
           ...(withoutPartners.length === 0 ? {} : { partnerId: { $nin: [...withoutPartners] } }),
         },
         { projection, maxTimeMS: DUE_TIMEOUT_MS },
@@ -46,7 +45,6 @@ export class DueRecords {
       .toArray();
   }
 
-  /** Counts due records with an unknown state or a newer schema. */
   async countUnknown(limit: number): Promise<number> {
     const due = { $lte: this.#clock.now() };
     const options = { limit, maxTimeMS: BACKLOG_TIMEOUT_MS };

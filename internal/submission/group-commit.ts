@@ -1,6 +1,8 @@
 /**
- * Makes records durable: waiting records go to MongoDB in one insert, and each gets its own result.
- * A batch leaves as soon as a slot is free, so a lone request never waits.
+ * Makes records durable by inserting waiting records together; each gets its own result.
+ *
+ * A batch leaves as soon as one of two slots is free. A lone record is sent at once; under load, a
+ * batch holds what arrived during the previous insert, at most 256 records.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -27,7 +29,7 @@ export interface GroupCommitMetrics {
   readonly refusedDropped: CountsAll;
   readonly waitingDocuments: Shows;
 }
-/** This covers fields, ids and BSON framing. */
+/** The estimated size of a record without its body. */
 const RECORD_OVERHEAD_BYTES = 700;
 /** An answer may be late by this much. */
 const SWEEP_MS = 20;
@@ -184,7 +186,6 @@ export class GroupCommit {
     return batch;
   }
 
-  /** `again`: a record whose key has become free may be sent again. */
   async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {
     const { timeoutMs, clock, metrics } = this.#tools;
     const sentAt = clock.monotonicMs();
@@ -231,7 +232,7 @@ export class GroupCommit {
     await this.#settleKeyed(keyed, options);
   }
 
-  /** A duplicate of the key or, if no record has it, of our own `_id`. */
+  /** The duplicate is the key or, if no record has that key, our own `_id`. */
   async #settleKeyed(
     entries: readonly Entry[],
     { again }: { readonly again: boolean },
@@ -258,7 +259,7 @@ export class GroupCommit {
     if (inTime.length > 0) await this.#send(inTime, { again: false });
   }
 
-  /** A duplicate `_id` is our earlier insert or a withdrawal: a majority read decides. */
+  /** A duplicate `_id` is our earlier insert or a withdrawal; only a majority read can tell. */
   async #settleExisting(entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return;
     try {
@@ -285,7 +286,7 @@ export class GroupCommit {
 
   #sweep(): void {
     const now = this.#tools.clock.monotonicMs();
-    // Entries are in order of their deadlines.
+    // Entries are in order of deadline.
     let expired = 0;
     while ((this.#waiting[expired]?.deadline ?? Infinity) <= now) {
       const entry = this.#waiting[expired];

@@ -1,18 +1,18 @@
 /**
- * Idempotency keys: a request with a bound key gets the result of the first one with it.
+ * Idempotency keys: a request with a used key gets the result of the first request.
  *
- * A unique index binds a key to one live record, and a withdrawal frees it. A second request adopts
- * the record, which then cannot be withdrawn, so the second answer may be 202 although the first
- * was in doubt.
+ * A unique index binds a key to one live record until a withdrawal frees it. A later request adopts
+ * the first record, which then cannot be withdrawn. So the later answer may be 202 although the
+ * first was in doubt.
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';
 import { NotDurableError, updateTogether } from '../platform/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** The scope is the partner, so that rotating an API key changes nothing (docs/decisions/0019). */
+/** The scope is the partner, so rotating an API key changes nothing (docs/decisions/0019). */
 export function idempotencyDigest(partnerId: string, key: string): string {
-  // A partner's id has no line feed. `hash` takes a fifth of an HMAC's time.
+  // A partner's id contains no line feed.
   return hash('sha256', `${partnerId}\n${key}`, 'hex');
 }
 
@@ -61,6 +61,6 @@ function boundTo(first: First | undefined, { bodySha256 }: SubmissionRecord): Bo
   if (first === undefined) return undefined;
   if (first.erasedAt !== undefined) return { kind: 'erased', first };
   if (first.bodySha256 !== bodySha256) return { kind: 'mismatched', first };
-  // The key was bound again after the update, so the caller asks once more.
+  // Another record took the key after the update, so the caller tries again.
   return first.adopted === true ? { kind: 'replayed', first } : undefined;
 }

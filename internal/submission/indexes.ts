@@ -4,15 +4,15 @@ import { RATE_LIMITED } from './over-limit.ts';
 import { SUBMISSIONS } from './submission.ts';
 
 export const submissionIndexes: readonly IndexDefinition[] = [
-  // Only open records have `dueAt`, so the index is as small as the backlog.
+  // Only open records have `dueAt`, so this index is as small as the backlog.
   {
     collection: SUBMISSIONS,
     name: 'requests_due',
-    // The partner lets a search skip partners on hold by the index alone.
+    // A query skips partners on hold without reading their records.
     key: { state: 1, dueAt: 1, partnerId: 1 },
     partialFilterExpression: { dueAt: { $exists: true } },
   },
-  // A partial index is a fifth cheaper for inserts in DocumentDB than a sparse one.
+  // In DocumentDB, a partial index makes inserts a fifth cheaper than a sparse one.
   {
     collection: SUBMISSIONS,
     name: 'requests_expiry',
@@ -26,21 +26,20 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // Ingest writes no applicant, so accepting costs nothing here.
+  // Ingest writes no applicant, so these indexes do not slow inserts.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
     name: `requests_applicant_${key}`,
     key: { [`applicant.${key}`]: 1 as const },
     partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
   })),
-  // This index serves the line of mails.
   {
     collection: SUBMISSIONS,
     name: 'requests_line',
     key: { partnerId: 1, dueAt: 1 },
     partialFilterExpression: { state: 'account_created' },
   },
-  // The few dead letters may be far from the end of `_id`.
+  // A scan by `_id` would find the few dead letters slowly.
   {
     collection: SUBMISSIONS,
     name: 'requests_dead_lettered',

@@ -1,23 +1,19 @@
-/** Every bound of writing records, with the reason for its size. */
+/** Bounds of this room, with the reason for each size. */
 
 export interface GroupCommitLimits {
   /** One batch is committed while the next is sent. */
   readonly maxInFlight: number;
-  /** This makes the fixed cost of a write small. */
   readonly maxBatchDocuments: number;
-  /** 60 of the largest bodies fit; MongoDB's largest message is twelve times as large (48 MB). */
+  /** Holds 60 of the largest bodies. */
   readonly maxBatchBytes: number;
-  /** This is one second of work at the measured 10,000 a second; beyond it the answer is 500. */
+  /** One second of work at 10,000 a second; further requests get a 500. */
   readonly maxWaitingDocuments: number;
   readonly maxWaitingBytes: number;
   /** Above this share, records of refused requests are dropped. */
   readonly spareShare: number;
-  /** With less time left nothing is sent, so that its 500 is certain. */
+  /** With less time left nothing is sent, so the 500 is certain. */
   readonly minSendBudgetMs: number;
-  /**
-   * Beyond it nothing is sent. One write settles this many, and all in flight are applied before
-   * reconcile looks.
-   */
+  /** At this number nothing more is sent, so that all can be withdrawn before reconcile looks. */
   readonly maxPendingWithdrawals: number;
 }
 
@@ -40,41 +36,36 @@ export const OVER_LIMIT_IDS = 20;
 export const REFUSED_WINDOW_MS = 60_000;
 export const OVER_LIMIT_FLUSH_MS = 5_000;
 
-/**
- * A write gets a quarter of the size after no answer, `least` more after a success: a slow database
- * still finishes small writes.
- */
+/** Shrinks to a quarter after a failure and grows by `least` after a success. */
 export const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
 export const WITHDRAWAL_DEADLINE_MS = 5_000;
 /**
- * An applied withdrawal keeps workers away, so the next write waits no longer for the majority.
- * Three writes apply all that may be pending, well before reconcile looks at 15 s.
+ * An applied withdrawal keeps workers away, so the next write need not wait for the majority. Three
+ * writes apply all before reconcile looks at 15 s.
  */
 export const WITHDRAWAL_MAJORITY_MS = 1_000;
 export const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
 
-/** The record of a killed worker waits this long. */
+/** After a worker dies, its record waits this long. */
 export const CLAIM_MS = 45_000;
 
-/** Bounces are often reported hours after the mail. */
 export const BOUNCED_WINDOW_MS = 86_400_000;
 
-/** A larger exact number does not help an operator. */
 export const BACKLOG_COUNTED = 100_000;
 /** Counting by partner reads documents. */
 export const BACKLOG_BY_PARTNER = 20_000;
-/** This many are read from each end of `dueAt`, to find the oldest. */
+/** Read from each end of `dueAt` to find the oldest record. */
 export const BACKLOG_LOOKED_AT = 500;
-/** One page is several seconds of work for one processor. */
+/** A page is several seconds of work for one processor. */
 export const LINE_PAGE = 500;
-/** These bound the reading behind a full page. */
+/** Behind a full page, this many further partners are read. */
 export const LINE_PARTNERS = 25;
 export const LINE_OF_PARTNER = 50;
-/** This is just below the socket time-out of 10 s, so that the server ends the search. */
+/** Just below the socket time-out of 10 s, so that the server ends the query. */
 export const DUE_TIMEOUT_MS = 9_000;
 export const BACKLOG_TIMEOUT_MS = 5_000;
 
 export const BODY_EXPIRY_PAGE = 500;
 
-/** Bodies have at most 65,000 bytes, so a page has 6.5 MB. */
+/** A page has at most 6.5 MB. */
 export const BODY_PAGE = 100;

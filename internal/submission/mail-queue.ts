@@ -1,4 +1,4 @@
-/** Reads the oldest records whose e-mail is still to go out. */
+/** Reads the oldest records whose e-mail is still to be sent. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { domainOf } from '../application/email-address.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -12,7 +12,6 @@ export interface WaitingMail {
   readonly partnerId: string;
   readonly domain: string;
   readonly dueAt: Date;
-  /** An operator has asked for it since its last attempt. */
   readonly urgent: boolean;
   readonly traceparent?: string;
 }
@@ -34,7 +33,6 @@ const projection = {
 export class MailQueue {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #clock: Clock;
-  /** The last look at further partners ended here. */
   #lookedUpTo = '';
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
@@ -43,8 +41,8 @@ export class MailQueue {
   }
 
   /**
-   * Reads the records due longest. If they fill a page, it also reads the oldest of further
-   * partners, so that one partner cannot hide the others.
+   * Reads the records due longest and, if they fill a page, the oldest of other partners, so that
+   * one partner cannot hide the others.
    */
   async head({
     withoutPartners,

@@ -13,7 +13,6 @@ export function moveUpdate(
     readonly reason?: string | undefined;
     readonly dueInMs: number;
     readonly retention: RetentionDays;
-    /** The worker keeps its claim until then. */
     readonly claimedUntil?: Date | undefined;
   },
 ) {

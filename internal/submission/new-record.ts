@@ -1,4 +1,4 @@
-/** The records that ingest makes of accepted, malformed and refused requests. */
+/** Builds the records of accepted, malformed and refused requests. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { DAY_MS, later } from '../platform/clock.ts';
@@ -22,7 +22,6 @@ interface Body {
   readonly received: number;
 }
 
-/** The record is due for its first look if no hint has brought a worker by then. */
 export function acceptedRecord(
   received: Received,
   body: Body,

@@ -1,4 +1,4 @@
-/** What operators do to a record: reopen, claim, hurry, correct, erase. */
+/** Operators' changes to a record: reopen, claim, hurry, correct, erase. */
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { later, type Clock } from '../platform/clock.ts';
@@ -40,8 +40,8 @@ export class OperatorMoves {
   }
 
   /**
-   * The new version ends any claim, so a worker's late writes fail. `accountId`: the account this
-   * request made.
+   * The new version makes a worker's late writes fail. `accountId` is the account that this request
+   * created.
    */
   async reopen(
     record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
@@ -66,7 +66,7 @@ export class OperatorMoves {
     return matchedCount === 1 ? to : 'changed';
   }
 
-  /** Recreates an account's expired record, so that a worker mails it. Its age counts from now. */
+  /** Recreates an account's expired record for a new e-mail, as if received now. */
   async remake(record: SubmissionRecord, reason: string): Promise<'account_created' | 'changed'> {
     const now = this.#clock.now();
     const state = 'account_created';
@@ -105,10 +105,7 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /**
-   * Returns how many were moved. A claimed record counts as changed: its worker may be creating the
-   * account.
-   */
+  /** Leaves claimed records, because their workers may be creating accounts. */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
     const now = this.#clock.now();
     const newAccount = ({ seen, accountId }: PlannedMove) =>
@@ -141,7 +138,6 @@ export class OperatorMoves {
     return reply.n;
   }
 
-  /** Claims as a worker would; undefined if the record has changed. */
   async claim(seen: Seen): Promise<Seen | undefined> {
     const version = seen.version + 1;
     const until = later(this.#clock.now(), CLAIM_MS);
@@ -152,7 +148,7 @@ export class OperatorMoves {
     return result.matchedCount === 1 ? { ...seen, version } : undefined;
   }
 
-  /** False if the record has changed or a worker may be mailing now. */
+  /** False if the record has changed or a worker may be sending its e-mail. */
   async hurry(seen: Seen): Promise<boolean> {
     const now = this.#clock.now();
     const free = [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }];
@@ -166,10 +162,7 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /**
-   * The digest goes too, because it would confirm a guessed address. An open record ends
-   * `rejected`.
-   */
+  /** Removes the digest too, because it would confirm a guessed address. */
   async erase(seen: Seen, reason: string): Promise<boolean> {
     const now = this.#clock.now();
     const to = nextState(seen.state, 'erase', {
@@ -195,7 +188,7 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /** The digest stays, so that the partner's repeat gets the same answer. */
+  /** Keeps the digest, so that a repeated request gets the same answer. */
   async eraseBody(seen: Seen): Promise<boolean> {
     const result = await this.#collection.updateOne(asSeen(seen), {
       $unset: { body: true, bodyUntil: true },

@@ -1,6 +1,4 @@
-/**
- * Counts declined and excess refused requests by address, so that a flood cannot fill the database.
- */
+/** Counts declined and excess refused requests by address, so a flood cannot fill the database. */
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
@@ -19,7 +17,7 @@ export const RATE_LIMITED = 'rate_limited';
 export interface RateLimitedRecord {
   readonly _id: string;
   readonly address: string;
-  /** It is absent for 429. */
+  /** Absent for 429. */
   readonly status?: RefusedStatus;
   readonly windowStart: Date;
   readonly count: number;
@@ -62,7 +60,6 @@ export class OverLimitRecorder {
     this.#timer = setInterval(() => void this.flush(), OVER_LIMIT_FLUSH_MS);
   }
 
-  /** Without `status`, the window is that of the rate limit. */
   add(address: string, requestId: string, status?: RefusedStatus): void {
     const { clock } = this.#tools;
     const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
@@ -83,7 +80,7 @@ export class OverLimitRecorder {
     this.#counted.set(id(who), counted);
   }
 
-  /** A failed write loses counts. */
+  /** A failed write loses its counts. */
   flush(): Promise<void> {
     this.#flushing = this.#flushing.then(() => this.#write());
     return this.#flushing;

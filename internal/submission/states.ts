@@ -1,8 +1,7 @@
-/** The states of a request and all moves between them; docs/states.md is drawn from this table. */
+/** The states of a request and all moves between them, from which docs/states.md is generated. */
 
-/** Work is ahead; only these carry a `dueAt`. */
+/** Work remains; only these records have `dueAt`. */
 export const openStates = ['recorded', 'account_created'] as const;
-/** Only operators move a record out of these. */
 export const finalStates = [
   'completed',
   'rejected',
@@ -29,7 +28,7 @@ export const meanings: Readonly<Record<State, string>> = {
   withdrawn: 'answered 500 while its write was in doubt',
 };
 
-/** `withdrawn` comes first if the insert never landed. */
+/** A record begins as `withdrawn` if its insert never landed. */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
 
 export const eventsOf = {
@@ -49,13 +48,11 @@ export const events: readonly Event[] = [
 ];
 
 export interface Facts {
-  /** This request made an account, and it still exists. */
+  /** This request created an account that still exists. */
   readonly account: boolean;
-  /** `version` is above 0. */
+  /** True if `version` is above 0. */
   readonly claimed: boolean;
-  /** Another request got this record's answer. */
   readonly adopted?: boolean;
-  /** Nothing is left to work on. */
   readonly erased: boolean;
 }
 
@@ -67,7 +64,6 @@ export interface Move {
 }
 
 export const moves: readonly Move[] = [
-  // A 500 is withdrawn unless a worker was faster.
   { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed or adopted' },
   { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' },
 
@@ -82,7 +78,7 @@ export const moves: readonly Move[] = [
   { event: 'retry', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
   { event: 'retry', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
 
-  // A corrected address gets an e-mail even if the first one is being sent now.
+  // A corrected address gets an e-mail even while the first is being sent.
   {
     event: 'correct_address',
     from: 'account_created',
@@ -113,13 +109,12 @@ export const moves: readonly Move[] = [
   // Most mail servers accept first and bounce later.
   { event: 'report_bounce', from: 'completed', to: 'undeliverable', when: 'account, not erased' },
 
-  // An existing account stays.
   ...(['recorded', 'account_created', 'dead_lettered'] as const).flatMap((from): Move[] => [
     { event: 'close', from, to: 'rejected', when: 'no account, not erased' },
     { event: 'close', from, to: 'undeliverable', when: 'account, not erased' },
   ]),
 
-  // Nobody could retry an erased dead letter, so its alert would never stop.
+  // An erased dead letter cannot be retried, so its alert would never stop.
   { event: 'erase', from: 'recorded', to: 'rejected' },
   { event: 'erase', from: 'account_created', to: 'rejected' },
   { event: 'erase', from: 'dead_lettered', to: 'rejected' },
@@ -158,7 +153,7 @@ export function isOpen(state: State): state is OpenState {
   return (openStates as readonly State[]).includes(state);
 }
 
-/** In days. Open records and dead letters are kept. */
+/** In days; open records and dead letters are never deleted. */
 export type RetentionDays = Readonly<
   Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>
 >;

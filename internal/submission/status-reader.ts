@@ -1,4 +1,4 @@
-/** Reads what a partner may know of its own request, within bounds. */
+/** Reads what a partner may see of its own request, within bounds. */
 import type { Collection, Db } from 'mongodb';
 import { withDeadline } from '../platform/deadline.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -14,7 +14,7 @@ export class StatusReader {
   readonly #maxUnderWay: number;
   #underWay = 0;
 
-  /** Needs its own client, so that hanging reads hold no other connection. */
+  /** Needs its own client, so that hanging reads cannot delay commits. */
   constructor(options: {
     readonly db: Db;
     readonly timeoutMs: number;
@@ -25,10 +25,7 @@ export class StatusReader {
     this.#maxUnderWay = options.maxUnderWay;
   }
 
-  /**
-   * One query, so that an unknown id and another partner's take the same time. Rejects on too many
-   * reads and on the time-out.
-   */
+  /** One query, so that an unknown id takes as long as another partner's. */
   async read(requestId: string, partnerId: string): Promise<StatusRecord | undefined> {
     if (this.#underWay >= this.#maxUnderWay)
       throw new Error(`${this.#maxUnderWay} status look-ups are under way already`);

@@ -1,14 +1,13 @@
-/** The record of one received request; states.ts has its moves. */
+/** The record of one received request; its moves are in states.ts. */
 import type { Binary, Db } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
 import type { State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
 
-/** Only this room uses the collection. */
 export const submissionCollection = (db: Db) => db.collection<SubmissionRecord>(SUBMISSIONS);
 
-/** A process leaves records with a newer shape alone. */
+/** A process leaves records with a newer schema alone. */
 export const RECORD_SCHEMA = 1;
 
 export interface HistoryEntry {
@@ -18,7 +17,7 @@ export interface HistoryEntry {
   readonly reason?: string;
 }
 
-/** This is personal data; a rejected record may lack parts. */
+/** Personal data; a rejected record may lack fields. */
 export interface Applicant {
   readonly email?: string;
   readonly ein?: string;
@@ -32,15 +31,15 @@ export interface SubmissionRecord {
   readonly remoteIp: string;
   readonly userAgent?: string;
   readonly contentType?: string;
-  /** The first 65,000 bytes are kept until `bodyUntil`. */
+  /** At most 65,000 bytes, kept until `bodyUntil`. */
   readonly body?: Binary;
   /** Set only if the record outlives its body. */
   readonly bodyUntil?: Date;
-  /** There may be more than are kept. */
+  /** The received size, which may exceed what is kept. */
   readonly bodyBytes: number;
   readonly bodySha256?: string;
   readonly idempotencyDigest?: string;
-  /** A later request got this record's answer, so it must not be withdrawn. */
+  /** Another request got this record's answer, so it must not be withdrawn. */
   readonly adopted?: true;
   readonly httpStatus: number;
   readonly schema: number;
@@ -49,23 +48,21 @@ export interface SubmissionRecord {
   /** Counts claims and operators' moves. */
   readonly version: number;
   readonly claimedBy?: string;
-  /** Only open states have it. */
   readonly dueAt?: Date;
-  /** An operator asked for an attempt, made even while the relay is paused. */
+  /** An operator asked for an attempt, even while the relay is paused. */
   readonly urgent?: true;
-  /** The claim ends then unless renewed. */
   readonly claimedUntil?: Date;
   readonly firstSeenAt?: Date;
   readonly attempts: number;
-  /** Milliseconds of back-off in this state; three days at most. */
+  /** Milliseconds in this state, at most three days. */
   readonly backedOffMs?: number;
   /** Consecutive claims whose workers died. */
   readonly crashes?: number;
   /** The previous worker died holding the claim. */
   readonly takenOver?: true;
-  /** Later claims' hand-overs count towards the bound on mails. */
+  /** Only hand-overs of later claims count towards the limit on e-mails. */
   readonly mailsSince?: number;
-  /** Hand-overs that may have arrived, but have no answer. */
+  /** Hand-overs without a reply, which may have arrived. */
   readonly ambiguous?: number;
   readonly history: readonly HistoryEntry[];
   readonly applicant?: Applicant;
@@ -74,9 +71,8 @@ export interface SubmissionRecord {
   readonly lastError?: string;
   readonly traceparent?: string;
   readonly bouncedAt?: Date;
-  /** Such a record is never worked on. */
   readonly erasedAt?: Date;
-  /** The TTL index reads it; `dead_lettered` never has it. */
+  /** Dead letters never have it. */
   readonly expiresAt?: Date;
 }
 
@@ -88,5 +84,5 @@ export function attemptOf({
   return attempts + ambiguous + 1;
 }
 
-/** Reconcile then looks at an unclaimed record. */
+/** Reconcile first looks at an unclaimed record after this time. */
 export const FIRST_DUE_MS = 15_000;

@@ -1,4 +1,4 @@
-/** What operators' commands read of submissions, within bounds. */
+/** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
@@ -10,13 +10,13 @@ import { isOpen, openStates, type State } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export interface Search {
-  /** It is normalised, as is `ein`. */
+  /** Normalised, like `ein`. */
   readonly email?: string;
   readonly ein?: string;
   readonly partner?: string;
   readonly idempotencyKey?: string;
   readonly state?: State;
-  /** A part of the name is enough, in any case. */
+  /** Any part of the name, in any case. */
   readonly name?: string;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
@@ -74,7 +74,6 @@ export class SupportQueries {
     return (await found.toArray()).map(({ _id }) => _id);
   }
 
-  /** Known if the request was only counted and its id was kept. */
   async countedStatus(requestId: string): Promise<401 | 403 | 429 | undefined> {
     const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
     return counted === null ? undefined : (counted.status ?? 429);
@@ -100,7 +99,6 @@ export class SupportQueries {
     });
   }
 
-  /** Undefined if counting takes too long. */
   async count(search: Search): Promise<number | undefined> {
     return this.#submissions.countDocuments(filterOf(search), bounded).catch(() => undefined);
   }
@@ -122,7 +120,6 @@ export class SupportQueries {
     return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields });
   }
 
-  /** About how many records there are. */
   async about(): Promise<number> {
     return this.#submissions.estimatedDocumentCount(bounded);
   }

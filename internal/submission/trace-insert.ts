@@ -1,4 +1,4 @@
-/** Puts the shared insert of a batch into the trace of each of its requests. */
+/** Adds the shared insert of a batch to the trace of each request. */
 import type { Collection } from 'mongodb';
 import { databaseSpan } from '../platform/mongo.ts';
 import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';

@@ -1,12 +1,10 @@
 /**
  * Makes every 500 true: a record whose insert is in doubt becomes `withdrawn`.
  *
- * An upsert takes the record's `_id`. If the insert has landed, the record becomes final; if it
- * lands later, it fails on the `_id`. A claimed record stays with its worker and is counted. An
- * adopted record stays, because the second request may be answered 202.
- *
- * An applied withdrawal keeps workers away even before a majority has it. So records that were
- * never tried come first.
+ * An upsert takes the record's `_id`, so an insert that lands later fails. A claimed record stays
+ * with its worker and is counted. An adopted record stays, because a later request may be answered
+ * 202. An applied withdrawal keeps workers away even without a majority, so untried records come
+ * first.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -33,13 +31,12 @@ export interface WithdrawalMetrics {
   readonly withdrawalsPending: Shows;
 }
 
-/** The body is not kept. */
 type Doubtful = Pick<
   SubmissionRecord,
   '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'traceparent'
 > & {
   tried: boolean;
-  /** No majority has it, so a rollback may undo it. */
+  /** Written without a majority, so a rollback may undo it. */
   applied: boolean;
 };
 
@@ -49,7 +46,7 @@ export class Withdrawals {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #metrics: WithdrawalMetrics;
-  /** The least recently tried comes first. */
+  /** The least recently tried record comes first. */
   readonly #pending = new Map<string, Doubtful>();
   readonly #stop = new AbortController();
   #batch: number = WITHDRAWAL_BATCH.most;
@@ -88,12 +85,12 @@ export class Withdrawals {
     this.#working ??= this.#work();
   }
 
-  /** It also resolves on `stop()`. */
+  /** Also resolves on `stop()`. */
   whenSettled(): Promise<void> {
     return this.#working ?? Promise.resolve();
   }
 
-  /** Each is logged, because it may be processed although it was answered 500. */
+  /** Logs what remains, because it may be processed although answered 500. */
   stop(): void {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
@@ -132,7 +129,7 @@ export class Withdrawals {
     this.#pending.set(record._id, record);
   }
 
-  /** All writers write in order of ids, against deadlocks. */
+  /** All writers write in order of `_id`, which prevents deadlocks. */
   #next(): Doubtful[] {
     const [first] = this.#pending.values();
     const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
@@ -149,7 +146,7 @@ export class Withdrawals {
     }
     if (applied) {
       await this.#settleExisting(records);
-      // A record that is not settled now was rolled back.
+      // A record that is still pending was rolled back.
       for (const record of records) record.applied = false;
       return;
     }
@@ -199,9 +196,8 @@ export class Withdrawals {
   }
 
   /**
-   * An earlier try withdrew the record, a worker was faster (rare, by the margins of `dueAt`), or
-   * it is in another state. Otherwise the insert landed during the upsert, and the next round
-   * withdraws it.
+   * Settles what an earlier try withdrew, a request adopted or a worker claimed first. The rest
+   * landed during the upsert and is withdrawn in the next round.
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;

@@ -1,4 +1,4 @@
-/** What workers and reconcile write to a record: conditional updates. */
+/** Workers' and reconcile's conditional updates of a record. */
 import type { Collection, Db, UpdateFilter } from 'mongodb';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
 import { later, type Clock } from '../platform/clock.ts';
@@ -88,8 +88,8 @@ export class WorkerMoves {
   }
 
   /**
-   * Undefined if another claim came first or still holds: a repeated hint must not take the record
-   * from a slow worker.
+   * Undefined if another claim came first or is active: a repeated hint must not take a slow
+   * worker's record.
    */
   claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
     return this.#claims.call({ requestId, version });
@@ -98,13 +98,12 @@ export class WorkerMoves {
   async #claimTogether(
     wanted: readonly Wanted[],
   ): Promise<Outcome<SubmissionRecord | undefined>[]> {
-    // The update returns only a number, so this mark shows which records were claimed.
+    // The update returns only a number; this mark shows which records were claimed.
     const claimedBy = newId('claim');
     const now = this.#clock.now();
     const until = later(now, CLAIM_MS);
     const claim = { dueAt: until, claimedUntil: until, claimedBy };
     const { n } = await this.#write(
-      // Most hints have the same version, and one statement is cheaper.
       [...Map.groupBy(wanted, ({ version }) => version)].flatMap(([version, group]) => {
         const ids = group.map(({ requestId }) => requestId);
         const q = { version, state: { $in: [...openStates] }, schema: { $lte: RECORD_SCHEMA } };
@@ -135,13 +134,12 @@ export class WorkerMoves {
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
       if (record?.version !== version + 1) return { result: undefined };
-      // Another hint of the record may be in the batch.
+      // The batch may hold another hint for the record.
       claimed.delete(requestId);
       return { result: record };
     });
   }
 
-  /** False if the claim is lost. */
   async renew(position: Position): Promise<boolean> {
     const hold = (now: Date): UpdateFilter<SubmissionRecord> => {
       const until = later(now, CLAIM_MS);
@@ -197,7 +195,7 @@ export class WorkerMoves {
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** As if it had not been claimed. `lastError` is absent if an operator caused it. */
+  /** Releases the record. `lastError` is absent if an operator caused it. */
   async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt, ...defined({ lastError }) },
@@ -206,7 +204,7 @@ export class WorkerMoves {
     return this.#updates.call({ position, update, to: position.state });
   }
 
-  /** `crashes` stays, because the worker before died. */
+  /** Keeps `crashes`, because the previous worker died. */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
     const update = (): UpdateFilter<SubmissionRecord> => ({
       $set: { dueAt },
