@@ -41,9 +41,7 @@ export class AccountCorrections {
     }
   }
 
-  /**
-   * Frees e-mail and EIN in one update, so that two accounts never hold them. Voids an unused link.
-   */
+  /** One update frees e-mail and EIN, so that two accounts never hold them. */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
     const used = account.activation?.usedAt !== undefined;

@@ -30,7 +30,7 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** Repeats for `requestId` create nothing. `account` is set if this call created it. */
+  /** `account` is set if this call created it. */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },

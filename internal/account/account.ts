@@ -1,4 +1,4 @@
-/** The account of an applicant: at most one for an e-mail address, an EIN or a request. */
+/** An applicant's account, unique by e-mail address, EIN and request. */
 import type { Db } from 'mongodb';
 import type { MailLedger } from './mail-ledger.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
@@ -39,7 +39,7 @@ export interface Account {
 export interface Activation {
   readonly tokenHash: string;
   readonly expiresAt: Date;
-  /** The id of the key in `LINK_SECRET`, if it has one. */
+  /** The id of the key, if `LINK_SECRET` has ids. */
   readonly keyId?: string;
   readonly usedAt?: Date;
 }

@@ -1,12 +1,10 @@
-/** Every hand-over of an account's e-mails to the relay; the mail room writes it. */
+/** Hand-overs of an account's e-mails to the relay; the mail room writes them. */
 
 /** Without a result, the process died, froze or lost the database, and the e-mail may be out. */
 export interface Intent {
-  /** Version of the request's claim; unique in the ledger. */
   readonly claim: number;
   readonly startedAt: Date;
   readonly attempt: number;
-  /** The pod, in a cluster. */
   readonly host: string;
 }
 
@@ -17,7 +15,7 @@ export interface MailEnding {
   readonly endedAt: Date;
   readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
   readonly phase?: Phase;
-  /** The SMTP reply code, and an RFC 3463 status such as `5.1.1`. */
+  /** The SMTP reply code; `enhancedCode` is that of RFC 3463. */
   readonly code?: number;
   readonly enhancedCode?: string;
   /** nodemailer's words, such as `ETIMEDOUT CONN`. */
@@ -32,6 +30,6 @@ export interface MailLedger {
   readonly begun: number;
   /** Above 1, the applicant may have got the e-mail twice. */
   readonly possible: number;
-  /** By claim; those that cannot have arrived are removed first. */
+  /** By claim. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;
 }

@@ -5,7 +5,7 @@ export const EMAIL_MAX = 254;
 
 const WORD = "[\\w!#$%&'*+/=?^`{|}~-]+";
 const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-/** The last label starts with a letter, which excludes IP addresses but not `xn--`. */
+/** `xn--` labels pass, IP addresses do not. */
 export const HOST_NAME = `(?:${LABEL}\\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])`;
 const HOST_NAME_MAX = 253;
 

@@ -1,7 +1,4 @@
-/**
- * Searches a body for a person in linear time, but not in compressed or encoded parts
- * (docs/privacy.md).
- */
+/** Searches a body for a person in linear time (docs/privacy.md). */
 
 /** Both are normalised. */
 export interface Person {

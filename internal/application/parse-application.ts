@@ -27,7 +27,7 @@ const EIN_CLAIM_MAX = 32;
 /** A Hangul filler is an invisible letter. */
 const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 
-/** zod has no field for a code, so it precedes the message. */
+/** zod has no field for a code. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
 
 const text = (name: string) =>
@@ -84,7 +84,7 @@ export const applicationSchema = z.object({
     }),
 });
 
-/** Never throws; a body that is no JSON object lacks all fields. */
+/** Never throws. */
 export function parseApplication(body: Uint8Array): ParsedApplication {
   const object = parseJsonObject(body) ?? {};
   const parsed = applicationSchema.safeParse(object);
@@ -127,10 +127,7 @@ function isShort(value: unknown, max: number): value is string {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/**
- * Undefined for other JSON values, several documents or invalid UTF-8. Skips a byte order mark (RFC
- * 8259 §8.1); the last of repeated keys counts.
- */
+/** Skips a byte order mark (RFC 8259 §8.1); the last of repeated keys counts. */
 export function parseJsonObject(body: Uint8Array): object | undefined {
   try {
     const value: unknown = JSON.parse(utf8.decode(body));

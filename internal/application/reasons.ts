@@ -21,9 +21,7 @@ export interface Reason {
   readonly field?: Field;
   readonly code: ReasonCode;
   readonly message: string;
-  /** The request that created the other account. */
   readonly duplicateOf?: string;
-  /** The other account came from the same partner. */
   readonly samePartner?: true;
 }
 
@@ -62,8 +60,8 @@ export interface PartnerReason {
 }
 
 /**
- * An account of another partner shows as one `duplicate` without a field, and only alone: a faulty
- * application must not reveal whether an EIN is taken.
+ * Another partner's account shows as one `duplicate`, and only alone: a faulty application must not
+ * reveal whether an EIN is taken.
  */
 export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
   const isElsewhere = (reason: Reason): boolean =>

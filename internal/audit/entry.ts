@@ -8,7 +8,6 @@ export interface Deed {
   readonly partnerId?: string;
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
-  /** The number of records, if more than one. */
   readonly count?: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * `account correct-email` and `account release`: so that a typing error neither loses a mail nor
- * locks an EIN for ever.
+ * `account correct-email` and `account release`: correct a mistyped address, or free a mistyped
+ * EIN.
  */
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
@@ -59,8 +59,7 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   if (other !== undefined && other._id !== account._id) throw taken(other.requestId);
 
   const masked = (one: string) => maskApplicant({ email: one }, false).email;
-  // As given: only the operator can tell whether it was typed right. Programs and logs get no more
-  // than ever.
+  // Only the operator can see a typing error; programs get the address masked.
   const shown = values.json ? masked(email) : printable(email);
   const change = left === 'everything' ? `${masked(account.email)} → ${shown}` : shown;
   const would = {
@@ -73,7 +72,7 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   await desk.trail.record(
     { action: 'account correct-email', requestId: record._id, accountId: account._id },
     async () => {
-      // A worker that is about to mail the old address loses its claim before the address changes.
+      // A worker about to send to the old address must lose its claim first.
       const corrected = {
         ...record,
         applicant: { ...record.applicant, email: normalizeEmail(email) },
@@ -104,18 +103,11 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/**
- * `changed` and `taken`: nothing was written. `not_mailed`: the account was, and nobody mails it
- * yet.
- */
+/** `not_mailed`: only the account was changed. */
 type Corrected = 'done' | 'changed' | 'taken' | 'not_mailed';
 type Left = 'everything' | 'record_and_mail' | 'record';
 
-/**
- * What a correction to `email` still has to do. It writes the account first, so one that was cut
- * off afterwards has left the address there, but nothing mailed since, or the old address in the
- * record; given again, the command finishes it.
- */
+/** A repeat completes a correction that was cut off after the account was written. */
 function leftToDo(record: SubmissionRecord, account: Account, email: string): Left | undefined {
   if (account.email !== email) return 'everything';
   const corrected = account.linkVersion !== undefined;
@@ -146,7 +138,7 @@ async function correctAndReopen(
     const to = await reopen(desk, seen, 'correct_address', { accountId: account._id, reason });
     if (to === 'account_created') return 'done';
     const now = await desk.submissions.byId(found._id);
-    // Somebody else had it mailed again, and a worker mails what the account holds now.
+    // Another operator was faster, and a worker uses the account's current address.
     if (now?.state === 'account_created') return 'done';
     if (now === undefined || !canMailAgain(now)) return 'not_mailed';
     seen = now;

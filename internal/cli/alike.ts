@@ -1,6 +1,6 @@
 /**
- * What an erasure leaves although it may be the same person: requests with the EIN of what was
- * found by address, or with the address of what was found by EIN.
+ * Finds what an erasure leaves although it may be the same person: requests with the same EIN or
+ * address.
  */
 import { normalizeEmail } from '../application/identity.ts';
 import type { Person } from '../application/mentions.ts';
@@ -10,19 +10,17 @@ import { ALIKE_LISTED } from './limits.ts';
 
 export interface Alike {
   readonly same: 'ein' | 'email';
-  /** At most `ALIKE_LISTED`. */
   readonly requestIds: readonly string[];
 }
 
 type Sought = { readonly person: Person };
 
-/** The half of an applicant that the search did not go by; empty where it names nobody. */
+/** The EIN after a search by address, otherwise the address; empty if invalid. */
 export function otherHalf({ person }: Sought, { email = '', ein = '' }: Person): string {
   if (person.ein !== undefined) return isEmailAddress(email) ? normalizeEmail(email) : '';
   return /^[0-9]{9}$/.test(ein) ? ein : '';
 }
 
-/** Of the halves in `others`, what is neither erased nor about to be. */
 export async function alikeOf(
   { person, requestId: named }: Sought & { readonly requestId?: string },
   { desk }: { readonly desk: Pick<Desk, 'submissions' | 'accounts'> },

@@ -1,7 +1,4 @@
-/**
- * `audit`: every accepted request is in exactly one place, and so is every account; what is not, or
- * late, is listed.
- */
+/** `audit`: lists requests and accounts that are late or contradict each other. */
 import { styleText } from 'node:util';
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/deadline.ts';
@@ -84,10 +81,7 @@ async function runAudit(call: Call): Promise<ExitCode> {
   return report.problems === 0 ? EXIT.ok : EXIT.found;
 }
 
-/**
- * The service goes on meanwhile, so what seems wrong is read again after a moment; only what stays
- * is a finding.
- */
+/** The service keeps running, so a suspect is read again before it counts as a finding. */
 async function checkTwice<Document extends { readonly _id: string }>(
   page: readonly Document[],
   check: (some: readonly Document[]) => Promise<Finding[]>,
@@ -122,10 +116,7 @@ async function checkRecords(
   );
 }
 
-/**
- * An account lives on when its request is past its retention; before that, its request must be
- * there.
- */
+/** An account outlives its request's retention; before that, the request must exist. */
 async function checkAccounts(
   accounts: readonly CheckedAccount[],
   { desk, clock }: Call,
@@ -144,7 +135,6 @@ async function checkAccounts(
     .map((account) => ({ kind: 'account_without_request', id: account._id }));
 }
 
-/** Those of the ids that have a record. */
 async function existing(
   requestIds: readonly string[],
   { submissions }: Desk,

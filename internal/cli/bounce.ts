@@ -1,4 +1,6 @@
-/** `bounce`: the e-mail of a completed request came back after the mail server had taken it. */
+/**
+ * `bounce`: reports that the e-mail of a completed request came back after the relay accepted it.
+ */
 import { normalizeEmail } from '../application/identity.ts';
 import { readNotification, type BouncedMail } from '../mail/delivery-status.ts';
 import { handOversOf } from '../mail/ledger.ts';
@@ -24,11 +26,9 @@ export const bounce: Command = {
   run: reportBounce,
 };
 
-/** Which mail came back. */
 interface Bounced {
-  /** Of the request or its account. */
   readonly id: string;
-  /** Whether it was the newest mail of the account; unknown where only the request was given. */
+  /** Undefined if only the request was given. */
   readonly isNewest?: (account: Account) => boolean;
   readonly status: string | undefined;
 }
@@ -49,11 +49,10 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   const told = await desk.trail.record(
     { action: 'bounce', requestId: record._id, accountId: account._id },
     async () => {
-      // The request first: cut off in between, the same command finds it undeliverable and finishes
-      // the account.
+      // The request comes first, so that a repeat after an interruption finishes the account.
       if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason)))
         return false;
-      // A retry then sends a mail of its own, which this bounce is not about.
+      // This bounce does not concern the e-mail of a later retry.
       return desk.corrections.mailAgain(account);
     },
   );
@@ -63,7 +62,7 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/** From the options or standard input; a sentence where that reports no failure. */
+/** Returns a sentence if the notification reports no failure. */
 async function bouncedMail(call: Call): Promise<Bounced | string> {
   const { request, messageId, status } = call.values;
   if (request !== undefined && messageId !== undefined) {
@@ -97,7 +96,7 @@ function ofMail(messageId: string, status: string | undefined): Bounced {
   };
 }
 
-/** Some relays give a mail a Message-ID of their own. The ledger has it from their answer. */
+/** Some relays assign their own Message-ID, which the ledger holds. */
 async function byRelaysId(
   mail: BouncedMail,
   { accounts }: Call['desk'],
@@ -115,10 +114,6 @@ async function byRelaysId(
   return undefined;
 }
 
-/**
- * Why the report changes nothing: it was made before, or it is about a mail that another one has
- * followed since.
- */
 function reportedBefore(
   record: FoundSubmission,
   account: Account,

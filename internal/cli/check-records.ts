@@ -1,16 +1,13 @@
-/** What must hold of every record and every account, and what is found where it does not. Pure. */
+/** What must be true of every record and every account. */
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { isOpen, states } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { OPEN_TOO_LONG_MS, OVERDUE_MS } from './limits.ts';
 
-/**
- * `problem`: a promise is broken or will be. `notice`: as it should be, but someone should know.
- */
+/** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
 export type Weight = 'problem' | 'notice';
 
-/** Everything that can be found, in plain words. */
 export const kinds = {
   unknown_state: ['problem', 'is in a state this version does not know, so nobody works on it'],
   newer_schema: ['notice', 'was written by a newer version and is left alone'],
@@ -39,10 +36,7 @@ export const kinds = {
 } as const satisfies Record<string, readonly [Weight, string]>;
 export type Kind = keyof typeof kinds;
 
-/**
- * What is wrong with a record. `account` is the one made for it; `exists` tells of another
- * request's record or account.
- */
+/** `account` belongs to this record; `exists` looks for another request's record or account. */
 export function checkRecord(
   record: CheckedRecord,
   account: CheckedAccount | undefined,
@@ -64,10 +58,6 @@ export function checkRecord(
   return found;
 }
 
-/**
- * 202 is a promise: such a record is on its way, done, or told about; never among what was turned
- * away.
- */
 function answers({ state, httpStatus }: CheckedRecord): boolean {
   switch (state) {
     case 'malformed':
@@ -94,7 +84,7 @@ function checkDates(
   const found: Kind[] = [];
   const age = (date: Date): number => now.getTime() - date.getTime();
   if (isOpen(state) && dueAt === undefined) found.push('never_due');
-  // What is on hold is as old as the operator lets it become.
+  // An operator decides how long a hold lasts.
   else if (isOpen(state) && !onHold.has(partnerId)) {
     if (age(dueAt!) > OVERDUE_MS) found.push(state === 'recorded' ? 'overdue' : 'mail_waits');
     if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
@@ -114,8 +104,7 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
   switch (record.state) {
     case 'recorded':
     case 'dead_lettered':
-      // The account may have been made by an attempt that could not say so any more; a retry finds
-      // it.
+      // The attempt that created the account may have died; a retry finds it.
       break;
     case 'account_created':
     case 'completed':
@@ -123,7 +112,7 @@ function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined
       if (record.accountId !== account._id) return ['account_disagrees'];
       break;
     case 'rejected':
-      // What an operator closes may have its account already.
+      // A closed request may already have an account.
       return record.reasons?.some(({ code }) => code === 'discarded') === true
         ? []
         : ['account_unexpected'];

@@ -1,4 +1,4 @@
-/** `close`: ends an open request or a dead letter that nobody shall work on any more. */
+/** `close`: ends an open request or a dead letter. */
 import type { Account } from '../account/account.ts';
 import { meanings, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';

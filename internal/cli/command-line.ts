@@ -1,4 +1,4 @@
-/** From the words of a command line to a command and its checked values, by commander and zod. */
+/** Turns a command line into a command and its checked values, with commander and zod. */
 import { styleText } from 'node:util';
 import {
   Argument,
@@ -34,10 +34,7 @@ interface Given {
   readonly values: Values;
 }
 
-/**
- * The program that commander parses and explains. `act` gets what a valid line asks for. Each
- * mistake and each help text ends in a `CommanderError` once `output` has it.
- */
+/** Each mistake and each help text ends in a `CommanderError` after `output` has it. */
 export function programOf(
   commands: readonly Command[],
   options: {
@@ -99,7 +96,6 @@ function exampleLine(example: string): string {
   return `  ${PROGRAM} ${example}`;
 }
 
-/** The value that the schema makes of a word; says in one sentence what is wrong with it. */
 function checked(schema: z.ZodType): (value: string, previous: unknown) => unknown {
   return (value, previous) => {
     if (previous !== undefined) throw new InvalidArgumentError('It is given twice.');

@@ -1,7 +1,4 @@
-/**
- * `erase`: everything personal about one applicant goes, from records, raw bodies and accounts; the
- * trail stays.
- */
+/** `erase`: removes one applicant's personal data from records, raw bodies and accounts. */
 import { defined } from '../platform/defined.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { isEmailAddress } from '../application/email-address.ts';
@@ -40,7 +37,7 @@ export const erase: Command = {
   run: eraseApplicant,
 };
 
-/** What is to go: a person, and one request for certain. */
+/** A person, and the request that named them. */
 interface Subject {
   readonly person: Person;
   readonly requestId?: string;
@@ -60,16 +57,14 @@ interface Found {
     | 'comes last';
 }
 
-/** What was found; the lists are bounded, the counts are not. */
 class Tally {
   readonly listed: Found[] = [];
-  /** Requests and accounts that are settled, so that the walk does not count them again. */
+  /** The walk must not count these again. */
   readonly settled = new Set<string>();
-  /** Of these, what goes as a whole. */
   readonly gone = new Set<string>();
   count = 0;
   left = false;
-  /** The EINs of what was found by address, and the addresses of what was found by EIN. */
+  /** EINs found by address, or addresses found by EIN. */
   readonly others = new Set<string>();
   stopped = false;
 
@@ -95,7 +90,7 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
   const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
   if (values.yes) await desk.trail.record({ action: 'erase', ...requestId }, work);
   else {
-    // It lists where a person is found.
+    // The list shows where a person is found.
     await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
     await work();
   }
@@ -155,24 +150,21 @@ async function subjectOf(call: Call): Promise<Subject> {
     };
   }
   const record = await submissionById(id, call.desk, call.clock.now());
-  // A worker that had the body in hand may have made the account since; otherwise nothing is left.
+  // A worker that held the body may have created the account since.
   const late =
     record.erasedAt === undefined
       ? undefined
       : await call.desk.accounts.find('requestId', record._id);
   if (record.erasedAt !== undefined && late === undefined)
     throw new CommandError(`${record._id} was erased before`);
-  // Its EIN may be someone else's, mistyped: only the address stands for the person.
+  // Only the address identifies the person, because a mistyped EIN may be another's.
   const own = late?.emailNormalized ?? applicantOf(record).email;
-  // What is no address, such as "none", stands in requests of many.
+  // A value such as "none" may stand in requests of many people.
   const person = own === undefined || !isEmailAddress(own) ? {} : { email: own };
   return { person, requestId: record._id };
 }
 
-/**
- * What the indexes know: the person's requests and accounts, at once, however many others there
- * are.
- */
+/** Erases what the indexes find. */
 async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk } = call;
@@ -192,7 +184,7 @@ async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<v
   );
 }
 
-/** The request by which the person was named: without it nobody could tell whose the rest is. */
+/** The named request comes last, because without it a repeat could not find the rest. */
 async function eraseNamed(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { requestId } = subject;
   const { desk, values } = call;
@@ -208,16 +200,14 @@ async function eraseNamed(subject: Subject, call: Call, tally: Tally): Promise<v
     return;
   }
   if (record !== undefined) await eraseOwn([record], subject, call, tally);
-  // The record may be past its retention, and its account is there still.
+  // The record may have expired while its account remains.
   else {
     const accounts = await desk.accounts.ofPerson({}, new Set([requestId]));
     await eraseAccounts(accounts, subject, call, tally);
   }
 }
 
-/**
- * Reads every kept body, a page at a time; the person may stand in one of which no field is known.
- */
+/** Reads every kept body, because a person may appear in one whose fields are unknown. */
 async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<void> {
   const { person, requestId } = subject;
   const { desk, values, out, clock, stop } = call;
@@ -238,9 +228,7 @@ async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<v
   }
 }
 
-/**
- * Accounts come after their records: a worker has lost its claim by then, and makes none any more.
- */
+/** Accounts come after their records, so that no worker still has a claim to create one. */
 async function eraseOwn(
   records: readonly PersonalRecord[],
   subject: Subject,
@@ -273,7 +261,7 @@ async function eraseRecord(
   yes: boolean,
 ): Promise<Found> {
   const entry = { what: 'request', id: record._id, state: record.state };
-  // Another applicant's request still needs its body, also if a dead letter is to be retried.
+  // Another applicant's request still needs its body, even as a dead letter.
   if (bodyOnly && (isOpen(record.state) || record.state === 'dead_lettered'))
     return { ...entry, result: 'still open' };
   if (!yes) return { ...entry, result: bodyOnly ? 'body would be erased' : 'would be erased' };

@@ -1,4 +1,4 @@
-/** Finds the request that an id names, and says of one that is not there what is known of it. */
+/** Finds the request that an id names, or explains why it is missing. */
 import type { Account } from '../account/account.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { handOversOf } from '../mail/ledger.ts';
@@ -8,15 +8,12 @@ import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.t
 import { CommandError, type Desk } from './command.ts';
 import { utc } from './timeline.ts';
 
-/** A request; or, past its retention, what its account still tells of it. */
+/** Past its retention, a request is built from its account. */
 export interface FoundSubmission extends SubmissionRecord {
   readonly pastRetention?: true;
 }
 
-/**
- * The request that `id` names: its own id, its reference number, or its account's id. Throws
- * `CommandError`.
- */
+/** `id` is a request's id, its reference number, or its account's id. Throws `CommandError`. */
 export async function submissionById(id: string, desk: Desk, now: Date): Promise<FoundSubmission> {
   if (id.startsWith('acc_')) {
     const account = await desk.accounts.find('_id', id);
@@ -31,12 +28,12 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
   throw new CommandError(`there is no request ${id}: ${await knownOf(requestId, desk, now)}`);
 }
 
-/** As the e-mail to the applicant has it, or without its dashes. */
+/** As in the e-mail to the applicant, with or without dashes. */
 const REFERENCE = /^[0-9a-z]{4}(?:-?[0-9a-z]{4}){3}$/i;
 
-/** The id that a reference number begins; the number itself where none does, or more than one. */
+/** Returns the reference itself unless exactly one id begins with it. */
 async function byReference(reference: string, desk: Desk): Promise<string> {
-  // The alphabet (Crockford's base32) has no i, l and o, so that they can be read as 1 and 0.
+  // Crockford's base32 has no i, l or o, so they are read as 1 and 0.
   const letters = reference.toLowerCase().replaceAll('-', '');
   const start = `req_${letters.replace(/o/g, '0').replace(/[il]/g, '1')}`;
   const named = new Set([
@@ -47,10 +44,7 @@ async function byReference(reference: string, desk: Desk): Promise<string> {
   return named.size === 1 && only !== undefined ? only : reference;
 }
 
-/**
- * Stands in for the record that is gone. A record made of it must not mail under a claim that the
- * ledger has already.
- */
+/** Replaces the expired record. Its version must be above every claim in the ledger. */
 function fromAccount(account: Account): FoundSubmission {
   const { email, ein, businessName } = account.released ?? account;
   return {
@@ -72,7 +66,6 @@ function fromAccount(account: Account): FoundSubmission {
   };
 }
 
-/** What is known of an id that is not there. */
 async function knownOf(id: string, desk: Desk, now: Date): Promise<string> {
   const counted = await desk.submissions.countedStatus(id);
   if (counted === 429)

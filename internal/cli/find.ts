@@ -1,6 +1,4 @@
-/**
- * `find` and `export`: requests by applicant, partner, state and time, for people and for programs.
- */
+/** `find` and `export`: requests by applicant, partner, state and time. */
 import { styleText } from 'node:util';
 import { printable, table } from '../platform/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -23,7 +21,6 @@ const filters = [
   'until',
 ] as const;
 
-/** Who searches by one of these knows or tries a person. */
 const personalFilters = ['email', 'ein', 'name'] as const;
 
 export const find: Command = {
@@ -113,10 +110,7 @@ async function exportMatching(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/**
- * For the trail, where a search is for a person or shows one. What was searched for is personal, so
- * only its kind is named.
- */
+/** Names only the kind of a search for a person, because its value is personal. */
 function searchInWords(command: string, values: Values, reveal: boolean): string | undefined {
   const asked = personalFilters
     .filter((name) => values[name] !== undefined)
@@ -125,7 +119,6 @@ function searchInWords(command: string, values: Values, reveal: boolean): string
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
-/** One request is named in the trail; of more only the number. */
 function concerning(records: readonly SubmissionRecord[]): { requestId?: string; count?: number } {
   const [only] = records;
   return records.length === 1 && only !== undefined

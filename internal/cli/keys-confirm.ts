@@ -1,6 +1,4 @@
-/**
- * `keys confirm`: ends of most keys, which wait for ten minutes or until an operator confirms them.
- */
+/** `keys confirm`: ends keys whose end was deferred. */
 import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { DEFER_MS } from '../partner/key-store.ts';

@@ -1,4 +1,4 @@
-/** `keys revoke`: ends one key at once, without Kubernetes, whatever its Secret says. */
+/** `keys revoke`: ends one key at once, whatever its Secret says. */
 import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { printable } from '../platform/terminal.ts';
@@ -33,7 +33,7 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
   };
   const words = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
   if (key.revokedAt !== undefined) {
-    // A command that was killed may not have told ingest.
+    // An earlier command may have died before it notified ingest.
     if (values.yes) await desk.keys.revoke(key._id);
     throw new CommandError(`${words} is revoked already`);
   }

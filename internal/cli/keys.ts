@@ -1,4 +1,4 @@
-/** `keys new`, `keys list`: a fresh API key as a Secret to apply, and which keys there are. */
+/** `keys new` and `keys list`: make an API key's Secret manifest, and list keys. */
 import { styleText } from 'node:util';
 import { secretName } from '../partner/key-secret.ts';
 import { keyIdOf, newApiKey } from '../partner/api-key.ts';
@@ -37,7 +37,7 @@ export const keysList: Command = {
 function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
   const [partner = ''] = positionals;
   const namespace = values.namespace ?? keysNamespace;
-  // A name of its own for each key, so that applying the new one leaves the old one in force.
+  // Each key has its own Secret, so that the old key stays active.
   const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
   const made = clock.now().toISOString().slice(0, 19).replace(/\D/g, '');
   const key = newApiKey();

@@ -1,6 +1,4 @@
-/**
- * One order for all requests of a query: a dry run first, then page after page at a rate.
- */
+/** Applies a command to all requests of a query, page by page at a rate. */
 import type { Account } from '../account/account.ts';
 import { defined } from '../platform/defined.ts';
 import { pause } from '../platform/deadline.ts';
@@ -19,7 +17,6 @@ export type Plan =
   | { readonly to: State; readonly whyNot?: never }
   | { readonly to?: never; readonly whyNot: string };
 
-/** A request that the order can be given to. */
 export interface Planned {
   readonly record: SubmissionRecord;
   readonly account: Account | undefined;
@@ -28,16 +25,13 @@ export interface Planned {
 
 export interface Order {
   readonly action: 'retry' | 'resend' | 'close';
-  /** `retried`, in a sentence. */
   readonly past: string;
-  /** States of which all can be ordered at once. */
   readonly states: readonly State[];
   plan(record: SubmissionRecord, account: Account | undefined): Plan;
-  /** Does it; returns how many were unchanged and done. */
+  /** Returns how many were unchanged and done. */
   act(planned: readonly Planned[], call: Call): Promise<number>;
 }
 
-/** What a query of many is made of; none goes with a REQUEST_ID. */
 export const queryOptions = [
   'state',
   'reason',
@@ -48,7 +42,7 @@ export const queryOptions = [
   'rate',
 ] as const satisfies OptionName[];
 
-/** Throws where a command that names its REQUEST_ID has options of a query, too. */
+/** Rejects options of a query beside a REQUEST_ID. */
 export function onlyOne({ values }: Call, command: string): void {
   const surplus = queryOptions.find((name) => values[name] !== undefined);
   if (surplus !== undefined)
@@ -67,9 +61,9 @@ class Tally {
   looked = 0;
   possible = 0;
   done = 0;
-  /** Of those possible, how many wait because their partner is on hold. */
+  /** Possible ones whose partner is on hold. */
   waiting = 0;
-  /** The time of the first request that a stopped command has not looked at. */
+  /** A stopped command can continue from here. */
   stoppedBefore: Date | undefined;
 }
 
@@ -147,7 +141,6 @@ async function orderPart(
   tally.waiting += planned.filter(waits).length;
 }
 
-/** Gives the order, with its entry in the trail; returns how many were unchanged and done. */
 async function act(planned: readonly Planned[], call: Call, order: Order): Promise<number> {
   const [only] = planned;
   const which =

@@ -1,4 +1,4 @@
-/** Personal data as a screen may show it: enough to recognise, too little to use. Pure. */
+/** Masks personal data on a screen: enough to recognise, too little to use. */
 import { printable } from '../platform/terminal.ts';
 import type { Applicant } from '../submission/submission.ts';
 
@@ -13,12 +13,12 @@ export function maskEmail(email: string): string {
   return `${firstLetter(email)}@${firstLetter(domain)}${dot < 1 ? '' : printable(domain.slice(dot).slice(0, 12))}`;
 }
 
-/** `123456789` → `*****6789`; what is no EIN shows nothing. */
+/** `123456789` → `*****6789`; anything else is hidden. */
 export function maskEin(ein: string): string {
   return /^\d{9}$/.test(ein) ? `*****${ein.slice(-4)}` : HIDDEN;
 }
 
-/** `Ada Ltd` → `A***`: a business is often named after its owner. */
+/** `Ada Ltd` → `A***`, because a business is often named after its owner. */
 export function maskName(name: string): string {
   return firstLetter(name.trim());
 }
@@ -28,7 +28,7 @@ function firstLetter(text: string): string {
   return point === undefined ? HIDDEN : printable(String.fromCodePoint(point)) + HIDDEN;
 }
 
-/** An applicant masked, or in clear where `reveal` was asked for and noted. */
+/** `reveal` must have been noted in the trail. */
 export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
   const { email, ein, businessName } = applicant;
   const show = (

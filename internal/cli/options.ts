@@ -1,4 +1,4 @@
-/** The options and arguments of all commands: how they are written, and what a value must be. */
+/** The options and arguments of all commands. */
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
@@ -8,12 +8,11 @@ import { later } from '../platform/clock.ts';
 import { states } from '../submission/states.ts';
 import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, TEXT_MAX, WHO_MAX, WHY_MAX } from './limits.ts';
 
-/** A mistake of the caller, told in one line. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** `--why --yes` would otherwise take the second option for the value of the first. */
+/** `--why --yes` would otherwise use the second option as a value. */
 const text = (max: number) =>
   z
     .string()
@@ -31,7 +30,7 @@ const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 6e4, h: 3.6e6, d:
 const day = z.iso.date();
 const instant = z.iso.datetime({ local: true, offset: true });
 
-/** So long before `now`, or a time as commands print it: UTC unless a zone follows. */
+/** A duration before `now`, or a time as commands print it: UTC unless a zone follows. */
 function timeOf(value: string, now: Date): Date | undefined {
   const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
   if (amount !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
@@ -135,7 +134,7 @@ const fixedOptions = {
   },
 } as const;
 
-/** Every option there is; a command names those it takes. Relative times count from `now`. */
+/** Relative times count from `now`. */
 export function optionsAt(now: Date) {
   return {
     ...fixedOptions,
@@ -152,14 +151,13 @@ type Options = ReturnType<typeof optionsAt>;
 export type OptionName = keyof Options;
 type Switch = 'json' | 'reveal' | 'yes';
 
-/** The checked values of a command line. */
 export type Values = Readonly<
   Record<Switch, boolean> & {
     [Name in Exclude<OptionName, Switch>]?: z.output<Options[Name]['schema']>;
   }
 >;
 
-/** An argument without a name; one in brackets may be left out. */
+/** Brackets in `syntax` make it optional. */
 export interface Positional {
   readonly syntax: string;
   readonly about: string;

@@ -1,4 +1,4 @@
-/** `partner list|disable|enable`: whether a partner's keys are accepted, and who decided that. */
+/** `partner list|disable|enable`: whether a partner's keys are accepted. */
 import { styleText } from 'node:util';
 import type { Flagged } from '../partner/flags.ts';
 import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
@@ -49,7 +49,7 @@ interface Access {
   readonly lastUsedAt: Date | undefined;
   readonly disabled: Flagged | undefined;
   readonly hold: Flagged | undefined;
-  /** Secrets whose status makes keys of the partner inactive, as "namespace/name". */
+  /** Secrets whose status makes keys inactive, as "namespace/name". */
   readonly inactiveBy: readonly string[];
 }
 
@@ -128,7 +128,6 @@ function answer(
   return EXIT.ok;
 }
 
-/** What an operator types to make the keys of such a Secret active again. */
 function reactivation(secret: string): string {
   const [namespace = '', name = ''] = secret.split('/');
   return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;

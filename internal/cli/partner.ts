@@ -1,4 +1,4 @@
-/** `partner hold|release|holds`: keep a partner's work from being done, and let it go on. */
+/** `partner hold|release|holds`: stops all work on a partner's requests, and resumes it. */
 import type { Flagged } from '../partner/flags.ts';
 import { table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';

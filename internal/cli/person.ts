@@ -1,4 +1,4 @@
-/** Recognising one person in a record: in its applicant, and in its raw bytes. Pure. */
+/** Recognises one person in a record: in its applicant and in its raw bytes. */
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { mentions, type Person } from '../application/mentions.ts';
 import { isEmailAddress } from '../application/email-address.ts';
@@ -7,9 +7,8 @@ import type { Account } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 
 /**
- * What a record has to do with the person:
- * - `applicant`: it is theirs;
- * - `mentioned`: it is another applicant's, and its bytes mention them.
+ * - `applicant`: the record is theirs;
+ * - `mentioned`: it is another applicant's, but its bytes mention them.
  */
 export type Relation = 'applicant' | 'mentioned' | 'none';
 
@@ -23,15 +22,15 @@ export function relationOf(person: Person, record: Searched): Relation {
     email: own.email !== undefined && isEmailAddress(own.email),
     ein: own.ein !== undefined && /^[0-9]{9}$/.test(own.ein),
   };
-  // Such as "Jane <jane@x.test>": a faulty field makes no account of anybody else's.
+  // A faulty field such as "Jane <jane@x.test>" cannot belong to another person's account.
   const faulty = [valid.email ? '' : own.email, valid.ein ? '' : own.ein].join('\n');
   if (mentions(person, Buffer.from(faulty))) return 'applicant';
   if (record.body === undefined || !mentions(person, record.body.buffer)) return 'none';
-  // Without an address of its own, the address in the bytes is the record's; likewise the EIN.
+  // Without a valid address of its own, the record's bytes name its applicant; likewise the EIN.
   return (person.email === undefined ? valid.ein : valid.email) ? 'mentioned' : 'applicant';
 }
 
-/** As the processor understood the record, or would: a record that waits has no applicant yet. */
+/** A waiting record has no applicant yet, so its body is read. */
 export function applicantOf(record: Searched): Person {
   const { email, ein } = record.applicant ?? claimedIn(record.body?.buffer ?? new Uint8Array());
   return {
@@ -40,7 +39,6 @@ export function applicantOf(record: Searched): Person {
   };
 }
 
-/** Whether the account is the person's, also if it was released. */
 export function isAccountOf(person: Person, account: Account): boolean {
   const { email, ein } = account.released ?? account;
   return (

@@ -1,4 +1,4 @@
-/** Says how far a long walk is, how fast it goes and how long it will take. */
+/** Reports the progress of a long command, its speed and the remaining time. */
 import type { Clock } from '../platform/clock.ts';
 import { duration } from '../platform/terminal.ts';
 import type { Output } from './command.ts';
@@ -12,7 +12,6 @@ export class Progress {
   #toldMs: number;
   #done = 0;
 
-  /** `total` is what there is to do, where that is known. */
   constructor(out: Pick<Output, 'note'>, clock: Clock, total: number | undefined) {
     this.#out = out;
     this.#clock = clock;
@@ -20,7 +19,6 @@ export class Progress {
     this.#startedMs = this.#toldMs = clock.monotonicMs();
   }
 
-  /** So many more requests are done. */
   add(count: number): void {
     this.#done += count;
     const now = this.#clock.monotonicMs();

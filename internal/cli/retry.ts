@@ -1,7 +1,4 @@
-/**
- * `retry` and `resend`: work on a request again, mail its applicant again. The processor does the
- * work, never we.
- */
+/** `retry` and `resend`: let a processor work on a request or e-mail its applicant again. */
 import { defined } from '../platform/defined.ts';
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
@@ -63,7 +60,6 @@ async function retryOne(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/** `retry` of all that match. */
 const retryOrder: Order = {
   action: 'retry',
   past: 'retried',
@@ -76,10 +72,7 @@ const retryOrder: Order = {
     ),
 };
 
-/**
- * `resend` of all that match: one after another, because each account gets a new version of its
- * e-mail.
- */
+/** One after another, because each account gets a new version of its e-mail. */
 const resendOrder: Order = {
   action: 'resend',
   past: 'resent',
@@ -123,10 +116,7 @@ async function resendMail(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-/**
- * The account first: cut off in between, the request is as it was and the command can be given
- * again.
- */
+/** The account comes first, so that a repeat works after an interruption. */
 async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk): Promise<boolean> {
   if (!(await desk.corrections.mailAgain(account))) return false;
   const again = record.state === 'completed' ? 'resend' : 'retry';
@@ -136,7 +126,7 @@ async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk)
   );
 }
 
-/** The account of a settled request, if a link to it is still of use. Throws `CommandError`. */
+/** Throws `CommandError` if an e-mail is of no use. */
 export async function accountToMail(record: SubmissionRecord, desk: Desk): Promise<Account> {
   const account =
     record.erasedAt === undefined ? await desk.accounts.find('requestId', record._id) : undefined;
@@ -145,14 +135,12 @@ export async function accountToMail(record: SubmissionRecord, desk: Desk): Promi
   return account;
 }
 
-/** Why a link to the account of a settled request is of no use; undefined where it is. */
 function whyNoMail(record: SubmissionRecord, account: Account | undefined): string | undefined {
   const id = record._id;
   if (record.erasedAt !== undefined) return `${id} was erased: there is nobody to mail`;
   if (account === undefined) return `${id} has no account`;
   if (account.releasedAt !== undefined) return `the account of ${id} was released`;
-  // A login application that removes `activation` instead of noting the use has used the link as
-  // well.
+  // A login application may remove `activation` instead of recording the use.
   const removed = account.notifiedAt !== undefined && account.activation === undefined;
   if (removed || account.activation?.usedAt !== undefined) {
     return `the link of ${id} has been used: the applicant can log in and change things there`;
@@ -160,7 +148,7 @@ function whyNoMail(record: SubmissionRecord, account: Account | undefined): stri
   return undefined;
 }
 
-/** Reopens the record; one that is past its retention is made anew. */
+/** Recreates a record that is past its retention. */
 export function reopen(
   desk: Desk,
   record: Seen & Pick<FoundSubmission, 'erasedAt'>,
@@ -180,7 +168,6 @@ function stored({ pastRetention: _past, ...record }: FoundSubmission): Submissio
   return record;
 }
 
-/** Where a retry would lead, or what is in the way. */
 function planRetry(record: SubmissionRecord, account: Account | undefined): Plan {
   const { state } = record;
   if (record.erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
@@ -193,10 +180,9 @@ function planRetry(record: SubmissionRecord, account: Account | undefined): Plan
   return { to };
 }
 
-/** Does the retry. */
 async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promise<Plan> {
   const { _id: requestId, state } = record;
-  // To end a worker's claim in the middle of a hand-over would mail the applicant twice.
+  // Ending a worker's claim during a hand-over would send two e-mails.
   const claimed = claimInWords(record, clock.now());
   if (claimed !== undefined) return { whyNot: claimed };
   const account = await desk.accounts.find('requestId', requestId);
@@ -214,7 +200,6 @@ async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promis
   return done ? plan : { whyNot: 'changed meanwhile: look at it with "show" and decide again' };
 }
 
-/** Says what a command would do to one account; changes nothing. */
 export function dryRun(
   { out, values }: Call,
   record: SubmissionRecord,

@@ -1,7 +1,4 @@
-/**
- * Runs one command line: help, the command, or one clear line about what is wrong; gives the exit
- * code.
- */
+/** Runs one command line; every error is one line. */
 import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
@@ -18,11 +15,10 @@ export interface Surroundings {
   readonly clock: Clock;
   readonly input: () => Promise<string>;
   readonly keysNamespace: string;
-  /** Opens the stores for a caller; throws a `UsageError` when the configuration is wrong. */
   readonly openDesk: (values: Values) => Desk;
-  /** Catches the first signal to stop; without this call a signal ends the process. */
+  /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;
-  /** Why MongoDB cannot be used, without user and password. */
+  /** Contains no user and password. */
   readonly storeFault: (error: unknown) => string;
 }
 
@@ -72,7 +68,7 @@ function complain(text: string, out: Output): void {
   out.note(printable(`${PROGRAM}: ${text.trim().replaceAll('\n', ' ')}`));
 }
 
-/** One line, and never what a driver says: that can quote documents and addresses. */
+/** Omits a driver's message, which can quote documents and addresses. */
 function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   // Commander has printed it.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
@@ -82,7 +78,7 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
   if (error instanceof CommandError) return say(error.message, EXIT.found);
-  // The look-up of a "mongodb+srv" name fails with an error of the system.
+  // The system reports a failed look-up of a "mongodb+srv" name.
   if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);

@@ -188,7 +188,6 @@ function printTimeline({ out }: Call, happenings: readonly Happening[]): void {
   );
 }
 
-/** What support can do, in one sentence. */
 function nextStep(
   record: SubmissionRecord,
   account: Account | undefined,

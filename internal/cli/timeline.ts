@@ -1,7 +1,4 @@
-/**
- * What became of a request, told in order and in plain words: its states, its e-mails, what
- * operators did. Pure.
- */
+/** What happened to a request, in order and in plain words. */
 import type { Account } from '../account/account.ts';
 import type { TrailEntry } from '../audit/entry.ts';
 import type { MailHandOver } from '../account/mail-ledger.ts';
@@ -14,15 +11,13 @@ export interface Happening {
   readonly what: string;
 }
 
-/** Everything known of the request, oldest first. */
 export function timeline(
   record: SubmissionRecord,
   account: Account | undefined,
   deeds: readonly TrailEntry[],
 ): Happening[] {
   const happenings = [
-    // By its end: the first hand-over is noted together with the account, before the record says
-    // that there is one.
+    // The first hand-over begins before the record names its account.
     ...handOversOf(account?.mail).map((mail) => ({
       at: mail.endedAt ?? mail.startedAt,
       what: mailInWords(mail),
@@ -36,12 +31,11 @@ export function timeline(
       ? []
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
-  // Of the same instant, an e-mail comes before the state it led to: the sort keeps the order
-  // above.
+  // The stable sort keeps an e-mail before the state it led to.
   return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
 
-/** The time, what passed since the line before, and what happened: cells of a table. */
+/** The cells are the time, the time since the line before, and the event. */
 export function timelineRows(happenings: readonly Happening[]): string[][] {
   return happenings.map(({ at, what }, index) => {
     const before = happenings[index - 1];
@@ -53,12 +47,12 @@ export function timelineRows(happenings: readonly Happening[]): string[][] {
   });
 }
 
-/** "2026-11-21 09:03:11.120". */
+/** As in "2026-11-21 09:03:11.120". */
 export function utc(date: Date): string {
   return date.toISOString().replace('T', ' ').slice(0, -1);
 }
 
-/** "3 min 5 s ago", "in 2 h". */
+/** As in "3 min 5 s ago" or "in 2 h". */
 export function fromNow(date: Date, now: Date): string {
   const distance = date.getTime() - now.getTime();
   return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
@@ -126,7 +120,7 @@ function deedInWords(deed: TrailEntry): string {
   return `operator ${printable(deed.by)}: ${deed.action}${why}${ended}`;
 }
 
-/** What the trail has just noted, on one line for the person who gave the command. */
+/** For the person who gave the command. */
 export function notedInWords({ _id, by, nameFrom, why, ...deed }: TrailEntry): string {
   const about = deed.requestId ?? deed.partnerId ?? deed.keyId ?? '';
   const reason = why === undefined ? '' : `, because: ${why}`;

@@ -1,7 +1,4 @@
-/**
- * A record as programs get it from `--json` and `export`: the partner's names, and personal data
- * only when revealed.
- */
+/** A record as JSON, with partners' field names, and masked unless revealed. */
 import { parseJsonObject } from '../application/parse-application.ts';
 import { defined } from '../platform/defined.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
@@ -35,7 +32,7 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     ...defined({ content_type: record.contentType }),
     ...defined({ user_agent: record.userAgent }),
     body_bytes: record.bodyBytes,
-    // Whoever knows all but an EIN of nine digits guesses it from the digest.
+    // With all but a nine-digit EIN known, the digest reveals it.
     ...(reveal ? defined({ body_sha256: record.bodySha256 }) : {}),
     ...(reveal && body !== undefined ? { body: Buffer.from(body.buffer).toString('utf8') } : {}),
     ...(record.idempotencyDigest === undefined
@@ -47,7 +44,6 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
   };
 }
 
-/** The names of the partner's own request. */
 export function applicantView(applicant: Applicant, reveal: boolean): Record<string, unknown> {
   const { email, ein, businessName } = maskApplicant(applicant, reveal);
   return {
@@ -57,12 +53,10 @@ export function applicantView(applicant: Applicant, reveal: boolean): Record<str
   };
 }
 
-/** The trace that began with the request, for the tracing system's search. */
 export function traceIdOf(record: Pick<SubmissionRecord, 'traceparent'>): string | undefined {
   return record.traceparent?.split('-')[1];
 }
 
-/** Whether the kept bytes are a JSON object, told to a person. */
 export function bodyInWords(record: SubmissionRecord): string {
   const { body, bodyBytes } = record;
   if (record.erasedAt !== undefined) return `${bodyBytes} bytes, erased`;

@@ -1,10 +1,10 @@
-/** What a request that an operator has made due still waits for. */
+/** What a request still waits for after an operator has made it due. */
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, type Desk } from './command.ts';
 import { utc } from './timeline.ts';
 
-/** What comes next for a request that is due now, and `waits_for` where a program is told. */
+/** `waits_for` is for programs. */
 export async function whenDue(
   { partnerId }: Pick<SubmissionRecord, 'partnerId'>,
   desk: Pick<Desk, 'holds'>,
@@ -17,7 +17,6 @@ export async function whenDue(
   };
 }
 
-/** Until when a worker has claimed the request; undefined where none has. */
 export function claimEnd(
   { state, claimedUntil }: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
   now: Date,
@@ -27,7 +26,7 @@ export function claimEnd(
     : undefined;
 }
 
-/** Why a request in a worker's hands is left alone; undefined where it is in none. */
+/** Undefined if no worker has the request. */
 export function claimInWords(
   record: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
   now: Date,

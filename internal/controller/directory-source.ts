@@ -1,4 +1,4 @@
-/** Reads partner Secrets from a folder of Kubernetes manifests, for use without a cluster. */
+/** Reads partner Secrets from a folder of manifests, without Kubernetes. */
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -14,7 +14,7 @@ const MAX_FILE_BYTES = 1024 * 1024;
 const POLL_EVERY_MS = 2_000;
 /** Editors write in several steps. */
 const SETTLE_MS = 50;
-/** A file that changes within this time is still being written. */
+/** A file that changes within this time is being written. */
 const QUIET_MS = 200;
 
 export function directorySource(path: string): SecretSource {

@@ -111,7 +111,6 @@ function changeFlag(signal: AbortSignal) {
   };
 }
 
-/** Reports a lasting problem once. */
 function onceEach(tell: (problem: Problem) => void): (problems: readonly Problem[]) => void {
   let told = new Set<string>();
   return (problems) => {

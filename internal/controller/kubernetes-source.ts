@@ -41,14 +41,12 @@ class FollowedNamespace implements SecretView {
   readonly #name: string;
   readonly #tools: FollowTools;
   readonly #onChange: () => void;
-  /** Resolves even if the first list fails. */
   readonly #tried = Promise.withResolvers<void>();
-  /** Undefined until all have been listed once. */
   #secrets: Map<string, PartnerSecret> | undefined;
   #seenAt = new Date(0);
   #fault: string | undefined;
   /**
-   * Failures since the last good watch, so that a server without watches is not asked in a tight
+   * Counts since the last good watch, so that a server without watches is not asked in a tight
    * loop.
    */
   #failures = 0;
@@ -105,7 +103,7 @@ class FollowedNamespace implements SecretView {
     }
   }
 
-  /** Returns the version to watch from. A failed list changes nothing. */
+  /** Returns the version to watch from. */
   async #list(signal: AbortSignal): Promise<string> {
     const { core, clock, metrics } = this.#tools;
     const listedAt = clock.now();

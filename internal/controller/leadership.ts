@@ -58,7 +58,7 @@ export class Leadership {
     }
   }
 
-  /** Gives the lease back, so that another process need not wait for its expiry. */
+  /** Gives the lease back, so that another process need not wait for it. */
   async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, log, metrics } = this.#tools;
     const over = new AbortController();
@@ -80,7 +80,7 @@ export class Leadership {
     }
   }
 
-  /** Resolves when the lease can no longer be trusted or `over` aborts. */
+  /** Resolves when the lease can no longer be trusted. */
   async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
     const { store, holder, clock, log } = this.#tools;
     let renewedAtMs = takenAtMs;

@@ -1,13 +1,11 @@
 /** Bounds of the controller, with the reason for each size. */
 
 export const RESYNC_MS = 60_000;
-/** A hundred changes a second cost five rounds. */
 export const ROUND_GAP_MS = 200;
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
-/** Above this, and above half of all keys, ends within ten minutes are probably a mistake. */
+/** More ends than this, and than half of all keys, are probably a mistake. */
 export const ENDED_FREELY = 3;
-/** An operator's confirmation is seen within this time. */
 export const DEFERRED_LOOK_MS = 2_000;
 /** Each key takes about 500 bytes in every ingest. */
 export const MAX_KEYS = 100_000;
@@ -26,19 +24,18 @@ export const WATCH_MAX_FAILURES = 3;
 export const STALE_MS = 60_000;
 
 /**
- * A leader stops 12 s after its last renewal. Another takes over after the lease of 15 s, 1 s for
- * its look and 3 s for its call, within the promised 20 s.
+ * A leader stops 12 s after its last renewal. Another takes over within the promised 20 s: the
+ * lease takes 15 s, a look 1 s, a call 3 s.
  */
 export const RENEW_DEADLINE_MS = 12_000;
 export const RENEW_EVERY_MS = 5_000;
 export const RENEW_AGAIN_MS = 1_000;
 export const LEASE_LOOK_EVERY_MS = 1_000;
-/** A standby that cannot read the lease for this long is not ready. */
+/** A standby is then not ready. */
 export const LEASE_STALE_MS = 30_000;
 
 /** The API server forgets Events after an hour. */
 export const EVENT_REPEAT_MS = 600_000;
-/** Limits reports of a problem that comes and goes. */
 export const EVENT_MIN_GAP_MS = 30_000;
 export const EVENT_BURST = 25;
 export const EVENTS_PER_MINUTE = 10;

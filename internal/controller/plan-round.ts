@@ -84,7 +84,7 @@ function brake(endings: readonly Ending[], all: readonly PartnerKey[], now: Date
   return {
     due: [
       ...(isMost ? [] : fresh.map(({ change }) => change)),
-      // Operators had time to act, so these do not defer later ends.
+      // Operators had time to act on these, so they defer no later ends.
       ...deferred.filter(isDue).map(({ change }): KeyChange => ({ ...change, endedAt: undefined })),
     ],
     defer: isMost ? fresh.map(({ stored }) => stored) : [],
@@ -100,7 +100,7 @@ function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Dat
   );
 }
 
-/** A rotation does not count, because a new key replaces the one that ended. */
+/** A rotation does not count. */
 function lostLately(all: readonly PartnerKey[], now: Date): number {
   const events = all
     .filter(({ revokedAt }) => revokedAt === undefined)
@@ -139,7 +139,6 @@ function isSafeUnseen(
   return stored.partnerId === wanted.partnerId && wanted.status === 'inactive';
 }
 
-/** An unread Secret may have switched these off, or holds their keys. */
 function unsurePartners(
   stored: readonly PartnerKey[],
   list: Pick<SecretList, 'provesGone'>,

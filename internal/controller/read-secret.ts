@@ -19,7 +19,7 @@ const secretSchema = z.object({
   stringData: strings.nullish(),
 });
 
-/** Throws if the Secret is malformed. `uid` is for manifests. */
+/** Throws if the Secret is malformed. */
 export function readSecret(
   object: unknown,
   uid = '',

@@ -30,7 +30,7 @@ export interface ReconcileKeysTools {
 export class KeyRounds {
   readonly #term: number;
   readonly #tools: ReconcileKeysTools;
-  /** An earlier leader may have died between a change and its count. */
+  /** An earlier leader may have died before it counted its changes. */
   #uncounted = true;
   #synced = false;
   #revoked = 0;
@@ -44,14 +44,13 @@ export class KeyRounds {
     return this.#synced;
   }
 
-  /** Rejects when the store fails or a later term has begun. */
   async round(list: SecretList): Promise<{ readonly deferred: number }> {
     const { store, clock, metrics } = this.#tools;
     const { keys: wanted, problems } = wantedKeys(list.secrets, this.#tools);
     const stored = new Map((await store.all()).map((key) => [key._id, key]));
     const plan = planRound(list, wanted, stored, clock.now());
 
-    // An operator's command may have died between a revocation and its count.
+    // An operator's command may have died before it counted a revocation.
     const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
     this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
     await store.write(plan.changes, this.#term);

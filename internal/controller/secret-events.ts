@@ -1,6 +1,4 @@
-/**
- * Reports bad partner Secrets as Warning Events, one for each Secret and problem, without any key.
- */
+/** Reports bad partner Secrets as Warning Events, which never contain a key. */
 import { randomBytes } from 'node:crypto';
 import {
   PatchStrategy,
@@ -29,7 +27,7 @@ interface Trouble {
   readonly entries: number;
 }
 
-/** Kept after the problem ends, so that one that comes and goes is not reported each time. */
+/** Kept after the problem ends, so that one that comes and goes is not repeated. */
 interface Told {
   readonly eventName: string;
   count: number;

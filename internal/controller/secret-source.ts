@@ -1,4 +1,4 @@
-/** The interface of both sources of partner Secrets: the Kubernetes API and a folder. */
+/** The interface of the sources of partner Secrets. */
 import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
 
 export interface SecretList {
@@ -7,7 +7,7 @@ export interface SecretList {
   readonly complete: boolean;
   /** Only a key that is proven gone may be removed. */
   provesGone(source: KeySource): boolean;
-  /** When the whole list was last known to be current. */
+  /** When the list was last known to be current. */
   readonly asOf: Date;
 }
 

@@ -16,10 +16,8 @@ export interface BacklogTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly leads: () => boolean;
-  /** Rejects while the database is away, like `readPartners`. */
   read(): Promise<Backlog>;
   readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
-  /** Rejects while Redis is away. */
   jobs(): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,

@@ -1,4 +1,4 @@
-/** Sends answers that do not wait for the request's body. */
+/** Sends answers that do not wait for the body. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { closeAfterAnswer } from './connection.ts';
 import { errors, type ErrorAnswer } from './errors.ts';

@@ -10,14 +10,13 @@ export interface RoomHolder {
 export class BodyRoom {
   readonly #maxBytes: number;
   #taken = 0;
-  /** Bodies are in order of arrival. */
   readonly #held = new Map<RoomHolder, number>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Drops the oldest bodies until the rest fits; `holder` may be among them. */
+  /** Drops the oldest bodies, perhaps `holder` itself. */
   resize(holder: RoomHolder, bytes: number): void {
     this.#taken += bytes - (this.#held.get(holder) ?? 0);
     this.#held.set(holder, bytes);

@@ -12,7 +12,6 @@ export interface BrokenTools {
 
 type Kind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** Such input has no route, so it leaves no record. */
 export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Socket,
@@ -30,7 +29,7 @@ export function answerBroken(
   if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
 }
 
-/** Node ends HTTP on the connection at a CONNECT. */
+/** Node ends HTTP at a CONNECT. */
 export function answerConnect(socket: Socket, tools: BrokenTools): void {
   // Earlier requests still get their answers.
   if (breakOff(socket)) return;
@@ -54,7 +53,7 @@ function answerByHand(
     'Connection: close',
     ...headers,
   ];
-  // Node removes its listener at a CONNECT, and an unhandled socket error would end the process.
+  // Node removes its listener at a CONNECT, and a socket error would end the process.
   socket.on('error', () => {});
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
   tools.metrics.requests.inc({ status: `${status}` });

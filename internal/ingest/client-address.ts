@@ -1,10 +1,10 @@
-/** The address of a client and its key in the rate limit. */
+/** A client's address, and its key in the rate limit. */
 import { isIP } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
-  /** IPv4 in its short form, even if mapped into IPv6. */
+  /** IPv4 is short, even if mapped into IPv6. */
   readonly ip: string;
   readonly limitKey: string;
 }

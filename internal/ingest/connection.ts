@@ -1,17 +1,16 @@
 /**
  * The state of a connection: unanswered requests, broken framing, closing.
  *
- * Node reports broken framing only to the server. Earlier requests must be answered first, or the
- * client would take the error for an answer to one of them.
+ * Node reports broken framing only to the server. Earlier requests are answered first, because the
+ * client would take the error for one of their answers.
  */
 import { Socket } from 'node:net';
 import { LINGER_UNREAD_MS, MAX_PIPELINED } from './limits.ts';
 
 interface Progress {
-  /** Above one if the partner pipelines. */
   answering: number;
   broken: boolean;
-  /** The next answer is the last, so later bytes are ignored. */
+  /** The next answer is the last. */
   closing: boolean;
   readonly readers: Set<() => void>;
 }
@@ -39,7 +38,6 @@ export function requestBegins(socket: Socket): 'served' | 'too_many' | 'closing'
   return progress.answering - 1 > MAX_PIPELINED ? 'too_many' : 'served';
 }
 
-/** A broken connection has nothing more to read after its last answer. */
 export function requestEnds(socket: Socket): void {
   const progress = connections.get(socket);
   if (progress === undefined) return;
@@ -71,8 +69,8 @@ export function onBreak(socket: Socket, tell: () => void): () => void {
 }
 
 /**
- * Makes the next answer the last. Closing with unread bytes resets the connection, which can
- * destroy the answer, so the rest of `body` is read within its bounds (RFC 9112 §9.6).
+ * Makes the next answer the last. Closing with unread bytes resets the connection and can destroy
+ * the answer, so the rest of `body` is read within its bounds (RFC 9112 §9.6).
  */
 export function closeAfterAnswer(socket: Socket, body: Dropped): void {
   progressOf(socket).closing = true;

@@ -18,8 +18,8 @@ export function watchConnections(
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // Node treats a connection without a complete head as busy and stops its timer at close, which
-  // would prolong a drain.
+  // Node stops the timer of a connection without a complete head at close, which would prolong a
+  // drain.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     const { remoteAddress } = socket;

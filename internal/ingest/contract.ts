@@ -1,4 +1,4 @@
-/** The partners' contract: paths, bodies, and the errors of each operation. */
+/** The partners' contract: paths, bodies, errors. */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
 import { ACCEPTED_MESSAGE, errors } from './errors.ts';

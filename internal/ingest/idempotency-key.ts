@@ -5,7 +5,7 @@
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-/** Without commas, because Node joins repeated headers by them. */
+/** Node joins repeated headers by commas. */
 const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
 
 export type IdempotencyKey =

@@ -1,4 +1,4 @@
-/** Lets busy connections end before idle ones are closed in a drain. */
+/** Lets busy connections end before a drain closes idle ones. */
 import type { Server } from 'node:http';
 import { pause } from '../platform/deadline.ts';
 

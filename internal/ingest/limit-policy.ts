@@ -1,4 +1,4 @@
-/** The rate limits: what is counted, up to which bound, at which stage. */
+/** The rate limits: what is counted, up to which bound. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { tooManyRequests, type Limit } from './errors.ts';
@@ -19,7 +19,6 @@ export interface LimitTools {
 
 const keyOf = (request: FastifyRequest): string => request.client.limitKey;
 
-/** Checked before the key, so that guessing keys is limited too. */
 export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
   const limit = {
@@ -61,7 +60,7 @@ export function partnerLimits(tools: LimitTools) {
         windowSeconds: PARTNER_MINUTE_SECONDS,
       });
     },
-    /** Counts the stored bytes; rejects like `admitRequest`. */
+    /** Counts the stored bytes. */
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
       const { maxMegabytesPerDay: megabytes } = request.bounds;
       if (megabytes === undefined || bytes === 0) return undefined;

@@ -2,18 +2,17 @@
 
 /** The contract sets this bound. */
 export const MAX_BODY_BYTES = 65_000;
-/** Holds 500 of the largest bodies; 10,000 slow bodies would otherwise take 650 MB. */
+/** Holds 500 of the largest bodies. */
 export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
-/** This much of an unwanted body is read, so that the partner gets the answer and not a reset. */
+/** This much of an unwanted body is read, so that the partner gets an answer instead of a reset. */
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
-/** An early answer waits this long for the rest of the body, to keep the connection open. */
+/** An early answer waits this long for the body, to keep the connection. */
 export const EARLY_GRACE_MS = 20;
-/** The partner has this time to read the last answer while its bytes stay unread. */
+/** The time to read the last answer while bytes stay unread. */
 export const LINGER_UNREAD_MS = 1_000;
 /** 65 kB in ten seconds is slower than any modem. */
 export const BODY_TIMEOUT_MS = 10_000;
-/** From the first byte to the end of the headers. */
 export const HEADERS_TIMEOUT_MS = 10_000;
 /** Longer than our own bounds, so that the request is recorded. */
 export const REQUEST_TIMEOUT_MS = 30_000;
@@ -21,25 +20,24 @@ export const REQUEST_TIMEOUT_MS = 30_000;
 export const CONNECTIONS_CHECK_MS = 1_000;
 /** Stripe accepts 255; a UUID has 36. */
 export const MAX_IDEMPOTENCY_KEY = 255;
-/** Holds a long key and tracing headers. */
 export const MAX_HEADER_BYTES = 16 * 1024;
-/** Small headers take ten times their bytes; Node drops further ones. */
+/** Small headers take ten times their bytes. */
 export const MAX_HEADERS = 100;
 /** An idle connection costs 12 kB (docs/decisions/0018). */
 export const MAX_CONNECTIONS = 12_000;
 /** A twelfth, so that one client leaves room for others. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
-/** Proxies do not pipeline. 64 kB can hold 900 requests that take 10 kB of memory each. */
+/** 64 kB can hold 900 requests that take 10 kB of memory each. */
 export const MAX_PIPELINED = 16;
 export const BROKEN_ANSWER_MS = 1_000;
 
 /** Most elections end sooner. */
 export const RETRY_AFTER_SECONDS = 5;
 
-/** After this time the pod counts on its own. */
+/** Then the pod counts on its own. */
 export const LIMITER_TIMEOUT_MS = 50;
 export const LIMITER_PROBE_MS = 1_000;
-/** Beyond it, the least recently seen addresses and partners are dropped. */
+/** Beyond it, the least recently seen are dropped. */
 export const LIMITER_LOCAL_KEYS = 20_000;
 export const PARTNER_MINUTE_SECONDS = 60;
 export const PARTNER_DAY_SECONDS = 86_400;
@@ -50,12 +48,11 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** These serve thousands of look-ups a second, at about 1 ms each. */
+/** At about 1 ms each, these serve thousands of look-ups a second. */
 export const STATUS_CONNECTIONS = 8;
-/** While MongoDB hangs, each lasts the whole time-out; further ones get 503. */
+/** Further ones get 503. */
 export const STATUS_LOOKUPS = 256;
 
-/** A busy client gets an answer with `Connection: close` in this time. */
 export const LAST_ANSWERS_MS = 5_000;
 export const DRAIN_DEADLINE_MS = 20_000;
 

@@ -1,4 +1,4 @@
-/** The contract as an OpenAPI 3.1 document, from the schemas, errors and limits of the code. */
+/** The contract as an OpenAPI 3.1 document, generated from the code. */
 import { z } from 'zod';
 import { applicationSchema } from '../application/parse-application.ts';
 import {
@@ -261,7 +261,7 @@ function linkToStatus(settings: OpenApiSettings): Json {
     : {};
 }
 
-/** Input schemas allow further fields, so that the contract can grow. */
+/** The contract can grow, so input schemas allow further fields. */
 function jsonSchemas(statusEndpoint: boolean): Json {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(schemas))

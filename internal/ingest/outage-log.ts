@@ -1,4 +1,4 @@
-/** Logs each outage of the database at its beginning and end. */
+/** Logs when an outage of the database begins and ends. */
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
@@ -20,7 +20,7 @@ export class OutageLog {
     if (result.kind !== 'stored' && !('reason' in result)) return;
     const now = this.#clock.monotonicMs();
     if (result.kind === 'stored') this.#back(now);
-    // A database that takes every second write must not fill the log.
+    // A database that fails every second write must not fill the log.
     else if (this.#since === undefined && now >= this.#nextAt) {
       this.#since = now;
       this.#nextAt = now + OUTAGE_LINES_EVERY_MS;

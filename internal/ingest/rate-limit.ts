@@ -15,12 +15,9 @@ import { LocalCounts, type Counted } from './local-counts.ts';
 
 const ALONE = 'limiting on this process alone: redis is away or slow';
 const KEY_PREFIX = 'partner-ingest:limit:';
-/** A script of this many keys blocks the server for about 0.2 ms. */
+/** A script of this many keys blocks the server for 0.2 ms. */
 const COUNTS_TOGETHER = 256;
-/**
- * Adds to each key's count, which ends a window after its first; returns count and milliseconds
- * left.
- */
+/** Adds to each key's count; returns counts and milliseconds left. */
 const COUNT = `
   local counted = {}
   for i, key in ipairs(KEYS) do
@@ -48,7 +45,7 @@ interface Count {
 }
 
 export interface LimiterStoreTools {
-  /** Commands must fail at once while it is away. */
+  /** Its commands must fail at once during an outage. */
   readonly redis: RedisClient;
   readonly metrics: Pick<IngestMetrics, 'limiterDecisions' | 'limiterFallback'>;
   readonly log: Logger;
@@ -88,7 +85,7 @@ export class SharedLimiterStore {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
-  /** Our routes share one store, because their keys differ by `groupId`. */
+  /** The keys of our routes differ by `groupId`, so one store is enough. */
   child(): this {
     return this;
   }
@@ -109,7 +106,7 @@ export class SharedLimiterStore {
       this.#countLocally(counts);
       return;
     }
-    // In a Cluster, a script may only use keys of one slot.
+    // In a Cluster, a script may use keys of one slot only.
     const scripts = this.#redis instanceof Cluster ? counts.map((count) => [count]) : [counts];
     await Promise.all(scripts.map((together) => this.#runScript(together)));
   }

@@ -19,12 +19,10 @@ export interface ReadBody {
   readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
   readonly bytes: Buffer;
   readonly received: number;
-  /** The connection can serve another request. */
   readonly reusable: boolean;
 }
 
 const NOTHING = Buffer.alloc(0);
-/** The buffer begins with this size and doubles. */
 const GATHER_BYTES = 1_024;
 
 /**
@@ -41,7 +39,6 @@ export class IncomingBody implements RoomHolder, Dropped {
   #bytes: Buffer = NOTHING;
   #kept = 0;
   #received = 0;
-  /** 0 once the body is unwanted. */
   #keep = MAX_BODY_BYTES;
   #asked = false;
   #broken = false;
@@ -110,7 +107,7 @@ export class IncomingBody implements RoomHolder, Dropped {
       clearTimeout(timer);
       call(this.#hasCome());
     };
-    // Bytes that arrived while this process was busy still count.
+    // Bytes that arrived while this process was busy count.
     const timer = setTimeout(() => setImmediate(tell), EARLY_GRACE_MS);
     this.whenEnded(tell);
   }

@@ -1,6 +1,6 @@
 /**
- * Records refused requests (401, 403), and only counts them above a rate, so that a flood cannot
- * fill the database.
+ * Records refused requests (401, 403), but only counts them in a flood, which could fill the
+ * database.
  */
 import type { Clock } from '../platform/clock.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -14,7 +14,6 @@ export interface RefusalTools {
 
 export class Refusals {
   readonly #tools: RefusalTools;
-  /** The number of records that may be written now; it grows with time. */
   #allowance = REFUSAL_BURST;
   #allowanceAtMs: number;
 

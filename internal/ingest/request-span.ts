@@ -1,4 +1,4 @@
-/** The trace span of one request, until its answer has been sent. */
+/** The trace span of one request. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
 

@@ -31,8 +31,8 @@ export async function addRoutes(
   const limits = operationLimits(settings, tools);
   const { admitRequest, admitBody } = partnerLimits(tools);
   const submitTools: SubmitTools = { ...tools, admitBody };
-  // The plugin appends the limiter to onRequest. Keys are checked a stage later, so that guessing
-  // is limited too.
+  // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
+  // limited too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,

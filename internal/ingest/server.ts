@@ -1,4 +1,4 @@
-/** The partner port: serves the contract's operations and answers everything else in its shape. */
+/** The partner port. */
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';
@@ -40,7 +40,7 @@ export async function createIngestServer(
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       maxHeaderSize: MAX_HEADER_BYTES,
-      // Node would answer without a body; the hooks answer instead.
+      // Node would answer without a body.
       requireHostHeader: false,
     },
     rewriteUrl: routedUrl,

@@ -132,19 +132,19 @@ export async function submitApplication(
   }
 }
 
-/** If the process was frozen, a worker may have the record by now, so a 500 could be false. */
+/** If the process was frozen, a worker may have the record, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
   return clock.now().getTime() - receivedAt.getTime() >= FIRST_DUE_MS;
 }
 
-/** Closes the connection, because neither a 202 nor a 500 is certain. */
+/** Neither a 202 nor a 500 is certain to be true. */
 function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
   // The request was read to its end, so destroying it would leave the connection open.
   request.raw.socket.destroy();
 }
 
-/** `known` has the answered id; a replayed request's own record is not stored. */
+/** A replayed request's own record is not stored; `known` is. */
 function logAccepted(
   known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
   { partnerId, httpStatus, bodySha256 }: SubmissionRecord,
@@ -162,7 +162,6 @@ function logAccepted(
   );
 }
 
-/** Sends `100 Continue` unless the length is already too large. */
 function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
   const { incomingBody } = request;
   if (!incomingBody.expectsContinue) return undefined;
@@ -202,7 +201,7 @@ const boundFaults = {
   erased: errors.idempotencyErased,
 } as const satisfies Record<Bound['kind'], ErrorAnswer | undefined>;
 
-/** Only the first request has a record, so `X-Request-Id` names it too. */
+/** Only the first request has a record, so `X-Request-Id` names it. */
 function answerBound(reply: FastifyReply, { kind, first }: Bound, tools: SubmitTools): void {
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);

@@ -8,7 +8,6 @@ const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /** 238 bits. */
 const RANDOM_CHARACTERS = 40;
 const CHECKSUM_CHARACTERS = 6;
-/** Keys made elsewhere may be this short. */
 export const KEY_MIN_LENGTH = 20;
 /** A longer key would not fit into a request's headers. */
 export const KEY_MAX_LENGTH = 1_024;

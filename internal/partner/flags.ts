@@ -48,7 +48,6 @@ export abstract class PartnerFlag {
     return (await this.partners.findOne({ _id: partnerId }, bounded))?.isSet ?? false;
   }
 
-  /** False if nothing changes. */
   set(partnerId: string, by: string): Promise<boolean> {
     return this.#change(partnerId, true, by);
   }

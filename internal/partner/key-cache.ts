@@ -29,7 +29,6 @@ export class KeyCache {
   readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
-  /** Removed keys with their partners, for the log. */
   #removed: ReadonlyMap<string, string> = new Map();
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();

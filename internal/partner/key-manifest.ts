@@ -13,7 +13,6 @@ export interface KeyManifest {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** `kubectl apply` takes both forms. */
 export function partnerSecretManifest(wanted: KeyManifest): {
   readonly yaml: string;
   readonly object: object;

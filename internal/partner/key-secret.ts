@@ -19,7 +19,7 @@ import { isPublishedKey } from './published.ts';
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
 
-/** A Secret with the partner label, from the API or a manifest; `data` is base64. */
+/** `data` is base64. */
 export interface PartnerSecret {
   readonly namespace: string;
   readonly name: string;
@@ -216,10 +216,7 @@ function byAge(one: PartnerSecret, other: PartnerSecret): number {
     : `${one.namespace}/${one.name}`.localeCompare(`${other.namespace}/${other.name}`, 'en');
 }
 
-/**
- * `kubectl create secret --from-file` keeps a text file's last newline, which is not part of the
- * key.
- */
+/** `kubectl create secret --from-file` keeps a final newline, which is not part of the key. */
 function decode(value: string): string | undefined {
   if (!/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(value)) return undefined;
   return Buffer.from(value, 'base64')
@@ -227,7 +224,7 @@ function decode(value: string): string | undefined {
     .replace(/\r?\n$/, '');
 }
 
-/** If name and value were swapped, the name is the key, so a long name is not quoted. */
+/** A long name may be the key itself, if name and value were swapped. */
 function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
 }

@@ -34,7 +34,6 @@ export interface PartnerKey {
   readonly activeAt?: Date;
   /** Absent while active and after a deferred end. */
   readonly endedAt?: Date;
-  /** Set while the end is deferred. */
   readonly deferredAt?: Date;
   /** An operator confirmed the deferred end. */
   readonly confirmedAt?: Date;
@@ -141,14 +140,13 @@ export class KeyStore {
     return this.#disabled.list();
   }
 
-  /** False if already disabled; ingest reloads even then. */
+  /** Counts even if already disabled, because an earlier command may have died before its count. */
   async disable(partnerId: string, by: string): Promise<boolean> {
     const isNew = await this.#disabled.set(partnerId, by);
     await this.sync.count(undefined, { synced: false });
     return isNew;
   }
 
-  /** False if not disabled; ingest reloads even then. */
   async enable(partnerId: string, by: string): Promise<boolean> {
     const isNew = await this.#disabled.clear(partnerId, by);
     await this.sync.count(undefined, { synced: false });
@@ -189,10 +187,7 @@ export class KeyStore {
     await this.#keys.updateMany({ term: { $lt: term } }, { $set: { term } });
   }
 
-  /**
-   * Rejects with `SupersededError` if a later term has begun; that leader sees earlier writes in
-   * its first round.
-   */
+  /** Rejects with `SupersededError` if a later term has begun. */
   async write(changes: readonly KeyChange[], term: number): Promise<void> {
     if (changes.length === 0) return;
     await this.#reserve(changes, term);
@@ -214,8 +209,8 @@ export class KeyStore {
   }
 
   /**
-   * New keys get tombstones first, because only an update compares terms: a delayed insert could
-   * bring back a key that has ended since.
+   * New keys get tombstones first, because a delayed insert could bring back a key that has ended
+   * since.
    */
   async #reserve(changes: readonly KeyChange[], term: number): Promise<void> {
     const wanted = changes.flatMap((change) => (change.kind === 'put' ? [change.key] : []));
@@ -249,7 +244,6 @@ export class KeyStore {
   }
 }
 
-/** Matches documents that no later term has written. */
 const upTo = (term: number) => ({ term: { $not: { $gt: term } } });
 
 function fieldsOf({ partnerId, terms, source, inactiveBy }: WantedKey, term: number) {

@@ -99,7 +99,6 @@ export class KeySync {
     if (matchedCount === 0 && term !== undefined) throw new SupersededError();
   }
 
-  /** Undefined before a controller has compared all keys. */
   async version(session?: ClientSession): Promise<string | undefined> {
     const projection = { changes: 1, changedAt: 1, syncedAt: 1 };
     const options = {

@@ -1,6 +1,4 @@
-/**
- * Reads a partner Secret's annotations: its bounds, and when and from where its keys are accepted.
- */
+/** Reads a partner Secret's annotations: bounds, end and networks of its keys. */
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';

@@ -1,4 +1,4 @@
-/** A failure whose class is known where it is thrown. */
+/** A failure that states its class. */
 import type { FailureClass } from './failures.ts';
 
 export class AttemptFailure extends Error {

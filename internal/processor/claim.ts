@@ -4,7 +4,7 @@ import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { OpenState } from '../submission/states.ts';
 import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 
-/** Another worker has the record, so this one stops without writing. */
+/** Another worker has the record. */
 export class ClaimLostError extends Error {
   override readonly name = 'ClaimLostError';
 }
@@ -38,7 +38,6 @@ export class Claim {
     return this.#position;
   }
 
-  /** The move also confirmed the claim. */
   moved(state: OpenState, askedAtMs: number): void {
     this.#position = { ...this.#position, state };
     this.#confirmedAt = askedAtMs;

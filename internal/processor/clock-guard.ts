@@ -1,6 +1,4 @@
-/**
- * Pauses work while this process's clock differs too much from the database's to compare claims.
- */
+/** Pauses work while this process's clock differs too much from the database's. */
 import type { ClockOffset } from '../platform/clock-offset.ts';
 import type { Logger } from '../platform/log.ts';
 import { CLOCK_OFFSET_MAX_MS } from './limits.ts';

@@ -1,4 +1,4 @@
-/** Counts the outcome of a record, in total and for its partner. */
+/** Counts a record's outcome. */
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';

@@ -1,4 +1,4 @@
-/** The first half of an attempt: rejects the application or creates its account. */
+/** The first half of an attempt: rejects an application or creates its account. */
 import { decideOnCreation, decideOnFields } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { parseApplication, type Application } from '../application/parse-application.ts';
@@ -49,7 +49,6 @@ export async function createAccount(
   return undefined;
 }
 
-/** False if the claim is lost. Without `keepClaim` the record is due at once. */
 export async function noteAccount(
   record: SubmissionRecord,
   claim: Claim,

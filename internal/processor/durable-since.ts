@@ -1,6 +1,5 @@
 /**
- * Measures how long writes have been durable. While they are not, withdrawals are late too, so
- * reconcile must not queue unclaimed records.
+ * Measures how long writes have been durable: otherwise withdrawals are late, and reconcile waits.
  */
 import type { Clock } from '../platform/clock.ts';
 

@@ -9,7 +9,6 @@ import { BACK_OFFS, BACK_OFF_JITTER, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from
 
 /** Only `transient` counts an attempt. */
 export type FailureClass =
-  /** The applicant's mail server refused for good. */
   | 'permanent'
   | 'transient'
   /** The database is away or takes no writes. */
@@ -72,13 +71,11 @@ function backOff(
   return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 
-/**
- * Elections, no majority, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away.
- */
+/** FerretDB answers 1 while its PostgreSQL is away. */
 const AWAY_CODES = new Set([
   1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
 ]);
-/** Missing rights, a wrong password, a full disk or an impossible write concern. */
+/** Rights, a password, a full disk or an impossible write concern. */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
 export function classOfError(error: unknown): FailureClass {

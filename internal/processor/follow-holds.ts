@@ -1,4 +1,4 @@
-/** Follows which partners are on hold, so that workers leave their records alone. */
+/** Follows which partners are on hold. */
 import type { PartnerHolds } from '../partner/flags.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -34,7 +34,6 @@ export class HoldFollower implements Holds {
     return [...this.#partners];
   }
 
-  /** Resolves once the holds are known. */
   async start(): Promise<void> {
     while (!this.#stop.signal.aborted && !(await this.refresh())) {
       await pause(FOLLOW_HOLDS_MS, this.#stop.signal);

@@ -1,18 +1,15 @@
 /** Bounds of the background work, with the reason for each size. */
 import { mailerLimits } from '../mail/mailer.ts';
 
-/** A claim's 45 s allow three tries. */
+/** Allows three tries in a claim's 45 s. */
 export const RENEW_EVERY_MS = 15_000;
-/** 10 s below a claim's 45 s, for a slow renewal. */
+/** Leaves 10 s of a claim for a slow renewal. */
 export const CLAIM_TRUSTED_MS = 35_000;
 
-/** A confirmation this fresh is enough to send an e-mail. */
+/** A confirmation this fresh is enough for an e-mail. */
 export const CLAIM_FRESH_MS = 2_000;
 
-/**
- * A processor with a worse clock takes no work. Two clocks that differ by 10 s still keep the 35 s
- * of trust within a claim's 45 s.
- */
+/** Two clocks that differ by 10 s still keep the 35 s of trust within a claim's 45 s. */
 export const CLOCK_OFFSET_MAX_MS = 5_000;
 
 /** Each pause is this share of the record's total back-off, within bounds. */
@@ -23,7 +20,7 @@ interface BackOff {
 }
 /**
  * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
- * Failures that an operator corrects (`ours`) or that pass are retried more often.
+ * Failures that an operator corrects or that pass are retried more often.
  */
 export const BACK_OFFS = {
   transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
@@ -36,24 +33,24 @@ export const BACK_OFF_JITTER = 0.2;
 /** docs/privacy.md promises that a record ends after three days. */
 export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 
-/** The tries take about ten minutes while the database is away. */
 export const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 export const SETTLE_TRIES = 120;
 
-/** After this many dead workers in a row, a record is a dead letter. */
+/** A record that has killed this many workers is a dead letter. */
 export const MAX_CRASHES = 5;
-/** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
+/**
+ * After this many deaths, it is tried at a random time within `CRASH_APART_MS`, apart from others.
+ */
 export const CRASHES_ALONE = 2;
 export const CRASH_APART_MS = 60_000;
 
-/** At most this many e-mails may go out unasked; one without a known result counts. */
+/** E-mails that no operator ordered; an unknown result counts as one. */
 export const MAX_AMBIGUOUS = 3;
-/** A closing worker waits for a whole hand-over and ten seconds to note its result. */
+/** A whole hand-over, and ten seconds to record it. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
 /** The chart's grace period is five seconds longer. */
 export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
 
-/** Retries of noting a sent e-mail while the database is away. */
 export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
 export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
@@ -62,29 +59,27 @@ export const PROBE_DEADLINE_MS = 15_000;
 /** With 15 s to the first look and 15 s of grace, a lost hint is repaired within 35 s. */
 export const RECONCILE_EVERY_MS = 2_500;
 export const RECONCILE_PAGE = 1_000;
-/** So many jobs, of up to 50 records each, keep workers busy. */
+/** With this many jobs waiting, workers are busy. */
 export const RECONCILE_MAX_WAITING = 100;
-/** A round takes this many records past a full queue. */
 export const RECONCILE_OLDEST = 20;
 export const UNKNOWN_EVERY_MS = 60_000;
-/** A withdrawal has this long after the first sight of an unclaimed record. */
+/** The time for a withdrawal after the first look. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** The repeated hint may be lost too. */
 export const REQUEUED_AGAIN_MS = 30_000;
 
 export const EXPIRE_EVERY_MS = 60_000;
-/** Pages of 500 records a minute make 8,000 records a second. */
+/** The pages of a minute make 8,000 records a second. */
 export const EXPIRE_PAGES = 1_000;
 
-/** An idle worker that has not asked for work is not live. */
 export const PROGRESS_DEADLINE_MS = 60_000;
 
 export const ACTIVATION_MS = 7 * 86_400_000;
 
-/** A hold must take effect within five seconds. */
+/** Holds must take effect within five seconds. */
 export const FOLLOW_HOLDS_MS = 1_000;
-/** A record of another process waits half of this on average. */
+/** Records of other processes wait half of this on average. */
 export const LINE_EVERY_MS = 1_000;
 export const LINE_KEPT = 500;
-/** With fewer records in memory and more stored, the line is read at once. */
+/** With fewer in memory and more stored, the line is read at once. */
 export const LINE_LOW = 100;

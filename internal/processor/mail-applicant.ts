@@ -50,7 +50,6 @@ interface Mailing {
   readonly place: MailPlace;
 }
 
-/** `made` is the account if this attempt created it. */
 export async function mailApplicant(
   mailing: Mailing,
   made: Account | undefined,
@@ -189,7 +188,6 @@ function readAgain(): AttemptFailure {
   );
 }
 
-/** Without this note the hand-over counts as a possible e-mail. */
 async function noteAborted(
   account: Account,
   intent: Intent,

@@ -1,9 +1,9 @@
 /**
- * The line of accounts whose e-mail is still to be sent, and the places that serve it.
+ * The line of accounts whose e-mail is still to be sent.
  *
- * A free place takes the oldest record of the partner whose turn it is. A record whose account was
- * just created takes one at once if nothing waits for it. Each process keeps the head of the line
- * in memory and reads it every second; a claim decides which process gets a record.
+ * A free place takes the oldest record of the partner whose turn it is; a new account's record
+ * takes one at once if no other waits for it. Each process reads the head of the line every second,
+ * and a claim decides which process gets a record.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -25,7 +25,6 @@ export interface MailLineOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly holds: Holds;
-  /** Rejects while the database is away. */
   readHead(options: { readonly withoutPartners: readonly string[] }): Promise<LineHead>;
   probe(): Promise<boolean>;
   work(waiting: WaitingMail, place: MailPlace): Promise<void>;
@@ -34,7 +33,7 @@ export interface MailLineOptions {
 export class MailLine {
   readonly #options: MailLineOptions;
   readonly #places: Places;
-  /** Partners are in order of their turns, each with its oldest record first. */
+  /** In order of turns, each with its oldest record first. */
   readonly #waiting = new Map<string, WaitingMail[]>();
   readonly #inWork = new Set<string>();
   readonly #changed = new Set<() => void>();
@@ -54,7 +53,7 @@ export class MailLine {
     this.#serve();
   }
 
-  /** False if no place is free or a record in the line could take it. */
+  /** False if the record must wait in the line. */
   tryNow(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): boolean {
     const { relay, clock } = this.#options;
     const wait = relay.paused !== undefined || relay.waitMs(clock.monotonicMs()) > 0;
@@ -84,7 +83,6 @@ export class MailLine {
     }
   }
 
-  /** While the database is away, the records in memory are served. */
   async readOnce(): Promise<void> {
     await this.#read();
     this.#serve();
@@ -157,7 +155,7 @@ export class MailLine {
     for (const rule of rules) {
       for (const [partnerId, waiting] of this.#waiting) {
         if (holds.has(partnerId)) continue;
-        // The answer is the same for all e-mails of a partner to a domain.
+        // If one e-mail must wait, so must the partner's others to that domain.
         const full = new Set<string>();
         for (const one of waiting) {
           if (full.has(one.domain) || !only(one)) continue;
@@ -206,7 +204,7 @@ export class MailLine {
     };
   }
 
-  /** While the relay is paused, one e-mail at a time is tried, an urgent one at once. */
+  /** Tries one e-mail at a time while the relay is paused, an urgent one at once. */
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;

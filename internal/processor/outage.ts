@@ -16,7 +16,6 @@ export class OutageGate {
   readonly #stop = new AbortController();
   #waiting: Promise<void> | undefined;
 
-  /** A probe that hangs or throws counts as a failure. */
   constructor(options: {
     readonly workers: readonly Pausable[];
     readonly probe: () => Promise<boolean>;

@@ -1,8 +1,7 @@
 /**
  * One attempt: claims a record and does what is left of account, e-mail and end.
  *
- * A hint brings a new application. Its e-mail follows under the same claim if a place is free and
- * no other record waits for it; otherwise the record joins the line of mails.
+ * The e-mail of a new account follows under the same claim if a place in the line is free.
  */
 import { later } from '../platform/clock.ts';
 import { inSpan, type Span, type SpanOptions } from '../platform/tracing.ts';
@@ -31,11 +30,10 @@ interface Attempt {
   readonly record: SubmissionRecord;
   readonly claim: Claim;
   readonly startedAt: Date;
-  /** The span that sent the hint. */
   readonly links: NonNullable<SpanOptions['links']>;
 }
 
-/** `place` is set for a record from the line. Rejects only if the claim request fails. */
+/** Rejects only if the claim request fails. */
 export async function processSubmission(
   hint: Hint,
   tools: AttemptTools,
@@ -105,7 +103,6 @@ function afterAccount(
   return { ...kept, ...moved, applicant, accountId };
 }
 
-/** `created` is set while the record does not name its account. */
 async function doMail(
   attempt: Attempt & { readonly place: MailPlace },
   created: Created | undefined,
@@ -195,10 +192,7 @@ async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promis
   );
 }
 
-/**
- * A record may kill its workers. After five deaths it is a dead letter; before that it is tried
- * alone, so that others get through.
- */
+/** A record may kill its workers, so it is tried alone after two deaths and given up after five. */
 async function endsByCrashes(
   { record, claim }: Attempt,
   step: Step,

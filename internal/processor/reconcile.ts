@@ -1,6 +1,6 @@
 /**
- * Queues recorded applications that no worker has, after lost hints, an emptied Redis or killed
- * workers. While Redis is away, this process's worker takes them.
+ * Queues recorded applications that no worker has: after lost hints, an emptied Redis or killed
+ * workers.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -47,8 +47,8 @@ async function isWanted(tools: ReconcileTools): Promise<boolean> {
 }
 
 /**
- * One round; true if more may be due. An unclaimed record is only marked at first sight and queued
- * after a period of durable writes, so that a pending withdrawal comes first.
+ * True if more may be due. An unclaimed record is queued only after a period of durable writes, so
+ * that a pending withdrawal comes first.
  */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   await tools.durable.look();
@@ -82,7 +82,7 @@ function wasLost({ version, claimedUntil }: DueRecord): boolean {
   return version === 0 || claimedUntil !== undefined;
 }
 
-/** In an overload the queue stays full, so this worker takes the oldest records past it. */
+/** The queue may stay full, so this worker takes the oldest records past it. */
 async function takeOldest(
   ready: readonly DueRecord[],
   { worker, store }: ReconcileTools,

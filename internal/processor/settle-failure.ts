@@ -32,8 +32,8 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
 }
 
 /**
- * Never rejects. A failed update is retried in the background, because the record would otherwise
- * count as one that killed its worker.
+ * Never rejects. A failed update is retried, or the record would count as one that killed its
+ * worker.
  */
 export async function settleFailure(failed: FailedAttempt, tools: FailureTools): Promise<void> {
   const { record, position, step, failure, lastError } = failed;
@@ -94,7 +94,7 @@ export async function sayLater(
   });
 }
 
-/** An unknown address is an ordinary end; a dead letter needs a person. */
+/** An unknown address is an ordinary end. */
 function levelOf(
   failure: FailureClass,
   kind: 'put_back' | 'retry' | 'finish',

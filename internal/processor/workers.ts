@@ -34,7 +34,6 @@ export function createWorkers(options: {
   const { log, clock, mailer, holds } = tools;
 
   const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
-    // Another processor finds the record.
     if (clockFaults().length > 0) return gate.wait();
     try {
       await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);

@@ -29,9 +29,9 @@ export interface GroupCommitMetrics {
   readonly refusedDropped: CountsAll;
   readonly waitingDocuments: Shows;
 }
-/** The estimated size of a record without its body. */
+/** An estimate without the body. */
 const RECORD_OVERHEAD_BYTES = 700;
-/** An answer may be late by this much. */
+/** An answer may be this late. */
 const SWEEP_MS = 20;
 
 const STORED: CommitResult = { kind: 'stored' };

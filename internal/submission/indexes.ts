@@ -26,7 +26,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // Ingest writes no applicant, so these indexes do not slow inserts.
+  // Ingest writes no applicant.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
     name: `requests_applicant_${key}`,

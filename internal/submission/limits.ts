@@ -36,7 +36,7 @@ export const OVER_LIMIT_IDS = 20;
 export const REFUSED_WINDOW_MS = 60_000;
 export const OVER_LIMIT_FLUSH_MS = 5_000;
 
-/** Shrinks to a quarter after a failure and grows by `least` after a success. */
+/** A batch has a quarter of the size after a failure, `least` more after a success. */
 export const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
 export const WITHDRAWAL_DEADLINE_MS = 5_000;
 /**
@@ -56,16 +56,14 @@ export const BACKLOG_COUNTED = 100_000;
 export const BACKLOG_BY_PARTNER = 20_000;
 /** Read from each end of `dueAt` to find the oldest record. */
 export const BACKLOG_LOOKED_AT = 500;
-/** A page is several seconds of work for one processor. */
 export const LINE_PAGE = 500;
-/** Behind a full page, this many further partners are read. */
+/** Read behind a full page. */
 export const LINE_PARTNERS = 25;
 export const LINE_OF_PARTNER = 50;
-/** Just below the socket time-out of 10 s, so that the server ends the query. */
+/** Just below the socket time-out of 10 s. */
 export const DUE_TIMEOUT_MS = 9_000;
 export const BACKLOG_TIMEOUT_MS = 5_000;
 
 export const BODY_EXPIRY_PAGE = 500;
 
-/** A page has at most 6.5 MB. */
 export const BODY_PAGE = 100;

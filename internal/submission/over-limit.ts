@@ -80,7 +80,6 @@ export class OverLimitRecorder {
     this.#counted.set(id(who), counted);
   }
 
-  /** A failed write loses its counts. */
   flush(): Promise<void> {
     this.#flushing = this.#flushing.then(() => this.#write());
     return this.#flushing;

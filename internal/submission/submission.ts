@@ -1,4 +1,4 @@
-/** The record of one received request; its moves are in states.ts. */
+/** The record of one received request. */
 import type { Binary, Db } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
 import type { State } from './states.ts';
@@ -33,7 +33,6 @@ export interface SubmissionRecord {
   readonly contentType?: string;
   /** At most 65,000 bytes, kept until `bodyUntil`. */
   readonly body?: Binary;
-  /** Set only if the record outlives its body. */
   readonly bodyUntil?: Date;
   /** The received size, which may exceed what is kept. */
   readonly bodyBytes: number;

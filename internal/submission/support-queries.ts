@@ -163,7 +163,7 @@ function literally(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
 
-/** The index requests_due serves open states. */
+/** With `dueAt`, the index requests_due serves open states. */
 function stateFilter(state: State): Filter<SubmissionRecord> {
   return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
 }

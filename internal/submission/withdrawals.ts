@@ -85,7 +85,6 @@ export class Withdrawals {
     this.#working ??= this.#work();
   }
 
-  /** Also resolves on `stop()`. */
   whenSettled(): Promise<void> {
     return this.#working ?? Promise.resolve();
   }

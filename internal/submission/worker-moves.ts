@@ -60,7 +60,6 @@ interface PositionedUpdate {
   /** Built when it is sent, so that `claimedUntil` is not too early. */
   readonly update: (now: Date) => UpdateFilter<SubmissionRecord>;
   readonly to: State;
-  /** Updates with the same name are equal and share one statement. */
   readonly same?: string;
 }
 
