@@ -62,7 +62,7 @@ test.each([
   [{ einBy: 'req_2', elsewhere: ['ein'] }, ['duplicate']],
   [{ emailBy: 'req_1', elsewhere: ['email'] }, ['duplicate']],
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['email', 'ein'] }, ['duplicate']],
-  // Else an e-mail address of one's own would show for any EIN whether another partner has it.
+  // Otherwise a partner could use its own e-mail address to find out whether an EIN is taken.
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['ein'] }, [['email', 'duplicate_email']]],
 ] as const)('a partner sees of %j no more than its own accounts', (taken, expected) => {
   expect(shownTo(taken)).toEqual(expected);

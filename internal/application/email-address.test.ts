@@ -1,6 +1,6 @@
 /**
- * One rule for addresses. The chart's is in test/chart/refusals.test.ts, the command's in
- * test/integration/cli-change.test.ts.
+ * The rule for addresses. test/chart/refusals.test.ts checks it in the chart,
+ * test/integration/cli-change.test.ts in the command.
  */
 import { expect, test } from '@jest/globals';
 import { addresses } from '../../test/support/email-addresses.ts';
@@ -10,7 +10,7 @@ import { parseApplication } from './parse-application.ts';
 test.each(addresses)('%j is an address: %s', (email, right) => {
   expect(isEmailAddress(email)).toBe(right);
   const body = JSON.stringify({ email, business_name: 'Ann & Co', ein: '123456789' });
-  // Applicants may put white space around it.
+  // Applicants may surround it with white space.
   const { valid } = parseApplication(new TextEncoder().encode(body));
   expect(valid).toBe(isEmailAddress(email.trim()));
 });

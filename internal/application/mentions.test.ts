@@ -1,6 +1,4 @@
-/**
- * A person is found in the text of any body, and nobody whose address or number only looks alike.
- */
+/** Finds a person in the text of any body, but no address or number that only looks similar. */
 import { expect, test } from '@jest/globals';
 import { gzipSync } from 'node:zlib';
 import { mentions } from './mentions.ts';

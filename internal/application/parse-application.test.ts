@@ -6,14 +6,14 @@ const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const parse = (fields: object): ReturnType<typeof parseApplication> =>
   parseApplication(bytes(JSON.stringify(fields)));
 
-/** `field code` of each reason; empty for a valid application. */
+/** Returns the field and code of each reason; empty for a valid application. */
 function faults(fields: object): string[] {
   const parsed = parse(fields);
   return parsed.valid ? [] : parsed.reasons.map(({ field, code }) => `${field} ${code}`);
 }
 
 const x = (count: number): string => 'x'.repeat(count);
-/** An address of `length` characters, all parts of it within their own limits. */
+/** Returns an address of `length` characters whose parts are within their own limits. */
 const longAddress = (length: number): string => {
   const domain = `@${x(60)}.${x(63)}.${x(63)}.com`;
   return x(length - domain.length) + domain;
@@ -268,7 +268,7 @@ describe('the body', () => {
     expect(parseJsonObject(broken)).toBeUndefined();
     expect(parseApplication(broken)).toMatchObject({ valid: false });
     expect(parseApplication(new Uint8Array())).toMatchObject({ valid: false });
-    // A failed decode leaves nothing behind for the next.
+    // A failed decode must not affect the next.
     expect(parseJsonObject(bytes('{"a":"ä"}'))).toEqual({ a: 'ä' });
   });
 });

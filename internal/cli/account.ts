@@ -1,7 +1,4 @@
-/**
- * `account correct-email` and `account release`: correct a mistyped address, or free a mistyped
- * EIN.
- */
+/** `account correct-email` and `account release`: correct or free mistyped data. */
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, nextState } from '../submission/states.ts';

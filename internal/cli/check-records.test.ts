@@ -1,7 +1,4 @@
-/**
- * The audit sees every kind of wrong record: each is fed to it once, and a right one of each state
- * finds nothing.
- */
+/** The audit finds every kind of wrong record and nothing in a correct record of each state. */
 import { expect, test } from '@jest/globals';
 import { states, type State } from '../submission/states.ts';
 import type { CheckedAccount } from '../account/account-queries.ts';

@@ -28,7 +28,7 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
   throw new CommandError(`there is no request ${id}: ${await knownOf(requestId, desk, now)}`);
 }
 
-/** As in the e-mail to the applicant, with or without dashes. */
+/** As in the e-mail to the applicant. */
 const REFERENCE = /^[0-9a-z]{4}(?:-?[0-9a-z]{4}){3}$/i;
 
 /** Returns the reference itself unless exactly one id begins with it. */

@@ -1,4 +1,4 @@
-/** One person's records are told from those of others; masks show no more than they say. */
+/** Distinguishes one person's records from those of others, and masks what it shows. */
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import type { Account } from '../account/account.ts';

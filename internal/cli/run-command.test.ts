@@ -1,7 +1,4 @@
-/**
- * What a command line means: its values, or one clear line and exit code 2 before any store is
- * opened.
- */
+/** Checks a command line: its values, or one line and exit code 2 before any store is opened. */
 import { expect, test } from '@jest/globals';
 import { systemClock } from '../platform/clock.ts';
 import type { Output } from './command.ts';

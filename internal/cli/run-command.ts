@@ -18,7 +18,7 @@ export interface Surroundings {
   readonly openDesk: (values: Values) => Desk;
   /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;
-  /** Contains no user and password. */
+  /** Contains no user or password. */
   readonly storeFault: (error: unknown) => string;
 }
 
@@ -78,7 +78,7 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
   if (error instanceof CommandError) return say(error.message, EXIT.found);
-  // The system reports a failed look-up of a "mongodb+srv" name.
+  // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
   if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);

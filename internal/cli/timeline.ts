@@ -35,7 +35,7 @@ export function timeline(
   return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
 
-/** The cells are the time, the time since the line before, and the event. */
+/** Cells of a table. */
 export function timelineRows(happenings: readonly Happening[]): string[][] {
   return happenings.map(({ at, what }, index) => {
     const before = happenings[index - 1];

@@ -1,7 +1,4 @@
-/**
- * A folder of manifests as a source of partner Secrets, under the suite that the Kubernetes API
- * passes, too.
- */
+/** A folder of manifests as a source of partner Secrets, tested like the Kubernetes API. */
 import { appendFile, mkdir, mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,7 +60,7 @@ describe('a folder as it really is', () => {
 
   const manifestOf = (name: string): string =>
     `apiVersion: v1\nkind: Secret\nmetadata: { name: ${name}, namespace: ${NAMESPACE}, labels: { ${PARTNER_LABEL}: ${name} } }\nstringData:\n  one: key-of-${name}\n`;
-  /** Writes a file that nobody has touched for a minute. */
+  /** Writes a file that was last changed a minute ago. */
   const settled = async (name: string, text: string): Promise<void> => {
     const minuteAgo = new Date(Date.now() - 60_000);
     await writeFile(join(folder, name), text);
@@ -102,7 +99,7 @@ describe('a folder as it really is', () => {
     expect(list).toMatchObject({ complete: false, secrets: [{ name: 'bolt' }] });
     expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
     expect(list.provesGone(sourceOf('c.yaml', 'cold'))).toBe(true);
-    // A key stored by a version that did not note the file can be of any.
+    // A key stored by a version that did not record the file may come from any file.
     expect(list.provesGone({ namespace: NAMESPACE, name: 'old', uid: 'a-uid-of-kubernetes' })).toBe(
       false,
     );
@@ -135,7 +132,7 @@ describe('a folder as it really is', () => {
     await rm(folder, { recursive: true });
     await rename(`${folder}-away`, folder);
     expect((await view.list()).problems).toEqual([]);
-    // The same folder, emptied: who can tell the difference?
+    // An emptied folder looks like an unmounted one.
     await rm(join(folder, 'a.yaml'));
     expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
     await settled('b.yaml', manifestOf('bolt'));

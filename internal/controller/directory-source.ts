@@ -47,7 +47,7 @@ interface SeenFile {
   readonly fault?: string;
 }
 
-/** Keeps a file's last complete version while it cannot be read. */
+/** Keeps a file's last complete version while it is unreadable. */
 class FollowedFolder {
   readonly #path: string;
   #files: ReadonlyMap<string, SeenFile> = new Map();

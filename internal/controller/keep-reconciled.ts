@@ -1,4 +1,4 @@
-/** Reconciles the keys while this process leads: after changes, at intervals and after failures. */
+/** Reconciles the keys while this process leads, after changes and at intervals. */
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';

@@ -1,4 +1,4 @@
-/** Follows the partner Secrets of one namespace: a list, then watches, then a new list. */
+/** Follows the partner Secrets of one namespace with lists and watches. */
 import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
@@ -45,10 +45,7 @@ class FollowedNamespace implements SecretView {
   #secrets: Map<string, PartnerSecret> | undefined;
   #seenAt = new Date(0);
   #fault: string | undefined;
-  /**
-   * Counts since the last good watch, so that a server without watches is not asked in a tight
-   * loop.
-   */
+  /** Counts since the last good watch, so that a server without watches is not asked constantly. */
   #failures = 0;
 
   constructor(name: string, tools: FollowTools, onChange: () => void, signal: AbortSignal) {

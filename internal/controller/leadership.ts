@@ -1,4 +1,4 @@
-/** Leadership by a lease in MongoDB: one holder at a time, whose term outranks earlier ones. */
+/** Leadership by a lease in MongoDB; each holder's term outranks earlier ones. */
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
@@ -58,7 +58,7 @@ export class Leadership {
     }
   }
 
-  /** Gives the lease back, so that another process need not wait for it. */
+  /** Gives the lease back, so that another process need not wait. */
   async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
     const { store, holder, log, metrics } = this.#tools;
     const over = new AbortController();

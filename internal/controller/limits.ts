@@ -24,14 +24,14 @@ export const WATCH_MAX_FAILURES = 3;
 export const STALE_MS = 60_000;
 
 /**
- * A leader stops 12 s after its last renewal. Another takes over within the promised 20 s: the
- * lease takes 15 s, a look 1 s, a call 3 s.
+ * A leader stops 12 s after its last renewal. Another leads within the promised 20 s: 15 s of
+ * lease, 1 s to look, 3 s for a call.
  */
 export const RENEW_DEADLINE_MS = 12_000;
 export const RENEW_EVERY_MS = 5_000;
 export const RENEW_AGAIN_MS = 1_000;
 export const LEASE_LOOK_EVERY_MS = 1_000;
-/** A standby is then not ready. */
+/** A standby that cannot read the lease for this long is not ready. */
 export const LEASE_STALE_MS = 30_000;
 
 /** The API server forgets Events after an hour. */

@@ -100,7 +100,7 @@ function lasts(key: Pick<PartnerKey, 'status' | 'terms' | 'revokedAt'>, now: Dat
   );
 }
 
-/** A rotation does not count. */
+/** A rotation does not count as a loss. */
 function lostLately(all: readonly PartnerKey[], now: Date): number {
   const events = all
     .filter(({ revokedAt }) => revokedAt === undefined)

@@ -1,4 +1,4 @@
-/** Reads the needed fields of a partner Secret and drops the rest. */
+/** Reads the needed fields of a partner Secret. */
 import { z } from 'zod';
 import { PARTNER_LABEL, STATUS_ANNOTATION, type PartnerSecret } from '../partner/key-secret.ts';
 import { termAnnotations } from '../partner/key-terms.ts';

@@ -1,5 +1,5 @@
 /**
- * Makes the stored keys match the partner Secrets. It compares states, so missed events do no harm.
+ * Makes the stored keys match the partner Secrets by comparing states, so missed events do no harm.
  */
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
 import { partnersEnding } from '../partner/key-terms.ts';

@@ -27,7 +27,7 @@ interface Trouble {
   readonly entries: number;
 }
 
-/** Kept after the problem ends, so that one that comes and goes is not repeated. */
+/** Kept after a problem ends, so that a recurring one is not reported each time. */
 interface Told {
   readonly eventName: string;
   count: number;

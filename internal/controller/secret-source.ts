@@ -7,7 +7,7 @@ export interface SecretList {
   readonly complete: boolean;
   /** Only a key that is proven gone may be removed. */
   provesGone(source: KeySource): boolean;
-  /** When the list was last known to be current. */
+  /** When the list was last current. */
   readonly asOf: Date;
 }
 

@@ -34,7 +34,7 @@ export function sendEarly(
   });
 }
 
-/** Only these errors may pass by themselves. */
+/** Only these errors are temporary. */
 export function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
   if (answer === errors.internal || answer === errors.statusUnavailable) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);

@@ -1,4 +1,4 @@
-/** From an Authorization header to a partner or an answer. */
+/** Turns an Authorization header into a partner or an answer. */
 import { describe, expect, test } from '@jest/globals';
 import { HANG_MS } from '../../test/support/wait.ts';
 import type { KeyLookup } from '../partner/key-cache.ts';
@@ -95,7 +95,7 @@ describe('authenticate', () => {
       expect(withTerms({ cidrs }, address)).toMatchObject({ ok: true });
     for (const address of ['192.0.2.8', '2001:db9::5', '198.51.100.2'])
       expect(withTerms({ cidrs }, address)).toEqual(refused('address'));
-    // What an inactive partner is told, too, is for its own addresses only.
+    // An inactive partner gets its 403 only at its own addresses.
     expect(withTerms({ cidrs }, '192.0.2.8', false)).toEqual(refused('address'));
     expect(withTerms({ cidrs }, '192.0.2.7', false)).toMatchObject({
       answer: errors.partnerInactive,

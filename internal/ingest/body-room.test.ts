@@ -1,8 +1,8 @@
-/** Who keeps the room for bodies, and who gives way. */
+/** Which bodies keep their room and which are dropped. */
 import { expect, test } from '@jest/globals';
 import { BodyRoom, type RoomHolder } from './body-room.ts';
 
-/** Holders that note, in order, who had to give way. */
+/** Holders that record the order in which they were dropped. */
 function holders(...names: string[]): { readonly gaveWay: string[]; readonly all: RoomHolder[] } {
   const gaveWay: string[] = [];
   return { gaveWay, all: names.map((name) => ({ giveWay: () => void gaveWay.push(name) })) };
@@ -18,7 +18,7 @@ test('up to the bound all keep theirs; beyond it the oldest give way, as many as
   expect(gaveWay).toEqual([]);
   room.resize(d, 50);
   expect(gaveWay).toEqual(['a', 'b']);
-  // 90 are taken now: what gave way holds nothing any more.
+  // A dropped body holds nothing, so 90 are taken now.
   room.resize(d, 60);
   expect(gaveWay).toEqual(['a', 'b']);
 });

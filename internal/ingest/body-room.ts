@@ -16,7 +16,7 @@ export class BodyRoom {
     this.#maxBytes = maxBytes;
   }
 
-  /** Drops the oldest bodies, perhaps `holder` itself. */
+  /** Drops the oldest bodies, even `holder`. */
   resize(holder: RoomHolder, bytes: number): void {
     this.#taken += bytes - (this.#held.get(holder) ?? 0);
     this.#held.set(holder, bytes);

@@ -29,7 +29,7 @@ export function answerBroken(
   if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
 }
 
-/** Node ends HTTP at a CONNECT. */
+/** Node stops parsing HTTP at a CONNECT. */
 export function answerConnect(socket: Socket, tools: BrokenTools): void {
   // Earlier requests still get their answers.
   if (breakOff(socket)) return;

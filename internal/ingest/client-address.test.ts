@@ -1,4 +1,4 @@
-/** From what a socket or a proxy says to the address on the record and the one that is limited. */
+/** Turns the address from a socket or proxy into the recorded one and the limited one. */
 import { expect, test } from '@jest/globals';
 import { clientAddress } from './client-address.ts';
 

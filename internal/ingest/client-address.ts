@@ -4,7 +4,7 @@ import rateLimit from '@fastify/rate-limit';
 import ipaddr from 'ipaddr.js';
 
 export interface ClientAddress {
-  /** IPv4 is short, even if mapped into IPv6. */
+  /** IPv4 in its short form, even if mapped into IPv6. */
   readonly ip: string;
   readonly limitKey: string;
 }

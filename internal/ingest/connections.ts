@@ -18,7 +18,7 @@ export function watchConnections(
   server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // Node stops the timer of a connection without a complete head at close, which would prolong a
+  // At close, Node stops the timer of a connection without a complete head, which would prolong a
   // drain.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {

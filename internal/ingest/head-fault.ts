@@ -5,7 +5,7 @@ import { MAX_HEADERS } from './limits.ts';
 
 export type HeadFault = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** A name, an address or nothing, with an optional port (RFC 9112 §3.2). */
+/** A name, address or nothing, with optional port (RFC 9112 §3.2). */
 const HOST = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/i;
 const HOST_LENGTH = 4;
 

@@ -1,4 +1,4 @@
-/** What happens to every request before routing and when its answer is sent. */
+/** The hooks of every request, before routing and after its answer. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PartnerBounds } from '../partner/key-terms.ts';

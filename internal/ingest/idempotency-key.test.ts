@@ -1,4 +1,4 @@
-/** The Idempotency-Key header: what is a key, and what is answered 400. */
+/** The Idempotency-Key header: which values are keys, and which are answered 400. */
 import { expect, test } from '@jest/globals';
 import { readIdempotencyKey } from './idempotency-key.ts';
 

@@ -5,7 +5,7 @@
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-/** Node joins repeated headers by commas. */
+/** Excludes commas, because Node joins repeated headers with them. */
 const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
 
 export type IdempotencyKey =

@@ -4,12 +4,12 @@
 export const MAX_BODY_BYTES = 65_000;
 /** Holds 500 of the largest bodies. */
 export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
-/** This much of an unwanted body is read, so that the partner gets an answer instead of a reset. */
+/** This much of an unwanted body is read, so that no reset destroys the answer. */
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
 /** An early answer waits this long for the body, to keep the connection. */
 export const EARLY_GRACE_MS = 20;
-/** The time to read the last answer while bytes stay unread. */
+/** The partner has this long to read the last answer. */
 export const LINGER_UNREAD_MS = 1_000;
 /** 65 kB in ten seconds is slower than any modem. */
 export const BODY_TIMEOUT_MS = 10_000;
@@ -25,7 +25,7 @@ export const MAX_HEADER_BYTES = 16 * 1024;
 export const MAX_HEADERS = 100;
 /** An idle connection costs 12 kB (docs/decisions/0018). */
 export const MAX_CONNECTIONS = 12_000;
-/** A twelfth, so that one client leaves room for others. */
+/** A twelfth of all, so that one client leaves room. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
 /** 64 kB can hold 900 requests that take 10 kB of memory each. */
 export const MAX_PIPELINED = 16;
@@ -34,7 +34,7 @@ export const BROKEN_ANSWER_MS = 1_000;
 /** Most elections end sooner. */
 export const RETRY_AFTER_SECONDS = 5;
 
-/** Then the pod counts on its own. */
+/** After this, the pod counts on its own. */
 export const LIMITER_TIMEOUT_MS = 50;
 export const LIMITER_PROBE_MS = 1_000;
 /** Beyond it, the least recently seen are dropped. */
@@ -48,7 +48,7 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** At about 1 ms each, these serve thousands of look-ups a second. */
+/** These serve thousands of look-ups a second. */
 export const STATUS_CONNECTIONS = 8;
 /** Further ones get 503. */
 export const STATUS_LOOKUPS = 256;

@@ -1,7 +1,4 @@
-/**
- * The OpenAPI document: sound by an independent linter, and of one mind with the code and the
- * README about errors.
- */
+/** The OpenAPI document passes a linter and has the same errors as the code and the README. */
 import { expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -25,7 +22,7 @@ interface Example {
   readonly value: { readonly error: string };
 }
 
-/** Every error of the code: status code and sentence. */
+/** Status code and sentence of every error in the code. */
 const known = [
   ...Object.values(errors),
   {

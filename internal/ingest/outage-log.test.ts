@@ -1,4 +1,4 @@
-/** An outage of the database is in the log once, and not for each request. */
+/** An outage of the database is logged once, not for each request. */
 import { expect, test } from '@jest/globals';
 import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
 import { OutageLog } from './outage-log.ts';

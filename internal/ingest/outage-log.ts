@@ -1,4 +1,4 @@
-/** Logs when an outage of the database begins and ends. */
+/** Logs the beginning and end of database outages. */
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
@@ -20,7 +20,7 @@ export class OutageLog {
     if (result.kind !== 'stored' && !('reason' in result)) return;
     const now = this.#clock.monotonicMs();
     if (result.kind === 'stored') this.#back(now);
-    // A database that fails every second write must not fill the log.
+    // A partial outage must not fill the log.
     else if (this.#since === undefined && now >= this.#nextAt) {
       this.#since = now;
       this.#nextAt = now + OUTAGE_LINES_EVERY_MS;

@@ -26,8 +26,8 @@ const NOTHING = Buffer.alloc(0);
 const GATHER_BYTES = 1_024;
 
 /**
- * Collects the body before it is known to be wanted: Node would keep pieces as objects, and 65 kB
- * in pieces of one byte take 20 MB. It keeps its room until `release()` or `drop()`.
+ * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
+ * 65 kB in pieces of one byte take 20 MB. The room is kept until `release()` or `drop()`.
  */
 export class IncomingBody implements RoomHolder, Dropped {
   readonly #request: IncomingMessage;

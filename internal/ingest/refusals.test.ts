@@ -1,4 +1,4 @@
-/** Refused requests: single records up to a rate, counts beyond it, and nothing that is neither. */
+/** Refused requests are recorded up to a rate and counted beyond it. */
 import { expect, test } from '@jest/globals';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';

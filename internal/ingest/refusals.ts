@@ -1,6 +1,6 @@
 /**
- * Records refused requests (401, 403), but only counts them in a flood, which could fill the
- * database.
+ * Records refused requests (401, 403), but only counts them above a rate, because a flood would
+ * fill the database.
  */
 import type { Clock } from '../platform/clock.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';

@@ -1,4 +1,4 @@
-/** The partner port. */
+/** Creates the HTTP server of the partner port. */
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';

@@ -144,7 +144,7 @@ function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   request.raw.socket.destroy();
 }
 
-/** A replayed request's own record is not stored; `known` is. */
+/** `known` is the stored record; a replayed request has none of its own. */
 function logAccepted(
   known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
   { partnerId, httpStatus, bodySha256 }: SubmissionRecord,

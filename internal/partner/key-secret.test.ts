@@ -8,7 +8,7 @@ const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const now = new Date('2026-11-22T12:00:00Z');
 let made = 0;
 
-/** A Secret of one partner; `keys` are clear texts. */
+/** A Secret of one partner; `keys` are in clear text. */
 function secret(
   partnerId: string,
   keys: readonly string[],
@@ -69,7 +69,7 @@ test('an entry may be the digest of a key, in either case of letters: then no ke
   ]);
   expect(problems).toEqual([]);
   expect([...keys.keys()]).toEqual([hashApiKey(one), hashApiKey(two)]);
-  // What is no whole digest must not become a key itself.
+  // An incomplete digest must not become a key.
   expect(problemsOf(secret('acme', [keyDigest(one).slice(0, -1)]))).toEqual(['key_guessable']);
 });
 
@@ -105,7 +105,7 @@ describe('problems cost only what they are about', () => {
     ['not base64', 'not*base64'],
     ["another partner's", base64(good)],
   ])('an entry whose name is the key is not named where its value is %s', (_name, value) => {
-    // The shortest that is taken for a key, one of ours, and the longest name Kubernetes allows.
+    // The shortest valid key, a generated key, and the longest name that Kubernetes allows.
     for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {
       const { problems } = wantedKeys([
         secret('owner', [good]),

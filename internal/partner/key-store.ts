@@ -44,7 +44,7 @@ export interface PartnerKey {
 
 export interface LoadedKeys {
   readonly keys: readonly PartnerKey[];
-  /** Overrides their Secrets. */
+  /** Operators disabled these, whatever their Secrets say. */
   readonly disabled: ReadonlySet<string>;
   /** Includes revoked keys. */
   readonly removed: readonly PartnerKey[];
@@ -140,7 +140,7 @@ export class KeyStore {
     return this.#disabled.list();
   }
 
-  /** Counts even if already disabled, because an earlier command may have died before its count. */
+  /** Notifies ingest in any case, because an earlier command may have died before that. */
   async disable(partnerId: string, by: string): Promise<boolean> {
     const isNew = await this.#disabled.set(partnerId, by);
     await this.sync.count(undefined, { synced: false });

@@ -7,7 +7,7 @@ import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
 const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
 const claims: Claim[] = [];
 
-/** A claim on a clock that the test moves, and a store whose answers it gives. */
+/** A claim with a clock that the test moves and a store whose answers it sets. */
 function newClaim(renew: () => Promise<boolean>, stopped = (): boolean => false) {
   const time = { ms: 1_000 };
   const claim = new Claim({

@@ -1,5 +1,5 @@
 /**
- * Measures how long writes have been durable: otherwise withdrawals are late, and reconcile waits.
+ * Measures how long writes have been durable; until then withdrawals are late, and reconcile waits.
  */
 import type { Clock } from '../platform/clock.ts';
 

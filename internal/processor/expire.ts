@@ -1,4 +1,4 @@
-/** Removes personal data that no TTL index can: raw bodies and data of released accounts. */
+/** Removes raw bodies and data of released accounts, which no TTL index can. */
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';

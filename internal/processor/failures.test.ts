@@ -13,7 +13,7 @@ import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from
 import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
 
 const HOUR_MS = 3_600_000;
-/** Without jitter. */
+/** This value means no jitter. */
 const middle = (): number => 0.5;
 const none = { ambiguous: 0, backedOffMs: 0 };
 
@@ -39,7 +39,7 @@ describe('verdict', () => {
     }
   });
 
-  /** The delays until the record is given up. */
+  /** Returns the delays until the record is given up. */
   function delaysOf(failure: keyof typeof BACK_OFFS, random = middle): number[] {
     const delays: number[] = [];
     for (let backedOffMs = 0; delays.length < 100_000;) {
@@ -118,7 +118,7 @@ describe('class of an error', () => {
     // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
     ...[11, 13, 18, 79, 100, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
     [{ code: 13 }, 'ours'],
-    // A document that is too large is this record's own fault.
+    // Only this record is at fault for a document that is too large.
     [answered(10_334), 'transient'],
     [new MongoServerError({ message: 'x' }), 'transient'],
     [new TypeError('x'), 'transient'],

@@ -71,11 +71,11 @@ function backOff(
   return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 
-/** FerretDB answers 1 while its PostgreSQL is away. */
+/** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */
 const AWAY_CODES = new Set([
   1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
 ]);
-/** Rights, a password, a full disk or an impossible write concern. */
+/** Missing rights, a wrong password, a full disk or an impossible write concern. */
 const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
 
 export function classOfError(error: unknown): FailureClass {

@@ -38,9 +38,7 @@ export const SETTLE_TRIES = 120;
 
 /** A record that has killed this many workers is a dead letter. */
 export const MAX_CRASHES = 5;
-/**
- * After this many deaths, it is tried at a random time within `CRASH_APART_MS`, apart from others.
- */
+/** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
 export const CRASHES_ALONE = 2;
 export const CRASH_APART_MS = 60_000;
 
@@ -69,7 +67,7 @@ export const FIRST_SIGHT_GRACE_MS = 15_000;
 export const REQUEUED_AGAIN_MS = 30_000;
 
 export const EXPIRE_EVERY_MS = 60_000;
-/** The pages of a minute make 8,000 records a second. */
+/** This is 8,000 records a second. */
 export const EXPIRE_PAGES = 1_000;
 
 export const PROGRESS_DEADLINE_MS = 60_000;

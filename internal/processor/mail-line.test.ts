@@ -1,4 +1,4 @@
-/** The line of mails before a modelled relay, in modelled time: which mail goes out when. */
+/** The line of mails with a modelled relay and modelled time. */
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import type { HandOver } from '../mail/mailer.ts';
 import { knownAnswers, refusalOf, type Refusal } from '../mail/relay-answers.ts';
@@ -22,10 +22,12 @@ interface Answer {
   readonly afterMs: number;
   readonly handOver: HandOver;
 }
-/** How the relay takes a mail that is handed over at `nowMs`. */
+/** Returns the relay's answer to a mail handed over at `nowMs`. */
 type Relay = (mail: WaitingMail, nowMs: number) => Answer;
 
-/** A line over stored records; a record leaves it when its mail is accepted or refused for good. */
+/**
+ * A line over stored records; a record leaves it when its mail is accepted or refused permanently.
+ */
 function scene(
   relayOf: Relay,
   options: { readonly stored?: number; readonly probe?: () => boolean } = {},
@@ -98,7 +100,7 @@ function scene(
       return requestId;
     });
   const start = (): void => void line.run(stop.signal);
-  /** Lets time pass until all of `ids` are done; how long that took, in milliseconds. */
+  /** Advances time until all of `ids` are done; returns the milliseconds. */
   const until = async (ids: readonly string[], atMostMs = 120_000): Promise<number> => {
     const from = now();
     while (!ids.every((id) => doneAt.has(id)) && now() - from < atMostMs)
@@ -231,9 +233,7 @@ test('of one partner the oldest mail goes first', async () => {
   end();
 });
 
-/**
- * A relay that takes `quota` mails in each second, and turns the others away after their content.
- */
+/** A relay that accepts `quota` mails a second and declines others after their content. */
 function withQuota(quota: number): Relay {
   const taken = new Map<number, number>();
   return (_, nowMs) => {
@@ -321,7 +321,7 @@ const answersOfOne: readonly [string, Answer][] = [
     'silence for a minute',
     { afterMs: 60_000, handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' } },
   ],
-  // An answer to MAIL FROM comes before the recipient is named, so it concerns all mail.
+  // An answer to MAIL FROM precedes the recipient, so it concerns all mail.
   ...knownAnswers
     .filter(({ phase }) => phase !== 'mail')
     .map(({ relay, phase, answer }): [string, Answer] => [

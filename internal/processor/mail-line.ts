@@ -101,7 +101,7 @@ export class MailLine {
     }
   }
 
-  /** Resolves when all e-mails have ended or `signal` aborts. */
+  /** Waits for e-mails in progress. */
   async close(signal: AbortSignal): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -204,7 +204,7 @@ export class MailLine {
     };
   }
 
-  /** Tries one e-mail at a time while the relay is paused, an urgent one at once. */
+  /** While the relay is paused, tries one e-mail at a time. */
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;

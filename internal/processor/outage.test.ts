@@ -5,7 +5,7 @@ import { OutageGate } from './outage.ts';
 
 const gates: OutageGate[] = [];
 
-/** A gate whose doings are listed in order. */
+/** A gate that records its actions in order. */
 function newGate(probe: () => Promise<boolean>) {
   const doings: string[] = [];
   const gate = new OutageGate({

@@ -31,7 +31,7 @@ export interface ReconcileTools {
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly unknown: Pick<ProcessorMetrics['reconcileUnknown'], 'set'>;
   waiting(): Promise<number>;
-  /** It gets nothing during an outage, because jobs would pile up. */
+  /** Gets nothing during an outage, or jobs would pile up. */
   readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
   clockFaults(): readonly string[];
   sendHints(hints: readonly Hint[]): Promise<void>;

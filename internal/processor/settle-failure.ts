@@ -13,14 +13,13 @@ import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 export type Step = 'account' | 'mail';
 
 export interface FailedAttempt {
-  /** Its counts are those before this attempt. */
+  /** Its counts exclude this attempt. */
   readonly record: SubmissionRecord;
   readonly position: Position;
   readonly step: Step;
   readonly failure: FailureClass;
   /** Support reads it, so it holds no personal data. */
   readonly lastError: string;
-  /** Undefined leaves the record's count. */
   readonly possibleMails: number | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** The workers of this process: hints of new applications, and the line of mails. */
+/** This process's workers: hints of new applications, and the line of mails. */
 import { RelayState, type PauseReason } from '../mail/relay-state.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';

@@ -2,10 +2,7 @@ import { expect, test } from '@jest/globals';
 import { HintOutbox } from './hint-outbox.ts';
 import type { Hint } from './job.ts';
 
-/**
- * An outbox whose Redis can be taken away; `sent` and `otherwise` hold the ids of the hints in
- * their order.
- */
+/** An outbox whose Redis can fail; `sent` and `otherwise` hold the ids of hints in order. */
 function newOutbox() {
   const time = { ms: 5_000 };
   const redis = { away: false };

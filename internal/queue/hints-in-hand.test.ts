@@ -6,7 +6,7 @@ const hints = (count: number, from = 0): Hint[] =>
   Array.from({ length: count }, (_, index) => ({ requestId: `req_${from + index}`, version: 0 }));
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-/** Hands whose work ends when the test says so. */
+/** Each hint is worked on until the test calls `end`. */
 function scene(slots: number) {
   const begun: string[] = [];
   const ends = new Map<string, () => void>();

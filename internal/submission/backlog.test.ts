@@ -1,4 +1,4 @@
-/** Asking for the backlog while the database is away; what it finds is tested on a real store. */
+/** Reads the backlog while the database is away; a real store has tests of its own. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { readBacklog } from './backlog.ts';
@@ -11,7 +11,7 @@ afterAll(() => void process.off('unhandledRejection', note));
 test('it is one rejection, with none left over that would end the process', async () => {
   const client = new MongoClient('mongodb://127.0.0.1:1', { serverSelectionTimeoutMS: 50 });
   await expect(readBacklog(client.db('away'))).rejects.toThrow();
-  // Node tells of unhandled rejections once its queue of microtasks is empty.
+  // Node reports unhandled rejections once its microtask queue is empty.
   for (let turn = 0; turn < 10; turn += 1) await new Promise(setImmediate);
   await client.close();
   expect(unhandled).toEqual([]);

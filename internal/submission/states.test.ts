@@ -1,7 +1,4 @@
-/**
- * The table of states, cell by cell: every state × every event × every fact, against this second,
- * hand-written copy.
- */
+/** Checks every state × event × fact of the table against this hand-written copy. */
 import { describe, expect, test } from '@jest/globals';
 import {
   events,
@@ -22,9 +19,7 @@ import {
 const reopened = ({ account, erased }: Facts): State | undefined =>
   account && !erased ? 'account_created' : undefined;
 
-/**
- * All moves as "state event → state", written down once more; whatever is not here must not exist.
- */
+/** All moves as "state event → state"; no others may exist. */
 const closed = ({ account, erased }: Facts): State | undefined =>
   erased ? undefined : account ? 'undeliverable' : 'rejected';
 
