@@ -10,7 +10,7 @@ export const accountCollection = (db: Db) => db.collection<Account>(ACCOUNTS);
 
 export interface Account {
   readonly _id: string;
-  /** As the partner sent it; e-mails go to this form. */
+  /** As the partner sent it; e-mails go there unchanged. */
   readonly email: string;
   readonly emailNormalized: string;
   readonly ein: string;
@@ -53,7 +53,7 @@ export function linkState(
   return activation.expiresAt <= now ? 'expired' : 'open';
 }
 
-/** Every update that renews a link needs this condition. */
+/** Every update that renews a link needs this. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
 /** Unique, and neither an address nor nine digits. */

@@ -8,7 +8,7 @@ export interface Intent {
   readonly host: string;
 }
 
-/** The relay refused the command `mail`, `rcpt` or `data`. */
+/** At `mail`, `rcpt` and `data`, the relay refused that command. */
 export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
 
 export interface MailEnding {

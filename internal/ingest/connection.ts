@@ -74,6 +74,7 @@ export function onBreak(socket: Socket, tell: () => void): () => void {
  */
 export function closeAfterAnswer(socket: Socket, body: Dropped): void {
   progressOf(socket).closing = true;
+  // Node calls this after the last answer.
   socket.destroySoon = () => {
     socket.end();
     body.whenEnded((how) => {

@@ -8,7 +8,6 @@ export interface Counted {
 
 export class LocalCounts {
   readonly #nowMs: () => number;
-  /** The least recently counted key comes first. */
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 
   constructor(nowMs: () => number = () => performance.now()) {

@@ -11,7 +11,6 @@ import { bounded } from '../platform/mongo-read.ts';
 export const PARTNER_HOLDS = 'partner_holds';
 export const PARTNERS_DISABLED = 'partners_disabled';
 
-/** As many as there can be keys. */
 const FLAGGED_MAX = 100_000;
 
 /** Stays after the flag is cleared, so that an older command's late write does nothing. */

@@ -187,7 +187,9 @@ export class KeyStore {
     await this.#keys.updateMany({ term: { $lt: term } }, { $set: { term } });
   }
 
-  /** Rejects with `SupersededError` if a later term has begun. */
+  /**
+   * Rejects with `SupersededError` if a later term has begun; its first round sees earlier writes.
+   */
   async write(changes: readonly KeyChange[], term: number): Promise<void> {
     if (changes.length === 0) return;
     await this.#reserve(changes, term);

@@ -12,7 +12,7 @@ export const CLAIM_FRESH_MS = 2_000;
 /** Two clocks that differ by 10 s still keep the 35 s of trust within a claim's 45 s. */
 export const CLOCK_OFFSET_MAX_MS = 5_000;
 
-/** Each pause is this share of the record's total back-off, within bounds. */
+/** A pause is this share of the total back-off, within bounds. */
 interface BackOff {
   readonly share: number;
   readonly firstMs: number;
@@ -20,7 +20,7 @@ interface BackOff {
 }
 /**
  * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
- * Failures that an operator corrects or that pass are retried more often.
+ * Failures that an operator corrects are retried more often.
  */
 export const BACK_OFFS = {
   transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
@@ -36,7 +36,7 @@ export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 export const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 export const SETTLE_TRIES = 120;
 
-/** A record that has killed this many workers is a dead letter. */
+/** After this many dead workers, a record is a dead letter. */
 export const MAX_CRASHES = 5;
 /** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
 export const CRASHES_ALONE = 2;
@@ -79,5 +79,5 @@ export const FOLLOW_HOLDS_MS = 1_000;
 /** Records of other processes wait half of this on average. */
 export const LINE_EVERY_MS = 1_000;
 export const LINE_KEPT = 500;
-/** With fewer in memory and more stored, the line is read at once. */
+/** With fewer in memory, the line is read at once. */
 export const LINE_LOW = 100;

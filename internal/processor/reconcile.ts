@@ -1,6 +1,6 @@
 /**
  * Queues recorded applications that no worker has: after lost hints, an emptied Redis or killed
- * workers.
+ * workers. While Redis is away, this process's worker takes them.
  */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';

@@ -1,4 +1,4 @@
-/** This process's workers: hints of new applications, and the line of mails. */
+/** The workers of this process: for hints, and for the line of mails. */
 import { RelayState, type PauseReason } from '../mail/relay-state.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';

@@ -90,7 +90,8 @@ function indexed(state: (typeof backlogStates)[number]) {
 
 /**
  * An index on `receivedAt` would slow inserts by a seventh, so both ends of `dueAt` are read: the
- * oldest record is first if never tried, last if its back-off is longest.
+ * oldest record is first if never tried, last if its back-off is longest. This is exact for up to
+ * 1,000 records.
  */
 async function oldest(
   requests: Collection<SubmissionRecord>,

@@ -16,7 +16,6 @@ export interface Search {
   readonly partner?: string;
   readonly idempotencyKey?: string;
   readonly state?: State;
-  /** Any part of the name, in any case. */
   readonly name?: string;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
