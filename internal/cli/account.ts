@@ -1,4 +1,4 @@
-/** `account correct-email` and `account release`: correct or free mistyped data. */
+/** `account correct-email` and `account release`: correct or free what was mistyped. */
 import type { Account } from '../account/account.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen, nextState } from '../submission/states.ts';

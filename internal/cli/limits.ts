@@ -5,7 +5,7 @@ export const FIND_DEFAULT = 20;
 /** For more, `export` is the right command. */
 export const PAGE_MAX = 1_000;
 
-/** Reconcile needs at most 35 s. */
+/** Reconcile needs at most 35 s, so a record is overdue after this. */
 export const OVERDUE_MS = 300_000;
 /** Retries end after three days. */
 export const OPEN_TOO_LONG_MS = 4 * 86_400_000;
@@ -17,7 +17,7 @@ export const SECOND_LOOK_MS = 1_000;
 export const INPUT_MAX_BYTES = 262_144;
 export const INPUT_TIMEOUT_MS = 30_000;
 
-/** All are counted. */
+/** Lists are cut, counts are not. */
 export const CHANGES_LISTED = 200;
 export const ALIKE_LISTED = 20;
 /** A higher rate only waits for the relay. */

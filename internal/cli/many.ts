@@ -61,7 +61,6 @@ class Tally {
   looked = 0;
   possible = 0;
   done = 0;
-  /** Possible ones whose partner is on hold. */
   waiting = 0;
   /** A stopped command can continue from here. */
   stoppedBefore: Date | undefined;

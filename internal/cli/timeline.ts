@@ -35,7 +35,6 @@ export function timeline(
   return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
 
-/** Cells of a table. */
 export function timelineRows(happenings: readonly Happening[]): string[][] {
   return happenings.map(({ at, what }, index) => {
     const before = happenings[index - 1];

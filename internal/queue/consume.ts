@@ -97,7 +97,7 @@ export class Consumer {
   /** Returns the milliseconds to pause. */
   async #turn(): Promise<number> {
     const { redis, log } = this.#options;
-    // Before its first connection BullMQ holds commands back and would fetch a job too late.
+    // Before its first connection BullMQ queues commands and would later fetch an unawaited job.
     if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
     try {
       return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job'))
