@@ -1,6 +1,7 @@
 /** Runs one command line; every error is one line. */
 import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
+import { ClockError } from '../platform/clock-offset.ts';
 import type { Clock } from '../platform/clock.ts';
 import { classify } from '../platform/contact.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
@@ -78,6 +79,8 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
   if (error instanceof CommandError) return say(error.message, EXIT.found);
+  if (error instanceof ClockError)
+    return say(`${error.message}: give the command in a pod of the service`, EXIT.found);
   // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
   if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';

@@ -8,6 +8,14 @@ const MEASURE_EVERY_MS = 10_000;
 const RETRY_MS = 1_000;
 const HELLO_DEADLINE_MS = 5_000;
 
+/** Two clocks that differ by 10 s still keep the 35 s of trust within a claim's 45 s. */
+export const CLOCK_OFFSET_MAX_MS = 5_000;
+
+/** This clock is too far from the database's to judge whether a claim has ended. */
+export class ClockError extends Error {
+  override readonly name = 'ClockError';
+}
+
 export interface ClockOffset {
   /** Milliseconds this clock is ahead, negative when behind; 0 before the first measurement. */
   ms(): number;
@@ -38,6 +46,19 @@ export function watchClockOffset(options: {
   };
   void forever();
   return { ms: () => offsetMs, measured: first.promise, stop: () => stop.abort() };
+}
+
+/** Rejects with `ClockError` if this clock is too far from the database's. */
+export async function mustHaveRightClock(db: Db, clock: Clock): Promise<void> {
+  const offsetMs = await measure(db, clock);
+  if (Math.abs(offsetMs) <= CLOCK_OFFSET_MAX_MS) return;
+  throw new ClockError(`the clock here is ${inWords(offsetMs)} the database's`);
+}
+
+/** "7 s ahead of" or "7 s behind". */
+export function inWords(offsetMs: number): string {
+  const direction = offsetMs > 0 ? 'ahead of' : 'behind';
+  return `${Math.round(Math.abs(offsetMs) / 1_000)} s ${direction}`;
 }
 
 async function measure(db: Db, clock: Clock): Promise<number> {

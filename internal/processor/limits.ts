@@ -9,9 +9,6 @@ export const CLAIM_TRUSTED_MS = 35_000;
 /** A confirmation this fresh is enough for an e-mail. */
 export const CLAIM_FRESH_MS = 2_000;
 
-/** Two clocks that differ by 10 s still keep the 35 s of trust within a claim's 45 s. */
-export const CLOCK_OFFSET_MAX_MS = 5_000;
-
 /** A pause is this share of the total back-off, within bounds. */
 interface BackOff {
   readonly share: number;

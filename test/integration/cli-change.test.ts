@@ -22,9 +22,10 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { openOperatorWorld, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, spawnCli, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
+import { wrongClock } from '../support/wrong-clock.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
@@ -130,6 +131,22 @@ test('retry is refused while a worker has the request in hand, with the time whe
   );
   expect(await world.record(id)).toMatchObject({ version, claimedUntil });
   expect(await trailOf(id)).toEqual([]);
+});
+
+test('retry and close are refused where the clock is wrong, because a claim ends by the clock', async () => {
+  const { id } = await completed();
+  await requests().updateOne(
+    { _id: id },
+    { $set: { state: 'account_created', dueAt: new Date(Date.now() + HANG_MS) } },
+  );
+  for (const words of [
+    ['retry', id],
+    ['close', id, '--yes', '--why', 'x'],
+  ]) {
+    const wrong = await spawnCli({ ...world.environment, ...wrongClock(60) }, '', ...words);
+    expect(wrong).toMatchObject({ code: 1, stdout: '' });
+    expect(wrong.stderr).toMatch(/the clock here is (59|60) s ahead of the database's: give the/);
+  }
 });
 
 test('retry of many: a list without --yes, done with it, and only what can be retried', async () => {

@@ -61,6 +61,11 @@ function open(db: Db) {
   const time = { ms: START };
   const clock = { now: () => new Date(time.ms), monotonicMs: () => time.ms };
   const metrics = noMetrics as never;
+  // The database tells the test's time.
+  const timed = {
+    collection: (name: string) => db.collection(name),
+    command: () => Promise.resolve({ localTime: clock.now() }),
+  } as unknown as Db;
   return {
     time,
     db,
@@ -69,7 +74,7 @@ function open(db: Db) {
     store: new WorkerMoves({ db, retention, clock }),
     accounts: new AccountStore({ db, clock }),
     ledger: new LedgerStore({ db, clock }),
-    moves: new OperatorMoves({ db, retention, clock }),
+    moves: new OperatorMoves({ db: timed, retention, clock }),
     corrections: new AccountCorrections({ db, clock }),
     group: new GroupCommit({
       db,

@@ -293,7 +293,7 @@ export const mutants = [
       'the many of one partner make another wait',
     ],
   ]),
-  ...mutantsOf('A hold and a revoked key take effect at once', [
+  ...mutantsOf('A hold, a revoked key and a disabled partner take effect at once', [
     [
       'internal/ingest/authenticate.ts',
       beside,
@@ -420,7 +420,7 @@ export const mutants = [
       'the stores close before what needs them',
     ],
   ]),
-  ...mutantsOf('Random histories of crashes and outages keep the state table', [
+  ...mutantsOf('Random histories of crashes, orders and weeks keep every promise', [
     [
       'internal/submission/worker-moves.ts',
       claims,

@@ -153,8 +153,14 @@ export function driverOf<T extends { _id: string }>(
 }
 
 /** A driver's database of these collections. */
-export function databaseOf(collections: Readonly<Record<string, Collection<never>>>): Db {
-  return { collection: (name: string) => collections[name] } as unknown as Db;
+export function databaseOf(
+  collections: Readonly<Record<string, Collection<never>>>,
+  hello: () => Promise<Document> = () => Promise.resolve({ localTime: new Date() }),
+): Db {
+  return {
+    collection: (name: string) => collections[name],
+    command: hello,
+  } as unknown as Db;
 }
 
 interface WriteCommand {

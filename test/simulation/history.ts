@@ -2,7 +2,7 @@
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
-import { PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
+import { leapt, PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
 import { startPartner, type Partner } from './partner.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
@@ -30,7 +30,8 @@ export interface Told {
 }
 
 /** Rejects with a `Violation` that tells what went wrong. */
-export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told> {
+export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<Told> {
+  const plan = leapt(planned);
   let healed = false;
   let forgiving = false;
   const temperOf = (email: string): Temper => {
@@ -55,7 +56,7 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
   };
 
   return scheduler.rule(async () => {
-    const planned = start(world, plan);
+    const started = start(world, plan);
     const faultsEnd = Math.max(
       0,
       ...plan.faults.map((fault) => startOf(fault, plan) + fault.forMs),
@@ -70,7 +71,7 @@ export async function play(plan: Plan, parts: Partial<Parts> = {}): Promise<Told
     await scheduler.run(planEnds + VERY_LATE_MS, () => violations.length > 0);
     await restUntil(
       plan.tempers.includes('always_busy') ? USED_UP_WITHIN_MS : QUIET_WITHIN_MS,
-      planned,
+      started,
     );
     const operator = startOperator(world, 0);
     // A worker that had the body in hand may have made the account since: `audit` reports it, and

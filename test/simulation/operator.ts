@@ -1,14 +1,16 @@
 /**
- * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`
- * is the command itself.
+ * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`,
+ * `close` and `bounce` are the commands themselves.
  */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { normalizeEmail } from '../../internal/application/identity.ts';
+import { bounce } from '../../internal/cli/bounce.ts';
+import { close } from '../../internal/cli/close.ts';
 import { CommandError, EXIT, type Call } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/person.ts';
-import { clockFaults } from '../../internal/processor/clock-guard.ts';
+import { ClockError } from '../../internal/platform/clock-offset.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
 import { isOpen, nextState } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -37,12 +39,25 @@ export function startOperator(world: World, skewMs: number): Operator {
   const { db, clock, holds } = world.connect(process, 'operator');
   const moves = new OperatorMoves({ db, retention, clock });
   const corrections = new AccountCorrections({ db, clock });
-  // Whether a worker's hold has ended cannot be told by any other.
-  const hasGoodClock = clockFaults(skewMs).length === 0;
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
   const trail = { by: 'somebody', record: (_deed: unknown, act: () => Promise<boolean>) => act() };
   const desk = { submissions, accounts, moves, corrections, trail };
+  /** Gives the command itself; what it refuses is done with. */
+  const give = async (name: 'close' | 'bounce', requestId: string): Promise<boolean> => {
+    const words = { yes: true, json: true, why: 'an order' };
+    const call =
+      name === 'close'
+        ? { positionals: [requestId], values: words }
+        : { positionals: [], values: { ...words, request: requestId } };
+    const command = name === 'close' ? close : bounce;
+    await command
+      .run({ ...call, desk, clock, out, stop: never } as unknown as Call)
+      .catch((error: unknown) => {
+        if (!(error instanceof CommandError || error instanceof ClockError)) throw error;
+      });
+    return true;
+  };
   /** Gives the command, always the same; true once it says that nothing is left. */
   const eraseOne = async (record: SubmissionRecord): Promise<boolean> => {
     const person = applicantOf(record).email;
@@ -70,6 +85,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     const record = await submissions.byId(requestId);
     if (record === undefined) return true;
     if (event === 'erase') return eraseOne(record);
+    if (event === 'close' || event === 'bounce') return give(event, requestId);
     const account = await accounts.find('requestId', requestId);
     if (account?.releasedAt !== undefined) return true;
     if (event === 'release') {
@@ -78,7 +94,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (event === 'retry' && isOpen(record.state)) {
       // A worker that holds the record may be mailing: the operator is told when it is free.
       const held = record.claimedUntil !== undefined && record.claimedUntil > clock.now();
-      return held || !hasGoodClock || moves.hurry(record);
+      return held || moves.hurry(record);
     }
     const facts = {
       account: account !== undefined,
@@ -103,7 +119,7 @@ export function startOperator(world: World, skewMs: number): Operator {
   let open = 0;
   let holding = Promise.resolve();
   const persist = async (requestId: string, event: OrderEvent): Promise<void> => {
-    while (!(await order(requestId, event).catch(() => false)))
+    while (!(await order(requestId, event).catch((error: unknown) => error instanceof ClockError)))
       await world.scheduler.pause(AGAIN_MS);
   };
   return {

@@ -2,7 +2,7 @@
  * What happens in one history, as fast-check makes it up and cuts it down to the smallest that
  * still fails.
  */
-import { CLOCK_OFFSET_MAX_MS } from '../../internal/processor/limits.ts';
+import { CLOCK_OFFSET_MAX_MS } from '../../internal/platform/clock-offset.ts';
 import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
@@ -28,7 +28,7 @@ export const faultKinds = [
 export type FaultKind = (typeof faultKinds)[number];
 
 /** An operator's command. */
-export type OrderEvent = ReopeningEvent | 'release' | 'erase';
+export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce';
 
 export interface Fault {
   readonly kind: FaultKind;
@@ -67,6 +67,23 @@ export interface Plan {
     readonly event: OrderEvent;
   }[];
   readonly skewsMs: readonly number[];
+  /** Everything after `atMs` happens so much later. */
+  readonly leap?: { readonly atMs: number; readonly byMs: number } | undefined;
+}
+
+/** The plan with its leap carried out. */
+export function leapt(plan: Plan): Plan {
+  const { leap } = plan;
+  if (leap === undefined) return plan;
+  const later = <T extends { readonly atMs: number }>(one: T): T =>
+    one.atMs > leap.atMs ? { ...one, atMs: one.atMs + leap.byMs } : one;
+  const faults = plan.faults.map((fault) => (fault.near === null ? later(fault) : fault));
+  return {
+    ...plan,
+    submissions: plan.submissions.map(later),
+    orders: plan.orders.map(later),
+    faults,
+  };
 }
 
 /** When a fault begins; close to its submission, if it has one. */
@@ -90,6 +107,25 @@ const wildSkew = fc.integer({ min: -60_000, max: 60_000 });
 
 const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
 const person = fc.nat(PEOPLE - 1);
+
+const orderEvents: readonly OrderEvent[] = [
+  'retry',
+  'resend',
+  'correct_address',
+  'release',
+  'erase',
+  'close',
+  'bounce',
+];
+const HOUR_MS = 60 * MINUTE_MS;
+/** Just past the ends of deferrals, attempts, idempotency keys and kept bodies. */
+const LEAPS_MS = [
+  11 * MINUTE_MS,
+  HOUR_MS + MINUTE_MS,
+  24 * HOUR_MS + MINUTE_MS,
+  3 * 24 * HOUR_MS + MINUTE_MS,
+  30 * 24 * HOUR_MS + MINUTE_MS,
+];
 
 export const plans: fc.Arbitrary<Plan> = fc.record({
   seed: fc.nat(),
@@ -131,10 +167,14 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     fc.record({
       atMs: fc.oneof(fc.nat(2_500), fc.nat(2 * PLANNED_MS)),
       submission: fc.nat(4),
-      event: fc.constantFrom<OrderEvent>('retry', 'resend', 'correct_address', 'release', 'erase'),
+      event: fc.constantFrom(...orderEvents),
     }),
-    { maxLength: 3 },
+    { maxLength: 4 },
   ),
+  leap: fc.option(fc.record({ atMs: fc.nat(2 * PLANNED_MS), byMs: fc.constantFrom(...LEAPS_MS) }), {
+    freq: 2,
+    nil: undefined,
+  }),
   // The last processor's clock is one to work by: with none nothing would ever be done.
   skewsMs: fc.tuple(
     wildSkew,

@@ -1,6 +1,7 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
+import { checkRecord, kinds as findings, type Kind } from '../../internal/cli/check-records.ts';
 import {
   eventsOf,
   firstStates,
@@ -169,7 +170,28 @@ export function judge(world: World): Windows {
   for (const record of byId.values()) judgeRecord(record, byId, accounts);
   for (const account of accounts) judgeMails(world, account, byId.get(account.requestId), windows);
   judgeErasures(world, byId, windows);
+  judgeAudit(world, byId, accounts);
   return windows;
+}
+
+/** Where nothing is wrong, `partner-ingest audit` finds nothing. */
+function judgeAudit(
+  world: World,
+  byId: ReadonlyMap<string, SubmissionRecord>,
+  accounts: readonly Account[],
+): void {
+  const exists = (id: string): boolean =>
+    byId.has(id) || accounts.some(({ requestId }) => requestId === id);
+  const options = { now: world.scheduler.date(), onHold: new Set<string>(), exists };
+  for (const record of byId.values()) {
+    const account = accounts.find(({ requestId }) => requestId === record._id);
+    const problem = checkRecord(record, account, options).find((kind) => isProblem(kind));
+    if (problem !== undefined) throw new Violation(`audit says ${problem} of ${record._id}`);
+  }
+}
+
+function isProblem(kind: Kind): boolean {
+  return findings[kind][0] === 'problem';
 }
 
 /** What an operator erased is gone, and nobody is mailed but by a worker that held the record then. */
@@ -369,8 +391,10 @@ function judgeMails(
       }
     }
   }
-  for (const [index, mail] of mails.entries()) {
-    const before = mails.slice(0, index).findLast(({ to }) => to === mail.to);
+  // One that began before a wish may arrive after the one that was wished for.
+  const begun = mails.toSorted((one, other) => one.startedAt - other.startedAt);
+  for (const [index, mail] of begun.entries()) {
+    const before = begun.slice(0, index).findLast(({ to }) => to === mail.to);
     // A wish may come while a mail is being handed over: that one is not what was wished for.
     if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at))
       continue;

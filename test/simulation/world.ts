@@ -159,15 +159,19 @@ export class World {
       concern,
       replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED),
     };
-    const db = databaseOf({
-      [SUBMISSIONS]: driverOf(this.requests, wire, {
-        tamper,
-        findsNothing: (filter) => this.#findsNothingDue(filter),
-        ...options,
-      }),
-      [ACCOUNTS]: driverOf(this.accounts, wire, options),
-      [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
-    });
+    const hello = () => wire(() => ({ localTime: this.scheduler.date() }));
+    const db = databaseOf(
+      {
+        [SUBMISSIONS]: driverOf(this.requests, wire, {
+          tamper,
+          findsNothing: (filter) => this.#findsNothingDue(filter),
+          ...options,
+        }),
+        [ACCOUNTS]: driverOf(this.accounts, wire, options),
+        [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
+      },
+      hello,
+    );
     return {
       clock,
       db,
