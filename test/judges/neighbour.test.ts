@@ -1,7 +1,7 @@
 /**
  * The judge of neighbours, on the real service in processes of its own: a victim's fixed work alone,
- * then beside an adversary that chooses bodies and what the relay answers for its recipients. The
- * outcome is equal, and the time within a bound.
+ * then beside an adversary that chooses bodies, rates, its Secrets and what the relay answers for its
+ * recipients. The outcome is equal, and the time within a bound.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
@@ -24,11 +24,15 @@ const VICTIM = 40;
 const BOUND_MS = 6_000;
 const TIMES_ALONE = 5;
 const POLL_MS = 100;
+/** Far beyond every bound of a minute. */
+const WAVES = 8;
+/** Longer than the controller and ingest take to follow a Secret. */
+const CHURN_MS = 5_000;
 const SEED = 37;
 
 interface Adversary {
-  /** Of its n-th application, to a recipient that `isTheirs` knows. */
-  readonly body: (n: number) => string | Buffer;
+  readonly does: () => Promise<unknown>;
+  /** What its recipients meet, which `isTheirs` knows. */
   readonly relay?: SmtpFault;
 }
 
@@ -57,6 +61,15 @@ function applicationTo(domain: string, mark = ''): string {
   const { email, ...others } = newApplication();
   return JSON.stringify({ ...others, email: email.replace(/@.*/, `${mark}@${domain}`) });
 }
+
+/** The adversary sends a body for each number, all at once, `waves` times. */
+const sends =
+  (body: (n: number) => string | Buffer, { waves = 1, key = world.key } = {}) =>
+  async (): Promise<void> => {
+    const sendOne = (_: unknown, n: number) => send(ingest.url, { key, body: body(n) });
+    for (let wave = 0; wave < waves; wave += 1)
+      await Promise.all(Array.from({ length: ADVERSARY }, sendOne));
+  };
 
 interface Work {
   readonly completed: number;
@@ -91,11 +104,7 @@ async function judge(
   if (relay !== undefined)
     world.mail.setFault(({ rcptTo }) => (rcptTo.some(meets) ? relay : undefined));
   try {
-    await Promise.all(
-      Array.from({ length: ADVERSARY }, (_, n) =>
-        send(ingest.url, { key: world.key, body: adversary.body(n) }),
-      ),
-    );
+    await adversary.does();
     const beside = await victimWorks(bound);
     return [
       ...(beside.completed === VICTIM ? [] : [`${beside.completed} of ${VICTIM} completed`]),
@@ -128,7 +137,7 @@ test.each([...answers])(
     const oneDomain = name.length % 2 === 0;
     const domainOf = (n: number): string => (oneDomain ? 'one.example' : `a${n}.example`);
     const body = (n: number): string => applicationTo(domainOf(n), '-adversary');
-    expect(await judge({ body, relay })).toEqual([]);
+    expect(await judge({ does: sends(body), relay })).toEqual([]);
   },
 );
 
@@ -136,13 +145,51 @@ test('the adversary sends bodies of the costliest shapes: the victim’s work is
   const bodies = newRandom(SEED)
     .shuffled([...shapes(SEED, ADVERSARY)])
     .map(({ body }) => body);
-  expect(await judge({ body: (n) => bodies[n]! })).toEqual([]);
+  expect(await judge({ does: sends((n) => bodies[n]!) })).toEqual([]);
+});
+
+test('the adversary sends far beyond its rate, and with keys that nobody has: the victim’s work is done as if alone', async () => {
+  const body = (): string => applicationTo('one.example', '-adversary');
+  const bounded = newApiKey();
+  await world.writePartner({
+    partner: 'bounded',
+    keys: [bounded],
+    annotations: { 'partner-ingest.io/max-per-minute': '10' },
+  });
+  await eventually('its bound', async () => {
+    return (await send(ingest.url, { key: bounded, body: '[]' })).status === 429;
+  });
+  const does = (): Promise<unknown> =>
+    Promise.all([
+      sends(body, { waves: WAVES, key: bounded })(),
+      sends(body, { waves: WAVES, key: newApiKey() })(),
+    ]);
+  expect(await judge({ does })).toEqual([]);
+});
+
+test('the adversary’s Secrets claim the victim’s key, hold a thousand keys, and change all the time: the victim’s work is done as if alone', async () => {
+  const thousand = Array.from({ length: 1_000 }, newApiKey);
+  const secrets = [
+    { keys: [victimKey], status: 'inactive' },
+    { keys: [victimKey, 'short', ''], annotations: { 'partner-ingest.io/cidrs': 'nowhere' } },
+    { keys: thousand },
+    { keys: thousand.slice(0, 10), annotations: { 'partner-ingest.io/max-per-minute': '1' } },
+    { keys: [], status: 'Active' },
+  ];
+  const does = async (): Promise<void> => {
+    const firstAt = performance.now();
+    for (let n = 0; performance.now() - firstAt < CHURN_MS; n += 1) {
+      await world.writePartner({ partner: 'adversary', ...secrets[n % secrets.length]! });
+      await pause(POLL_MS);
+    }
+  };
+  expect(await judge({ does })).toEqual([]);
 });
 
 test('control: a relay that treats the victim as the adversary is caught', async () => {
   const body = (): string => applicationTo('one.example', '-adversary');
   const relay = { at: 'rcpt', hang: true } as const;
-  expect(await judge({ body, relay }, () => true)).toEqual([
+  expect(await judge({ does: sends(body), relay }, () => true)).toEqual([
     `0 of ${VICTIM} completed`,
     expect.stringMatching(/^more than/),
   ]);
