@@ -9,6 +9,8 @@ import {
   VariableSort,
   type Dashboard,
 } from '@grafana/schema';
+import { PREFIX, type Definition } from '../../internal/telemetry/definition.ts';
+import { definitions } from '../../internal/telemetry/metrics.ts';
 import { layOut, type PanelSpec, type Query, type RowSpec } from './panel.ts';
 
 /** The chart's default; the chart puts `metrics.prometheusRule.sloPercent` in its place. */
@@ -22,17 +24,6 @@ const metric = (name: string, labels = ''): string =>
   `partner_ingest_${name}{${POD}${labels === '' ? '' : `,${labels}`}}`;
 /** For metrics that one process shows for all; the choice of pods is ignored. */
 const shared = (name: string): string => `partner_ingest_${name}{${IN}}`;
-const rate = (name: string, labels?: string): string =>
-  `rate(${metric(name, labels)}[$__rate_interval])`;
-const sumRate = (by: string, name: string, labels?: string): string =>
-  `sum by (${by}) (${rate(name, labels)})`;
-const quantile = (q: number, name: string): string =>
-  `histogram_quantile(${q}, sum by (le) (${rate(`${name}_bucket`)}))`;
-const quantiles = (name: string): Query[] => [
-  query('half', quantile(0.5, name)),
-  query('95 %', quantile(0.95, name)),
-  query('99 %', quantile(0.99, name)),
-];
 const lines = (
   title: string,
   unit: string,
@@ -54,6 +45,63 @@ const stat = (
   queries: [query(title, ask)],
   ...more,
 });
+
+type Known = Definition & { readonly process: string };
+const known = new Map(
+  Object.entries(definitions).flatMap(([process, table]) =>
+    Object.values(table).map((one: Definition): [string, Known] => [
+      one.name.replace(PREFIX, ''),
+      { ...one, process },
+    ]),
+  ),
+);
+
+/** A panel of metrics, each asked as its kind wants it, with what they say of themselves. */
+function measured(
+  title: string,
+  unit: string,
+  names: string,
+  { about, ...more }: Partial<PanelSpec> = {},
+): PanelSpec {
+  const shown = names.split(' ').map((name) => {
+    const one = known.get(name);
+    if (one === undefined) throw new Error(`no process has the metric ${name}`);
+    return one;
+  });
+  const says = [...shown.map(({ help }) => help), ...(about === undefined ? [] : [about])];
+  const queries = shown.flatMap((one) => queriesOf(one, shown.length > 1));
+  return lines(title, unit, says.join(' '), queries, more);
+}
+
+function queriesOf({ name, kind, labels, process }: Known, hasNeighbours: boolean): Query[] {
+  // What the controller that leads shows is of the whole system, not of its pod.
+  const chosen = process === 'controller' ? IN : POD;
+  const own = Object.keys(labels);
+  const by = own.length > 0 || kind !== 'gauge' || process === 'controller' ? own : ['pod'];
+  const grouped = by.length === 0 ? '' : ` by (${by.join(', ')})`;
+  const short = name.replace(PREFIX, '').replace('_total', '').replaceAll('_', ' ');
+  const legend = [
+    ...(hasNeighbours || by.length === 0 ? [short] : []),
+    ...by.map((label) => `{{${label}}}`),
+  ].join(' ');
+  switch (kind) {
+    case 'histogram': {
+      const buckets = `sum by (${['le', ...own].join(', ')}) (rate(${name}_bucket{${chosen}}[$__rate_interval]))`;
+      return (own.length === 0 ? [0.5, 0.95, 0.99] : [0.95]).map((q) =>
+        query(
+          [...by.map((label) => `{{${label}}}`), `${q * 100} %`].join(' '),
+          `histogram_quantile(${q}, ${buckets})`,
+        ),
+      );
+    }
+    case 'counter':
+      return [query(legend, `sum${grouped} (rate(${name}{${chosen}}[$__rate_interval]))`)];
+    case 'gauge':
+      return name.endsWith('_timestamp_seconds')
+        ? [query(legend, `time() - max${grouped} (${name}{${chosen}} > 0)`)]
+        : [query(legend, `max${grouped} (${name}{${chosen}})`)];
+  }
+}
 
 /** Share of submissions within the promise, over `window`. */
 const promiseKept = (window: string): string =>
@@ -171,7 +219,12 @@ export const dashboardRows: readonly RowSpec[] = [
         'Traffic',
         'reqps',
         'By answer: 202 accepted, 400 malformed, 401 and 403 refused, 429 over the limit, 500 not accepted.',
-        [query('{{status}}', sumRate('status', 'requests_total'))],
+        [
+          query(
+            '{{status}}',
+            `sum by (status) (rate(${metric('requests_total')}[$__rate_interval]))`,
+          ),
+        ],
         { stacked: true },
       ),
     ],
@@ -179,179 +232,70 @@ export const dashboardRows: readonly RowSpec[] = [
   {
     title: 'Ingest: what partners see',
     panels: [
-      {
-        kind: 'heatmap',
-        title: 'Time to accept',
-        unit: 's',
-        about: 'From request headers to the durable answer. The promise is below 1 s.',
-        queries: [query('{{le}}', sumRate('le', 'accept_seconds_bucket'))],
-      },
-      lines(
-        'Time to accept, quantiles',
-        's',
-        'The promise is below 1 s.',
-        quantiles('accept_seconds'),
-        { bad: 1 },
-      ),
-      lines(
-        'Records in a batch',
-        'short',
-        'Grows with load: that is what keeps the time to accept flat.',
-        [
-          query(
-            'mean',
-            `sum(${rate('batch_documents_sum')}) / sum(${rate('batch_documents_count')})`,
-          ),
-          query('95 %', quantile(0.95, 'batch_documents')),
-        ],
-      ),
-      lines(
-        'Time to commit a batch',
-        's',
-        'The database, as ingest sees it.',
-        quantiles('commit_seconds'),
-      ),
-      lines('Not accepted', 'reqps', 'Why records were not made durable; each is a 500.', [
-        query('{{reason}}', sumRate('reason', 'not_accepted_total')),
-      ]),
-      lines(
-        'Waiting to be written',
-        'short',
-        'In each pod; beyond 10,000 new requests get a 500 at once.',
-        [
-          query('{{pod}}', `sum by (pod) (${metric('waiting_documents')})`),
-          query('to withdraw {{pod}}', `sum by (pod) (${metric('withdrawals_pending')})`),
-        ],
-      ),
-      lines(
-        'Withdrawals',
-        'reqps',
-        'Records answered 500 while in doubt. `too_late` and `abandoned` break a promise.',
-        [query('{{result}}', sumRate('result', 'withdrawals_total'))],
-      ),
-      lines(
-        'Idempotency keys',
-        'reqps',
-        'Requests whose key was bound already: sent again, or with another body.',
-        [query('{{result}}', sumRate('result', 'idempotency_keys_total'))],
-      ),
-      lines('Rate limit', 'reqps', '`local` means without Redis: each pod counts on its own.', [
-        query('{{store}} {{decision}}', sumRate('store, decision', 'limiter_decisions_total')),
-      ]),
-      lines(
+      measured('Time to accept', 's', 'accept_seconds', {
+        about: 'The promise is below 1 s.',
+        bad: 1,
+      }),
+      measured('Records in a batch', 'short', 'batch_documents', {
+        about: 'They grow with load: that is what keeps the time to accept flat.',
+      }),
+      measured('Time to commit a batch', 's', 'commit_seconds'),
+      measured('Not accepted', 'reqps', 'not_accepted_total', { about: 'Each is a 500.' }),
+      measured('Waiting to be written', 'short', 'waiting_documents withdrawals_pending', {
+        about: 'Beyond 10,000 in a pod new requests get a 500 at once.',
+      }),
+      measured('Withdrawals', 'reqps', 'withdrawals_total', {
+        about: '`too_late` and `abandoned` break a promise.',
+      }),
+      measured('Idempotency keys', 'reqps', 'idempotency_keys_total'),
+      measured('Rate limit', 'reqps', 'limiter_decisions_total', {
+        about: '`local` means without Redis: each pod counts on its own.',
+      }),
+      measured(
         'Broken and odd requests',
         'reqps',
-        'No HTTP, too slow, too large; and X-Forwarded-For of unknown proxies.',
-        [
-          query('{{kind}}', sumRate('kind', 'broken_http_total')),
-          query('untrusted X-Forwarded-For', `sum(${rate('untrusted_forwarded_for_total')})`),
-          query('refused, record dropped', `sum(${rate('refused_dropped_total')})`),
-        ],
+        'broken_http_total untrusted_forwarded_for_total refused_dropped_total',
       ),
-      lines(
-        'Queue hints',
-        'reqps',
-        'A failed or dropped hint costs the application some seconds, nothing else.',
-        [query('{{result}}', sumRate('result', 'hints_total'))],
-      ),
-      lines(
-        'API keys held',
-        'short',
-        'In each pod; the same everywhere, and what the Secrets ask for.',
-        [
-          query('{{pod}}', `sum by (pod) (${metric('keys')})`),
-          query('wanted', `max(${shared('keys_wanted')})`),
-        ],
-      ),
+      measured('Queue hints', 'reqps', 'hints_total', {
+        about: 'A failed or dropped hint costs the application some seconds, nothing else.',
+      }),
+      measured('API keys held', 'short', 'keys keys_wanted', {
+        about: 'The same in every pod, and what the Secrets ask for.',
+      }),
     ],
   },
   {
     title: 'The work: from record to e-mail',
     panels: [
-      lines(
-        'Waiting records',
-        'short',
-        'By state; dead letters and bounced e-mails wait for a person.',
-        [
-          query('{{state}}', `max by (state) (${shared('records')})`),
-          query('bounced in 24 hours', `max(${shared('bounced_mails')})`),
-        ],
-      ),
-      lines(
-        'Longest wait',
-        's',
-        'Since it was received. `recorded` waits for its account, `account_created` for its e-mail.',
-        [query('{{state}}', `max by (state) (${shared('oldest_waiting_seconds')})`)],
-      ),
-      lines('Jobs in the queue', 'short', 'Hints of new applications.', [
-        query('{{state}}', `max by (state) (${shared('queue_jobs')})`),
-      ]),
-      lines(
-        'Outcomes',
-        'ops',
-        'Moves into a state, with the first reason.',
-        [query('{{state}} {{reason}}', sumRate('state, reason', 'outcomes_total'))],
-        { stacked: true },
-      ),
-      lines('E-mails', 'ops', 'Hand-overs to the relay, by result.', [
-        query('{{result}}', sumRate('result', 'mails_total')),
-        query('possibly a second one, {{cause}}', sumRate('cause', 'possible_second_mails_total')),
-      ]),
-      lines(
-        'Time of the relay',
-        's',
-        'To its last answer about an e-mail, 95 %, by result. A slow relay limits the rate.',
-        [
-          query(
-            '{{result}}',
-            `histogram_quantile(0.95, ${sumRate('le, result', 'hand_over_seconds_bucket')})`,
-          ),
-        ],
-      ),
-      lines('From request to e-mail', 's', 'Of those mailed now.', quantiles('completion_seconds')),
-      lines('Attempts', 'ops', 'A repeat found the work done; a lost claim left it to another.', [
-        query('{{step}} {{result}}', sumRate('step, result', 'attempts_total')),
-      ]),
-      lines('Failures', 'ops', '`ours`: our sender, settings or relay policy was refused.', [
-        query('{{step}} {{class}}', sumRate('step, class', 'failures_total')),
-        query('sender refused (pods)', `sum(${metric('sender_refused')})`),
-      ]),
-      lines(
+      measured('Waiting records', 'short', 'records bounced_mails', {
+        about: 'Dead letters and bounced e-mails wait for a person.',
+      }),
+      measured('Longest wait', 's', 'oldest_waiting_seconds', {
+        about: '`recorded` waits for its account, `account_created` for its e-mail.',
+      }),
+      measured('Jobs in the queue', 'short', 'queue_jobs'),
+      measured('Outcomes', 'ops', 'outcomes_total', { stacked: true }),
+      measured('E-mails', 'ops', 'mails_total possible_second_mails_total'),
+      measured('Time of the relay', 's', 'hand_over_seconds', {
+        about: 'A slow relay limits the rate.',
+      }),
+      measured('From request to e-mail', 's', 'completion_seconds'),
+      measured('Attempts', 'ops', 'attempts_total'),
+      measured('Failures', 'ops', 'failures_total sender_refused'),
+      measured(
         'Healing',
         'ops',
-        'Records that reconcile queued again, and duplicate inserts that a unique index decided.',
-        [
-          query('queued again', `sum(${rate('reconcile_requeued_total')})`),
-          query('duplicate {{found}}', sumRate('found', 'duplicate_keys_total')),
-          query('not understood', `max(${metric('reconcile_unknown_records')})`),
-        ],
+        'reconcile_requeued_total duplicate_keys_total reconcile_unknown_records',
       ),
     ],
   },
   {
     title: 'Partners',
     panels: [
-      lines('On hold', 'short', 'Partners that operators have on hold.', [
-        query('partners', `max(${metric('partners_held')})`),
-      ]),
-      lines(
-        'Requests by partner',
-        'reqps',
-        'Of known partners, by status; without those over the limit of an address.',
-        [query('{{partner}} {{status}}', sumRate('partner, status', 'partner_requests_total'))],
-      ),
-      lines('Outcomes by partner', 'ops', 'Moves into a state, with the first reason.', [
-        query(
-          '{{partner}} {{state}} {{reason}}',
-          sumRate('partner, state, reason', 'partner_outcomes_total'),
-        ),
-      ]),
-      lines(
-        'Backlog by partner',
-        'short',
-        'Records with work ahead, of the 20,000 that are found first.',
-        [query('{{partner}}', `max by (partner) (${shared('partner_records')})`)],
-      ),
+      measured('On hold', 'short', 'partners_held'),
+      measured('Requests by partner', 'reqps', 'partner_requests_total'),
+      measured('Outcomes by partner', 'ops', 'partner_outcomes_total'),
+      measured('Backlog by partner', 'short', 'partner_records'),
       lines(
         'Refused',
         'short',
@@ -377,58 +321,27 @@ export const dashboardRows: readonly RowSpec[] = [
   {
     title: 'Keys and the controller',
     panels: [
-      lines(
+      measured(
         'Age of the keys',
         's',
-        'Ingest asks for changes every 500 ms, the controller compares all every 60 s.',
-        [
-          query(
-            'held by {{pod}}',
-            `time() - max by (pod) (${metric('keys_refreshed_timestamp_seconds')} > 0)`,
-          ),
-          query('synced', `time() - max(${shared('keys_synced_timestamp_seconds')} > 0)`),
-          query('Secrets seen', `time() - max(${shared('secrets_seen_timestamp_seconds')} > 0)`),
-          query('backlog read', `time() - max(${shared('backlog_read_timestamp_seconds')} > 0)`),
-        ],
+        'keys_refreshed_timestamp_seconds keys_synced_timestamp_seconds secrets_seen_timestamp_seconds backlog_read_timestamp_seconds',
+        { about: 'Shown as ages: ingest asks every 500 ms, the controller compares every 60 s.' },
       ),
-      lines(
+      measured(
         'Partner Secrets',
         'ops',
-        'Lists and watches of the Kubernetes API; a watch that ends is begun anew.',
-        [
-          query(
-            'list {{result}}',
-            `sum by (result) (rate(${shared('secret_lists_total')}[$__rate_interval]))`,
-          ),
-          query(
-            'watch {{result}}',
-            `sum by (result) (rate(${shared('secret_watches_total')}[$__rate_interval]))`,
-          ),
-          query(
-            'Event {{result}}',
-            `sum by (result) (rate(${shared('secret_events_total')}[$__rate_interval]))`,
-          ),
-        ],
+        'secret_lists_total secret_watches_total secret_events_total',
+        {
+          about: 'A watch that ends is begun anew.',
+        },
       ),
-      lines(
-        'Changes of keys',
-        'ops',
-        'Keys of another installation are left alone: see the problems of Secrets.',
-        [
-          query(
-            '{{change}}',
-            `sum by (change) (rate(${shared('key_changes_total')}[$__rate_interval]))`,
-          ),
-        ],
-      ),
-      lines('Secrets to mend', 'short', 'Also as Events of the Secret.', [
+      measured('Changes of keys', 'ops', 'key_changes_total', {
+        about: 'Keys of another installation are left alone: see the problems of Secrets.',
+      }),
+      lines('Secrets to mend', 'short', 'By problem; also as Events of the Secret.', [
         query('{{problem}}', `sum by (problem) (${shared('secret_problems')}) or vector(0)`),
-        query(
-          'partners whose last key ends',
-          `max(${shared('partners_keys_ending')}) or vector(0)`,
-        ),
-        query('removals deferred', `max(${shared('deferred_removals')}) or vector(0)`),
       ]),
+      measured('Keys that end', 'short', 'partners_keys_ending deferred_removals'),
     ],
   },
   {
@@ -493,9 +406,6 @@ export const dashboardRows: readonly RowSpec[] = [
       lines('Restarts', 'short', 'Starts of the process in a pod within 15 minutes.', [
         query('{{pod}}', `max by (pod) (changes(process_start_time_seconds{${POD}}[15m]))`),
       ]),
-      lines('Running since', 's', 'A line that falls to zero is a restart.', [
-        query('{{pod}}', `time() - max by (pod) (process_start_time_seconds{${POD}})`),
-      ]),
     ],
   },
 ];
@@ -552,7 +462,10 @@ export const dashboard: Dashboard = {
           'Pod',
           `label_values(process_start_time_seconds{${IN},component=~".+"}, pod)`,
         ),
-        ...all(),
+        multi: true,
+        includeAll: true,
+        allValue: '.*',
+        current: { text: 'All', value: '$__all' },
       },
     ],
   },
@@ -572,15 +485,6 @@ function choice(name: string, label: string, ask: string) {
     refresh,
     sort: VariableSort.alphabeticalAsc,
     hide: VariableHide.dontHide,
-  };
-}
-
-function all() {
-  return {
-    multi: true,
-    includeAll: true,
-    allValue: '.*',
-    current: { text: 'All', value: '$__all' },
   };
 }
 

@@ -15,7 +15,7 @@ export interface Query {
 
 export interface PanelSpec {
   /** A table has a column for each query, and a row for each label's value. */
-  readonly kind: 'timeseries' | 'stat' | 'heatmap' | 'table';
+  readonly kind: 'timeseries' | 'stat' | 'table';
   readonly title: string;
   /** What a healthy picture looks like, or what a bad one means. */
   readonly about: string;
@@ -43,7 +43,6 @@ const BOARD_WIDTH = 24;
 /** Three beside each other, stats six. */
 const SIZE = {
   timeseries: { h: 8, w: 8 },
-  heatmap: { h: 8, w: 8 },
   table: { h: 8, w: 8 },
   stat: { h: 4, w: 4 },
 } as const;
@@ -86,9 +85,8 @@ function panel(spec: PanelSpec): Panel {
       datasource: DATA_SOURCE,
       expr: ask,
       legendFormat: name,
-      ...(spec.kind === 'heatmap' ? { format: 'heatmap' } : {}),
       ...(spec.kind === 'table' ? { format: 'table' } : {}),
-      ...(spec.kind === 'stat' || spec.kind === 'table' ? { instant: true } : { range: true }),
+      ...(spec.kind === 'timeseries' ? { range: true } : { instant: true }),
     })),
     ...(spec.kind === 'table' ? { transformations: columns(spec) } : {}),
     fieldConfig: fieldConfig(spec),
@@ -148,36 +146,9 @@ function fieldConfig({
   };
 }
 
+/** What differs from Grafana's own defaults. */
 const options: Readonly<Record<PanelSpec['kind'], Record<string, unknown>>> = {
-  timeseries: {
-    legend: { displayMode: 'list', placement: 'bottom', showLegend: true },
-    tooltip: { mode: 'multi', sort: 'desc' },
-  },
-  stat: {
-    reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false },
-    colorMode: 'background',
-    graphMode: 'none',
-    justifyMode: 'auto',
-    orientation: 'auto',
-    textMode: 'auto',
-  },
-  table: { showHeader: true, cellHeight: 'sm' },
-  heatmap: {
-    calculate: false,
-    cellGap: 1,
-    color: {
-      mode: 'scheme',
-      scheme: 'Oranges',
-      steps: 64,
-      exponent: 0.5,
-      fill: 'dark-orange',
-      reverse: false,
-    },
-    exemplars: { color: 'rgba(255,0,255,0.7)' },
-    filterValues: { le: 1e-9 },
-    legend: { show: true },
-    rowsFrame: { layout: 'auto' },
-    tooltip: { mode: 'single', yHistogram: true },
-    yAxis: { axisPlacement: 'left', unit: 's' },
-  },
+  timeseries: { tooltip: { mode: 'multi', sort: 'desc' } },
+  stat: { colorMode: 'background', graphMode: 'none' },
+  table: {},
 };
