@@ -2,14 +2,8 @@
  * The alert rules as Helm renders them, for promtool, the drill and the comparison with metrics and
  * runbooks.
  */
-import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-import { parse, stringify } from 'yaml';
-import { findHelm } from '../support/helm.ts';
-
-const CHART = fileURLToPath(new URL('../../charts/partner-ingest', import.meta.url));
-const HELM_TIMEOUT_MS = 60_000;
+import { stringify } from 'yaml';
+import { evaluation, one, render, withValue, type Json } from '../support/chart.ts';
 
 /** The namespace of the rendered release: every selector asks for it. */
 export const NAMESPACE = 'partner-ingest';
@@ -29,34 +23,19 @@ export interface Rules {
   }[];
 }
 
-/** Renders the chart; `values` by path. Rejects when there is no Helm, or Helm says no. */
-export async function renderRules(
-  values: Readonly<Record<string, string | number>> = {},
-): Promise<Rules> {
-  const helm = await findHelm(3);
-  if (typeof helm === 'string') throw new Error(helm);
+/** Renders the chart; `values` by path. */
+export async function renderRules(values: Json = {}): Promise<Rules> {
   const settings = {
-    'evaluation.enabled': true,
     'metrics.prometheusRule.enabled': true,
     'metrics.prometheusRule.runbookBaseUrl': 'https://runbooks.example',
     ...values,
   };
-  const { stdout } = await promisify(execFile)(
-    helm.program,
-    [
-      'template',
-      'test',
-      CHART,
-      `--namespace=${NAMESPACE}`,
-      '--show-only=templates/prometheusrule.yaml',
-      ...Object.entries(settings).flatMap(([name, value]) => [
-        '--set-json',
-        `${name}=${JSON.stringify(value)}`,
-      ]),
-    ],
-    { timeout: HELM_TIMEOUT_MS },
+  const all = Object.entries(settings).reduce<Json>(
+    (before, [path, value]) => withValue(before, path, value),
+    evaluation,
   );
-  return (parse(stdout) as { spec: Rules }).spec;
+  const objects = await render(all, { release: 'test', namespace: NAMESPACE });
+  return one(objects, 'PrometheusRule')['spec'] as Rules;
 }
 
 export function alertsOf({ groups }: Rules): AlertRule[] {
