@@ -13,9 +13,13 @@ export const CHART = `${ROOT}charts/partner-ingest`;
 export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
 
-const found = await findHelm(3);
-if (typeof found === 'string') throw new Error(found);
-const helm3 = found;
+/** Looked for when it is first needed: chaos reads this file, too, and has no need of Helm. */
+let helm3: Promise<Helm | string> | undefined;
+async function programOf(by?: Helm): Promise<string> {
+  const found = by ?? (await (helm3 ??= findHelm(3)));
+  if (typeof found === 'string') throw new Error(found);
+  return found.program;
+}
 
 // oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
@@ -90,10 +94,10 @@ export function withValue(values: Json, path: string, value: unknown): Json {
 export async function helm(
   args: readonly string[],
   values: Json = {},
-  by: Helm = helm3,
+  by?: Helm,
 ): Promise<{ code: number | null; out: string; err: string }> {
   // A short run does not need its garbage collected.
-  const child = spawn(by.program, args, {
+  const child = spawn(await programOf(by), args, {
     timeout: HELM_TIMEOUT_MS,
     env: { ...process.env, GOGC: 'off' },
   });
@@ -109,14 +113,9 @@ export async function helm(
   return { code, out: Buffer.concat(out).toString(), err: Buffer.concat(err).toString() };
 }
 
-const templateArgs = (release: string, namespace: string): string[] => [
-  'template',
-  release,
-  CHART,
-  '--namespace',
-  namespace,
-  '-f',
-  '-',
+const templateArgs = (release: string, namespace: string, ...files: string[]): string[] => [
+  ...['template', release, CHART, '--namespace', namespace],
+  ...[...files, '-'].flatMap((file) => ['-f', file]),
 ];
 
 export interface RenderOptions {
@@ -159,14 +158,9 @@ export async function renderExample(
   namespace: string,
 ): Promise<Rendered[]> {
   const overlay = readFileSync(EXAMPLES + name, 'utf8').startsWith('# Overlay: ');
-  const files = (overlay ? ['production.values.yaml', name] : [name]).flatMap((file) => [
-    '-f',
-    EXAMPLES + file,
-  ]);
-  const { code, out, err } = await helm(
-    ['template', 'demo', CHART, '--namespace', namespace, ...files, '-f', '-'],
-    values,
-  );
+  const files = overlay ? ['production.values.yaml', name] : [name];
+  const args = templateArgs('demo', namespace, ...files.map((file) => EXAMPLES + file));
+  const { code, out, err } = await helm(args, values);
   if (code !== 0 || err !== '') throw new Error(err);
   return objectsOf(out);
 }
