@@ -106,6 +106,13 @@ const misfits: readonly Fault[] = [
   ['imagee', {}, /additional properties 'imagee' not allowed/],
   ['ingest.replicas', 3, /ingest.*additional properties 'replicas' not allowed/],
   ['ingest.pod.nodeSelektor', {}, /ingest\/pod.*additional properties 'nodeSelektor' not allowed/],
+  // Helm takes out a key with nothing behind it.
+  ['revisionHistoryLimit', null, /missing propert.*'revisionHistoryLimit'/],
+  ['service.port', null, /'\/service'.*missing propert.*'port'/],
+  ['pods.labels', null, /'\/pods'.*missing propert.*'labels'/],
+  ['controller.mongodb', { key: null }, /'\/controller\/mongodb'.*missing propert.*'key'/],
+  ['image.repository', 20_261_125, /image\/repository.*got number, want string/],
+  ['smtp.from', true, /smtp\/from.*got boolean, want string/],
   ['image.tag', 'latest', /image\/tag/],
   ['pods.extraEnv', [{ name: 'A', value: 1 }], /extraEnv\/0\/value.*got number, want string/],
   ['pods.extraContainers', [{ name: 'a', env: [{ name: 'A', value: 1 }] }], /env\/0\/value/],
