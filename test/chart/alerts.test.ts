@@ -161,13 +161,12 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
   }));
   const file = join(folder, `${scale.name}-${(written += 1)}`);
   await writeFile(`${file}-rules.yaml`, ruleFile({ groups }));
-  const test = { name, interval, input_series: inputs, alert_rule_test: wanted };
   await writeFile(
     `${file}.yaml`,
     stringify({
       rule_files: [`${file}-rules.yaml`],
       evaluation_interval: scale.evaluatedEach,
-      tests: [test],
+      tests: [{ name, interval, input_series: inputs, alert_rule_test: wanted }],
     }),
   );
   return `${file}.yaml`;

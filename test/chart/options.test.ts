@@ -13,41 +13,51 @@ import {
   type Rendered,
 } from '../support/chart.ts';
 
-const { ingress } = everything;
-const kinds = (objects: readonly Rendered[]): string[] => [
-  ...new Set(objects.map(({ kind }) => kind)),
-];
-/** In the pods behind the DNS Service: 5353 on OpenShift. */
-const DNS = [53, 53, 5_353, 5_353];
-const podOf = (objects: readonly Rendered[], component: string): Json =>
-  one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
+const COMPONENTS = ['ingest', 'processor', 'controller'];
+const kinds = (objects: readonly Rendered[]): Set<string> =>
+  new Set(objects.map(({ kind }) => kind));
+/** The pod's spec of a component, or of `helm test`. */
+const specOf = (objects: readonly Rendered[], component: string): Json =>
+  podsOf(objects).find(({ owner }) => owner.endsWith(`-${component}`))?.spec ?? {};
 const volume = (spec: Json, name: string): Json =>
-  (spec['volumes'] as Json[]).find((each) => each['name'] === name) ?? {};
+  (spec['volumes'] as Json[] | undefined)?.find((each) => each['name'] === name) ?? {};
+const variablesOf = (spec: Json): Json[] => spec['containers'][0].env as Json[];
+const labelled = (matchLabels: Json): Json => ({ matchLabels });
+const RELEASE = {
+  podSelector: labelled({
+    'app.kubernetes.io/name': 'partner-ingest',
+    'app.kubernetes.io/instance': 'demo',
+  }),
+};
+const namespaced = (name: string): Json => ({
+  namespaceSelector: labelled({ 'kubernetes.io/metadata.name': name }),
+});
 
 describe('an option', () => {
   test('credentials come as files from the Secrets named, and stand in no variable', async () => {
-    const objects = await render({
-      ...production,
-      mongodb: { existingSecret: 'mine', key: 'connection' },
-    });
+    const objects = await render(withValue(production, 'mongodb.key', 'connection'));
     expect(kinds(objects)).not.toContain('Secret');
-    const processor = environmentOf(objects, 'processor');
-    expect(processor).toMatchObject({
-      MONGODB_URI_FILE: '/etc/partner-ingest/secrets/MONGODB_URI',
-      REDIS_URL_FILE: '/etc/partner-ingest/secrets/REDIS_URL',
-      SMTP_URL_FILE: '/etc/partner-ingest/secrets/SMTP_URL',
-      LINK_SECRET_FILE: '/etc/partner-ingest/secrets/LINK_SECRET',
-    });
-    expect(
-      Object.keys(environmentOf(objects, 'ingest')).filter((name) => /SMTP|LINK/.test(name)),
-    ).toEqual([]);
-    expect(volume(podOf(objects, 'ingest')['spec'], 'secrets')['projected']).toEqual({
+    const filesOf = (component: string): string[] =>
+      Object.values(environmentOf(objects, component)).filter((value) => /\/secrets\//.test(value));
+    const folder = '/etc/partner-ingest/secrets';
+    const stores = [`${folder}/MONGODB_URI`, `${folder}/REDIS_URL`];
+    expect(filesOf('ingest')).toEqual(stores);
+    expect(filesOf('processor')).toEqual([
+      ...stores,
+      `${folder}/SMTP_URL`,
+      `${folder}/LINK_SECRET`,
+    ]);
+    expect(volume(specOf(objects, 'ingest'), 'secrets')['projected']).toEqual({
       defaultMode: 0o440,
       sources: [
-        { secret: { name: 'mine', items: [{ key: 'connection', path: 'MONGODB_URI' }] } },
+        { secret: { name: 'mongodb', items: [{ key: 'connection', path: 'MONGODB_URI' }] } },
         { secret: { name: 'redis', items: [{ key: 'url', path: 'REDIS_URL' }] } },
       ],
     });
+    // Files that something else mounts need no volume.
+    const files = { existingSecret: '', file: '/vault/secrets/x' };
+    const mounted = await render({ ...production, mongodb: files, redis: files });
+    expect(specOf(mounted, 'ingest')['volumes']).toEqual([]);
   });
 
   test.each<[memory: string | number | null, heap: string | undefined]>([
@@ -58,48 +68,41 @@ describe('an option', () => {
     ['200Mi', '--max-semi-space-size=8 --max-old-space-size=100'],
     [null, undefined],
   ])('a memory limit of %s bounds the heap of Node by %s', async (memory, heap) => {
-    const limits = { memory };
-    const objects = await render({ ...evaluation, ingest: { resources: { limits } } });
+    const objects = await render(withValue(evaluation, 'ingest.resources', { limits: { memory } }));
     expect(environmentOf(objects, 'ingest')['NODE_OPTIONS']).toBe(heap);
   });
 
   test('NODE_OPTIONS of your own replace the bounds of the heap', async () => {
-    const extraEnv = [{ name: 'NODE_OPTIONS', value: '--max-old-space-size=300' }];
-    const pods = podsOf(await render({ ...evaluation, ingest: { pod: { extraEnv } } }));
-    const spec: Json = pods.find(({ owner }) => owner.endsWith('-ingest'))?.spec ?? {};
-    const named = (spec['containers'][0].env as Json[]).filter(
-      ({ name }) => name === 'NODE_OPTIONS',
+    const bounds = [{ name: 'NODE_OPTIONS', value: '--max-old-space-size=300' }];
+    const spec = specOf(
+      await render(withValue(evaluation, 'ingest.pod.extraEnv', bounds)),
+      'ingest',
     );
-    expect(named).toEqual(extraEnv);
+    expect(variablesOf(spec).filter(({ name }) => name === 'NODE_OPTIONS')).toEqual(bounds);
   });
 
-  test('a component may have a database user of its own, and the others share one', async () => {
-    const uriOf = async (values: Json, component: string): Promise<Json[]> => {
-      const pods = podsOf(await render(values));
-      const { spec } = pods.find(({ owner }) => owner.endsWith(`-${component}`)) ?? { spec: {} };
-      return (volume(spec, 'secrets')['projected'].sources as Json[]).filter(
-        ({ secret }) => secret.items[0].path === 'MONGODB_URI',
-      );
-    };
-    const own = { ...production, ingest: { mongodb: { existingSecret: 'narrow', key: 'k' } } };
-    expect(await uriOf(own, 'ingest')).toEqual([
-      { secret: { name: 'narrow', items: [{ key: 'k', path: 'MONGODB_URI' }] } },
-    ]);
-    for (const component of ['processor', 'controller', 'test']) {
-      expect((await uriOf(own, component))[0]?.['secret'].name).toBe('mongodb');
-    }
-    // The shared one may be left out where nobody needs it.
-    const each = Object.fromEntries(
-      ['ingest', 'processor', 'controller', 'tests'].map((name) => [
-        name,
-        { mongodb: { existingSecret: name } },
-      ]),
+  const secretsOf = (objects: readonly Rendered[]): string[] =>
+    [...COMPONENTS, 'test'].map((component) => {
+      const { sources } = volume(specOf(objects, component), 'secrets')['projected'] as Json;
+      const { name, items } = sources[0].secret as Json;
+      return `${name} ${items[0].key} ${items[0].path}`;
+    });
+  const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
+  test.each<[string, Json, string[]]>([
+    [
+      'one, and the others share one',
+      { ingest: own('a') },
+      ['a k-a', ...Array(3).fill('mongodb uri')],
+    ],
+    [
+      'one each, and nobody needs the shared one',
+      { mongodb: {}, ingest: own('a'), processor: own('b'), controller: own('c'), tests: own('d') },
+      ['a k-a', 'b k-b', 'c k-c', 'd k-d'],
+    ],
+  ])('a component may have a database user of its own: %s', async (_, values, expected) => {
+    expect(secretsOf(await render({ ...production, ...values }))).toEqual(
+      expected.map((secret) => `${secret} MONGODB_URI`),
     );
-    const alone = { ...production, mongodb: {}, ...each };
-    expect((await uriOf(alone, 'controller'))[0]?.['secret'].name).toBe('controller');
-    expect((await uriOf(alone, 'test'))[0]?.['secret'].name).toBe('tests');
-    const file = { ...production, processor: { mongodb: { file: '/vault/uri' } } };
-    expect(environmentOf(await render(file), 'processor')['MONGODB_URI_FILE']).toBe('/vault/uri');
   });
 
   test('a global registry goes before each image that names none', async () => {
@@ -108,9 +111,8 @@ describe('an option', () => {
         (spec['containers'] as Json[]).map(({ image }) => image),
       );
     const global = { imageRegistry: 'registry.example.com/mirror/' };
-    for (const image of await images({ ...evaluation, global })) {
+    for (const image of await images({ ...evaluation, global }))
       expect(image).toMatch(/^registry\.example\.com\/mirror\/[a-z]/);
-    }
     for (const registry of ['other.example.com', 'localhost', 'other:5000']) {
       const image = { repository: `${registry}/partner-ingest`, tag: '1' };
       expect(new Set(await images({ ...production, global, image }))).toEqual(
@@ -119,261 +121,163 @@ describe('an option', () => {
     }
   });
 
-  test('a file that something else mounts takes the place of a Secret', async () => {
-    const files = { existingSecret: '', file: '/vault/secrets/x' };
-    const objects = await render({ ...production, mongodb: files, redis: files });
-    expect(environmentOf(objects, 'ingest')).toMatchObject({
-      MONGODB_URI_FILE: '/vault/secrets/x',
-    });
-    expect(podOf(objects, 'ingest')['spec'].volumes).toBeUndefined();
-  });
-
-  test('a CA bundle is trusted by every process and by the test', async () => {
-    for (const caBundle of [
-      { existingConfigMap: 'ca', key: 'root.pem' },
-      { existingSecret: 'ca', key: 'root.pem' },
-    ]) {
-      const objects = await render({ ...production, caBundle });
-      const pods = podsOf(objects);
-      expect(pods.length).toBe(4);
-      for (const { spec } of pods) {
-        const [container] = spec['containers'] as Json[];
-        expect(container?.['env']).toContainEqual({
-          name: 'NODE_EXTRA_CA_CERTS',
-          value: '/etc/partner-ingest/ca/ca.crt',
-        });
-        expect(container?.['volumeMounts']).toContainEqual({
-          name: 'ca',
-          mountPath: '/etc/partner-ingest/ca',
-          readOnly: true,
-        });
-        const source = volume(spec, 'ca');
-        // Readable by the pod's group only, as every credential.
-        expect(source['secret']?.defaultMode).toBe(
-          'existingSecret' in caBundle ? 0o440 : undefined,
-        );
-        expect((source['configMap'] ?? source['secret']).items).toEqual([
-          { key: 'root.pem', path: 'ca.crt' },
-        ]);
-      }
+  const items = [{ key: 'root.pem', path: 'ca.crt' }];
+  test.each<[string, Json]>([
+    ['existingConfigMap', { configMap: { name: 'ca', items } }],
+    // Readable by the pod's group only, as every credential.
+    ['existingSecret', { secret: { secretName: 'ca', items, defaultMode: 0o440 } }],
+  ])('a CA bundle of %s is trusted by every process and by the test', async (kind, source) => {
+    const caBundle = { [kind]: 'ca', key: 'root.pem' };
+    const pods = podsOf(await render({ ...production, caBundle }));
+    expect(pods.length).toBe(4);
+    for (const { spec } of pods) {
+      expect(spec['containers'][0]).toMatchObject({
+        env: expect.arrayContaining([
+          { name: 'NODE_EXTRA_CA_CERTS', value: '/etc/partner-ingest/ca/ca.crt' },
+        ]),
+        volumeMounts: expect.arrayContaining([
+          { name: 'ca', mountPath: '/etc/partner-ingest/ca', readOnly: true },
+        ]),
+      });
+      expect(volume(spec, 'ca')).toEqual({ name: 'ca', ...source });
     }
   });
 
   test('an Ingress has TLS, routes the base path, and lifts the limits on bodies', async () => {
-    const object = one(
-      await render(
-        withValue(everything, 'ingress.annotations', { 'nginx.org/client-max-body-size': '1m' }),
-      ),
-      'Ingress',
-    );
-    expect(object.metadata.annotations).toEqual({
+    const annotations = { 'nginx.org/client-max-body-size': '1m' };
+    const values = withValue(everything, 'ingress.annotations', annotations);
+    const { metadata, spec } = one(await render(values), 'Ingress') as Rendered & { spec: Json };
+    expect(metadata.annotations).toEqual({
       'nginx.ingress.kubernetes.io/proxy-body-size': '0',
       'nginx.ingress.kubernetes.io/proxy-request-buffering': 'off',
-      'nginx.org/client-max-body-size': '1m',
+      ...annotations,
     });
-    expect(object['spec']).toEqual({
-      tls: ingress.tls,
-      rules: [
-        {
-          host: 'api.example.com',
-          http: {
-            paths: [
-              {
-                path: '/api/v1',
-                pathType: 'Prefix',
-                backend: {
-                  service: { name: 'demo-partner-ingest-ingest', port: { name: 'http' } },
-                },
-              },
-            ],
-          },
-        },
-      ],
-    });
+    const service = { name: 'demo-partner-ingest-ingest', port: { name: 'http' } };
+    const paths = [{ path: '/api/v1', pathType: 'Prefix', backend: { service } }];
+    const rules = [{ host: 'api.example.com', http: { paths } }];
+    expect(spec).toEqual({ tls: everything.ingress.tls, rules });
   });
 
   test('a Service with addresses outside keeps the address of the client', async () => {
-    const service = {
-      type: 'LoadBalancer',
-      loadBalancerSourceRanges: ['192.0.2.0/24'],
-      annotations: { 'cloud/tls': 'yes' },
-      loadBalancerClass: 'cloud/network',
-      ipFamilyPolicy: 'PreferDualStack',
-      ipFamilies: ['IPv6', 'IPv4'],
-    };
-    const object = one(
-      await render({ ...production, allowPlainHttp: true, service }),
-      'Service',
-      '-ingest',
-    );
-    expect(object['spec']).toMatchObject({
+    const values = { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } };
+    expect(one(await render(values), 'Service', '-ingest')['spec']).toMatchObject({
       type: 'LoadBalancer',
       externalTrafficPolicy: 'Local',
-      loadBalancerSourceRanges: ['192.0.2.0/24'],
-      loadBalancerClass: 'cloud/network',
-      ipFamilyPolicy: 'PreferDualStack',
-      ipFamilies: ['IPv6', 'IPv4'],
     });
-    expect(object.metadata.annotations).toEqual({ 'cloud/tls': 'yes' });
   });
 
   test('autoscalers take over the number of pods', async () => {
     const objects = await render(everything);
-    const fixed = (await render(production)).filter(({ kind }) => kind === 'Deployment');
-    expect(fixed.map((object) => object['spec'].replicas)).toEqual([2, 2, 2]);
-    expect(one(objects, 'Deployment', '-ingest')['spec'].replicas).toBeUndefined();
-    expect(one(objects, 'Deployment', '-processor')['spec'].replicas).toBeUndefined();
+    const replicas = (of: readonly Rendered[]): unknown[] =>
+      COMPONENTS.map((name) => one(of, 'Deployment', `-${name}`)['spec'].replicas as unknown);
+    expect(replicas(await render(production))).toEqual([2, 2, 2]);
+    expect(replicas(objects)).toEqual([undefined, undefined, 2]);
     expect(one(objects, 'HorizontalPodAutoscaler', '-ingest')['spec']).toMatchObject({
       scaleTargetRef: { kind: 'Deployment', name: 'demo-partner-ingest-ingest' },
-      metrics: [
-        { type: 'Resource', resource: { name: 'cpu', target: { averageUtilization: 70 } } },
-      ],
+      metrics: [{ resource: { name: 'cpu', target: { averageUtilization: 70 } } }],
     });
-    expect(one(objects, 'ScaledObject')['spec']).toMatchObject({
-      scaleTargetRef: { name: 'demo-partner-ingest-processor' },
-      triggers: [
-        {
-          type: 'prometheus',
-          metadata: {
-            serverAddress: 'http://prometheus.monitoring:9090',
-            query:
-              'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
-            // Without a number the number of pods stays what it is.
-            ignoreNullValues: 'false',
-            threshold: '500',
-          },
-        },
-      ],
+    const { scaleTargetRef, triggers } = one(objects, 'ScaledObject')['spec'] as Json;
+    expect(scaleTargetRef).toMatchObject({ name: 'demo-partner-ingest-processor' });
+    expect(triggers[0].metadata).toEqual({
+      serverAddress: 'http://prometheus.monitoring:9090',
+      query:
+        'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
+      // Without a number the number of pods stays what it is.
+      ignoreNullValues: 'false',
+      threshold: '500',
     });
-    const external = {
-      autoscaling: {
-        enabled: true,
-        by: 'external',
-        jobsPerPod: 50,
-        external: { name: 'backlog', matchLabels: { queue: 'all' } },
-      },
-    };
+    const external = { name: 'backlog', matchLabels: { queue: 'all' } };
+    const autoscaling = { enabled: true, by: 'external', jobsPerPod: 50, external };
+    const metric = { name: 'backlog', selector: labelled({ queue: 'all' }) };
     expect(
-      one(await render({ ...production, processor: external }), 'HorizontalPodAutoscaler')['spec']
-        .metrics,
+      one(await render({ ...production, processor: { autoscaling } }), 'HorizontalPodAutoscaler')[
+        'spec'
+      ].metrics,
     ).toEqual([
       {
         type: 'External',
-        external: {
-          metric: { name: 'backlog', selector: { matchLabels: { queue: 'all' } } },
-          target: { type: 'AverageValue', averageValue: '50' },
-        },
+        external: { metric, target: { type: 'AverageValue', averageValue: '50' } },
       },
     ]);
   });
 
   test('the controller alone has rights: Secrets and Events where the keys are', async () => {
-    const objects = await render({
-      ...production,
-      partnerKeys: { namespace: 'keys-a', createNamespace: false },
-    });
+    const partnerKeys = { namespace: 'keys-a', createNamespace: false };
+    const objects = await render({ ...production, partnerKeys });
     const roles = objects.filter(({ kind }) => kind === 'Role');
-    const forKeys = [
-      { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
-      { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
-    ];
-    expect(
-      Object.fromEntries(roles.map(({ metadata, rules }) => [metadata.namespace, rules])),
-    ).toEqual({
-      'keys-a': forKeys,
-    });
-    for (const binding of objects.filter(({ kind }) => kind === 'RoleBinding')) {
-      expect(binding['subjects']).toEqual([
-        { kind: 'ServiceAccount', name: 'demo-partner-ingest-controller', namespace: 'demo' },
-      ]);
-    }
+    expect(roles.map(({ metadata, rules }) => [metadata.namespace, rules])).toEqual([
+      [
+        'keys-a',
+        [
+          { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
+          { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
+        ],
+      ],
+    ]);
+    expect(one(objects, 'RoleBinding')['subjects']).toEqual([
+      { kind: 'ServiceAccount', name: 'demo-partner-ingest-controller', namespace: 'demo' },
+    ]);
     expect(kinds(objects)).not.toContain('ClusterRole');
     expect(kinds(objects)).not.toContain('Namespace');
-    expect(environmentOf(objects, 'controller')).toMatchObject({ WATCH_NAMESPACES: 'keys-a' });
   });
 
   test('the namespace of the keys outlives the release, but for evaluation', async () => {
-    const kept = one(await render(production), 'Namespace');
-    expect(kept.metadata).toMatchObject({
-      name: 'demo-partner-ingest-keys',
-      annotations: { 'helm.sh/resource-policy': 'keep' },
-    });
-    expect(kept.metadata.namespace).toBeUndefined();
+    const { metadata } = one(await render(production), 'Namespace');
+    expect([metadata.name, metadata.namespace, metadata.annotations]).toEqual([
+      'demo-partner-ingest-keys',
+      undefined,
+      { 'helm.sh/resource-policy': 'keep' },
+    ]);
     expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
   });
 
   test('keys from a folder need neither rights nor a namespace', async () => {
     const objects = await render({ ...production, partnerKeys: { source: 'directory:/keys' } });
-    expect(
-      kinds(objects).filter((kind) => ['Role', 'RoleBinding', 'Namespace'].includes(kind)),
-    ).toEqual([]);
-    expect(podOf(objects, 'controller')['spec'].automountServiceAccountToken).toBe(false);
+    for (const kind of ['Role', 'RoleBinding', 'Namespace'])
+      expect(kinds(objects)).not.toContain(kind);
+    expect(specOf(objects, 'controller')['automountServiceAccountToken']).toBe(false);
   });
 
   test('pods are spread over zones and nodes, or as you say', async () => {
-    const spread = async (values: Json): Promise<Json[] | undefined> =>
-      podOf(await render({ ...production, pods: values }), 'ingest')['spec']
-        .topologySpreadConstraints as Json[] | undefined;
-    expect((await spread({}))?.map((each) => each['topologyKey'])).toEqual([
+    const spread = async (topologySpreadConstraints?: unknown): Promise<Json[] | undefined> => {
+      const pods = topologySpreadConstraints === undefined ? {} : { topologySpreadConstraints };
+      return specOf(await render({ ...production, pods }), 'ingest')['topologySpreadConstraints'];
+    };
+    expect((await spread())?.map((each) => each['topologyKey'])).toEqual([
       'topology.kubernetes.io/zone',
       'kubernetes.io/hostname',
     ]);
-    expect(await spread({ topologySpreadConstraints: [] })).toBeUndefined();
-    const [own] =
-      (await spread({
-        topologySpreadConstraints: [
-          { topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' },
-        ],
-      })) ?? [];
-    expect(own?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
+    expect(await spread([])).toBeUndefined();
+    const [given] = (await spread([{ topologyKey: 'rack', maxSkew: 1 }])) ?? [];
+    expect(given?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
   });
 
-  test('network policies: partners reach ingest, others only what they need', async () => {
-    const objects = await render({
-      ...everything,
-      networkPolicy: {
-        ...everything.networkPolicy,
-        partnersFrom: [{ namespaceSelector: { matchLabels: { name: 'ingress' } } }],
-      },
-    });
-    const release = {
-      'app.kubernetes.io/name': 'partner-ingest',
-      'app.kubernetes.io/instance': 'demo',
-    };
-    const [ingest, admin] = one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress as Json[];
-    expect(ingest?.['ports']).toEqual([{ port: 'http', protocol: 'TCP' }]);
-    // The release's own pods too: the test sends an application.
-    expect(ingest?.['from']).toHaveLength(2);
-    expect(admin?.['ports']).toEqual([{ port: 'admin', protocol: 'TCP' }]);
-    // One namespace and this release.
-    expect(admin?.['from']).toEqual([
-      { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } },
-      { podSelector: { matchLabels: release } },
+  test('partners reach ingest, others only what they need', async () => {
+    const partners = namespaced('ingress');
+    const objects = await render(withValue(everything, 'networkPolicy.partnersFrom', [partners]));
+    expect(one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress).toEqual([
+      // The release's own pods too: the test sends an application.
+      { ports: [{ port: 'http', protocol: 'TCP' }], from: [partners, RELEASE] },
+      { ports: [{ port: 'admin', protocol: 'TCP' }], from: [namespaced('monitoring'), RELEASE] },
     ]);
-    const reached = (component: string, of = objects): number[] =>
-      (one(of, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).flatMap((rule) =>
-        (rule['ports'] as Json[]).map(({ port }) => port as number),
-      );
-    expect(reached('ingest')).toEqual([...DNS, 27017, 6379, 4317, 4318]);
-    expect(reached('processor')).toEqual([...DNS, 27017, 6379, 4317, 4318, 25, 465, 587]);
-    expect(reached('controller')).toEqual([...DNS, 27017, 6379, 443, 6443]);
-    const firstTry = await render({
-      ...evaluation,
-      networkPolicy: { enabled: true, egress: { enabled: true } },
-    });
-    expect(reached('processor', firstTry)).toContain(1_025);
-    expect(reached('ingest', firstTry)).not.toContain(1_025);
-    expect(reached('processor')).not.toContain(1_025);
     // The stand-ins ask for no password, so nobody else may reach them.
-    for (const store of ['mongodb', 'redis', 'mail']) {
+    const firstTry = await render(evaluation);
+    for (const store of ['mongodb', 'redis', 'mail'])
       expect(one(firstTry, 'NetworkPolicy', `-${store}`)['spec'].ingress).toEqual([
-        { from: [{ podSelector: { matchLabels: release } }] },
+        { from: [RELEASE] },
       ]);
-    }
-    expect(kinds(await render({ ...production, networkPolicy: { enabled: false } }))).not.toContain(
-      'NetworkPolicy',
-    );
+    const without = await render({ ...production, networkPolicy: { enabled: false } });
+    expect(kinds(without)).not.toContain('NetworkPolicy');
   });
+
+  /** Whom the pods of a component reach, by the ports. */
+  const reached = (objects: readonly Rendered[], component: string): Json =>
+    Object.fromEntries(
+      (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map((rule) => [
+        (rule['ports'] as Json[]).map(({ port }) => port as number).join(' '),
+        rule['to'],
+      ]),
+    );
 
   test('what goes out goes to the peers named, and DNS to the cluster alone', async () => {
     const to = (cidr: string): Json[] => [{ ipBlock: { cidr } }];
@@ -385,38 +289,28 @@ describe('an option', () => {
       kubernetesTo: to('10.0.4.1/32'),
       tracingTo: to('10.0.5.0/24'),
     };
-    const rules = (objects: readonly Rendered[], component: string): Json =>
-      Object.fromEntries(
-        (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map(
-          ({ ports, to: peers }) => [
-            (ports as Json[]).map(({ port }) => port as number).join(' '),
-            peers,
-          ],
-        ),
-      );
     const objects = await render({ ...everything, networkPolicy: { egress } });
     const dns = [
-      {
-        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'kube-system' } },
-        podSelector: { matchLabels: { 'k8s-app': 'kube-dns' } },
-      },
+      { ...namespaced('kube-system'), podSelector: labelled({ 'k8s-app': 'kube-dns' }) },
     ];
-    const stores = { [DNS.join(' ')]: dns, '27017': egress.mongodbTo, '6379': egress.redisTo };
+    const stores = {
+      // In the pods behind the DNS Service: 5353 on OpenShift.
+      '53 53 5353 5353': dns,
+      '27017': egress.mongodbTo,
+      '6379': egress.redisTo,
+    };
     const traces = { '4317 4318': egress.tracingTo };
-    expect(rules(objects, 'ingest')).toEqual({ ...stores, ...traces });
-    expect(rules(objects, 'processor')).toEqual({
-      ...stores,
-      ...traces,
-      '25 465 587': egress.smtpTo,
-    });
-    expect(rules(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
-    // The stores of a first try are known to the chart.
-    const own = rules(
-      await render({ ...evaluation, networkPolicy: { egress: { enabled: true } } }),
-      'processor',
-    );
+    const mail = { '25 465 587': egress.smtpTo };
+    expect(reached(objects, 'ingest')).toEqual({ ...stores, ...traces });
+    expect(reached(objects, 'processor')).toEqual({ ...stores, ...traces, ...mail });
+    expect(reached(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
+  });
+
+  test('the stores of a first try are the peers that the chart knows', async () => {
+    const networkPolicy = { egress: { enabled: true } };
+    const to = reached(await render({ ...evaluation, networkPolicy }), 'processor');
     const componentOf = (ports: string): string =>
-      own[ports][0].podSelector.matchLabels['app.kubernetes.io/component'] as string;
+      to[ports][0].podSelector.matchLabels['app.kubernetes.io/component'] as string;
     expect(['27017', '6379', '25 465 587 1025'].map(componentOf)).toEqual([
       'mongodb',
       'redis',
@@ -425,30 +319,23 @@ describe('an option', () => {
   });
 
   test('monitors find the admin ports', async () => {
-    const spec = { interval: '15s', labels: { release: 'prometheus' } };
-    const pods = one(
-      await render({ ...production, metrics: { podMonitor: { enabled: true, ...spec } } }),
-      'PodMonitor',
-    );
+    const monitor = { enabled: true, interval: '15s', labels: { release: 'prometheus' } };
+    const endpoints = [{ port: 'admin', path: '/metrics', interval: '15s' }];
+    const rendered = async (kind: string): Promise<Rendered[]> =>
+      await render({ ...production, metrics: { [kind]: monitor } });
+    const pods = one(await rendered('podMonitor'), 'PodMonitor');
     expect(pods.metadata.labels['release']).toBe('prometheus');
-    expect(pods['spec'].podMetricsEndpoints).toEqual([
-      { port: 'admin', path: '/metrics', interval: '15s' },
-    ]);
-    const objects = await render({
-      ...production,
-      metrics: { serviceMonitor: { enabled: true, ...spec } },
-    });
-    const services = one(objects, 'ServiceMonitor');
-    expect(services['spec'].endpoints).toEqual([
-      { port: 'admin', path: '/metrics', interval: '15s' },
-    ]);
-    const wanted = Object.entries(services['spec'].selector.matchLabels as Record<string, string>);
+    expect(pods['spec'].podMetricsEndpoints).toEqual(endpoints);
+    const objects = await rendered('serviceMonitor');
+    const services = one(objects, 'ServiceMonitor')['spec'] as Json;
+    expect(services['endpoints']).toEqual(endpoints);
+    const wanted = Object.entries(services['selector'].matchLabels as Record<string, string>);
     const found = objects.filter(
       ({ kind, metadata }) =>
         kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
     );
     expect(found.map(({ metadata }) => metadata.name)).toEqual(
-      ['ingest', 'processor', 'controller'].map((name) => `demo-partner-ingest-${name}-metrics`),
+      COMPONENTS.map((name) => `demo-partner-ingest-${name}-metrics`),
     );
   });
 
@@ -460,58 +347,40 @@ describe('an option', () => {
       redis: 'redis://demo-partner-ingest-redis:6379',
       smtp: 'smtp://demo-partner-ingest-mail:1025',
     });
-    const partner = one(objects, 'Secret', 'partner-demo');
-    expect(partner.metadata).toMatchObject({
+    const { metadata, stringData } = one(objects, 'Secret', 'partner-demo');
+    expect(metadata).toMatchObject({
       namespace: 'demo-partner-ingest-keys',
       labels: { 'partner-ingest.io/partner': 'demo' },
     });
-    expect(Object.values(partner['stringData'] as object)).toEqual([addresses['apiKey']]);
-    const database = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
-    expect(database['persistentVolumeClaimRetentionPolicy']).toEqual({
-      whenDeleted: 'Delete',
-      whenScaled: 'Delete',
-    });
-    // Stand-ins of another user, with their data elsewhere.
-    const standIn = {
-      image: 'localhost/documentdb:2',
-      args: [],
-      user: 101,
-      dataPath: '/data',
-      storage: '',
-    };
-    const other = one(
-      await render(withValue(evaluation, 'evaluation.mongodb', standIn)),
-      'StatefulSet',
-      '-mongodb',
-    )['spec'] as Json;
-    expect(other['volumeClaimTemplates']).toBeUndefined();
-    expect(other['template'].spec).toMatchObject({
-      securityContext: { runAsUser: 101, fsGroup: 101 },
-    });
-    const [container] = other['template'].spec.containers as Json[];
-    expect(container?.['image']).toBe('localhost/documentdb:2');
-    expect(container?.['args']).toBeUndefined();
-    expect(container?.['volumeMounts']).toContainEqual({ name: 'data', mountPath: '/data' });
+    expect(Object.values(stringData as object)).toEqual([addresses['apiKey']]);
+    const mongodb = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
+    const retention = { whenDeleted: 'Delete', whenScaled: 'Delete' };
+    expect(mongodb['persistentVolumeClaimRetentionPolicy']).toEqual(retention);
+    // Of another user, with its data elsewhere.
+    const standIn = { args: [], user: 101, dataPath: '/data', storage: '' };
+    const other = await render(withValue(evaluation, 'evaluation.mongodb', standIn));
+    expect(one(other, 'StatefulSet', '-mongodb')['spec'].volumeClaimTemplates).toBeUndefined();
+    const spec = specOf(other, 'mongodb');
+    expect(spec['securityContext']).toMatchObject({ runAsUser: 101, fsGroup: 101 });
+    expect(spec['containers'][0].args).toBeUndefined();
+    expect(spec['containers'][0].volumeMounts).toContainEqual({ name: 'data', mountPath: '/data' });
   });
 
   test('the test sends an application where it has a key, and cleans up after itself', async () => {
-    const testPod = async (values: Json): Promise<Rendered> => one(await render(values), 'Pod');
-    const withKey = await testPod({
-      ...production,
-      tests: { existingSecret: 'partner', key: 'k' },
-    });
-    expect(withKey.metadata.annotations).toMatchObject({
+    const tests = { existingSecret: 'partner', key: 'k' };
+    const pod = one(await render({ ...production, tests }), 'Pod');
+    expect(pod.metadata.annotations).toMatchObject({
       'helm.sh/hook': 'test',
       'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
     });
-    expect(volume(withKey['spec'], 'key')['secret']).toMatchObject({
+    expect(volume(pod['spec'], 'key')['secret']).toMatchObject({
       secretName: 'partner',
       items: [{ key: 'k', path: 'API_KEY' }],
     });
-    const names = (pod: Rendered): string[] =>
-      (pod['spec'].containers[0].env as Json[]).map(({ name }) => name as string);
-    expect(names(withKey)).toContain('API_KEY_FILE');
-    expect(names(await testPod(evaluation))).toContain('API_KEY_FILE');
-    expect(names(await testPod(production))).not.toContain('API_KEY_FILE');
+    const hasKey = async (values: Json): Promise<boolean> =>
+      variablesOf(specOf(await render(values), 'test')).some(({ name }) => name === 'API_KEY_FILE');
+    expect(await hasKey({ ...production, tests })).toBe(true);
+    expect(await hasKey(evaluation)).toBe(true);
+    expect(await hasKey(production)).toBe(false);
   });
 });

@@ -39,14 +39,10 @@ interface EvaluationValues {
 const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
 const leavesOf = (value: ChartValue): ChartValue[] =>
   value.inside.length === 0 ? [value] : value.inside.flatMap(leavesOf);
-const values = chartValues(valuesYaml);
-const leaves = values.flatMap(leavesOf);
-const paths = new Set<string>();
-const note = (value: ChartValue): void => {
-  paths.add(value.path.join('.'));
-  value.inside.forEach(note);
-};
-values.forEach(note);
+const leaves = chartValues(valuesYaml).flatMap(leavesOf);
+const paths = new Set(
+  leaves.flatMap(({ path }) => path.map((_, end) => path.slice(0, end + 1).join('.'))),
+);
 
 const OWN = { mongodb: { existingSecret: 'own' } };
 

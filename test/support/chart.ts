@@ -114,7 +114,10 @@ export async function helm(
 }
 
 const templateArgs = (release: string, namespace: string, ...files: string[]): string[] => [
-  ...['template', release, CHART, '--namespace', namespace],
+  'template',
+  release,
+  CHART,
+  `--namespace=${namespace}`,
   ...[...files, '-'].flatMap((file) => ['-f', file]),
 ];
 
