@@ -244,35 +244,15 @@ export function chartReadme(readme: string, valuesYaml: string): string {
   const values = chartValues(valuesYaml);
   const alone = values.filter((value) => value.inside.length === 0);
   const sections = values.filter((value) => value.inside.length > 0);
-  const ingest = sections.find(({ path }) => path[0] === 'ingest');
   const parts = [
     alone.flatMap(linesOf).join('\n'),
-    ...sections.map((section) => {
-      const shared = section === ingest ? [] : sharedWith(ingest, section);
-      const own = section.inside.filter((value) => !shared.includes(value));
-      const names = shared.map(({ path }) => `\`${path.at(-1)}\``).join(', ');
-      const also = names === '' ? '' : ` As in \`ingest\`: ${names}.`;
-      return `### ${section.path.join('.')}\n\n${section.about}${also}\n\n${own.flatMap(linesOf).join('\n')}`;
-    }),
+    ...sections.map(
+      (section) =>
+        `### ${section.path.join('.')}\n\n${section.about}\n\n${section.inside.flatMap(linesOf).join('\n')}`,
+    ),
   ];
   return readme.replace(LIST, (_, start: string, end: string) =>
     [start, ...parts, end].join('\n\n'),
-  );
-}
-
-/** Maps and values of a component that stand word for word in `ingest`. */
-function sharedWith(ingest: ChartValue | undefined, component: ChartValue): readonly ChartValue[] {
-  const ofIngest = new Set(ingest?.inside.map(withoutComponent));
-  return component.inside.filter(
-    (value) =>
-      String(value.schema['$ref']).startsWith('#/properties/ingest/') ||
-      ofIngest.has(withoutComponent(value)),
-  );
-}
-
-function withoutComponent(value: ChartValue): string {
-  return JSON.stringify(value, (key, part: unknown) =>
-    key === 'path' ? (part as string[]).slice(1) : part,
   );
 }
 
