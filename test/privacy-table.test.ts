@@ -14,7 +14,7 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
   partners_disabled: [['internal/partner/flags.ts', 'Flagged']],
   operator_audit: [
     ['internal/audit/entry.ts', 'TrailEntry'],
-    ['internal/audit/entry.ts', 'Deed'],
+    ['internal/audit/entry.ts', 'OperatorAction'],
   ],
 };
 

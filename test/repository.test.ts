@@ -1,6 +1,6 @@
 /**
- * What the repository says of others: its lock file lets every package be checked, and nothing
- * outside is named.
+ * What holds for every file: packages can be checked, nothing outside is named, and words are those
+ * of the glossary.
  */
 import { expect, test } from '@jest/globals';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -36,6 +36,30 @@ test('nothing outside the repository is named', () => {
     .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
     .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
   expect(named).toEqual([]);
+});
+
+/** Words that this repository does not use, and what it says instead. */
+const BANNED: readonly (readonly [RegExp, string])[] = [
+  [/\banew\b/i, 'again'],
+  [/\bmend(?:s|ed|ing)?\b/i, 'correct, repair'],
+  [/\bwhoever\b/i, 'the person or the process by name'],
+  [/\bdeeds?\b/i, 'action'],
+  [/\bso many\b/i, 'the number'],
+  [/\bfor ever\b/i, 'forever, or the time'],
+  [/\bblacklist|whitelist\b/i, 'blocked, allowed'],
+  [/\bquarantine/i, 'on hold'],
+];
+
+test('a word with a better one is not used', () => {
+  const used = files
+    .filter(({ path }) => path !== 'test/repository.test.ts' && path !== 'package-lock.json')
+    .flatMap(({ path, text }) =>
+      BANNED.flatMap(([word, better]) => {
+        const found = word.exec(text)?.[0];
+        return found === undefined ? [] : [`${path}: "${found}": ${better}`];
+      }),
+    );
+  expect(used).toEqual([]);
 });
 
 test('a workflow uses each action at a commit, which cannot be moved as a tag can', () => {

@@ -4,7 +4,7 @@
  *
  * npm binds a lock file to the registry it was made with in two ways: by the address of each
  * package, which goes here, and by silence about optional packages for other platforms that this
- * registry does not hold. The latter cannot be mended here, as nobody else tells their hashes: take
+ * registry does not hold. The latter cannot be corrected here, as nobody else tells their hashes: take
  * the newest version of the parent whose packages are all there (docs/decisions/0007).
  */
 import { execFileSync } from 'node:child_process';

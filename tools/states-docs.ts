@@ -48,7 +48,7 @@ export function statesPage(): string {
     '',
     '- `claimed`: a worker has had the record in hand at least once. `account`: an account made by this request exists. `erased`: its',
     '  personal data was removed.',
-    '- A request past its retention leaves its account. Where an operator mails that account, its record is made anew in',
+    '- A request past its retention leaves its account. Where an operator mails that account, its record is made again in',
     '  `account_created`.',
     '- Records of a newer `schema` or in an unknown state are left alone and counted (`partner_ingest_reconcile_unknown_records`).',
     '',

@@ -102,7 +102,7 @@ async function main(): Promise<void> {
   });
 
   step('starting ingest, processor and controller');
-  // Whoever has a collector at hand may look at traces.
+  // Developers with a collector can look at traces.
   const otel = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')),
   );

@@ -1,7 +1,7 @@
 /** One entry of the audit trail, as stored. */
 
 /** What an operator did, without an applicant's personal data, so that it survives an erasure. */
-export interface Deed {
+export interface OperatorAction {
   readonly action: string;
   readonly requestId?: string;
   readonly accountId?: string;
@@ -18,7 +18,7 @@ export interface Deed {
 export type NameFrom = '--as' | '$USER' | 'account' | 'host';
 
 /** A document of `operator_audit`, never changed: the result is a separate entry. */
-export interface TrailEntry extends Deed {
+export interface TrailEntry extends OperatorAction {
   readonly _id: string;
   readonly at: Date;
   readonly by: string;

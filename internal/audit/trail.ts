@@ -4,7 +4,7 @@ import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import type { Deed, NameFrom, TrailEntry } from './entry.ts';
+import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
 import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 
 export const OPERATOR_AUDIT = 'operator_audit';
@@ -55,17 +55,17 @@ export class Trail {
   }
 
   /** Personal data must not be shown if this fails. */
-  async revealed(deed: Deed): Promise<void> {
-    await this.#append(deed, { result: 'done' });
+  async revealed(action: OperatorAction): Promise<void> {
+    await this.#append(action, { result: 'done' });
   }
 
   /**
    * Notes the action before `act` and its result after. `act` returns whether it changed anything.
    */
-  async record(deed: Deed, act: () => Promise<boolean>): Promise<boolean> {
-    const begun = await this.#append(deed, { result: 'begun' });
+  async record(action: OperatorAction, act: () => Promise<boolean>): Promise<boolean> {
+    const begun = await this.#append(action, { result: 'begun' });
     const done = await act();
-    await this.#append(deed, { result: done ? 'done' : 'not_done', ends: begun._id });
+    await this.#append(action, { result: done ? 'done' : 'not_done', ends: begun._id });
     return done;
   }
 
@@ -85,7 +85,10 @@ export class Trail {
       .toReversed();
   }
 
-  async #append(deed: Deed, ending: Pick<TrailEntry, 'result' | 'ends'>): Promise<TrailEntry> {
+  async #append(
+    action: OperatorAction,
+    ending: Pick<TrailEntry, 'result' | 'ends'>,
+  ): Promise<TrailEntry> {
     this.#indexed ??= ensureIndexes(this.#db, indexes);
     await this.#indexed;
     const at = this.#clock.now();
@@ -94,7 +97,7 @@ export class Trail {
       at,
       by: this.by,
       nameFrom: this.#nameFrom,
-      ...deed,
+      ...action,
       ...(this.#why === undefined ? {} : { why: this.#why }),
       ...ending,
       expiresAt: later(at, TRAIL_DAYS * DAY_MS),

@@ -32,7 +32,7 @@ export const release: Command = {
   positionals: [requestId],
   about: 'free the e-mail address and the EIN of an account for a new application',
   details:
-    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply anew. This cannot be undone.',
+    'For an EIN or address that was mistyped and belongs to someone else. The account stays under its id with what it held, its link stops working, and the partner may apply again. This cannot be undone.',
   options: ['yes', 'as', 'why'],
   examples: [
     'account release req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "EIN of another business"',

@@ -93,7 +93,7 @@ const fixedOptions = {
   },
   rate: {
     flags: '--rate <N>',
-    about: `at most so many a second (default: ${RATE_DEFAULT})`,
+    about: `at most this many a second (default: ${RATE_DEFAULT})`,
     schema: count(RATE_MAX),
   },
   partner: { flags: '--partner <ID>', about: 'only of this partner', schema: text(TEXT_MAX) },
@@ -109,7 +109,7 @@ const fixedOptions = {
   },
   limit: {
     flags: '--limit <N>',
-    about: `at most so many, up to ${PAGE_MAX}`,
+    about: `at most this many, up to ${PAGE_MAX}`,
     schema: count(PAGE_MAX),
   },
   request: {

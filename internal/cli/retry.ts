@@ -172,7 +172,7 @@ function planRetry(record: SubmissionRecord, account: Account | undefined): Plan
   const { state } = record;
   if (record.erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
   if (account?.releasedAt !== undefined)
-    return { whyNot: 'has a released account: the partner applies anew' };
+    return { whyNot: 'has a released account: the partner applies again' };
   const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
   const to = isOpen(state) ? state : nextState(state, 'retry', facts);
   if (to === undefined || !isOpen(to))

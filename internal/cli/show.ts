@@ -36,10 +36,10 @@ async function showRequest(call: Call): Promise<ExitCode> {
   const record = await submissionById(call.positionals[0] ?? '', desk, now);
   const account = await desk.accounts.find('requestId', record._id);
   const onHold = record.partnerId !== undefined && (await desk.holds.isSet(record.partnerId));
-  const deeds = await desk.trail.ofRequest(record._id);
+  const actions = await desk.trail.ofRequest(record._id);
   if (reveal) await desk.trail.revealed({ action: 'show --reveal', requestId: record._id });
 
-  const happenings = timeline(record, account, deeds);
+  const happenings = timeline(record, account, actions);
   if (values.json) {
     out.json({
       ...viewOf(record, reveal),
@@ -217,7 +217,7 @@ function nextStep(
     }
     case 'completed':
       if (account?.releasedAt !== undefined)
-        return 'nothing: the account was released; the partner may apply anew';
+        return 'nothing: the account was released; the partner may apply again';
       if (used) return 'nothing: the applicant has activated the account';
       return `nothing; if the e-mail got lost: "partner-ingest resend ${id} --yes"`;
     case 'rejected':
@@ -227,7 +227,7 @@ function nextStep(
     case 'dead_lettered':
       return `correct the cause (last error), then "partner-ingest retry ${id}"`;
     case 'malformed':
-      return 'the partner mends its program and sends the application again';
+      return 'the partner corrects its program and sends the application again';
     case 'refused':
       return 'the partner uses a valid key and sends the application again';
     case 'withdrawn':

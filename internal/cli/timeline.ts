@@ -14,7 +14,7 @@ export interface Happening {
 export function timeline(
   record: SubmissionRecord,
   account: Account | undefined,
-  deeds: readonly TrailEntry[],
+  entries: readonly TrailEntry[],
 ): Happening[] {
   const happenings = [
     // The first hand-over begins before the record names its account.
@@ -26,7 +26,7 @@ export function timeline(
       at: entry.at,
       what: inWords(entry, record, index),
     })),
-    ...deeds.map((deed) => ({ at: deed.at, what: deedInWords(deed) })),
+    ...entries.map((entry) => ({ at: entry.at, what: actionInWords(entry) })),
     ...(record.erasedAt === undefined
       ? []
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
@@ -109,21 +109,21 @@ function mailInWords(mail: MailHandOver): string {
   }
 }
 
-function deedInWords(deed: TrailEntry): string {
-  const why = deed.why === undefined ? '' : ` (${printable(deed.why)})`;
+function actionInWords(entry: TrailEntry): string {
+  const why = entry.why === undefined ? '' : ` (${printable(entry.why)})`;
   const ended = {
     begun: ', cut off before its end',
     done: '',
     not_done: ', which changed nothing',
-  }[deed.result];
-  return `operator ${printable(deed.by)}: ${deed.action}${why}${ended}`;
+  }[entry.result];
+  return `operator ${printable(entry.by)}: ${entry.action}${why}${ended}`;
 }
 
 /** For the person who gave the command. */
-export function notedInWords({ _id, by, nameFrom, why, ...deed }: TrailEntry): string {
-  const about = deed.requestId ?? deed.partnerId ?? deed.keyId ?? '';
+export function notedInWords({ _id, by, nameFrom, why, ...action }: TrailEntry): string {
+  const about = action.requestId ?? action.partnerId ?? action.keyId ?? '';
   const reason = why === undefined ? '' : `, because: ${why}`;
   const hint = nameFrom === 'host' ? '; say who you are with --as NAME' : '';
-  const words = [deed.action, about].filter((word) => word !== '').join(' ');
+  const words = [action.action, about].filter((word) => word !== '').join(' ');
   return printable(`noted in operator_audit: ${words}, by ${by} (${nameFrom})${reason}${hint}`);
 }

@@ -23,7 +23,7 @@ export function keepKeysReconciled(
     const { namespace, name } = problem.source;
     tools.log.warn(
       { namespace, secret: name, problem: problem.code, hint: problem.message },
-      'a partner Secret needs mending',
+      'a partner Secret needs correction',
     );
   });
   const report = (problems: readonly Problem[]): void => {

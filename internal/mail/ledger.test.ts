@@ -89,7 +89,7 @@ describe('second mails', () => {
     );
   });
 
-  test('are each counted once, by whoever ends next', () => {
+  test('are each counted once, by the hand-over that ends next', () => {
     const [cut, dead, refused, last] = [
       handOver(1, 'ambiguous'),
       handOver(2, undefined),

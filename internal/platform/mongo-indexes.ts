@@ -134,7 +134,7 @@ function verify(
     Number(found['expireAfterSeconds'] ?? -1) === (wanted.expireAfterSeconds ?? -1);
   if (same) return;
   throw new IndexError(
-    `${wanted.collection}: index ${wanted.name} is not as this version defines it; drop it, and it is made anew`,
+    `${wanted.collection}: index ${wanted.name} is not as this version defines it; drop it, and it is made again`,
   );
 }
 

@@ -43,7 +43,7 @@ test('the worker rests until the probe succeeds; calls meanwhile change nothing'
   expect(doings.slice(4)).toEqual(['paused=1', 'pause']);
 });
 
-test('probing goes on for ever, ever more slowly, up to its cap', async () => {
+test('probing goes on forever, ever more slowly, up to its cap', async () => {
   jest.useFakeTimers();
   let probes = 0;
   const { gate } = newGate(() => {

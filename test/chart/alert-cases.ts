@@ -59,7 +59,7 @@ const of = (name: string, labels: string): string => `partner_ingest_${name}{${l
 
 /** Eight days and two hours in steps of a quarter of an hour. */
 const STEPS = 776;
-/** So many submissions a day, as a counter of a week. */
+/** `count` submissions a day, as a counter of a week. */
 const daily = (count: number): string => `0+${count / 96}x${STEPS}`;
 
 /** A small business: twenty submissions a day, all of them well. */

@@ -156,7 +156,7 @@ async function processorsReady(count: number): Promise<void> {
   );
 }
 
-/** Gives the ids of so many applications, each answered 202. */
+/** The ids of `count` applications, each answered 202. */
 async function submitMany(count: number): Promise<string[]> {
   const key = newApiKey();
   await world.applyPartner('scaling', [key]);

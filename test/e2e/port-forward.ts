@@ -32,7 +32,7 @@ export class PortForward {
     }
   }
 
-  /** The next `address()` starts anew: the pod behind it is another one. */
+  /** The next `address()` starts again: the pod behind it is another one. */
   close(): void {
     this.#child?.kill('SIGKILL');
     this.#child = undefined;

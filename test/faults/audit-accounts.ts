@@ -134,7 +134,7 @@ function checkValid(record: SubmissionRecord, entry: LedgerEntry, view: AuditVie
 }
 
 /**
- * Never two accounts for one e-mail, EIN or request; at least one for whoever applied with success.
+ * Never two accounts for one e-mail, EIN or request; at least one for an applicant who applied with success.
  */
 export function checkAccounts(view: AuditView): void {
   const byEmail = groups(view.accounts, (account) => account.emailNormalized);

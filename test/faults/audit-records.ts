@@ -4,7 +4,7 @@ import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import { CLIENT_GAVE_UP, type Answer, type LedgerEntry } from './ledger.ts';
 
-/** The contract's limit; the first so many bytes of a larger body are kept. */
+/** The contract's limit; of a larger body this many bytes are kept. */
 const KEPT_BYTES = 65_000;
 
 export function checkAnswer(entry: LedgerEntry, view: AuditView): void {

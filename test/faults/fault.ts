@@ -42,7 +42,7 @@ export interface Expectation {
   readonly may?: readonly string[];
   readonly allows?: readonly Allowance[];
   /** What an operator does afterwards, as the runbook says. */
-  readonly mend?: (world: ChaosWorld) => Promise<void>;
+  readonly repair?: (world: ChaosWorld) => Promise<void>;
 }
 
 export interface Fault extends Injector, Expectation {

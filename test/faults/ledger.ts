@@ -41,7 +41,7 @@ export interface LedgerEntry {
   /** The fault during which it was sent. */
   readonly phase: string;
   readonly kind: RequestKind;
-  /** The Idempotency-Key it was sent with; whoever uses one asks again until it hears. */
+  /** The Idempotency-Key it was sent with; a client that uses one asks again until it is answered. */
   readonly idempotencyKey?: string;
   /** Only of `valid` ones. */
   readonly applicant?: ApplicantKeys;

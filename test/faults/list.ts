@@ -90,7 +90,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     raises: [alert('SecondMails'), alert('DeadLetters')],
     may: [MAILS_WAITING],
     allows: ['second_mail', 'dead_letter'],
-    mend: retryDeadLetters,
+    repair: retryDeadLetters,
   },
   'mongodb-role-lost': { raises: [alert('DatabaseRefuses')], may: [WAITING] },
   // What the lost role stopped waits for its next attempt.

@@ -113,7 +113,7 @@ function untilAlarm(
   prometheus: Prometheus,
   { signal, onAlarm }: WatchOptions,
 ): Course {
-  const { raises, may = [], mend } = fault;
+  const { raises, may = [], repair } = fault;
   const injectedAt = performance.now();
   const fired = new Map<string, number>();
   const look = async (): Promise<readonly ActiveAlert[]> => {
@@ -143,7 +143,7 @@ function untilAlarm(
     },
     async ended() {
       const healedAt = performance.now();
-      await mend?.(world);
+      await repair?.(world);
       let resolvedAfter: number | undefined;
       let quietSince: number | undefined;
       while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {

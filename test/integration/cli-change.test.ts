@@ -355,7 +355,7 @@ async function overtaken(
   return correctEmail.run(call as unknown as Call);
 }
 
-test('correct-email says what it did to the account, whoever moves the request meanwhile', async () => {
+test('correct-email says what it did to the account, also when the request is moved meanwhile', async () => {
   const { id, application } = await completed();
   const address = `right-${application.email}`;
   let times = 0;

@@ -146,7 +146,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
   });
   expect(await cli('audit')).toMatchObject({ code: 0 });
 
-  // Whoever was erased may come again.
+  // An erased applicant may apply again.
   await world.recordIn('completed', await submit(world, ingest, person));
 });
 

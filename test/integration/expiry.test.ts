@@ -40,7 +40,7 @@ afterAll(() => world.close());
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 
-/** One round of expiry, so many days from now. */
+/** One round of expiry, `days` from now. */
 async function expireIn(days: number): Promise<void> {
   const { db } = world.stores;
   const clock = { ...systemClock, now: () => later(now, days * DAY_MS) };

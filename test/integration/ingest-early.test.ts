@@ -261,7 +261,7 @@ describe('connections', () => {
   const refused = (target: InProcess): Promise<number> =>
     world.metric(target, 'partner_ingest_broken_http_total', { kind: 'too_many_from_address' });
 
-  test('one address may have so many; more are closed at once, and others are served', async () => {
+  test('one address may have a number of connections; more are closed at once, and others are served', async () => {
     const crowd = await crowdFrom(ingest, MAX_CONNECTIONS_PER_ADDRESS + 20);
     await eventually('the surplus to be closed', () => crowd.ended.get('') === 20);
     expect(crowd.open).toBe(MAX_CONNECTIONS_PER_ADDRESS);

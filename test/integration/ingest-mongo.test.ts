@@ -45,7 +45,7 @@ afterEach(() => heal(store));
 const ready = async (): Promise<boolean> => (await fetch(`${ingest.adminUrl}/readyz`)).ok;
 
 /**
- * Every one is answered while the store is away, and nobody has mended it: so each came by its
+ * Every one is answered while the store is away, and nobody has repaired it: so each came by its
  * deadline.
  */
 async function expectRefused(requests: readonly Promise<Answer>[]): Promise<string[]> {
@@ -93,7 +93,7 @@ test.each([
   ['is killed', 'SIGKILL', (): Promise<void> => store.restart()],
 ] as const)(
   'when MongoDB %s every request is a 500 by the deadline, and nothing of it is accepted later',
-  async (_name, signal, mend) => {
+  async (_name, signal, repair) => {
     await store.signal(signal);
     const ids = [
       ...(await expectRefused(Array.from({ length: 50 }, () => post()))),
@@ -105,7 +105,7 @@ test.each([
     expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
     expectAnswer(await send(ingest.url, { method: 'GET' }), 405, bodies.methodNotAllowed);
     expect(await ready()).toBe(true);
-    await mend();
+    await repair();
     await expectServedAgain();
     await expectNotAccepted(ids);
     expect(await ready()).toBe(true);

@@ -42,7 +42,7 @@ beforeEach(async () => {
   rounds = roundsOf(await leading('first'));
 });
 
-/** The term of a new leader; whoever led before has given the lease back, or it has expired. */
+/** The term of a new leader; the lease before has been given back, or has expired. */
 async function leading(holder: string): Promise<number> {
   await stores.db.collection(PARTNER_KEY_SYNC).updateMany({}, { $set: { expiresAt: new Date(0) } });
   const term = (await store.takeLease(holder))!;

@@ -2,7 +2,7 @@
  * A replica set that applies writes but has no majority, under load: a request that was answered
  * 500 stays unprocessed.
  */
-/* oxlint-disable node/no-process-env -- LONG is for whoever runs the tests */
+/* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { Agent } from 'node:http';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { isOpen } from '../../internal/submission/states.ts';

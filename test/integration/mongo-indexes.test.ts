@@ -1,6 +1,6 @@
 /**
  * Index faults are told as what they are: another definition, no right, a build that takes long;
- * and mended, it goes on.
+ * and corrected, it goes on.
  */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Db, MongoClient } from 'mongodb';
@@ -58,11 +58,11 @@ test.each<[string, Partial<IndexDefinition>]>([
   ['filter', { partialFilterExpression: { state: { $exists: true } } }],
   ['uniqueness', { unique: true }],
   ['key', { key: { dueAt: 1, state: 1 } }],
-])('an index of another %s is named, and mended by dropping it', async (_what, other) => {
+])('an index of another %s is named, and corrected by dropping it', async (_what, other) => {
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
   const words =
-    'things: index things_due is not as this version defines it; drop it, and it is made anew';
+    'things: index things_due is not as this version defines it; drop it, and it is made again';
   await eventually('the fault', () => ensuring.faults()[0] === words);
   await db.collection('things').dropIndex('things_due');
   await ensuring.whenDone;

@@ -1,5 +1,5 @@
 /**
- * A role that was lost is ours to mend: the record is parked, no attempt is counted, and nobody is
+ * A lost role is ours to correct: the record is parked, no attempt is counted, and nobody is
  * dead-lettered.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';

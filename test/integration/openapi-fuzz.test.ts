@@ -9,7 +9,7 @@ import { send } from '../support/http.ts';
 import { findSchemathesis, runSchemathesis } from '../support/schemathesis.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** `make fuzz` sets it: fuzz with a random seed until so many seconds have passed. */
+/** `make fuzz` sets it: fuzz with a random seed for this many seconds. */
 const seconds = Number(process.env['FUZZ_SECONDS'] ?? 0);
 const SHORT = ['--seed=1', '--max-examples=60'];
 const TIMEOUT_MS = (seconds + 240) * 1_000;

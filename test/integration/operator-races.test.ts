@@ -75,7 +75,7 @@ test('an account that was released meanwhile stays as it is', async () => {
   expect(await read(seen)).toEqual(released);
 });
 
-test('the trail says how a deed ended: done, lost to somebody else, or cut off', async () => {
+test('the trail says how an action ended: done, lost to somebody else, or cut off', async () => {
   const trail = new Trail({ db: stores.db, clock, by: 'jane', nameFrom: '--as', copy: () => {} });
   const requestId = newId('req');
   expect(await trail.record({ action: 'retry', requestId }, () => Promise.resolve(true))).toBe(

@@ -3,7 +3,7 @@
  * liveness probe never has to ask for a restart. A killed Redis breaks connections; a hung one
  * leaves them open and says nothing.
  */
-/* oxlint-disable node/no-process-env -- LONG is for whoever runs the tests */
+/* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';

@@ -249,7 +249,7 @@ describe('how it is asked', () => {
       TRUSTED_PROXIES: '127.0.0.0/8',
     });
     const headers = { 'x-forwarded-for': '192.0.2.77' };
-    // A busy machine may make a process count on its own for a while, which starts anew: so at
+    // A busy machine may make a process count on its own for a while, which starts again: so at
     // least three, not exactly.
     const untilLimited = async (
       ask: () => Promise<Answer>,

@@ -318,7 +318,7 @@ function nameOf(error: unknown): string {
   return (error as Error).name;
 }
 
-/** As both databases can tell it: account ids are made up anew each time. */
+/** As both databases can tell it: account ids are new each time. */
 function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, inner: unknown) =>
     inner === null ? undefined : inner,

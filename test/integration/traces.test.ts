@@ -119,7 +119,7 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
     '   └─ update requests (processor, client) state=completed',
   ]);
   expect(readFileSync(DOCS, 'utf8')).toContain(`\`\`\`text\n${tree}\n\`\`\``);
-  // What the record keeps is the span of the request itself, so that whoever works on it later is
+  // What the record keeps is the span of the request itself, so that the worker of a later attempt is
   // that span's child.
   const root = spans.find(({ kind }) => kind === 'server')!;
   expect(record.traceparent).toBe(`00-${root.traceId}-${root.spanId}-01`);

@@ -1,5 +1,5 @@
 /**
- * A body of 65,000 bytes costs whoever reads it at most 50 ms of processor time and 32 MiB,
+ * A body of 65,000 bytes costs its reader at most 50 ms of processor time and 32 MiB,
  * whatever its shape: judged in a process of its own (content.ts), which a reader without a bound
  * ends.
  */

@@ -12,11 +12,11 @@ import { shapes } from './shapes.ts';
 const CPU_MS = 50;
 const MEMORY_BYTES = 32 * 1024 * 1024;
 /**
- * The quickest of so many counts: other processes take the caches of this one, and a first call is
+ * The quickest run counts: other processes take the caches of this one, and a first call is
  * not compiled.
  */
 const TRIES = 4;
-/** So many say enough. */
+/** Runs of one shape. */
 const FAULTS_MAX = 10;
 
 interface Cost {

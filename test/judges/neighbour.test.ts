@@ -20,7 +20,7 @@ import { shapes } from './shapes.ts';
 /** Applications of the adversary, and of the victim beside it. */
 const ADVERSARY = 120;
 const VICTIM = 40;
-/** The victim may take this long, or so many times what it takes alone. */
+/** The victim may take this long, or this multiple of its time alone. */
 const BOUND_MS = 6_000;
 const TIMES_ALONE = 5;
 const POLL_MS = 100;

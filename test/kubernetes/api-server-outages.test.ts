@@ -47,7 +47,7 @@ describe('a bad way to the API server', () => {
     expect(await own.term()).toBe(term);
   });
 
-  test('a connection that dies silently is given up long before everything is listed anew', async () => {
+  test('a connection that dies silently is given up long before everything is listed again', async () => {
     const [before, key] = [newApiKey(), newApiKey()];
     await own.apply('before', { partner: 'before', keys: [before] });
     await own.becomes(before, 202);

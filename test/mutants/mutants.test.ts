@@ -1,5 +1,5 @@
 /**
- * The list of mutants fits the code: whoever moves a line it names is told here, not by `make
+ * The list of mutants fits the code: a moved line is reported here, not by `make
  * mutants` days later.
  */
 import { expect, test } from '@jest/globals';

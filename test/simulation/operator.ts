@@ -41,7 +41,10 @@ export function startOperator(world: World, skewMs: number): Operator {
   const corrections = new AccountCorrections({ db, clock });
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
-  const trail = { by: 'somebody', record: (_deed: unknown, act: () => Promise<boolean>) => act() };
+  const trail = {
+    by: 'somebody',
+    record: (_action: unknown, act: () => Promise<boolean>) => act(),
+  };
   const desk = { submissions, accounts, moves, corrections, trail };
   /** Gives the command itself; what it refuses is done with. */
   const give = async (name: 'close' | 'bounce', requestId: string): Promise<boolean> => {
@@ -107,7 +110,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account)))
       return false;
     if (account !== undefined && event === 'correct_address') {
-      // Whoever is about to mail the old address loses its claim before the address changes.
+      // A worker that is about to mail the old address loses its claim before the address changes.
       if (isOpen(record.state)) seen = await moves.claim(record);
       if (seen === undefined) return false;
       const email = `Corrected.${requestId}@example.com`;

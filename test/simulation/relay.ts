@@ -6,7 +6,7 @@ import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
 import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
-/** How an applicant's mail server behaves, until an operator or the end of the faults mends it. */
+/** How an applicant's mail server behaves, until an operator or the end of the faults repairs it. */
 export type Temper = 'takes' | 'no_such_mailbox' | 'busy' | 'always_busy' | 'slow' | 'blocks_us';
 
 export interface RelayWeather {

@@ -33,7 +33,7 @@ const THAW_MS = 20;
 /** A history with more events than this runs in circles. */
 const MAX_EVENTS = 400_000;
 
-/** One for all histories: what runs would carry each one more for ever. */
+/** One for all histories: what runs would carry each one more forever. */
 const current = new AsyncLocalStorage<SimProcess>();
 
 /**
@@ -43,7 +43,7 @@ const current = new AsyncLocalStorage<SimProcess>();
 const everythingPending = (): Promise<void> =>
   new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
 const realSetImmediate = setImmediate;
-/** A turn of the event loop, for whoever else is in this process. */
+/** A turn of the event loop, for other work of this process. */
 const oneTurn = (): Promise<void> => new Promise((resolve) => realSetImmediate(resolve));
 
 export class Scheduler {

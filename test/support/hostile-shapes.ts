@@ -73,7 +73,7 @@ export function hostileShapes(key: string): readonly HostileShape[] {
       begin: say(withLength(TEN_MEGABYTES), tenMegabytes),
     },
     {
-      what: 'chunks for ever',
+      what: 'chunks forever',
       connections: 10,
       begin: (socket) => {
         const more = (): void => {

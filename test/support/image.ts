@@ -1,4 +1,4 @@
-/** What the image sets for all its processes, for whoever measures or tests what is shipped. */
+/** What the image sets for all its processes, for tests and measurements of what is shipped. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 

@@ -11,7 +11,7 @@ export interface TestStores {
   readonly db: Db;
   readonly redis: Redis;
   /**
-   * Deletes all documents. Dropping and making a collection anew can fail while other files make
+   * Deletes all documents. Dropping and making a collection again can fail while other files make
    * theirs (FerretDB).
    */
   empty(): Promise<void>;

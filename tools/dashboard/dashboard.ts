@@ -332,13 +332,13 @@ export const dashboardRows: readonly RowSpec[] = [
         'ops',
         'secret_lists_total secret_watches_total secret_events_total',
         {
-          about: 'A watch that ends is begun anew.',
+          about: 'A watch that ends is started again.',
         },
       ),
       measured('Changes of keys', 'ops', 'key_changes_total', {
         about: 'Keys of another installation are left alone: see the problems of Secrets.',
       }),
-      lines('Secrets to mend', 'short', 'By problem; also as Events of the Secret.', [
+      lines('Secrets with problems', 'short', 'By problem; also as Events of the Secret.', [
         query('{{problem}}', `sum by (problem) (${shared('secret_problems')}) or vector(0)`),
       ]),
       measured('Keys that end', 'short', 'partners_keys_ending deferred_removals'),

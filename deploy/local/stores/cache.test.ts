@@ -1,5 +1,5 @@
 /**
- * A part of the cache is made once, by one process, whoever asks for it meanwhile; a dead maker is
+ * A part of the cache is made once, by one process, also while others ask for it; a dead maker is
  * no obstacle.
  */
 import { execFile } from 'node:child_process';
