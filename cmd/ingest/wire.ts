@@ -37,8 +37,8 @@ import { startTracing } from '../../internal/platform/tracing.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import type { Hint } from '../../internal/queue/job.ts';
-import { commitClient, statusClient } from '../../internal/submission/clients.ts';
-import { markAccepted } from '../../internal/submission/accepted.ts';
+import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
+import { makeDue } from '../../internal/submission/make-due.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
@@ -270,7 +270,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, 
   closers.add('queues', () => sender.close());
   const outbox = new HintOutbox({
     send: (batch) => sender.send(batch),
-    otherwise: (batch) => markAccepted(db, batch, clock),
+    otherwise: (batch) => makeDue(db, batch, clock),
     results: metrics.hints,
     clock,
   });

@@ -1,7 +1,7 @@
 /** Starts the processor process. */
 import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
-import { run } from '../../internal/platform/run.ts';
+import { run } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startProcessor } from './wire.ts';

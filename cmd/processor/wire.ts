@@ -17,7 +17,7 @@ import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { Contact } from '../../internal/platform/contact.ts';
+import { Contact } from '../../internal/platform/contact-failure.ts';
 import { retryUntilDone } from '../../internal/platform/deadline.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';

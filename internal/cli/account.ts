@@ -10,7 +10,7 @@ import { printable } from '../platform/terminal.ts';
 import { maskApplicant } from './mask.ts';
 import { submissionById } from './find-submission.ts';
 import { accountToMail, dryRun, reopen } from './retry.ts';
-import { changedMeanwhile, whenDue } from './waits.ts';
+import { changedMeanwhile, whenDue } from './waiting-reason.ts';
 import { normalizeEmail } from '../application/identity.ts';
 
 export const correctEmail: Command = {

@@ -9,7 +9,7 @@ import type { Account } from '../account/account.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { UsageError } from './options.ts';
-import { changedMeanwhile } from './waits.ts';
+import { changedMeanwhile } from './waiting-reason.ts';
 
 export const bounce: Command = {
   name: 'bounce',

@@ -4,9 +4,9 @@ import { meanings, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById } from './find-submission.ts';
-import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { UsageError, maybeRequestId } from './options.ts';
-import { changedMeanwhile, claimInWords } from './waits.ts';
+import { changedMeanwhile, claimInWords } from './waiting-reason.ts';
 
 export const close: Command = {
   name: 'close',

@@ -2,7 +2,7 @@
 import { defined } from '../platform/defined.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { isEmailAddress } from '../application/email-address.ts';
-import type { Person } from '../application/mentions.ts';
+import type { Person } from '../application/find-person.ts';
 import { isOpen } from '../submission/states.ts';
 import type { Account } from '../account/account.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
@@ -16,9 +16,9 @@ import {
 } from './command.ts';
 import { UsageError, maybeRequestId } from './options.ts';
 import { ALIKE_LISTED, CHANGES_LISTED } from './limits.ts';
-import { alikeOf, otherHalf, type Alike } from './alike.ts';
+import { alikeOf, otherHalf, type Alike } from './left-after-erasure.ts';
 import { normalizeEmail } from '../application/identity.ts';
-import { applicantOf, isAccountOf, relationOf } from './person.ts';
+import { applicantOf, isAccountOf, relationOf } from './match-person.ts';
 import { submissionById } from './find-submission.ts';
 import { Progress } from './progress.ts';
 

@@ -7,7 +7,7 @@ import { UsageError, type Values } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
 import { maskApplicant } from './mask.ts';
 import { utc } from './timeline.ts';
-import { viewOf } from './view.ts';
+import { viewOf } from './record-json.ts';
 
 const filters = [
   'email',

@@ -13,9 +13,9 @@ import {
   type ExitCode,
 } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
-import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './many.ts';
+import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { maybeRequestId } from './options.ts';
-import { changedMeanwhile, claimInWords, whenDue } from './waits.ts';
+import { changedMeanwhile, claimInWords, whenDue } from './waiting-reason.ts';
 
 export const retry: Command = {
   name: 'retry',

@@ -3,7 +3,7 @@ import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
 import { ClockError } from '../platform/clock-offset.ts';
 import type { Clock } from '../platform/clock.ts';
-import { classify } from '../platform/contact.ts';
+import { classify } from '../platform/contact-failure.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
 import { printable } from '../platform/terminal.ts';
 import { PROGRAM, programOf } from './command-line.ts';

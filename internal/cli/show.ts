@@ -12,8 +12,8 @@ import { maskApplicant } from './mask.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { requestId } from './options.ts';
 import { fromNow, timeline, timelineRows, utc, type Happening } from './timeline.ts';
-import { claimEnd } from './waits.ts';
-import { applicantView, bodyInWords, traceIdOf, viewOf } from './view.ts';
+import { claimEnd } from './waiting-reason.ts';
+import { applicantView, bodyInWords, traceIdOf, viewOf } from './record-json.ts';
 
 export const show: Command = {
   name: 'show',

@@ -8,7 +8,7 @@ import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
-import { BodyRoom } from './body-room.ts';
+import { BodyMemory } from './body-memory.ts';
 import type { BrokenTools } from './broken-http.ts';
 import { clientAddress, type ClientAddress } from './client-address.ts';
 import { requestBegins, requestEnds } from './connection.ts';
@@ -48,10 +48,10 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
 
-  const room = new BodyRoom(MAX_INCOMING_BYTES);
+  const memory = new BodyMemory(MAX_INCOMING_BYTES);
   app.addHook('onRequest', (request, reply, done) => {
     if (!mayBegin(request.raw, reply, tools)) return;
-    begin(request, reply, room, tools);
+    begin(request, reply, memory, tools);
     const fault = headFault(request.raw);
     if (fault === undefined) {
       done();
@@ -102,10 +102,10 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
 function begin(
   request: FastifyRequest,
   reply: FastifyReply,
-  room: BodyRoom,
+  memory: BodyMemory,
   tools: HookTools,
 ): void {
-  request.incomingBody = new IncomingBody(request.raw, room);
+  request.incomingBody = new IncomingBody(request.raw, memory);
   request.startedAt = tools.clock.monotonicMs();
   if (tracing()) request.span = startRequestSpan(request);
   request.contentType = request.raw.headers['content-type'];

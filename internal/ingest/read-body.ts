@@ -1,6 +1,6 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
-import type { BodyRoom, RoomHolder } from './body-room.ts';
+import type { BodyMemory, MemoryHolder } from './body-memory.ts';
 import { onBreak, type Dropped } from './connection.ts';
 import {
   BODY_TIMEOUT_MS,
@@ -13,7 +13,7 @@ import {
 /**
  * - `too_large`: `bytes` holds the first 65,000.
  * - `cut_off`: the partner left, was too slow, or broke the framing.
- * - `no_room`: other bodies took its room.
+ * - `no_room`: other bodies took its memory.
  */
 export interface ReadBody {
   readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
@@ -27,11 +27,11 @@ const GATHER_BYTES = 1_024;
 
 /**
  * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
- * 65 kB in pieces of one byte take 20 MB. The room is kept until `release()` or `drop()`.
+ * 65 kB in pieces of one byte take 20 MB. The memory is reserved until `release()` or `drop()`.
  */
-export class IncomingBody implements RoomHolder, Dropped {
+export class IncomingBody implements MemoryHolder, Dropped {
   readonly #request: IncomingMessage;
-  readonly #room: BodyRoom;
+  readonly #memory: BodyMemory;
   readonly #stopListening: () => void;
   readonly #endListeners: ((how: 'whole' | 'cut_off') => void)[] = [];
   #ended: 'whole' | 'cut_off' | undefined;
@@ -44,9 +44,9 @@ export class IncomingBody implements RoomHolder, Dropped {
   #broken = false;
   #gaveWay = false;
 
-  constructor(request: IncomingMessage, room: BodyRoom) {
+  constructor(request: IncomingMessage, memory: BodyMemory) {
     this.#request = request;
-    this.#room = room;
+    this.#memory = memory;
     // The parser still emits what it read before the break.
     this.#stopListening = onBreak(request.socket, () => {
       this.#endIn(0);
@@ -150,7 +150,7 @@ export class IncomingBody implements RoomHolder, Dropped {
     if (part.length === 0) return;
     const kept = this.#kept + part.length;
     if (this.#kept === 0) {
-      this.#room.resize(this, part.length);
+      this.#memory.resize(this, part.length);
       if (this.#gaveWay) return;
       // Most bodies come in one piece, which is not copied.
       this.#bytes = part;
@@ -163,7 +163,7 @@ export class IncomingBody implements RoomHolder, Dropped {
 
   #grow(kept: number): boolean {
     const size = Math.min(MAX_BODY_BYTES, Math.max(GATHER_BYTES, 2 * this.#bytes.length, kept));
-    this.#room.resize(this, size);
+    this.#memory.resize(this, size);
     if (this.#gaveWay) return false;
     // Node's pool would keep a whole slab for a slow body.
     const grown = Buffer.allocUnsafeSlow(size);
@@ -202,6 +202,6 @@ export class IncomingBody implements RoomHolder, Dropped {
   #dropBytes(): void {
     this.#bytes = NOTHING;
     this.#kept = 0;
-    this.#room.release(this);
+    this.#memory.release(this);
   }
 }

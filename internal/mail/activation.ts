@@ -1,7 +1,7 @@
 /** The one-time activation link: its token is derived from LINK_SECRET and stored as a hash. */
 import { createHash, createHmac } from 'node:crypto';
 import { defined } from '../platform/defined.ts';
-import { isGuessable } from '../platform/guessable.ts';
+import { isGuessable } from '../platform/guessable-secret.ts';
 
 export interface ActivationLink {
   readonly url: string;

@@ -2,7 +2,7 @@
 
 /** Most relays answer within a second. */
 export const QUICK_MS = 2_000;
-/** Shares of the usual places: see places.ts. */
+/** BusyPartners of the usual places: see places.ts. */
 export const DOMAIN_PART = 1 / 8;
 export const PARTNER_PART = 1 / 4;
 export const KEPT_FREE = 3 / 16;

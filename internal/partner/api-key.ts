@@ -1,7 +1,7 @@
 /** Generates, checks and hashes API keys. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { isGuessable } from '../platform/guessable.ts';
+import { isGuessable } from '../platform/guessable-secret.ts';
 
 const PREFIX = 'pik_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

@@ -14,7 +14,7 @@ import {
   type KeyTerms,
   type PartnerBounds,
 } from './key-terms.ts';
-import { isPublishedKey } from './published.ts';
+import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { isLoopback } from './loopback.ts';
 import { isNetwork } from './networks.ts';
 import { RedisUrlError, parseRedisUrl } from './redis-url.ts';
-import { mongoLink } from './store-link.ts';
+import { mongoLink } from './store-security.ts';
 
 export const wholeNumber = (min: number, max: number) =>
   z

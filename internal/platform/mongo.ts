@@ -1,6 +1,6 @@
 /** MongoDB clients whose writes are durable, and bulk writes that end in time. */
 import './closed-sockets.ts';
-import { contactReason } from './contact.ts';
+import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import type { SpanOptions } from './tracing.ts';
 import {

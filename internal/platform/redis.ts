@@ -1,6 +1,6 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { Contact } from './contact.ts';
+import { Contact } from './contact-failure.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 

@@ -6,7 +6,7 @@
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
 import type { Probe } from './admin-server.ts';
-import { contactReason } from './contact.ts';
+import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 

@@ -17,7 +17,7 @@ import {
   type Hint,
   type JobState,
 } from './job.ts';
-import { Shares } from './shares.ts';
+import { BusyPartners } from './busy-partners.ts';
 
 /** A late `addBulk` is harmless, because each record is claimed once. */
 const ADD_DEADLINE_MS = 1_000;
@@ -27,7 +27,7 @@ const CLOSE_DEADLINE_MS = 1_000;
 export class HintSender {
   readonly redis: RedisClient;
   readonly #queue: Queue;
-  readonly #shares: Shares;
+  readonly #shares: BusyPartners;
 
   constructor(options: {
     readonly redisUrl: string;
@@ -45,7 +45,7 @@ export class HintSender {
       skipVersionCheck: true,
     });
     this.#queue.on('error', () => {}); // createRedis already logs it.
-    this.#shares = new Shares(() => options.clock.monotonicMs());
+    this.#shares = new BusyPartners(() => options.clock.monotonicMs());
   }
 
   get ready(): boolean {

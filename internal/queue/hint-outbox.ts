@@ -1,7 +1,7 @@
 /** Sends hints together in the background; reconcile finds the records of lost hints. */
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
-import type { Counts } from '../platform/meters.ts';
+import type { Counts } from '../platform/metric-types.ts';
 import type { Hint } from './job.ts';
 
 export const hintResults = ['sent', 'failed', 'dropped'] as const;

@@ -1,6 +1,6 @@
 /** Checks settings that depend on each other. */
-import { hasPublishedSecret } from '../partner/published.ts';
-import { mongoLink, redisExposed } from '../platform/store-link.ts';
+import { hasPublishedSecret } from '../partner/published-secrets.ts';
+import { mongoLink, redisExposed } from '../platform/store-security.ts';
 
 interface Related {
   readonly MONGODB_URI?: string;

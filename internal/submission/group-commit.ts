@@ -8,7 +8,7 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
-import type { Counts, CountsAll, Observes, Shows } from '../platform/meters.ts';
+import type { Counts, CountsAll, Observes, Shows } from '../platform/metric-types.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import {
   inKeyOrder,

@@ -13,7 +13,7 @@ import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { updateTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
-import type { Counts, Shows } from '../platform/meters.ts';
+import type { Counts, Shows } from '../platform/metric-types.ts';
 import {
   WITHDRAWAL_BATCH,
   WITHDRAWAL_DEADLINE_MS,

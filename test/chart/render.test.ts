@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from '@jest/globals';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { DRAIN_DEADLINE_MS } from '../../internal/platform/run.ts';
+import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
 import {
   CHART,

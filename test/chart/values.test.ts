@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { hashApiKey } from '../../internal/partner/api-key.ts';
-import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published.ts';
+import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published-secrets.ts';
 import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
 import {
   describeSettings,

@@ -14,7 +14,7 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
-import { contactReason } from '../../internal/platform/contact.ts';
+import { contactReason } from '../../internal/platform/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';

@@ -219,7 +219,7 @@ export const mutants = [
   ]),
   ...mutantsOf('Hostile clients cannot exhaust the memory of ingest', [
     [
-      'internal/ingest/body-room.ts',
+      'internal/ingest/body-memory.ts',
       beside,
       'oldest.giveWay();',
       '',
@@ -286,7 +286,7 @@ export const mutants = [
   ]),
   ...mutantsOf("One partner's backlog costs another's application less than 5 s", [
     [
-      'internal/queue/shares.ts',
+      'internal/queue/busy-partners.ts',
       beside,
       'this.#counts.get(partnerId) ?? 0',
       '0',

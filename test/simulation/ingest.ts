@@ -3,7 +3,7 @@
  * it looks at.
  */
 import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
-import { markAccepted } from '../../internal/submission/accepted.ts';
+import { makeDue } from '../../internal/submission/make-due.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
@@ -100,7 +100,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     hint: (hint) =>
       void world.queue
         .send([hint])
-        .catch(() => markAccepted(telling, [hint], clock))
+        .catch(() => makeDue(telling, [hint], clock))
         .catch(() => {}),
     retention,
     metrics,

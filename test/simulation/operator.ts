@@ -9,7 +9,7 @@ import { bounce } from '../../internal/cli/bounce.ts';
 import { close } from '../../internal/cli/close.ts';
 import { CommandError, EXIT, type Call } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
-import { applicantOf } from '../../internal/cli/person.ts';
+import { applicantOf } from '../../internal/cli/match-person.ts';
 import { ClockError } from '../../internal/platform/clock-offset.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
 import { isOpen, nextState } from '../../internal/submission/states.ts';

@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import type { Account } from '../account/account.ts';
 import { maskEin, maskEmail, maskName } from './mask.ts';
-import { isAccountOf, relationOf, type Relation } from './person.ts';
+import { isAccountOf, relationOf, type Relation } from './match-person.ts';
 
 const person = { email: 'jane+x@example.com', ein: '123456789' };
 

@@ -4,7 +4,7 @@ import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
 import { submissionCollection } from './submission.ts';
 
-export async function markAccepted(
+export async function makeDue(
   db: Db,
   accepted: readonly { readonly requestId: string }[],
   clock: Clock,

@@ -1,9 +1,9 @@
 import { expect, test } from '@jest/globals';
-import { Shares } from './shares.ts';
+import { BusyPartners } from './busy-partners.ts';
 
 function newShares() {
   const time = { ms: 5_000 };
-  const shares = new Shares(() => time.ms);
+  const shares = new BusyPartners(() => time.ms);
   const many = (partner: string, count: number): number =>
     Array.from({ length: count }, () => shares.isOneOfMany(partner)).filter(Boolean).length;
   return { time, many };

@@ -1,7 +1,7 @@
 /** Finds a person in the text of any body, but no address or number that only looks similar. */
 import { expect, test } from '@jest/globals';
 import { gzipSync } from 'node:zlib';
-import { mentions } from './mentions.ts';
+import { mentions } from './find-person.ts';
 
 const person = { email: 'jane@x.test', ein: '123456789' };
 const wide = (text: string): Buffer => Buffer.from(text, 'utf16le');

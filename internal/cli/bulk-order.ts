@@ -11,7 +11,7 @@ import { CHANGES_LISTED, RATE_DEFAULT } from './limits.ts';
 import { UsageError, type OptionName } from './options.ts';
 import { Progress } from './progress.ts';
 import { utc } from './timeline.ts';
-import { claimInWords } from './waits.ts';
+import { claimInWords } from './waiting-reason.ts';
 
 export type Plan =
   | { readonly to: State; readonly whyNot?: never }

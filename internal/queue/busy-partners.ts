@@ -4,7 +4,7 @@
 const FIRST_HINTS = 100;
 const WINDOW_MS = 10_000;
 
-export class Shares {
+export class BusyPartners {
   readonly #nowMs: () => number;
   #endsAt = 0;
   #counts = new Map<string, number>();

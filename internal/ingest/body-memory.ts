@@ -3,21 +3,21 @@
  * bodies have finished by then, so slow bodies cannot keep others out.
  */
 
-export interface RoomHolder {
+export interface MemoryHolder {
   giveWay(): void;
 }
 
-export class BodyRoom {
+export class BodyMemory {
   readonly #maxBytes: number;
   #taken = 0;
-  readonly #held = new Map<RoomHolder, number>();
+  readonly #held = new Map<MemoryHolder, number>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
   /** Drops the oldest bodies, even `holder`. */
-  resize(holder: RoomHolder, bytes: number): void {
+  resize(holder: MemoryHolder, bytes: number): void {
     this.#taken += bytes - (this.#held.get(holder) ?? 0);
     this.#held.set(holder, bytes);
     while (this.#taken > this.#maxBytes) {
@@ -28,7 +28,7 @@ export class BodyRoom {
     }
   }
 
-  release(holder: RoomHolder): void {
+  release(holder: MemoryHolder): void {
     this.#taken -= this.#held.get(holder) ?? 0;
     this.#held.delete(holder);
   }

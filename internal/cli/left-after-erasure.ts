@@ -3,7 +3,7 @@
  * address.
  */
 import { normalizeEmail } from '../application/identity.ts';
-import type { Person } from '../application/mentions.ts';
+import type { Person } from '../application/find-person.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Desk } from './command.ts';
 import { ALIKE_LISTED } from './limits.ts';
