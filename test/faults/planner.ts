@@ -39,6 +39,8 @@ const TOO_LARGE_BYTES = 65_500;
 /** A partner that got a 500 or nothing sends the same again this often. */
 const RETRY_SHARE = 0.5;
 const KEYED_SHARE = 0.5;
+/** While there are repeats, this share of what goes out is one. */
+const AGAIN_SHARE = 0.5;
 
 const NAMES = [
   'Ada Ltd',
@@ -88,9 +90,10 @@ export class Planner {
 
   /** What goes out next, all of it at once. */
   next(): readonly PlannedRequest[] {
-    const again = this.#again.shift();
-    if (again !== undefined) return [again];
     const random = this.#random;
+    // In a long outage nothing else would be sent.
+    const again = random.next() < AGAIN_SHARE ? this.#again.shift() : undefined;
+    if (again !== undefined) return [again];
     const earlier = this.#recent[random.below(this.#recent.length)];
     const choice = random.weighted(WEIGHTS);
     switch (choice) {

@@ -2,7 +2,6 @@
  * TLS and AUTH with real relays whose certificate was made a moment ago: what is trusted, and that
  * nothing leaves unencrypted.
  */
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +10,7 @@ import { SMTPServer } from 'smtp-server';
 import { portOf } from '../support/mail-catcher/smtp.ts';
 import { createMailer, type HandOver, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf, type TlsMode } from '../../internal/mail/relay.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
@@ -20,7 +20,7 @@ const PASSWORD = 'p@ss:w%rd/1';
 const LOGIN = `${USER}:${encodeURIComponent(PASSWORD)}`;
 
 const folder = mkdtempSync(join(tmpdir(), 'mail-tls-'));
-const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'ca.pem')];
 
 interface Relay {
   readonly port: number;
@@ -82,27 +82,7 @@ let ingest: InProcess;
 const mailers: Mailer[] = [];
 
 beforeAll(async () => {
-  const made = [
-    '-subj',
-    '/CN=localhost',
-    '-addext',
-    'subjectAltName=DNS:localhost',
-    '-keyout',
-    keyFile,
-    '-out',
-    certificateFile,
-  ];
-  const kind = [
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    '1',
-  ];
-  execFileSync('openssl', ['req', ...kind, ...made], { stdio: 'ignore' });
+  makeCertificate(folder, ['DNS:localhost']);
   world = await openWorld();
   ingest = await world.start('ingest');
 });

@@ -143,7 +143,7 @@ describe('TLS with a CA of its own, a user and a password', () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'mongo-tls-'));
-    makeCertificate(folder, names);
+    makeCertificate(folder, ['IP:127.0.0.1', ...names.map((name) => `DNS:${name}`)]);
     const [key, cert] = await Promise.all(
       ['key.pem', 'ca.pem'].map((file) => readFile(join(folder, file))),
     );
