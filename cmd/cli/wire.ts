@@ -3,6 +3,7 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { defined } from '../../internal/platform/defined.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
 import { Trail } from '../../internal/audit/trail.ts';
@@ -64,7 +65,7 @@ export async function runCli(
         clock,
         ...operator(values.as, terminal.env),
         copy: (entry) => copyOut(entry, out, terminal),
-        ...(values.why === undefined ? {} : { why: values.why }),
+        ...defined({ why: values.why }),
       }),
       accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
     };

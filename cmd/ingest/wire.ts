@@ -70,7 +70,8 @@ export async function startIngest(
     () => (state.draining ? ['draining'] : []),
   ];
   const metrics = createIngestMetrics(registry);
-  const [partnerLabels, warnings] = [new PartnerLabels(), [] as Probe[]];
+  const partnerLabels = new PartnerLabels();
+  const warnings: Probe[] = [];
   const parts: Parts = { log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
   // This port closes last, so that metrics stay readable during a drain.

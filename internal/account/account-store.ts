@@ -1,6 +1,7 @@
 /** Creates accounts and reads them for workers. The unique indexes decide every race. */
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
+import { defined } from '../platform/defined.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
 import { Batcher, type Outcome } from '../platform/batcher.ts';
@@ -111,8 +112,7 @@ export class AccountStore {
     ];
     return {
       kind: 'taken',
-      ...(byEmail === undefined ? {} : { emailBy: byEmail.requestId }),
-      ...(byEin === undefined ? {} : { einBy: byEin.requestId }),
+      ...defined({ emailBy: byEmail?.requestId, einBy: byEin?.requestId }),
       ...(elsewhere.length === 0 ? {} : { elsewhere }),
     };
   }

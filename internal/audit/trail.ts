@@ -1,6 +1,7 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
 import type { Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
 import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
@@ -98,7 +99,7 @@ export class Trail {
       by: this.by,
       nameFrom: this.#nameFrom,
       ...action,
-      ...(this.#why === undefined ? {} : { why: this.#why }),
+      ...defined({ why: this.#why }),
       ...ending,
       expiresAt: later(at, TRAIL_DAYS * DAY_MS),
     };

@@ -6,7 +6,7 @@ import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
-import type { PartnerKey } from '../partner/key-store.ts';
+import { KEYS_LISTED, type PartnerKey } from '../partner/key-store.ts';
 import { fromNow, utc } from './timeline.ts';
 
 export const keysNew: Command = {
@@ -100,6 +100,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     });
     out.line(table([header.map((name) => styleText('dim', name)), ...rows], ''));
   }
+  if (keys.length === KEYS_LISTED) out.note(`only the first ${KEYS_LISTED} keys are listed`);
   if (keys.length > 0) return EXIT.ok;
   out.note(
     partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`,

@@ -2,7 +2,7 @@
 import { styleText } from 'node:util';
 import type { Flagged } from '../partner/flags.ts';
 import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
-import type { PartnerKey } from '../partner/key-store.ts';
+import { KEYS_LISTED, type PartnerKey } from '../partner/key-store.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner } from './options.ts';
@@ -72,10 +72,11 @@ async function list(call: Call): Promise<ExitCode> {
   if (values.json) out.json(partners.map(jsonOf));
   else if (partners.length === 0) out.line('there are no partners');
   else {
-    const header = ['PARTNER', 'STATUS', 'KEYS', 'LAST USED (UTC)', '', 'WHY'];
+    const header = ['PARTNER', 'STATUS', 'ACTIVE KEYS', 'LAST USED (UTC)', '', 'WHY'];
     const rows = partners.map((one) => rowOf(one, now));
     out.line(table([header.map((name) => styleText('dim', name)), ...rows], ''));
   }
+  if (keys.length === KEYS_LISTED) out.note(`only the first ${KEYS_LISTED} keys are looked at`);
   return EXIT.ok;
 }
 
@@ -108,20 +109,14 @@ async function enable(call: Call): Promise<ExitCode> {
   return answer(call, { partnerId, result: 'enabled', text, inactiveBy });
 }
 
-function answer(
-  { out, values }: Call,
-  {
-    partnerId,
-    result,
-    text,
-    inactiveBy,
-  }: {
-    readonly partnerId: string;
-    readonly result: string;
-    readonly text: string;
-    readonly inactiveBy: readonly string[];
-  },
-): ExitCode {
+interface Done {
+  readonly partnerId: string;
+  readonly result: 'disabled' | 'enabled';
+  readonly text: string;
+  readonly inactiveBy: readonly string[];
+}
+
+function answer({ out, values }: Call, { partnerId, result, text, inactiveBy }: Done): ExitCode {
   if (values.json) out.json({ partner: partnerId, result, inactive_by: inactiveBy });
   else out.line(`${partnerId} ${text}`);
   for (const secret of inactiveBy) out.note(reactivation(secret));
@@ -177,8 +172,8 @@ function rowOf(one: Access, now: Date): string[] {
   const set = ({ at, by }: Flagged): string => `${fromNow(at, now)} by ${by}`;
   const why = [
     ...(disabled === undefined ? [] : [`disabled ${set(disabled)}`]),
-    ...inactiveBy.map((secret) => `Secret ${secret} says inactive`),
-    ...(hold === undefined ? [] : [`on hold since ${set(hold)}`]),
+    ...inactiveBy.map((secret) => `inactive by Secret ${secret}`),
+    ...(hold === undefined ? [] : [`put on hold ${set(hold)}`]),
   ];
   return [
     one.partnerId,

@@ -15,7 +15,7 @@ export const PARTNER_KEYS = 'partner_keys';
 export const DEFER_MS = 600_000;
 /** The use of a removed key is logged, and its document still compares terms. */
 const TOMBSTONE_MS = DAY_MS;
-const LISTED_MAX = 10_000;
+export const KEYS_LISTED = 10_000;
 /** Other requests can run between batches. */
 const LOAD_BATCH = 1_000;
 
@@ -115,7 +115,7 @@ export class KeyStore {
     return this.#keys
       .find(filter, bounded)
       .sort({ partnerId: 1, _id: 1 })
-      .limit(LISTED_MAX)
+      .limit(KEYS_LISTED)
       .toArray();
   }
 

@@ -10,6 +10,7 @@ import {
   type MongoClient,
 } from 'mongodb';
 import { retryUntilDone } from './deadline.ts';
+import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 import { mongoReason } from './mongo.ts';
 
@@ -173,7 +174,7 @@ function untilDone(
   const report = (reason: string, error?: unknown): void => {
     if (faults[0] === reason) return;
     faults = [reason];
-    log.warn({ ...(error === undefined ? {} : { err: error }), reason }, `${what}; trying again`);
+    log.warn({ ...defined({ err: error }), reason }, `${what}; trying again`);
   };
   const attempt = async (): Promise<void> => {
     // After a failed first connection the client stays closed until `connect` is called again.

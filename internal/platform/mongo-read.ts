@@ -60,7 +60,8 @@ export async function* pagesOf<T extends { readonly _id: string }>(
       aheadMs = Math.max(NARROWEST_MS, Math.min(aheadMs, Date.now() - timeMs(after)) / NARROWED_BY);
       continue;
     }
-    const [first, last] = [page[0]?._id, page.at(-1)?._id];
+    const first = page[0]?._id;
+    const last = page.at(-1)?._id;
     if (page.length > 0) yield page as T[];
     if (page.length === size) {
       after = last;

@@ -68,10 +68,8 @@ export function parseRedisUrl(url: string): RedisAddress {
   if (kind === 'single') return { ...shared, kind, db };
   const name = parameters.get('name') ?? '';
   if (name === '') throw new RedisUrlError('needs ?name=, what the Sentinels call their primary');
-  const [username, password] = [
-    parameters.get('sentinel_username'),
-    parameters.get('sentinel_password'),
-  ];
+  const username = parameters.get('sentinel_username');
+  const password = parameters.get('sentinel_password');
   const sentinelLogin = {
     ...(username === null ? {} : { username }),
     ...(password === null ? {} : { password }),
@@ -92,10 +90,8 @@ function loginOf(text: string | undefined): Login {
   if (text === undefined || text === '') return {};
   const [user, ...rest] = text.split(':');
   try {
-    const [username, password] = [
-      decodeURIComponent(user ?? ''),
-      decodeURIComponent(rest.join(':')),
-    ];
+    const username = decodeURIComponent(user ?? '');
+    const password = decodeURIComponent(rest.join(':'));
     return { ...(username === '' ? {} : { username }), ...(password === '' ? {} : { password }) };
   } catch {
     throw new RedisUrlError('has a user or password that is not percent-encoded');

@@ -1,6 +1,7 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { Contact } from './contact-failure.ts';
+import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
@@ -108,8 +109,7 @@ function connectionOptions({ tls, username, password }: RedisAddress) {
   let demoted = false;
   return {
     ...(tls ? { tls: {} } : {}),
-    ...(username === undefined ? {} : { username }),
-    ...(password === undefined ? {} : { password }),
+    ...defined({ username, password }),
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: SILENT_MS,
     reconnectOnError: (error: Error) => (demoted = error.message.includes('READONLY')),

@@ -8,6 +8,7 @@ import type { Attributes } from '@opentelemetry/api';
 import type { Probe } from './admin-server.ts';
 import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
+import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 
 export interface SpanOptions {
@@ -103,8 +104,7 @@ function open({ api, tracer }: OpenTelemetry, options: SpanOptions): Api.Span {
     options.name,
     {
       kind: api.SpanKind[options.kind],
-      ...(options.attributes === undefined ? {} : { attributes: options.attributes }),
-      ...(options.startedAt === undefined ? {} : { startTime: options.startedAt }),
+      ...defined({ attributes: options.attributes, startTime: options.startedAt }),
       links: links.map((context) => ({ context })),
     },
     'parent' in options ? remoteContext(api, options.parent) : api.context.active(),

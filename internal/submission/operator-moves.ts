@@ -1,6 +1,7 @@
 /** Operators' changes to a record: reopen, claim, hurry, correct, erase. */
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
+import { defined } from '../platform/defined.ts';
 import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
@@ -191,7 +192,7 @@ export class OperatorMoves {
         userAgent: true,
         applicant: true,
       },
-      ...(move === undefined ? {} : { $push: move.$push }),
+      ...defined({ $push: move?.$push }),
     });
     return result.matchedCount === 1;
   }

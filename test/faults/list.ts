@@ -21,6 +21,8 @@ const PAUSED = alert('WorkerPaused');
 const LIMITER = alert('LimiterFallback');
 const RESCUES = alert('ReconcileRescues');
 const LOOP = alert('CrashLoop');
+/** The lease of the controllers is in MongoDB. */
+const LEADER = alert('LeaderAbsent');
 
 const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'redis-killed': { raises: [LIMITER] },
@@ -30,7 +32,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'redis-loses-queue': { raises: [RESCUES], may: [WAITING] },
   'queue-paused': { raises: [WAITING], may: [RESCUES, MAILS_WAITING] },
   // What the paused queue kept waiting is still being worked off.
-  'mongodb-killed': { raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING] },
+  'mongodb-killed': { raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING, LEADER] },
   'mongodb-hung': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
   'mongodb-slow': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
   // What was under way is answered 500, and the next request has a new connection: too few for an
@@ -41,7 +43,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   // of that, too.
   'mongodb-majority-stalled': {
     raises: [FAST, PENDING, PAUSED],
-    may: [SLOWLY, RESCUES, DROPPED, WAITING],
+    may: [SLOWLY, RESCUES, DROPPED, WAITING, LEADER],
   },
   'mongodb-rolled-back': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
   'mongodb-partitioned': { raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
@@ -57,7 +59,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'ingest-drained': { raises: [] },
   'processor-drained': { raises: [] },
   'processors-gone': { raises: [alert('ProcessAbsent')], allows: ['second_mail'] },
-  'controllers-gone': { raises: [alert('LeaderAbsent')] },
+  'controllers-gone': { raises: [LEADER] },
   'ingest-choked': { raises: [alert('EventLoopLag')] },
   'ingest-frozen': { raises: [alert('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
   'processor-frozen': { raises: [], allows: ['second_mail', 'dead_letter'] },

@@ -35,12 +35,12 @@ const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> =
   PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
 
-/**
- * A frozen process is not scraped: only a window that began before shows what it counts as it
- * thaws.
- */
+/** Windows of single rules that must be longer. */
 const SHORT_OF_RULE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  // A frozen process is not scraped, so the window must begin before it freezes.
   PartnerIngestWithdrawalsFailed: { '1h': '60s' },
+  // One of two processes is killed each time, and takes seconds to start again.
+  PartnerIngestCrashLoop: { '15m': '60s' },
 };
 
 /** The rules with seconds for minutes; an unknown duration or bound is a bug here. */
