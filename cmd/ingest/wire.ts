@@ -29,7 +29,7 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause, withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
@@ -185,7 +185,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const keys = openKeys(new KeyStore({ db, clock }), parts);
+  const keys = openKeys(db, parts);
   const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
 
   return {
@@ -294,10 +294,10 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
   return limiter;
 }
 
-function openKeys(store: KeyStore, parts: Parts): KeyCache {
+function openKeys(db: Db, parts: Parts): KeyCache {
   const { log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
-    store,
+    store: new KeyStore({ db, clock }),
     clock,
     log,
     onRemovedUse: () => metrics.removedKeyUses.inc(),
@@ -311,10 +311,11 @@ function openKeys(store: KeyStore, parts: Parts): KeyCache {
   });
   closers.add('partner keys', () => keys.close());
   keys.start();
-  ready.push(() =>
-    keys.loaded
-      ? []
-      : ['partner keys are not loaded yet: has the controller finished its first sync?'],
-  );
+  ready.push(() => {
+    if (keys.loaded) return [];
+    if (keys.failure !== undefined)
+      return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
+    return ['partner keys are not loaded yet: has the controller finished its first sync?'];
+  });
   return keys;
 }

@@ -33,6 +33,7 @@ export class KeyCache {
   #toldRemoved = new Set<string>();
   readonly #used = new Set<string>();
   #version: string | undefined;
+  #failure: unknown;
 
   constructor(options: {
     readonly store: KeyStore;
@@ -85,20 +86,27 @@ export class KeyCache {
     await this.#touch().catch(() => {});
   }
 
+  /** Why the last look failed; undefined if it did not. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
   /** Keeps the keys in memory while they cannot be read. */
   async refresh(): Promise<void> {
     const askedAt = this.#clock.now();
     try {
       const version = await this.#store.sync.version();
+      const isNew = version !== undefined && version !== this.#version;
+      const loaded = isNew
+        ? await withDeadline(this.#store.load(), LOAD_TIMEOUT_MS, 'reading the keys')
+        : undefined;
+      this.#failure = undefined;
       // An emptied database ends no key.
-      if (version === undefined) return;
-      if (version !== this.#version) {
-        const loaded = await withDeadline(this.#store.load(), LOAD_TIMEOUT_MS, 'reading the keys');
-        if (loaded === undefined) return;
-        this.#take(loaded);
-      }
+      if (version === undefined || (isNew && loaded === undefined)) return;
+      if (loaded !== undefined) this.#take(loaded);
       this.#onCurrent(askedAt);
     } catch (error) {
+      this.#failure = error;
       this.#log.debug(
         { err: error },
         'partner keys could not be read; the ones in memory stay active',

@@ -3,7 +3,9 @@
  * dead-lettered.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { startService } from '../../deploy/local/processes.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
+import { PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
 import { BACK_OFFS } from '../../internal/processor/limits.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { submit } from '../support/processing.ts';
@@ -24,6 +26,25 @@ beforeAll(async () => {
 afterAll(async () => {
   await world.close();
   await set.close();
+});
+
+test('without the right to read who is disabled ingest is not ready, and says what it lacks', async () => {
+  set.refuse('find', { code: 13, codeName: 'Unauthorized' }, PARTNERS_DISABLED);
+  const service = await startService('ingest', {
+    ...world.environment,
+    MONGODB_URI: (await set.door()).url,
+  });
+  try {
+    const readiness = async () => (await fetch(`${service.adminUrl}/readyz`)).text();
+    await eventually('the reason', async () =>
+      (await readiness()).includes('partner keys cannot be read: MongoDB at 127.0.0.1'),
+    );
+    expect(await readiness()).toContain('we lack a right (Unauthorized, 13)');
+    set.refuse('find');
+    await service.ready();
+  } finally {
+    await service.stop();
+  }
 });
 
 test('a write of accounts without a right counts no attempt and calls an operator', async () => {
