@@ -33,13 +33,16 @@ test('without the right to read who is disabled ingest is not ready, and says wh
   const service = await startService('ingest', {
     ...world.environment,
     MONGODB_URI: (await set.door()).url,
+    LOG_LEVEL: 'info',
   });
   try {
     const readiness = async () => (await fetch(`${service.adminUrl}/readyz`)).text();
     await eventually('the reason', async () =>
       (await readiness()).includes('partner keys cannot be read: MongoDB at 127.0.0.1'),
     );
-    expect(await readiness()).toContain('we lack a right (Unauthorized, 13)');
+    expect(await readiness()).toContain(
+      'we lack a right (13); check user and rights in MONGODB_URI',
+    );
     set.refuse('find');
     await service.ready();
   } finally {
