@@ -128,6 +128,23 @@ const takesAfter =
   (afterMs: number): Relay =>
   () => ({ afterMs, handOver: accepted });
 
+test('after an outage a process goes on though others have taken the mails that it knew', async () => {
+  let away = true;
+  const relay: Relay = () => ({ afterMs: 50, handOver: away ? unreachable : accepted });
+  const scened = scene(relay, { probe: () => !away });
+  scened.put(100, {});
+  scened.start();
+  await jest.advanceTimersByTimeAsync(60_000);
+  expect(scened.relay.paused).toBe('unreachable');
+  // Another process is first at each of them, and at most of those that come.
+  scened.open.clear();
+  away = false;
+  const more = scened.put(20, {});
+  expect(await scened.until(more)).toBeLessThan(20_000);
+  expect(scened.relay.paused).toBeUndefined();
+  scened.end();
+});
+
 test('mails to one domain go out as fast as mails to 200', async () => {
   const took: number[] = [];
   for (const domains of [1, 200]) {

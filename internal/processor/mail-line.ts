@@ -221,18 +221,32 @@ export class MailLine {
   async #trial(urgent: WaitingMail | undefined): Promise<void> {
     const { relay } = this.#options;
     if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
-    let next = urgent ?? this.#next();
-    if (next === undefined) {
-      // A record that was put back may not be in memory yet.
-      const isRead = await this.#read();
-      next = this.#next();
-      // With nothing to try, the next e-mail tests the relay.
-      if (next === undefined && isRead && this.#places.free > 0) relay.resume();
+    for (let next = urgent ?? this.#next(); next !== undefined; next = this.#next()) {
+      if (this.#closed || this.#paused || (await this.#tried(next))) return;
     }
-    if (next === undefined || this.#closed || this.#paused) return;
-    this.#takeOut(next);
-    await new Promise<void>((resolve) => {
-      this.#start(next, (place) => this.#options.work(next, place).finally(resolve));
+    // A record that was put back may not be in memory yet.
+    const isRead = await this.#read();
+    const next = this.#next();
+    if (next !== undefined && (this.#closed || this.#paused || (await this.#tried(next)))) return;
+    // With nothing to try, the next e-mail tests the relay.
+    if (isRead && this.#places.free > 0) relay.resume();
+  }
+
+  /** False if it was not handed over, as when another process had taken its record. */
+  #tried(waiting: WaitingMail): Promise<boolean> {
+    this.#takeOut(waiting);
+    return new Promise((resolve) => {
+      let tried = false;
+      this.#start(waiting, ({ note }) =>
+        this.#options
+          .work(waiting, {
+            note: (handOver, dropped) => {
+              tried = true;
+              return note(handOver, dropped);
+            },
+          })
+          .finally(() => resolve(tried)),
+      );
     });
   }
 }
