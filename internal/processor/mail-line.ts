@@ -237,12 +237,12 @@ export class MailLine {
     this.#takeOut(waiting);
     return new Promise((resolve) => {
       let tried = false;
-      this.#start(waiting, ({ note }) =>
+      this.#start(waiting, (place) =>
         this.#options
           .work(waiting, {
             note: (handOver, dropped) => {
               tried = true;
-              return note(handOver, dropped);
+              return place.note(handOver, dropped);
             },
           })
           .finally(() => resolve(tried)),
