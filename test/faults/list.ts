@@ -55,7 +55,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   },
   'ingest-killed': { raises: [LOOP], may: [SLOWLY], allows: ['processed_after_500'] },
   'processor-killed': { raises: [LOOP], allows: ['second_mail', 'dead_letter'] },
-  'controller-killed': { raises: [LOOP] },
+  'controller-killed': { raises: [LOOP], may: [LEADER] },
   'ingest-drained': { raises: [] },
   'processor-drained': { raises: [] },
   'processors-gone': { raises: [alert('ProcessAbsent')], allows: ['second_mail'] },
