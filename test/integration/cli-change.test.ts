@@ -49,7 +49,7 @@ const trailOf = (requestId: string) =>
   world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
     .find({ requestId, result: { $ne: 'begun' } })
-    .sort({ seq: 1 })
+    .sort({ _id: 1 })
     .toArray();
 const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;

@@ -23,6 +23,7 @@ import {
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { timedDatabase } from '../support/timed-database.ts';
 import { newApplication } from '../support/world.ts';
 
 let stores: TestStores;
@@ -47,7 +48,8 @@ beforeAll(async () => {
   collection = await makeIndexes(stores);
   const retention = { completed: 1, rejected: 1, undeliverable: 1 };
   store = new WorkerMoves({ db: stores.db, retention, clock });
-  operator = new OperatorMoves({ db: stores.db, retention, clock });
+  const db = timedDatabase(stores.db, () => clock.now());
+  operator = new OperatorMoves({ db, retention, clock });
 });
 afterAll(() => stores.close());
 beforeEach(async () => {

@@ -39,6 +39,7 @@ import { databaseOf, driverOf } from '../simulation/driver.ts';
 import { MemoryCollection } from '../simulation/memory-collection.ts';
 import { noMetrics, ourParts, retention } from '../simulation/world.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { timedDatabase } from '../support/timed-database.ts';
 import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
 
 const START = Date.now();
@@ -61,11 +62,6 @@ function open(db: Db) {
   const time = { ms: START };
   const clock = { now: () => new Date(time.ms), monotonicMs: () => time.ms };
   const metrics = noMetrics as never;
-  // The database tells the test's time.
-  const timed = {
-    collection: (name: string) => db.collection(name),
-    command: () => Promise.resolve({ localTime: clock.now() }),
-  } as unknown as Db;
   return {
     time,
     db,
@@ -74,7 +70,7 @@ function open(db: Db) {
     store: new WorkerMoves({ db, retention, clock }),
     accounts: new AccountStore({ db, clock }),
     ledger: new LedgerStore({ db, clock }),
-    moves: new OperatorMoves({ db: timed, retention, clock }),
+    moves: new OperatorMoves({ db: timedDatabase(db, clock.now), retention, clock }),
     corrections: new AccountCorrections({ db, clock }),
     group: new GroupCommit({
       db,
