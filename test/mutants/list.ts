@@ -318,8 +318,8 @@ export const mutants = [
     [
       'internal/partner/key-cache.ts',
       keyCache,
-      'if (version !== this.#version) {',
-      'if (this.#version === undefined) {',
+      'version !== undefined && version !== this.#version',
+      'version !== undefined && this.#version === undefined',
       'a revoked key goes on',
     ],
     [
