@@ -7,7 +7,7 @@ import { printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
 import { KEYS_LISTED, type PartnerKey } from '../partner/key-store.ts';
-import { fromNow, utc } from './timeline.ts';
+import { lastUseCells, utc } from './timeline.ts';
 
 export const keysNew: Command = {
   name: 'keys new',
@@ -93,8 +93,7 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
         `${statusOf(key)}${inactiveBy === undefined ? '' : ` by ${secretName(inactiveBy)}`}`,
         keyIdOf(_id),
         secretName(source),
-        lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
-        lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
+        ...lastUseCells(lastUsedAt, now),
         ...(terms?.notAfter === undefined ? [] : [utc(terms.notAfter).slice(0, -4)]),
       ].map(printable);
     });

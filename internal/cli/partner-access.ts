@@ -1,12 +1,13 @@
 /** `partner list|disable|enable`: whether a partner's keys are accepted. */
 import { styleText } from 'node:util';
 import type { Flagged } from '../partner/flags.ts';
-import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
+import { secretName, STATUS_ANNOTATION, type KeySource } from '../partner/key-secret.ts';
 import { KEYS_LISTED, type PartnerKey } from '../partner/key-store.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner } from './options.ts';
-import { fromNow, utc } from './timeline.ts';
+import { noteUnknown } from './partner.ts';
+import { fromNow, lastUseCells } from './timeline.ts';
 
 export const partnerList: Command = {
   name: 'partner list',
@@ -49,8 +50,8 @@ interface Access {
   readonly lastUsedAt: Date | undefined;
   readonly disabled: Flagged | undefined;
   readonly hold: Flagged | undefined;
-  /** Secrets whose status makes keys inactive, as "namespace/name". */
-  readonly inactiveBy: readonly string[];
+  /** Secrets whose status makes keys inactive. */
+  readonly inactiveBy: readonly KeySource[];
 }
 
 async function list(call: Call): Promise<ExitCode> {
@@ -81,10 +82,9 @@ async function list(call: Call): Promise<ExitCode> {
 }
 
 async function disable(call: Call): Promise<ExitCode> {
-  const { desk, out, positionals } = call;
+  const { desk, positionals } = call;
   const [partnerId = ''] = positionals;
-  const keys = await desk.keys.list(partnerId);
-  if (keys.length === 0) out.note(`no key of ${partnerId} is known: is that its name?`);
+  await noteUnknown(partnerId, call);
   const done = await desk.trail.record({ action: 'partner disable', partnerId }, () =>
     desk.keys.disable(partnerId, desk.trail.by),
   );
@@ -113,19 +113,20 @@ interface Done {
   readonly partnerId: string;
   readonly result: 'disabled' | 'enabled';
   readonly text: string;
-  readonly inactiveBy: readonly string[];
+  readonly inactiveBy: readonly KeySource[];
 }
 
 function answer({ out, values }: Call, { partnerId, result, text, inactiveBy }: Done): ExitCode {
-  if (values.json) out.json({ partner: partnerId, result, inactive_by: inactiveBy });
+  if (values.json)
+    out.json({ partner: partnerId, result, inactive_by: inactiveBy.map(secretName) });
   else out.line(`${partnerId} ${text}`);
   for (const secret of inactiveBy) out.note(reactivation(secret));
   return EXIT.ok;
 }
 
-function reactivation(secret: string): string {
-  const [namespace = '', name = ''] = secret.split('/');
-  return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
+function reactivation(secret: KeySource): string {
+  const { namespace, name } = secret;
+  return `Secret ${secretName(secret)} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
 }
 
 function accessOf(
@@ -144,7 +145,7 @@ function accessOf(
   const active = usable.filter(({ status }) => status === 'active').length;
   const off = usable.filter(({ status }) => status === 'inactive');
   const used = keys.flatMap(({ lastUsedAt }) => (lastUsedAt === undefined ? [] : [lastUsedAt]));
-  const inactiveBy = new Set(off.map(({ inactiveBy: by, source }) => secretName(by ?? source)));
+  const sources = off.map(({ inactiveBy, source }) => inactiveBy ?? source);
   return {
     partnerId,
     status: statusOf({ isDisabled: disabled !== undefined, active, inactive: off.length }),
@@ -153,7 +154,7 @@ function accessOf(
     lastUsedAt: used.toSorted((one, other) => other.getTime() - one.getTime())[0],
     disabled,
     hold,
-    inactiveBy: [...inactiveBy],
+    inactiveBy: [...new Map(sources.map((one) => [secretName(one), one])).values()],
   };
 }
 
@@ -172,15 +173,14 @@ function rowOf(one: Access, now: Date): string[] {
   const set = ({ at, by }: Flagged): string => `${fromNow(at, now)} by ${by}`;
   const why = [
     ...(disabled === undefined ? [] : [`disabled ${set(disabled)}`]),
-    ...inactiveBy.map((secret) => `inactive by Secret ${secret}`),
+    ...inactiveBy.map((secret) => `inactive by Secret ${secretName(secret)}`),
     ...(hold === undefined ? [] : [`put on hold ${set(hold)}`]),
   ];
   return [
     one.partnerId,
     one.status,
     inactive === 0 ? `${active}` : `${active} of ${active + inactive}`,
-    lastUsedAt === undefined ? 'never' : utc(lastUsedAt).slice(0, -4),
-    lastUsedAt === undefined ? '' : fromNow(lastUsedAt, now),
+    ...lastUseCells(lastUsedAt, now),
     why.join('; '),
   ].map(printable);
 }
@@ -195,6 +195,6 @@ function jsonOf({ partnerId, status, active, inactive, ...more }: Access) {
     last_used_at: more.lastUsedAt ?? null,
     disabled: set(more.disabled),
     on_hold: set(more.hold),
-    inactive_by: more.inactiveBy,
+    inactive_by: more.inactiveBy.map(secretName),
   };
 }

@@ -38,10 +38,9 @@ export const partnerHolds: Command = {
 };
 
 async function hold(call: Call): Promise<ExitCode> {
-  const { desk, out } = call;
+  const { desk } = call;
   const [partnerId = ''] = call.positionals;
-  if ((await desk.keys.list(partnerId)).length === 0)
-    out.note(`no key of ${partnerId} is known: is that its name?`);
+  await noteUnknown(partnerId, call);
   const done = await desk.trail.record({ action: 'partner hold', partnerId }, () =>
     desk.holds.set(partnerId, desk.trail.by),
   );
@@ -52,6 +51,12 @@ async function hold(call: Call): Promise<ExitCode> {
     'held',
     'on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
   );
+}
+
+/** A mistyped name would be flagged in vain. */
+export async function noteUnknown(partnerId: string, { desk, out }: Call): Promise<void> {
+  if ((await desk.keys.list(partnerId)).length === 0)
+    out.note(`no key of ${partnerId} is known: is that its name?`);
 }
 
 async function release(call: Call): Promise<ExitCode> {

@@ -57,6 +57,11 @@ export function fromNow(date: Date, now: Date): string {
   return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
 }
 
+/** Two cells of a table: when, and how long ago. */
+export function lastUseCells(usedAt: Date | undefined, now: Date): readonly [string, string] {
+  return usedAt === undefined ? ['never', ''] : [utc(usedAt).slice(0, -4), fromNow(usedAt, now)];
+}
+
 function inWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
   const reason = entry.reason === undefined ? '' : `: ${printable(entry.reason)}`;
   const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
