@@ -55,7 +55,7 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@$(NODE) node test/e2e/cluster.ts
 	@$(NEED) 'Helm 3'
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
-	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(E2E_RESULTS) '' e2e || status=1; exit $$status
 
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
 	@$(NODE) node test/mongodb/server.ts

@@ -4,7 +4,6 @@ import { FOLDER, openCluster } from './cluster.ts';
 import { keepLogs } from './diagnosis.ts';
 import { buildAndLoad } from './images.ts';
 import { Kubectl } from './kubectl.ts';
-import { forgetMeasured } from './measured.ts';
 import { install, newRelease, removeAll } from './release.ts';
 import { WORLD_VARIABLE, type Shared } from './shared.ts';
 
@@ -15,18 +14,15 @@ export default async function globalSetup(): Promise<void> {
     console.error(`${((performance.now() - startedAt) / 1_000).toFixed(0).padStart(4)} s  ${line}`);
   };
   rmSync(FOLDER, { recursive: true, force: true });
-  forgetMeasured();
   const tools = await openCluster(log);
   log(tools.description);
   const release = newRelease();
   try {
     const images = await buildAndLoad(tools, log);
     log(`installing the chart as ${release.name}`);
-    const installedAt = performance.now();
     const installSaid = await install(tools, images, release);
-    const installSeconds = (performance.now() - installedAt) / 1_000;
     log('installed');
-    const shared: Shared = { tools, images, release, installSaid, installSeconds };
+    const shared: Shared = { tools, images, release, installSaid };
     process.env[WORLD_VARIABLE] = JSON.stringify(shared);
   } catch (error) {
     // Jest calls no tear-down after a set-up that failed.

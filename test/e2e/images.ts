@@ -15,11 +15,6 @@ const TAG_LENGTH = 12;
 const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
 const MAIL_REPOSITORY = 'partner-ingest-maildev';
-/**
- * An image without it closes connections in use when it drains, and so loses requests; it is no
- * fair start.
- */
-const NEEDED = 'internal/ingest/last-answers.ts';
 /** What an image is made of. */
 const SOURCES = [
   'cmd',
@@ -34,26 +29,20 @@ export interface Images {
   readonly repository: string;
   /** Of the code as it stands in the working tree. */
   readonly current: string;
-  /** Of the earlier commit, and which that is. */
   readonly earlier: string;
-  readonly earlierCommit: string;
   /** With its tag. */
   readonly mail: string;
-  /** Of the current image. */
-  readonly bytes: number;
-  readonly seconds: number;
 }
 
 export async function buildAndLoad(
   { loadImage }: ClusterTools,
   log: (line: string) => void,
 ): Promise<Images> {
-  const startedAt = performance.now();
   log('building the image of the working tree');
   const current = await build(ROOT, REPOSITORY, []);
-  const from = await earlierCommit();
-  log(`building the image of ${from.words}`);
-  const earlier = await buildOf(from.commit);
+  const commit = await earlierCommit();
+  log(`building the image of ${commit}`);
+  const earlier = await buildOf(commit);
   log('building an image of MailDev, because its own may not be had here');
   const version = ['--build-arg', `VERSION=${MAILDEV_VERSION}`];
   const mail = await build(join(ROOT, 'test/e2e/maildev'), MAIL_REPOSITORY, version);
@@ -67,16 +56,7 @@ export async function buildAndLoad(
     log(`${loadImage.join(' ')} ${name}`);
     await command(program, [...args, name], { timeoutMs: LOAD_TIMEOUT_MS, cwd: ROOT });
   }
-  const size = await docker(['image', 'inspect', '--format', '{{ .Size }}', names[0] ?? '']);
-  return {
-    repository: REPOSITORY,
-    current,
-    earlier,
-    earlierCommit: from.words,
-    mail: `${MAIL_REPOSITORY}:${mail}`,
-    bytes: Number(size),
-    seconds: (performance.now() - startedAt) / 1_000,
-  };
+  return { repository: REPOSITORY, current, earlier, mail: `${MAIL_REPOSITORY}:${mail}` };
 }
 
 /**
@@ -110,28 +90,18 @@ async function buildOf(commit: string): Promise<string> {
   }
 }
 
-/** E2E_FROM, else the commit before the last one that changed what an image is made of. */
-async function earlierCommit(): Promise<{ commit: string; words: string }> {
+/**
+ * E2E_FROM, else the commit before the last one that changed what an image is made of; HEAD once
+ * more where a shallow clone has none.
+ */
+async function earlierCommit(): Promise<string> {
   const wanted = process.env['E2E_FROM'] ?? '';
-  const head = await git(['rev-parse', 'HEAD']);
   const changed = await git(['log', '-1', '--format=%H', '--', ...SOURCES]);
-  const candidate = await git([
-    'rev-parse',
-    '--verify',
-    `${wanted === '' ? `${changed}^` : wanted}^{commit}`,
-  ]).catch(() => undefined);
-  if (candidate === undefined && wanted !== '')
+  const name = wanted === '' ? `${changed}^` : wanted;
+  return await git(['rev-parse', '--verify', `${name}^{commit}`]).catch(() => {
+    if (wanted === '') return git(['rev-parse', 'HEAD']);
     throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
-  const fair =
-    candidate !== undefined &&
-    (await git(['cat-file', '-e', `${candidate}:${NEEDED}`]).catch(() => 'none'));
-  if (candidate === undefined || fair !== '') {
-    return {
-      commit: head,
-      words: `the same commit once more (this clone has no earlier one with ${NEEDED})`,
-    };
-  }
-  return { commit: candidate, words: await git(['log', '-1', '--format=%h "%s"', candidate]) };
+  });
 }
 
 async function git(args: readonly string[]): Promise<string> {

@@ -37,33 +37,15 @@ const MAILS_EVERY_MS = 2_000;
 /** A claim of 45 s that runs out, then reconcile, twice over. */
 const SETTLE_TIMEOUT_MS = 180_000;
 
-/** What the run does itself, as far as it excuses something (test/faults/facts.ts). */
-export interface RunNotes {
-  /** Ingest pods are killed during this phase. */
-  ingestKilled(phase: string): void;
-  processorStopped(): void;
-}
-
 export interface Outcome {
   readonly requests: number;
   /** Without an answer, or with one that the contract does not have for such a request. */
   readonly broken: readonly string[];
   /** 500 well before the time-out for recording: somebody gave up early. */
   readonly early500: readonly string[];
-  /**
-   * 500 because MongoDB took longer than the time-out: the contract's answer, and the machine's
-   * doing.
-   */
-  readonly slow500: number;
 }
 
-/** For the table: broken requests, 500s, all. */
-export function outcomeWords({ requests, broken, early500, slow500 }: Outcome): string {
-  const slow = slow500 === 0 ? '' : `, of them ${slow500} because MongoDB took over 2 s`;
-  return `${broken.length} broken, ${early500.length + slow500} × 500${slow}, of ${requests}`;
-}
-
-export interface LoadRun extends RunNotes {
+export interface LoadRun {
   /** The key that the load sends; a test may change it at any time. */
   key: string;
   /** What is sent from now on belongs to this phase. */
@@ -75,6 +57,9 @@ export interface LoadRun extends RunNotes {
    * allow.
    */
   finish(allows?: readonly Allowance[]): Promise<AuditResult>;
+  /** Ingest pods are killed during this phase; that excuses something (test/faults/facts.ts). */
+  ingestKilled(phase: string): void;
+  processorStopped(): void;
   stop(): Promise<void>;
 }
 
@@ -134,6 +119,7 @@ export async function startRun(world: World, name: string, part: number): Promis
       await soon('the last answers', async () => !pending(), ANSWERS_WITHIN_MS);
       const wrong = entries.filter((entry) => !isAsUsual(entry));
       const failed = wrong.filter(({ answer }) => answer?.status === 500);
+      // Later ones are the contract's answer to a MongoDB that is slow.
       const early = failed.filter(
         ({ answer, sentAt }) => (answer?.at ?? 0) - sentAt < ACCEPT_TIMEOUT_MS,
       );
@@ -141,7 +127,6 @@ export async function startRun(world: World, name: string, part: number): Promis
         requests: entries.length,
         broken: wrong.filter((entry) => !failed.includes(entry)).map(wordsOf),
         early500: early.map(wordsOf),
-        slow500: failed.length - early.length,
       };
     },
     stop,

@@ -25,8 +25,8 @@ export interface Release {
 }
 
 /** A name nobody has had, so that what a run left behind does not matter to the next. */
-export function newRelease(about = 'e2e'): Release {
-  const name = `${about}-${randomBytes(2).toString('hex')}`;
+export function newRelease(): Release {
+  const name = `e2e-${randomBytes(2).toString('hex')}`;
   const fullname = `${name}-partner-ingest`;
   return { name, namespace: name, fullname, keysNamespace: `${fullname}${KEYS_SUFFIX}` };
 }

@@ -10,7 +10,6 @@ export interface Shared {
   readonly tools: ClusterTools;
   readonly images: Images;
   readonly release: Release;
-  /** What the first install said on standard error, and how long it took. */
+  /** What the first install said on standard error. */
   readonly installSaid: string;
-  readonly installSeconds: number;
 }
