@@ -37,8 +37,8 @@ test: node_modules ## Run all tests this machine can run, and say what was left 
 	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
 	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) '$(TESTS)' || status=1; exit $$status
 
-prepare: node_modules ## Fetch and build all that any test needs of this machine, Helm 4 too
-	@BUILD_ALL=1 $(PREPARE)
+prepare: node_modules ## Fetch and build all that any test needs of this machine
+	@$(PREPARE)
 
 check: node_modules ## The gate before a commit: types, lint, format, workflows, generated files, unit and architecture tests
 	@$(NODE) npm run -s typecheck
@@ -53,7 +53,7 @@ unit: node_modules ## The tests that need nothing of the machine
 e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBECONFIG and E2E_LOAD_IMAGE, or kind (TESTS=path E2E_FROM=commit E2E_KEEP=1)
 	@mkdir -p .run; rm -f $(E2E_RESULTS)
 	@$(NODE) node test/e2e/cluster.ts
-	@$(NEED) 'Helm 3'
+	@$(NEED) Helm
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	$(NODE) node test/support/summary.ts $(E2E_RESULTS) '' e2e || status=1; exit $$status
 
@@ -81,7 +81,7 @@ profile: node_modules stores build ## Say where the processor time of ingest und
 	@$(NODE) node test/bench/profile.ts --of $(or $(OF),ingest) $(BENCH)
 
 drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=)
-	@$(NEED) 'Helm 3,Prometheus'
+	@$(NEED) 'Helm,Prometheus'
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
 bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")

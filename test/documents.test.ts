@@ -20,6 +20,7 @@ const FOREIGN = new Set(
     'ContainerCreating CrashLoopBackOff FailedMount OOMKilled',
     'readWrite createIndex evicted_keys maxmemory_policy uptime_in_seconds',
     'LC_ALL OTEL_BSP_MAX_QUEUE_SIZE',
+    'ignoreDifferences selfHeal valueFiles',
   ].flatMap((names) => names.split(' ')),
 );
 

@@ -52,7 +52,7 @@ export async function openCluster(log: (line: string) => void): Promise<ClusterT
   if (missing !== undefined) throw new Error(missing);
   if (!(await dockerAnswers()))
     throw new Error('images are built with docker, and no Docker engine answers');
-  const helm = await findHelm(3);
+  const helm = await findHelm();
   if (typeof helm === 'string') throw new Error(helm);
   const kubeconfig = given('E2E_KUBECONFIG');
   const values = given('E2E_VALUES');
@@ -105,7 +105,7 @@ export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<
 /**
  * KUBECTL, the PATH, or the folder `bin` beside the kubeconfig, where a local cluster has its own.
  */
-async function findKubectl(kubeconfig: string): Promise<string> {
+export async function findKubectl(kubeconfig: string): Promise<string> {
   const beside = join(dirname(kubeconfig), 'bin', 'kubectl');
   const found =
     given('KUBECTL') ?? (await findProgram('kubectl')) ?? (existsSync(beside) ? beside : undefined);

@@ -14,9 +14,9 @@ export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
 
 /** Looked for when it is first needed: chaos reads this file, too, and has no need of Helm. */
-let helm3: Promise<Helm | string> | undefined;
-async function programOf(by?: Helm): Promise<string> {
-  const found = by ?? (await (helm3 ??= findHelm(3)));
+let lookup: Promise<Helm | string> | undefined;
+async function program(): Promise<string> {
+  const found = await (lookup ??= findHelm());
   if (typeof found === 'string') throw new Error(found);
   return found.program;
 }
@@ -94,10 +94,9 @@ export function withValue(values: Json, path: string, value: unknown): Json {
 export async function helm(
   args: readonly string[],
   values: Json = {},
-  by?: Helm,
 ): Promise<{ code: number | null; out: string; err: string }> {
   // A short run does not need its garbage collected.
-  const child = spawn(await programOf(by), args, {
+  const child = spawn(await program(), args, {
     timeout: HELM_TIMEOUT_MS,
     env: { ...process.env, GOGC: 'off' },
   });
@@ -124,15 +123,14 @@ const templateArgs = (release: string, namespace: string, ...files: string[]): s
 export interface RenderOptions {
   readonly release?: string;
   readonly namespace?: string;
-  readonly by?: Helm;
 }
 
 /** The text of `helm template`; rejects with Helm's message when it refuses. */
 export async function renderText(
   values: Json,
-  { release = 'demo', namespace = 'demo', by }: RenderOptions = {},
+  { release = 'demo', namespace = 'demo' }: RenderOptions = {},
 ) {
-  const { code, out, err } = await helm(templateArgs(release, namespace), values, by);
+  const { code, out, err } = await helm(templateArgs(release, namespace), values);
   if (code !== 0) throw new Error(err);
   return out;
 }

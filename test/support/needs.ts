@@ -22,8 +22,7 @@ const NEEDS = {
   Java: /testSample\('Java'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
-  'Helm 3': /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
-  'Helm 4': /findHelm\(4\)/,
+  Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,
   'API server of our own': /startOwnApiServer/,
 } as const;

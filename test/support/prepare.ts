@@ -26,8 +26,6 @@ const given = (name: string): string | undefined => {
   const value = process.env[name];
   return value === '' ? undefined : value;
 };
-/** Also what takes long and few tests need. */
-const everything = (given('REQUIRE_ALL') ?? given('BUILD_ALL')) !== undefined;
 const orReason = (found: object | string): string | undefined =>
   typeof found === 'string' ? found : undefined;
 const variable = (name: string): string | undefined =>
@@ -52,9 +50,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => orReason(await findSchemathesis(log)),
-  'Helm 3': async (log) => orReason(await findHelm(3, log)),
-  // Two minutes of building for three tests are not a newcomer's.
-  'Helm 4': async (log) => orReason(await findHelm(4, everything ? log : undefined)),
+  Helm: async (log) => orReason(await findHelm(log)),
   'API server': async () => variable('TEST_KUBECONFIG'),
   'API server of our own': async () => variable('TEST_API_SERVER_COMMAND'),
   cluster: noCluster,

@@ -26,7 +26,7 @@ export interface ChartOptions {
 }
 
 export async function packageChart(source: Source, options: ChartOptions): Promise<void> {
-  const helm = await findHelm(3, options.log);
+  const helm = await findHelm(options.log);
   if (typeof helm === 'string') throw new Error(helm);
   const work = await mkdtemp(join(tmpdir(), 'release-chart-'));
   try {

@@ -10,8 +10,6 @@ export interface GoProgram {
   readonly name: string;
   /** `module/path/to/program@version`. */
   readonly source: string;
-  /** What the linker sets, such as `-X variable=value`. */
-  readonly linkerFlags?: string;
 }
 
 let lastBuild: Promise<void> = Promise.resolve();
@@ -28,13 +26,7 @@ export function buildGoProgram(
   const build = async (): Promise<void> => {
     log(`building ${program.name} with Go (1 to 2 min, once) …`);
     await run({
-      command: [
-        'go',
-        'install',
-        '-trimpath',
-        `-ldflags=-s -w ${program.linkerFlags ?? ''}`,
-        program.source,
-      ],
+      command: ['go', 'install', '-trimpath', '-ldflags=-s -w', program.source],
       // Without C all programs share what is compiled of Go's own packages.
       // oxlint-disable-next-line node/no-process-env -- Go needs the environment as it is (proxy, caches)
       env: { ...process.env, GOBIN: folder, CGO_ENABLED: '0' },

@@ -1,6 +1,6 @@
 /**
- * The Kubernetes API killed, hung, and restarted without its memory: keys stay in force, and it
- * heals.
+ * The Kubernetes API killed, hung, restarted without its memory, and badly reached: keys stay in
+ * force, and it heals.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
@@ -143,5 +143,31 @@ describe('an API server of our own', () => {
     expect(await count('secret_watches', 'expired')).toBe(1);
     expect(await count('secret_lists', 'complete')).toBe(2);
     expect(await count('secret_lists', 'failed')).toBe(0);
+  });
+
+  test('every connection cut each second: changes go on coming into force, and nobody else leads', async () => {
+    const failed = (): Promise<number> =>
+      own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
+    const [term, before] = [await own.term(), await failed()];
+    const cutting = setInterval(() => proxy.cut(), 1_000);
+    try {
+      for (let round = 0; round < 5; round += 1) {
+        const key = newApiKey();
+        await own.apply('meanwhile', { partner: 'meanwhile', keys: [key] });
+        await own.becomes(key, 202);
+        await own.remove('meanwhile');
+        await own.becomes(key, 401);
+      }
+    } finally {
+      clearInterval(cutting);
+    }
+    expect(await failed()).toBeGreaterThan(before);
+    expect(await own.term()).toBe(term);
+  });
+
+  test('a connection that dies silently is given up long before everything is listed again', async () => {
+    // Open connections are deaf from now on; new ones work.
+    proxy.deafen();
+    await own.becomes(await addMeanwhile(), 202, HANG_MS);
   });
 });
