@@ -146,18 +146,26 @@ function numbersIn(value: unknown): number[] {
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(numbersIn) : [];
 }
 
-const DIGITS = `9${'0'.repeat(35)}`;
-const LARGE = 12_345_678;
-/** A text of digits where any text is right, the largest number where one is. */
-function extreme({ fallback, schema }: ChartValue): unknown {
-  if (Number.isInteger(fallback)) return Math.min(LARGE, Number(schema['maximum'] ?? LARGE));
+const DIGITS = `9${'0'.repeat(31)}`;
+const LARGE = 12_340_000;
+/**
+ * A text of digits where any text is right, a large number where one is; each leaf's is another.
+ */
+function extreme({ fallback, schema }: ChartValue, index: number): unknown {
+  if (Number.isInteger(fallback))
+    return Number(schema['maximum'] ?? Infinity) < LARGE * 2 ? undefined : LARGE + index;
+  const text = `${DIGITS}${String(index).padStart(4, '0')}`;
   const isAnyText =
     typeof fallback === 'string' &&
     !('enum' in schema) &&
     !('rule' in schema) &&
-    new RegExp((schema['pattern'] ?? '') as string).test(DIGITS);
-  return isAnyText ? DIGITS : undefined;
+    new RegExp((schema['pattern'] ?? '') as string).test(text);
+  return isAnyText ? text : undefined;
 }
+const extremes = leaves.map((leaf, index) => ({
+  path: leaf.path.join('.'),
+  value: extreme(leaf, index),
+}));
 
 /** Whether the chart refuses a text or a number at `path` beside what `base` sets. */
 function clashes(base: Json, path: string): boolean {
@@ -184,26 +192,41 @@ describe('values', () => {
     );
   });
 
-  test.each(bases.map((base, index) => [index, base] as const))(
-    'a text of digits stays a text, and no large number gets an exponent: %d',
-    async (_, base) => {
-      const values = leaves.reduce((all, leaf) => {
-        const [path, value] = [leaf.path.join('.'), extreme(leaf)];
-        return value === undefined || clashes(base, path) ? all : withValue(all, path, value);
-      }, base);
-      const text = await renderText(values, { release: '123', namespace: '456' });
+  let texts: readonly string[];
+  beforeAll(async () => {
+    texts = await Promise.all(
+      bases.map((base) => {
+        const values = extremes.reduce(
+          (all, { path, value }) =>
+            value === undefined || clashes(base, path) ? all : withValue(all, path, value),
+          base,
+        );
+        return renderText(values, { release: '123', namespace: '456' });
+      }),
+    );
+  });
+
+  test('a text of digits stays a text, and no large number gets an exponent', () => {
+    for (const text of texts) {
       expect(/.*\d(?:\.\d+)?e\+\d.*/.exec(text)?.[0]).toBeUndefined();
       expect(text).toContain(DIGITS);
       const numbers = objectsOf(text).flatMap((object) => numbersIn(object));
-      expect(numbers.filter((number) => [123, 456, Number(DIGITS)].includes(number))).toEqual([]);
-    },
-  );
+      const fromTexts = (number: number): boolean => number >= Number(DIGITS);
+      expect(numbers.filter((one) => [123, 456].includes(one) || fromTexts(one))).toEqual([]);
+    }
+  });
 
   test('every value changes what is rendered', async () => {
+    const seen = new Set([
+      ...SEEN_ELSEWHERE,
+      ...Object.values(settable).map(([path]) => path),
+      ...extremes
+        .filter(({ value }) => texts.some((text) => text.includes(String(value))))
+        .map(({ path }) => path),
+    ]);
+    const waiting = leaves.filter(({ path }) => !seen.has(path.join('.')));
+    expect(leaves.length).toBeGreaterThan(100);
     const plain = await Promise.all(bases.map((base) => renderText(base)));
-    const seen = [...SEEN_ELSEWHERE, ...Object.values(settable).map(([path]) => path)];
-    const waiting = leaves.filter(({ path }) => !seen.includes(path.join('.')));
-    expect(waiting.length).toBeGreaterThan(100);
     const hasEffect = async (leaf: ChartValue): Promise<boolean> => {
       for (const [index, base] of bases.entries()) {
         const changed = withValue(base, leaf.path.join('.'), another(leaf, base));
@@ -345,15 +368,24 @@ describe('settings', () => {
     );
   });
 
-  test.each(Object.entries(settable))('%s', async (name, [path, given, arrives]) => {
-    const secret = path.replace(/\.file$/, '.existingSecret');
-    const objects = await render(
-      withValue(secret === path ? traced : withValue(traced, secret, ''), path, given),
-    );
-    const told = PROCESSES.map((process) => environmentOf(objects, process)).flatMap(
-      (environment) => environment[name] ?? environment[`${name}_FILE`] ?? [],
-    );
-    expect(new Set(told)).toEqual(new Set([arrives ?? String(given)]));
+  test('a value arrives in the setting', async () => {
+    const set = (values: Json, [path, given]: readonly [string, unknown, string?]): Json => {
+      const secret = path.replace(/\.file$/, '.existingSecret');
+      return withValue(secret === path ? values : withValue(values, secret, ''), path, given);
+    };
+    // Keys from a folder are in no namespace.
+    const { PARTNER_KEYS_SOURCE: source, ...others } = settable;
+    const told = async (values: Json): Promise<Json> => {
+      const objects = await render(values);
+      return Object.assign({}, ...PROCESSES.map((process) => environmentOf(objects, process)));
+    };
+    const all = await told(Object.values(others).reduce(set, traced));
+    const wanted = Object.entries(others).map(([name, [path, given, arrives]]) => [
+      path.endsWith('.file') ? `${name}_FILE` : name,
+      arrives ?? String(given),
+    ]);
+    expect(all).toMatchObject(Object.fromEntries(wanted));
+    expect(await told(set(traced, source!))).toMatchObject({ PARTNER_KEYS_SOURCE: source![1] });
   });
 
   test('the published secrets of the evaluation count there, and nowhere else', async () => {
