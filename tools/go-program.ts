@@ -8,7 +8,22 @@ import { buildGoProgram } from '../deploy/local/stores/go.ts';
 import { findProgram } from '../deploy/local/stores/process.ts';
 import { messageOf } from '../deploy/local/stores/wait.ts';
 
+interface Program {
+  readonly package: string;
+  readonly version: string;
+  /** Names the program to use. */
+  readonly variable: string;
+  /** Any version on the PATH serves. */
+  readonly onPath?: boolean;
+}
+
 const PROGRAMS = {
+  helm: {
+    package: 'helm.sh/helm/v4/cmd/helm',
+    version: 'v4.3.1',
+    variable: 'HELM',
+    onPath: true,
+  },
   cosign: {
     package: 'github.com/sigstore/cosign/v3/cmd/cosign',
     version: 'v3.1.3',
@@ -19,7 +34,7 @@ const PROGRAMS = {
     version: 'v1.7.12',
     variable: 'ACTIONLINT',
   },
-} as const;
+} as const satisfies Readonly<Record<string, Program>>;
 
 export interface Found {
   readonly kind: 'found';
@@ -32,28 +47,29 @@ export interface Missing {
 }
 
 /**
- * The one that the program's variable names, else our cache's, else it is built; `missing` says why
- * there is none.
+ * The one that the program's variable names, else the PATH's where any serves, else our cache's,
+ * else it is built; without `log` nothing is built. `missing` says why there is none.
  */
 export async function findGoProgram(
   name: keyof typeof PROGRAMS,
-  log: (line: string) => void,
+  log?: (line: string) => void,
 ): Promise<Found | Missing> {
-  const { package: source, version, variable } = PROGRAMS[name];
+  const { package: source, version, variable, onPath = false }: Program = PROGRAMS[name];
   const given = process.env[variable] ?? '';
   if (given !== '') {
     return (await exists(given))
       ? { kind: 'found', program: given }
       : { kind: 'missing', reason: `${variable} is set to ${given}, which is not there` };
   }
+  const found = onPath ? await findProgram(name) : undefined;
+  if (found !== undefined) return { kind: 'found', program: found };
   const part = `${name}-${version}`;
   const program = join(cacheDir(), part, name);
-  if (!(await exists(program)) && (await findProgram('go')) === undefined) {
-    return {
-      kind: 'missing',
-      reason: `${variable} is not set, and there is no Go to build ${name} ${version}`,
-    };
-  }
+  if (await exists(program)) return { kind: 'found', program };
+  const none = `${variable} is not set, and ${name} ${version} is not in our cache`;
+  if (log === undefined) return { kind: 'missing', reason: `${none}; \`make prepare\` builds it` };
+  if ((await findProgram('go')) === undefined)
+    return { kind: 'missing', reason: `${none}, nor is there Go to build it` };
   const build = { name: `${name} ${version}`, source: `${source}@${version}` };
   try {
     await cached(part, log, (path) =>
@@ -61,8 +77,18 @@ export async function findGoProgram(
     );
     return { kind: 'found', program };
   } catch (error) {
-    return { kind: 'missing', reason: messageOf(error) };
+    return { kind: 'missing', reason: `${none}, and building it failed: ${messageOf(error)}` };
   }
+}
+
+/** The same; throws with the reason where there is none. */
+export async function goProgram(
+  name: keyof typeof PROGRAMS,
+  log?: (line: string) => void,
+): Promise<string> {
+  const found = await findGoProgram(name, log);
+  if (found.kind === 'missing') throw new Error(`there is no ${name}: ${found.reason}`);
+  return found.program;
 }
 
 /** `node tools/go-program.ts cosign` prints where it is. */
@@ -70,7 +96,5 @@ if (import.meta.main) {
   const [, , name = ''] = process.argv;
   if (!(name in PROGRAMS))
     throw new Error(`${name} is none of ${Object.keys(PROGRAMS).join(', ')}`);
-  const found = await findGoProgram(name as keyof typeof PROGRAMS, (line) => console.error(line));
-  if (found.kind === 'missing') throw new Error(found.reason);
-  console.log(found.program);
+  console.log(await goProgram(name as keyof typeof PROGRAMS, (line) => console.error(line)));
 }

@@ -7,7 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
-import { findHelm } from '../support/helm.ts';
+import { goProgram } from '../../tools/go-program.ts';
 import { command } from './command.ts';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -52,11 +52,9 @@ export async function openCluster(log: (line: string) => void): Promise<ClusterT
   if (missing !== undefined) throw new Error(missing);
   if (!(await dockerAnswers()))
     throw new Error('images are built with docker, and no Docker engine answers');
-  const helm = await findHelm();
-  if (typeof helm === 'string') throw new Error(helm);
   const kubeconfig = given('E2E_KUBECONFIG');
   const values = given('E2E_VALUES');
-  const rest = { helm: helm.program, values };
+  const rest = { helm: await goProgram('helm'), values };
   if (kubeconfig !== undefined) {
     const loadImage = (given('E2E_LOAD_IMAGE') ?? '').split(' ').filter((word) => word !== '');
     const kubectl = await findKubectl(kubeconfig);

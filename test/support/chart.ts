@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse, stringify } from 'yaml';
-import { findHelm, type Helm } from './helm.ts';
+import { goProgram } from '../../tools/go-program.ts';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const CHART = `${ROOT}charts/partner-ingest`;
@@ -14,12 +14,7 @@ export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
 
 /** Looked for when it is first needed: chaos reads this file, too, and has no need of Helm. */
-let lookup: Promise<Helm | string> | undefined;
-async function program(): Promise<string> {
-  const found = await (lookup ??= findHelm());
-  if (typeof found === 'string') throw new Error(found);
-  return found.program;
-}
+let program: Promise<string> | undefined;
 
 // oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
@@ -96,7 +91,7 @@ export async function helm(
   values: Json = {},
 ): Promise<{ code: number | null; out: string; err: string }> {
   // A short run does not need its garbage collected.
-  const child = spawn(await program(), args, {
+  const child = spawn(await (program ??= goProgram('helm')), args, {
     timeout: HELM_TIMEOUT_MS,
     env: { ...process.env, GOGC: 'off' },
   });

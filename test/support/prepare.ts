@@ -13,8 +13,8 @@ import { installStores } from '../../deploy/local/stores.ts';
 import { engineAnswers } from '../../deploy/local/stores/engine.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
+import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
-import { findHelm } from './helm.ts';
 import { needs, ROOT, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
@@ -50,7 +50,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => orReason(await findSchemathesis(log)),
-  Helm: async (log) => orReason(await findHelm(log)),
+  Helm: async (log) => void (await goProgram('helm', log)),
   'API server': async () => variable('TEST_KUBECONFIG'),
   'API server of our own': async () => variable('TEST_API_SERVER_COMMAND'),
   cluster: noCluster,

@@ -3,7 +3,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse, parseDocument } from 'yaml';
-import { findHelm } from '../../test/support/helm.ts';
+import { goProgram } from '../go-program.ts';
 import { packFolder, type Source } from './image.ts';
 import { run } from './shell.ts';
 import { entriesOf } from './version.ts';
@@ -26,16 +26,15 @@ export interface ChartOptions {
 }
 
 export async function packageChart(source: Source, options: ChartOptions): Promise<void> {
-  const helm = await findHelm(options.log);
-  if (typeof helm === 'string') throw new Error(helm);
+  const helm = await goProgram('helm', options.log);
   const work = await mkdtemp(join(tmpdir(), 'release-chart-'));
   try {
     const chart = join(work, 'partner-ingest');
     await cp(join(source.folder, 'charts/partner-ingest'), chart, { recursive: true });
     await edit(join(chart, 'Chart.yaml'), chartChanges(source, options));
     await edit(join(chart, 'values.yaml'), [[['image', 'repository'], options.repository]]);
-    await run(helm.program, ['lint', '--quiet', chart, '--set', 'evaluation.enabled=true']);
-    await run(helm.program, ['package', chart, '--destination', work]);
+    await run(helm, ['lint', '--quiet', chart, '--set', 'evaluation.enabled=true']);
+    await run(helm, ['package', chart, '--destination', work]);
     // Helm dates each file with the moment; packed again, two packages of one commit are the same.
     const packed = join(work, 'packed');
     await mkdir(packed);

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
+import { goProgram } from '../go-program.ts';
 import { imagesOfChart, packageChart } from './chart.ts';
 import { chartSbom, imageSbom, provenance, type Subject } from './documents.ts';
 import { buildImage, sha256, unpackImage, type BuiltImage, type Source } from './image.ts';
@@ -16,7 +17,6 @@ import { checkTests, copyOfCommit, git, isClean, ROOT } from './repository.ts';
 import { run } from './shell.ts';
 import {
   chooseSigner,
-  findCosign,
   signFile,
   signStatement,
   verify,
@@ -63,7 +63,7 @@ async function release(
   await checkFiles(version);
   const tests = await checkTests(version, options.mayBeUntested, log);
   const changes = await writeHeading(version, log);
-  const cosign = await findCosign(log);
+  const cosign = await goProgram('cosign', log);
 
   const trialFolder = join(ROOT, RELEASES, 'trial-key');
   const folder = join(ROOT, RELEASES, version.text);

@@ -2,7 +2,6 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { findGoProgram } from '../go-program.ts';
 import { exists } from '../../deploy/local/stores/cache.ts';
 import { sha256 } from './image.ts';
 import { run } from './shell.ts';
@@ -21,12 +20,6 @@ export interface Signing {
   /** The folder of the release. */
   readonly folder: string;
   readonly cosign: string;
-}
-
-export async function findCosign(log: (line: string) => void): Promise<string> {
-  const found = await findGoProgram('cosign', log);
-  if (found.kind === 'missing') throw new Error(`there is no cosign: ${found.reason}`);
-  return found.program;
 }
 
 /**
