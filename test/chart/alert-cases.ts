@@ -491,21 +491,8 @@ export const cases: readonly AlertCase[] = [
     labels: { status: '401' },
     says: '900 in 15 minutes.',
     quiet: { [of('requests_total', 'status="401"')]: '0+0x75 6+6x14' },
-    alsoFires: {
-      '403': {
-        fires: { [of('requests_total', 'status="403"')]: '0+0x75 10+10x14' },
-        labels: { status: '403' },
-        says: '150 in 15 minutes.',
-      },
-      '429': {
-        fires: { [of('requests_total', 'status="429"')]: '0+0x75 10+10x14' },
-        labels: { status: '429' },
-        says: '150 in 15 minutes.',
-      },
-    },
     alsoQuiet: {
       'it is usual': { [of('requests_total', 'status="429"')]: '0+333x90' },
-      'many 400s': { [of('requests_total', 'status="400"')]: '0+0x75 100+100x14' },
     },
   },
   {

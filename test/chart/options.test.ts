@@ -62,47 +62,28 @@ describe('an option', () => {
 
   test.each<[memory: string | number | null, heap: string | undefined]>([
     ['512Mi', '--max-semi-space-size=32 --max-old-space-size=256'],
-    ['1Gi', '--max-semi-space-size=64 --max-old-space-size=512'],
     ['600M', '--max-semi-space-size=32 --max-old-space-size=286'],
     [268_435_456, '--max-semi-space-size=16 --max-old-space-size=128'],
-    ['200Mi', '--max-semi-space-size=8 --max-old-space-size=100'],
     [null, undefined],
   ])('a memory limit of %s bounds the heap of Node by %s', async (memory, heap) => {
     const objects = await render(withValue(evaluation, 'ingest.resources', { limits: { memory } }));
     expect(environmentOf(objects, 'ingest')['NODE_OPTIONS']).toBe(heap);
   });
 
-  test('NODE_OPTIONS of your own replace the bounds of the heap', async () => {
-    const bounds = [{ name: 'NODE_OPTIONS', value: '--max-old-space-size=300' }];
-    const spec = specOf(
-      await render(withValue(evaluation, 'ingest.pod.extraEnv', bounds)),
-      'ingest',
-    );
-    expect(variablesOf(spec).filter(({ name }) => name === 'NODE_OPTIONS')).toEqual(bounds);
-  });
-
-  const secretsOf = (objects: readonly Rendered[]): string[] =>
-    [...COMPONENTS, 'test'].map((component) => {
-      const { sources } = volume(specOf(objects, component), 'secrets')['projected'] as Json;
-      const { name, items } = sources[0].secret as Json;
-      return `${name} ${items[0].key} ${items[0].path}`;
-    });
-  const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
-  test.each<[string, Json, string[]]>([
-    [
-      'one, and the others share one',
-      { ingest: own('a') },
-      ['a k-a', ...Array(3).fill('mongodb uri')],
-    ],
-    [
-      'one each, and nobody needs the shared one',
-      { mongodb: {}, ingest: own('a'), processor: own('b'), controller: own('c'), tests: own('d') },
-      ['a k-a', 'b k-b', 'c k-c', 'd k-d'],
-    ],
-  ])('a component may have a database user of its own: %s', async (_, values, expected) => {
-    expect(secretsOf(await render({ ...production, ...values }))).toEqual(
-      expected.map((secret) => `${secret} MONGODB_URI`),
-    );
+  test('a component may have a database user of its own, and the others share one', async () => {
+    const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
+    const secretsOf = async (values: Json): Promise<string[]> => {
+      const objects = await render({ ...production, ...values });
+      return [...COMPONENTS, 'test'].map((component) => {
+        const { sources } = volume(specOf(objects, component), 'secrets')['projected'] as Json;
+        const { name, items } = sources[0].secret as Json;
+        return `${name} ${items[0].key}`;
+      });
+    };
+    const [shared, ...all] = ['mongodb uri', 'a k-a', 'b k-b', 'c k-c', 'd k-d'];
+    expect(await secretsOf({ ingest: own('a') })).toEqual(['a k-a', shared, shared, shared]);
+    const each = { ingest: own('a'), processor: own('b'), controller: own('c'), tests: own('d') };
+    expect(await secretsOf({ mongodb: {}, ...each })).toEqual(all);
   });
 
   test('a global registry goes before each image that names none', async () => {
@@ -231,27 +212,6 @@ describe('an option', () => {
     expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
   });
 
-  test('keys from a folder need neither rights nor a namespace', async () => {
-    const objects = await render({ ...production, partnerKeys: { source: 'directory:/keys' } });
-    for (const kind of ['Role', 'RoleBinding', 'Namespace'])
-      expect(kinds(objects)).not.toContain(kind);
-    expect(specOf(objects, 'controller')['automountServiceAccountToken']).toBe(false);
-  });
-
-  test('pods are spread over zones and nodes, or as you say', async () => {
-    const spread = async (topologySpreadConstraints?: unknown): Promise<Json[] | undefined> => {
-      const pods = topologySpreadConstraints === undefined ? {} : { topologySpreadConstraints };
-      return specOf(await render({ ...production, pods }), 'ingest')['topologySpreadConstraints'];
-    };
-    expect((await spread())?.map((each) => each['topologyKey'])).toEqual([
-      'topology.kubernetes.io/zone',
-      'kubernetes.io/hostname',
-    ]);
-    expect(await spread([])).toBeUndefined();
-    const [given] = (await spread([{ topologyKey: 'rack', maxSkew: 1 }])) ?? [];
-    expect(given?.['labelSelector'].matchLabels['app.kubernetes.io/component']).toBe('ingest');
-  });
-
   test('partners reach ingest, others only what they need', async () => {
     const partners = namespaced('ingress');
     const objects = await render(withValue(everything, 'networkPolicy.partnersFrom', [partners]));
@@ -304,18 +264,6 @@ describe('an option', () => {
     expect(reached(objects, 'ingest')).toEqual({ ...stores, ...traces });
     expect(reached(objects, 'processor')).toEqual({ ...stores, ...traces, ...mail });
     expect(reached(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
-  });
-
-  test('the stores of a first try are the peers that the chart knows', async () => {
-    const networkPolicy = { egress: { enabled: true } };
-    const to = reached(await render({ ...evaluation, networkPolicy }), 'processor');
-    const componentOf = (ports: string): string =>
-      to[ports][0].podSelector.matchLabels['app.kubernetes.io/component'] as string;
-    expect(['27017', '6379', '25 465 587 1025'].map(componentOf)).toEqual([
-      'mongodb',
-      'redis',
-      'mail',
-    ]);
   });
 
   test('monitors find the admin ports', async () => {
