@@ -73,12 +73,6 @@ export interface ScrapeTarget {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-export interface Sample {
-  readonly metric: Readonly<Record<string, string>>;
-  /** Seconds and value; one for an instant query, more for a range. */
-  readonly values: readonly (readonly [number, number])[];
-}
-
 export interface ActiveAlert {
   readonly name: string;
   readonly state: 'pending' | 'firing';
@@ -89,12 +83,6 @@ export interface Prometheus {
   readonly url: string;
   /** Replaces what is scraped; taken up within a second. */
   scrape(targets: readonly ScrapeTarget[]): Promise<void>;
-  /** Rejects with Prometheus' own words when the expression is wrong. */
-  query(expression: string): Promise<Sample[]>;
-  queryRange(
-    expression: string,
-    range: { from: number; to: number; stepSeconds: number },
-  ): Promise<Sample[]>;
   alerts(): Promise<ActiveAlert[]>;
   stop(): Promise<void>;
 }
@@ -169,20 +157,14 @@ export async function startPrometheus(options: {
       await writeFile(`${targetFile}.new`, JSON.stringify(groups));
       await rename(`${targetFile}.new`, targetFile);
     },
-    query: async (query) => {
-      const { result } = await ask<{ result: InstantResult[] }>(url, 'query', { query });
-      return result.map(({ metric, value }) => ({ metric, values: [numbers(value)] }));
-    },
-    queryRange: async (query, { from, to, stepSeconds }) => {
-      const range = { query, start: String(from), end: String(to), step: String(stepSeconds) };
-      const { result } = await ask<{ result: RangeResult[] }>(url, 'query_range', range);
-      return result.map(({ metric, values }) => ({ metric, values: values.map(numbers) }));
-    },
     alerts: async () => {
-      const { alerts } = await ask<{
-        alerts: { labels: Record<string, string>; state: ActiveAlert['state'] }[];
-      }>(url, 'alerts', {});
-      return alerts.map(({ labels, state }) => ({
+      const signal = AbortSignal.timeout(QUERY_TIMEOUT_MS);
+      const response = await fetch(`${url}/api/v1/alerts`, { signal });
+      if (!response.ok) throw new Error(`alerts: ${response.status}`);
+      const { data } = (await response.json()) as {
+        data: { alerts: { labels: Record<string, string>; state: ActiveAlert['state'] }[] };
+      };
+      return data.alerts.map(({ labels, state }) => ({
         name: labels['alertname'] ?? '',
         state,
         labels,
@@ -190,38 +172,6 @@ export async function startPrometheus(options: {
     },
     stop: () => server.end('SIGTERM'),
   };
-}
-
-type RawSample = readonly [number, string];
-interface InstantResult {
-  readonly metric: Record<string, string>;
-  readonly value: RawSample;
-}
-interface RangeResult {
-  readonly metric: Record<string, string>;
-  readonly values: readonly RawSample[];
-}
-
-function numbers([at, value]: RawSample): readonly [number, number] {
-  return [at, value === '+Inf' ? Infinity : Number(value)];
-}
-
-async function ask<T>(
-  url: string,
-  path: string,
-  parameters: Readonly<Record<string, string>>,
-): Promise<T> {
-  const response = await fetch(
-    `${url}/api/v1/${path}?${new URLSearchParams(parameters).toString()}`,
-    {
-      signal: AbortSignal.timeout(QUERY_TIMEOUT_MS),
-    },
-  );
-  const answer = (await response.json()) as { status: string; error?: string; data: T };
-  if (answer.status !== 'success') {
-    throw new Error(`${path} ${parameters['query'] ?? ''}: ${answer.error ?? response.status}`);
-  }
-  return answer.data;
 }
 
 async function answers(url: string): Promise<boolean> {

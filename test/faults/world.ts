@@ -168,6 +168,8 @@ async function open(
   const environment = {
     MONGODB_DATABASE: DATABASE,
     REDIS_URL: redisProxy.url,
+    // Of a Redis with failover.
+    NODE_EXTRA_CA_CERTS: '',
     ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
     // All load comes from one address.
     RATE_LIMIT_MAX: '1000000000',
@@ -280,6 +282,7 @@ async function open(
       const url = kind === undefined ? redisProxy.url : redisSets[kind]!.url;
       if (url === environment.REDIS_URL) return;
       environment.REDIS_URL = url;
+      environment.NODE_EXTRA_CA_CERTS = kind === undefined ? '' : redisSets[kind]!.ca;
       for (const slot of slots) {
         // As its endpoint is withdrawn.
         slot.ready = false;

@@ -1,24 +1,13 @@
 /**
- * The short form of `make chaos`: five faults one upon the other, on stores of its own, and an
- * audit without a violation.
+ * The short form of `make chaos`: three faults one upon the other, on stores of its own, and an audit
+ * without a violation.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runChaos, type ChaosResult } from '../faults/play.ts';
 import { faultsNamed } from '../faults/list.ts';
-import { report } from '../faults/report.ts';
 
 const SEED = 20_260_101;
-/**
- * Processors first: what a killed one held takes up to 45 s and a round of reconcile, and the
- * others heal meanwhile.
- */
-const SHORT = [
-  'processor-killed',
-  'redis-emptied',
-  'mongodb-election',
-  'mongodb-partitioned',
-  'ingest-killed',
-];
+const SHORT = ['mongodb-election', 'mongodb-partitioned', 'ingest-killed'];
 const SECONDS_PER_FAULT = 2;
 const PER_SECOND = 20;
 /** Chaos only for stores that are ours: those of the environment are not killed. */
@@ -43,20 +32,11 @@ beforeAll(async () => {
 afterAll(() => stop.abort());
 
 (given ? test.skip : test)(
-  'killed processors and ingests, an emptied Redis, an election and a partition lose and double nothing',
+  'an election, a partition and killed ingests lose and double nothing',
   () => {
     const { audit, troubles, phases } = result as ChaosResult;
     expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
-    // The whole table, so that a failure says what happened.
-    expect({
-      violations: audit.violations,
-      troubles,
-      report: report(result as ChaosResult),
-    }).toEqual({
-      violations: [],
-      troubles: [],
-      report: expect.any(String),
-    });
+    expect({ violations: audit.violations, troubles }).toEqual({ violations: [], troubles: [] });
     // The faults did take place under load, and left writes in doubt behind.
     expect(audit.total.accepted).toBeGreaterThan(100);
     expect(audit.total.failed).toBeGreaterThan(0);

@@ -13,16 +13,9 @@ import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
-import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 
 let world: World;
@@ -90,16 +83,6 @@ test('what an operator makes due again keeps its body, and gets a new date at it
   expect((await world.recordIn('completed', id)).bodyUntil!.getTime()).toBeGreaterThan(
     bodyUntil!.getTime(),
   );
-});
-
-test('a body that was answered 400 goes with its record after a week', async () => {
-  const answer = await send(ingest.url, { key: world.key, body: '{"email": "x' });
-  const record = await world.record(requestIdOf(answer));
-  expect(record).toMatchObject({
-    state: 'malformed',
-    expiresAt: later(record!.receivedAt, 7 * DAY_MS),
-  });
-  expect(record).not.toHaveProperty('bodyUntil');
 });
 
 test('what a released account held goes with its request', async () => {

@@ -2,7 +2,8 @@
  * What operators are told of a server that cannot be used: each usual mistake has a sentence of its
  * own, the same in the log, in `/readyz` and on the terminal.
  */
-import { createServer, type AddressInfo, type Server } from 'node:net';
+import { getServers, lookup, setServers } from 'node:dns';
+import { createServer, type AddressInfo, type LookupFunction, type Server } from 'node:net';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:tls';
 import { tmpdir } from 'node:os';
@@ -21,6 +22,7 @@ import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
+import { startDnsServer } from '../support/dns-server.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
@@ -177,6 +179,40 @@ test('a replica set without a primary is told as one', async () => {
     });
     expect(await tellers.mongodb(url)).not.toContain('primary');
   } finally {
+    await set.close();
+  }
+});
+
+test('mongodb+srv finds a set, and lets in who knows its CA, a user and a password', async () => {
+  const names = ['one', 'two', 'three'].map((name) => `${name}.mongo.test`);
+  const login = { username: 'service', password: 'p@ss:w/rd%1' };
+  makeCertificate(folder, ['IP:127.0.0.1', ...names.map((name) => `DNS:${name}`)]);
+  const [key, cert] = ['key.pem', 'ca.pem'].map((file) => readFileSync(join(folder, file)));
+  const set = await startReplicaSet(own.mongo.url, { login });
+  const { ports } = await set.door({ certificate: { key: key!, cert: cert! } });
+  const nameServer = await startDnsServer({
+    srv: {
+      '_mongodb._tcp.set.mongo.test': names.map((name, index) => ({ name, port: ports[index]! })),
+    },
+    txt: { 'set.mongo.test': 'replicaSet=rs0&authSource=admin' },
+  });
+  const servers = getServers();
+  setServers([nameServer.address]);
+  // The names of the members, which the operating system does not know.
+  const here: LookupFunction = (_name, options, callback) => lookup('127.0.0.1', options, callback);
+  const user = `${login.username}:${encodeURIComponent(login.password)}`;
+  const client = createMongo(
+    `mongodb+srv://${user}@set.mongo.test/?tlsCAFile=${join(folder, 'ca.pem')}`,
+    'secured',
+    { lookup: here },
+  );
+  try {
+    // A client gives up after two seconds, which a busy machine may need.
+    await eventually('to be let in', () => client.db('x').collection('x').insertOne({}));
+  } finally {
+    await client.close();
+    setServers(servers);
+    await nameServer.close();
     await set.close();
   }
 });

@@ -15,30 +15,21 @@ import { INGEST_PATH, type Answer } from '../support/http.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-type Slow = 'headers' | 'body' | 'drip' | 'refusedBody' | 'largeBody';
+type Slow = 'headers' | 'body' | 'drip';
 
 let world: World;
 let ingest: InProcess;
 /** Slow requests take seconds each, so all are begun at once and judged at the end. */
 let slow: Record<Slow, Promise<Answer>>;
-/** In which order they were answered. */
-const answered: Slow[] = [];
 const recorded = new Set<string>();
 
 beforeAll(async () => {
   world = await openWorld();
   ingest = await world.start('ingest');
   slow = {
-    headers: begin('headers', `POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
-    body: begin('body', `${head([authorized(), 'Content-Length: 100'])}{"a":`),
-    drip: begin('drip', head([authorized(), 'Transfer-Encoding: chunked']), (connection) =>
-      connection.write('1\r\n{\r\n'),
-    ),
-    refusedBody: begin('refusedBody', `${head(['Content-Length: 100'])}{"a":`),
-    largeBody: begin(
-      'largeBody',
-      head([authorized(), 'Content-Length: 70000']) + 'x'.repeat(66_000),
-    ),
+    headers: begin(`POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
+    body: begin(`${head([authorized(), 'Content-Length: 100'])}{"a":`),
+    drip: begin(chunked(), (connection) => connection.write('1\r\n{\r\n')),
   };
   for (const one of Object.values(slow)) one.catch(() => {});
 });
@@ -67,7 +58,6 @@ const chunked = (): string => head([authorized(), 'Transfer-Encoding: chunked'])
 const authorized = (): string => `Authorization: Bearer ${world.key}`;
 
 async function begin(
-  name: Slow,
   bytes: string,
   everyNowAndThen?: (connection: RawConnection) => void,
 ): Promise<Answer> {
@@ -76,7 +66,6 @@ async function begin(
   const timer = setInterval(() => everyNowAndThen?.(connection), 500);
   try {
     const answer = await connection.answer(HANG_MS);
-    answered.push(name);
     await connection.closed();
     return answer;
   } finally {
@@ -93,6 +82,28 @@ async function onlyAnswer(...writes: readonly (string | Uint8Array)[]): Promise<
   await connection.closed();
   expect(connection.text().match(/HTTP\/1\.1 /g)).toHaveLength(1);
   return answer;
+}
+
+/** A connection whose request `bytes` ingest has begun to read. */
+async function bodyBegun(bytes: string): Promise<RawConnection> {
+  const read = (): Promise<number> =>
+    world.metric(ingest, 'partner_ingest_limiter_decisions_total');
+  const before = await read();
+  const connection = await openRaw(ingest.url);
+  connection.write(bytes);
+  await eventually('ingest to read the body', async () => (await read()) > before);
+  return connection;
+}
+
+async function expectAccepted(answer: Answer): Promise<void> {
+  const id = expectAnswer(answer, 202, bodies.accepted);
+  recorded.add(id);
+  await expectRecord(world, id, {
+    state: 'recorded',
+    httpStatus: 202,
+    partnerId: 'demo',
+    bytes: Buffer.from('{}'),
+  });
 }
 
 const broken = (kind: string): Promise<number> =>
@@ -115,20 +126,10 @@ async function expectMalformed(answer: Answer, bytes: string | Uint8Array): Prom
 
 describe('what is no HTTP', () => {
   test.each<[name: string, bytes: string | Uint8Array, kind: string]>([
-    ['words', 'hello ingest\r\n\r\n', 'not_http'],
     ['TLS', Buffer.from('16030100c8010000c40303', 'hex'), 'not_http'],
-    ['random bytes', Buffer.from([0xff, 0xfe, 0x00, 0x01, 0x0d, 0x0a, 0x0d, 0x0a]), 'not_http'],
-    ['an unknown method', head([], `FETCH ${INGEST_PATH} HTTP/1.1`), 'not_http'],
-    ['an unknown version', head([], `POST ${INGEST_PATH} HTTP/9.9`), 'not_http'],
     ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'not_http'],
-    ['a header line without a colon', post(['nonsense', 'Content-Length: 2']), 'not_http'],
     ['a blank before a colon', post(['Content-Length : 2']), 'not_http'],
     ['a NUL in a header', post(['X-Nul: a\0b', 'Content-Length: 2']), 'not_http'],
-    [
-      'headers of 17 kB',
-      post([`X-Large: ${'x'.repeat(17_000)}`, 'Content-Length: 2']),
-      'headers_too_large',
-    ],
     [
       '100 headers',
       post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']),
@@ -140,46 +141,14 @@ describe('what is no HTTP', () => {
       post(['Content-Length: 2', 'Transfer-Encoding: chunked']),
       'not_http',
     ],
-    [
-      'Transfer-Encoding with Content-Length',
-      post(['Transfer-Encoding: chunked', 'Content-Length: 2']),
-      'not_http',
-    ],
-    [
-      'Transfer-Encoding: chunked, identity',
-      post(['Transfer-Encoding: chunked, identity']),
-      'not_http',
-    ],
-    [
-      'two Transfer-Encodings',
-      post(['Transfer-Encoding: chunked', 'Transfer-Encoding: identity']),
-      'not_http',
-    ],
-    ['two Content-Lengths', post(['Content-Length: 2', 'Content-Length: 44']), 'not_http'],
     ['the same Content-Length twice', post(['Content-Length: 2', 'Content-Length: 2']), 'not_http'],
-    ['a list of Content-Lengths', post(['Content-Length: 2, 2']), 'not_http'],
     ['a negative Content-Length', post(['Content-Length: -2']), 'not_http'],
-    ['a Content-Length in words', post(['Content-Length: two']), 'not_http'],
-    [
-      'a Content-Length beyond 64 bits',
-      post(['Content-Length: 99999999999999999999999']),
-      'not_http',
-    ],
     ['HTTP/2.0 in the request line', head([], `POST ${INGEST_PATH} HTTP/2.0`), 'bad_version'],
-    ['HTTP/0.9 in the request line', head([], `POST ${INGEST_PATH} HTTP/0.9`), 'bad_version'],
     ['two Hosts', post(['Host: ingest.test', 'Content-Length: 2']), 'bad_host'],
-    ['two different Hosts', post(['host: other.test', 'Content-Length: 2']), 'bad_host'],
-    ['a Host with a blank', hostIs('a b'), 'bad_host'],
     ['a Host that is a URL', hostIs('http://ingest.test'), 'bad_host'],
-    ['a Host with a path', hostIs('ingest.test/x'), 'bad_host'],
-    ['a Host with a user', hostIs('me@ingest.test'), 'bad_host'],
     ['a Host whose port is none', hostIs('ingest.test:http'), 'bad_host'],
-    ['two Hosts in one line', hostIs('ingest.test, other.test'), 'bad_host'],
     ['Transfer-Encoding in HTTP/1.0', chunkedAs('chunked', '1.0'), 'bad_transfer_encoding'],
     ['Transfer-Encoding: gzip, chunked', chunkedAs('gzip, chunked'), 'bad_transfer_encoding'],
-    ['Transfer-Encoding: chunked twice', chunkedAs('chunked, chunked'), 'not_http'],
-    ['Transfer-Encoding: xchunked', chunkedAs('xchunked'), 'bad_transfer_encoding'],
-    ['Transfer-Encoding: identity', chunkedAs('identity'), 'bad_transfer_encoding'],
     [
       'no Host',
       `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
@@ -187,19 +156,12 @@ describe('what is no HTTP', () => {
     ],
   ])('%s is answered 400, counted and not recorded', async (_name, bytes, kind) => {
     const before = await broken(kind);
-    const answers = await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' });
     const withKey = typeof bytes === 'string' ? bytes.replace('KEY', world.key) : bytes;
     const answer = await onlyAnswer(withKey);
     expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();
     expect(answer.headers['connection']).toBe('close');
     expect(new Date(answer.headers['date'] ?? '').getTime()).toBeGreaterThan(Date.now() - 60_000);
     await becomesBroken(kind, before + 1);
-    // At least this one: on a busy machine some of the slow ones are answered meanwhile.
-    await eventually(
-      'the answer to be counted',
-      async () =>
-        (await world.metric(ingest, 'partner_ingest_requests_total', { status: '400' })) > answers,
-    );
   });
 });
 
@@ -207,30 +169,14 @@ describe('framing that breaks after the headers', () => {
   test.each<[name: string, rest: string, kept: string]>([
     ['a chunk size that is none', '5\r\n{"a":\r\nZZ\r\n', '{"a":'],
     ['a chunk longer than its size', '5\r\n{"a":1}\r\n0\r\n\r\n', '{"a":'],
-    ['a negative chunk size', '5\r\n{"a":\r\n-1\r\n', '{"a":'],
     ['a chunk size beyond 64 bits', '5\r\n{"a":\r\nfffffffffffffffff\r\n', '{"a":'],
-    ['no chunk size at all', 'hello', ''],
     ['chunk extensions of 20 kB', `5\r\n{"a":\r\n1;${'x'.repeat(20_000)}\r\n`, '{"a":'],
   ])('%s is a 400 with what came on record, in one packet or two', async (_name, rest, kept) => {
     await expectMalformed(await onlyAnswer(chunked() + rest), kept);
-
-    const before = await world.metric(ingest, 'partner_ingest_limiter_decisions_total');
-    const connection = await openRaw(ingest.url);
-    connection.write(chunked());
-    await eventually(
-      'ingest to read the body',
-      async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > before,
-    );
+    const connection = await bodyBegun(chunked());
     connection.write(rest);
     await expectMalformed(await connection.answer(), kept);
     await connection.closed();
-  });
-
-  test('of a refused request it changes nothing', async () => {
-    const answer = await onlyAnswer(`${head(['Transfer-Encoding: chunked'])}5\r\n{"a":\r\nZZ\r\n`);
-    const id = expectAnswer(answer, 401, bodies.keyMissing);
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
   });
 
   test('after a whole request leaves that request its own answer', async () => {
@@ -238,14 +184,7 @@ describe('framing that breaks after the headers', () => {
     // A Content-Length that is too short does the same: what is left over is no request.
     for (const garbage of ['garbage\r\n\r\n', '{"left":"over"}']) {
       const before = await broken('not_http');
-      const id = expectAnswer(await onlyAnswer(whole + garbage), 202, bodies.accepted);
-      recorded.add(id);
-      await expectRecord(world, id, {
-        state: 'recorded',
-        httpStatus: 202,
-        partnerId: 'demo',
-        bytes: Buffer.from('{}'),
-      });
+      await expectAccepted(await onlyAnswer(whole + garbage));
       await becomesBroken('not_http', before + 1);
     }
   });
@@ -255,14 +194,7 @@ describe('framing that breaks after the headers', () => {
     connection.write(
       `${head([authorized(), 'Content-Length: 2'])}{}${chunked()}5\r\n{"a":\r\nZZ\r\n`,
     );
-    const id = expectAnswer(await connection.answer(), 202, bodies.accepted);
-    recorded.add(id);
-    await expectRecord(world, id, {
-      state: 'recorded',
-      httpStatus: 202,
-      partnerId: 'demo',
-      bytes: Buffer.from('{}'),
-    });
+    await expectAccepted(await connection.answer());
     await expectMalformed(await connection.answer(), '{"a":');
     await connection.closed();
   });
@@ -288,15 +220,9 @@ describe('a partner that goes away', () => {
     ['closing', false],
     ['resetting', true],
   ])('%s the connection leaves a malformed record with what came', async (_name, reset) => {
-    const before = await world.metric(ingest, 'partner_ingest_limiter_decisions_total');
     const userAgent = `gone-${reset}`;
-    const connection = await openRaw(ingest.url);
-    connection.write(
+    const connection = await bodyBegun(
       `${head([authorized(), 'Content-Length: 100', `User-Agent: ${userAgent}`])}{"a":1`,
-    );
-    await eventually(
-      'ingest to read the body',
-      async () => (await world.metric(ingest, 'partner_ingest_limiter_decisions_total')) > before,
     );
     if (reset) connection.socket.resetAndDestroy();
     else connection.socket.destroy();
@@ -317,29 +243,6 @@ describe('a partner that goes away', () => {
 });
 
 describe('a partner that is slow', () => {
-  test('with a body nobody wants is answered first: its body is not waited for', async () => {
-    await Promise.all(Object.values(slow));
-    expect(answered.slice(0, 2)).toEqual(['refusedBody', 'largeBody']);
-    const answer = await slow.refusedBody;
-    const id = expectAnswer(answer, 401, bodies.keyMissing);
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
-    expect(answer.headers['connection']).toBe('close');
-  });
-
-  test('with the rest of a body that is too large is told so', async () => {
-    const answer = await slow.largeBody;
-    const id = expectAnswer(answer, 400, bodies.tooLarge);
-    recorded.add(id);
-    await expectRecord(world, id, {
-      state: 'malformed',
-      httpStatus: 400,
-      partnerId: 'demo',
-      bytes: Buffer.alloc(65_000, 'x'),
-      bodyBytes: 66_000,
-    });
-  });
-
   test('with its headers is answered in the end', async () => {
     const answer = await slow.headers;
     expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();

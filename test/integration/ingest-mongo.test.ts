@@ -49,9 +49,7 @@ const ready = async (): Promise<boolean> => (await fetch(`${ingest.adminUrl}/rea
  * deadline.
  */
 async function expectRefused(requests: readonly Promise<Answer>[]): Promise<string[]> {
-  const startedAt = performance.now();
   const answers = await withDeadline(Promise.all(requests), HANG_MS, 'refusing');
-  console.log(`${answers.length} refused within ${Math.round(performance.now() - startedAt)} ms`);
   return answers.map((answer) => expectAnswer(answer, 500, bodies.internal));
 }
 
@@ -95,11 +93,8 @@ test.each([
   'when MongoDB %s every request is a 500 by the deadline, and nothing of it is accepted later',
   async (_name, signal, repair) => {
     await store.signal(signal);
-    const ids = [
-      ...(await expectRefused(Array.from({ length: 50 }, () => post()))),
-      ...(await expectRefused([post(), post('[]'), post('x'.repeat(70_000)), post('')])),
-      ...(await expectRefused([post()])),
-    ];
+    const malformed = [post('[]'), post('x'.repeat(70_000)), post('')];
+    const ids = await expectRefused([...Array.from({ length: 50 }, () => post()), ...malformed]);
     // What needs no record is answered as ever, and the pod stays in service so that partners get
     // this 500.
     expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
@@ -116,58 +111,13 @@ test('a MongoDB that hangs in the middle of large batches leaves no connection b
   // More than the kernel buffers between us and it, so that writing itself stalls; and more often
   // than there are connections.
   const large = JSON.stringify({ business_name: 'x'.repeat(60_000) });
-  for (let round = 0; round < 4; round += 1) {
+  for (let round = 0; round < 3; round += 1) {
     await store.signal('SIGSTOP');
-    const ids: string[] = [];
-    for (let wave = 0; wave < 3; wave += 1) {
-      ids.push(...(await expectRefused(Array.from({ length: 250 }, () => post(large)))));
-    }
+    const ids = await expectRefused(Array.from({ length: 250 }, () => post(large)));
     await store.signal('SIGCONT');
     await expectServedAgain();
     await expectNotAccepted(ids);
   }
-});
-
-const more = (list: readonly string[], count: number): Promise<unknown> => {
-  const wanted = list.length + count;
-  return eventually('more answers', () => list.length >= wanted, HEAL_HANG_MS);
-};
-
-test('through outages under load every 202 has its record and no 500 has one that counts', async () => {
-  const accepted: string[] = [];
-  const refused: string[] = [];
-  const stop = new AbortController();
-  const partner = async (): Promise<void> => {
-    while (!stop.signal.aborted) {
-      const answer = await post();
-      if (answer.status === 202) accepted.push(expectAnswer(answer, 202, bodies.accepted));
-      else refused.push(expectAnswer(answer, 500, bodies.internal));
-    }
-  };
-  const partners = Promise.all(Array.from({ length: 16 }, partner));
-  partners.catch(() => {});
-  try {
-    for (let round = 0; round < 2; round += 1) {
-      await more(accepted, 100);
-      await store.signal('SIGSTOP');
-      await more(refused, 20);
-      await store.signal('SIGCONT');
-      await more(accepted, 100);
-      await store.signal('SIGKILL');
-      await more(refused, 20);
-      await store.restart();
-    }
-    await more(accepted, 100);
-  } finally {
-    stop.abort();
-  }
-  await partners;
-
-  await expectNotAccepted(refused);
-  const stored = await records.find({ _id: { $in: accepted } }).toArray();
-  expect(stored).toHaveLength(accepted.length);
-  expect(new Set(stored.map((record) => record.state))).toEqual(new Set(['recorded']));
-  expect(new Set([...accepted, ...refused]).size).toBe(accepted.length + refused.length);
 });
 
 test('an ingest that starts without MongoDB is live but not ready, and gets ready by itself', async () => {

@@ -3,17 +3,9 @@
  * does not leave).
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import {
-  bodies,
-  expectAnswer,
-  expectRecord,
-  head,
-  idOf,
-  openRaw,
-  rawAnswer,
-} from '../support/ingest.ts';
+import { bodies, expectAnswer, expectRecord, head, openRaw, rawAnswer } from '../support/ingest.ts';
 import { eventually } from '../support/wait.ts';
-import { INGEST_PATH, send, sendRaw, type Answer } from '../support/http.ts';
+import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
 const MAX = 65_000;
@@ -82,7 +74,24 @@ async function expectStored(
   return id;
 }
 
-/** No record, and the connection can be used again. */
+/** A 401 or 403, on record without its body. */
+async function expectRefused(
+  answer: Answer,
+  refusal: 'keyMissing' | 'keyInvalid' | 'partnerInactive',
+  extra: { readonly contentType?: string } = {},
+): Promise<void> {
+  const inactive = refusal === 'partnerInactive';
+  const id = expectAnswer(answer, inactive ? 403 : 401, bodies[refusal]);
+  expect(answer.headers['www-authenticate']).toBe(inactive ? undefined : 'Bearer');
+  recorded.add(id);
+  await expectRecord(world, id, {
+    state: 'refused',
+    httpStatus: inactive ? 403 : 401,
+    ...(inactive ? { partnerId: 'dormant' } : {}),
+    ...extra,
+  });
+}
+
 async function expectUnrecorded(id: string): Promise<void> {
   expect(await world.record(id)).toBeNull();
 }
@@ -94,41 +103,20 @@ describe('a body', () => {
       '{"email":"a@example.com","business_name":"A","ein":"123456789"}',
       'accepted',
     ],
-    ['an empty object', '{}', 'accepted'],
     ['an object in white space', ' \r\n\t{ "a" : 1 }\n ', 'accepted'],
     ['invalid field values', '{"email":7,"business_name":null,"ein":"12-3456789"}', 'accepted'],
-    ['missing fields', '{"email":"a@example.com"}', 'accepted'],
-    ['unknown fields', '{"other":true}', 'accepted'],
     ['an array', '[]', 'notAnObject'],
-    ['an array of objects', '[{"email":"a@example.com"}]', 'notAnObject'],
-    ['a string', '"text"', 'notAnObject'],
     ['a string that holds an object', '"{}"', 'notAnObject'],
-    ['a number', '42', 'notAnObject'],
-    ['true', 'true', 'notAnObject'],
-    ['false', 'false', 'notAnObject'],
     ['null', 'null', 'notAnObject'],
     ['no bytes at all', '', 'notAnObject'],
-    ['white space only', ' \r\n\t ', 'notAnObject'],
     ['a bare word', 'hello', 'notAnObject'],
-    ['single quotes', "{'a':1}", 'notAnObject'],
     ['a trailing comma', '{"a":1,}', 'notAnObject'],
-    ['a comment', '{"a":1/*x*/}', 'notAnObject'],
-    ['NaN', '{"a":NaN}', 'notAnObject'],
-    ['a raw line break in a string', '{"a":"b\nc"}', 'notAnObject'],
     ['two documents', '{}{}', 'notAnObject'],
-    ['two documents on two lines', '{}\n{}', 'notAnObject'],
-    ['garbage after the object', '{"a":1}garbage', 'notAnObject'],
     ['a NUL after the object', '{"a":1}\0', 'notAnObject'],
-    ['a form', 'email=a%40example.com&ein=123456789', 'notAnObject'],
     ['a truncated object', '{"email":"a@example.com","busi', 'notAnObject'],
     [
       'bytes that are not UTF-8',
       Buffer.from([0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d]),
-      'notAnObject',
-    ],
-    [
-      'overlong UTF-8',
-      Buffer.from([0x7b, 0x22, 0xc0, 0xaf, 0x22, 0x3a, 0x31, 0x7d]),
       'notAnObject',
     ],
     [
@@ -137,44 +125,31 @@ describe('a body', () => {
       'notAnObject',
     ],
     ['UTF-16 with its mark', Buffer.from('\ufeff{"a":1}', 'utf16le'), 'notAnObject'],
-    ['UTF-16 without its mark', Buffer.from('{"a":1}', 'utf16le'), 'notAnObject'],
-    ['a lone byte order mark', BOM, 'notAnObject'],
     ['a byte order mark and an object', Buffer.concat([BOM, Buffer.from('{"a":1}')]), 'accepted'],
     ['two byte order marks', Buffer.concat([BOM, BOM, Buffer.from('{"a":1}')]), 'notAnObject'],
     ['gzip', Buffer.from('1f8b0800000000000003ab5604000000ffff', 'hex'), 'notAnObject'],
     ['__proto__', '{"__proto__":{"polluted":true}}', 'accepted'],
-    ['constructor', '{"constructor":{"prototype":{"polluted":true}}}', 'accepted'],
     ['$where', '{"$where":"sleep(10000)","$set":{"state":"completed"}}', 'accepted'],
-    ['a dotted key', '{"a.b":1,"":2,".":3}', 'accepted'],
     ['a NUL in a key', '{"a\\u0000b":1}', 'accepted'],
-    ['10,000 arrays in an object', `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`, 'accepted'],
     ['10,000 objects in an object', `${'{"a":'.repeat(10_000)}1${'}'.repeat(10_000)}`, 'accepted'],
     ['repeated keys', '{"email":"a@example.com","email":"b@example.com"}', 'accepted'],
     ['huge numbers', `{"a":1e999999,"b":${'9'.repeat(400)},"c":-0,"d":1e-999999}`, 'accepted'],
     ['lone surrogates, escaped', String.raw`{"a":"\ud800","\udfff":"b"}`, 'accepted'],
-    ['every control character, escaped', String.raw`{"a":"\u0000\u001f\u007f\u2028"}`, 'accepted'],
-    ['64,999 bytes', objectOf(64_999), 'accepted'],
     ['65,000 bytes', objectOf(65_000), 'accepted'],
-    ['65,000 bytes of é', objectOf(65_000, 'é'), 'accepted'],
     ['65,000 bytes of emoji', objectOf(65_000, '🏦'), 'accepted'],
-    ['65,000 bytes of no JSON', Buffer.alloc(65_000, 'x'), 'notAnObject'],
   ])('%s', async (_name, body, outcome) => {
     await expectStored(await send(ingest.url, { key: world.key, body }), outcome, body);
     // Chunked in small pieces, which also cuts through the middle of multibyte characters.
     const chunks = pieces(bytesOf(body), body.length > 1_000 ? 4_001 : 1);
     await expectStored(await send(ingest.url, { key: world.key, chunks }), outcome, body);
-  });
-
-  test('keys that mean something to JavaScript have changed nothing', () => {
+    // Keys that mean something to JavaScript have changed nothing.
     expect(Object.keys(Object.prototype)).toEqual([]);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
   });
 
   test.each<[name: string, body: Buffer]>([
     ['65,001 bytes of an object', objectOf(65_001)],
-    ['65,001 bytes in 32,505 characters', objectOf(65_001, 'é')],
     ['65,001 bytes in 16,258 emoji', objectOf(65_001, '🏦')],
-    ['an object of 10 MB', objectOf(10_000_000)],
     ['10 MB of no JSON', Buffer.alloc(10_000_000, 'x')],
     ['a small object after 65,000 blanks', Buffer.from(`${' '.repeat(65_000)}{}`)],
   ])('of %s is answered 400 and recorded with its first 65,000 bytes', async (_name, body) => {
@@ -183,129 +158,55 @@ describe('a body', () => {
     await expectStored(answer, 'tooLarge', body);
     expect(answer.headers['connection']).toBe('close');
   });
-
-  test('the same bytes sent twice are two requests', async () => {
-    const body = '{"email":"twice@example.com","business_name":"Twice","ein":"000000002"}';
-    const ids = await Promise.all(
-      [1, 2].map(async () =>
-        expectStored(await send(ingest.url, { key: world.key, body }), 'accepted', body),
-      ),
-    );
-    expect(new Set(ids).size).toBe(2);
-  });
 });
 
-describe('headers that do not matter', () => {
+describe('headers', () => {
   test.each<[name: string, headers: Record<string, string>]>([
-    ['text/plain', { 'content-type': 'text/plain' }],
     ['JSON with a charset', { 'content-type': 'application/json; charset=latin1' }],
     ['a malformed content type', { 'content-type': ';;;' }],
-    ['an empty content type', { 'content-type': '' }],
-    ['multipart', { 'content-type': 'multipart/form-data; boundary=x' }],
-    ['a form', { 'content-type': 'application/x-www-form-urlencoded' }],
-    ['XML', { 'content-type': 'application/xml' }],
-    ['a content type of 300 characters', { 'content-type': `text/${'x'.repeat(295)}` }],
     ['Content-Encoding: gzip on plain JSON', { 'content-encoding': 'gzip' }],
-    ['Accept: text/html', { accept: 'text/html' }],
     ['a request id of the partner', { 'x-request-id': 'req_mine', 'request-id': 'req_mine' }],
-    ['an X-HTTP-Method-Override', { 'x-http-method-override': 'DELETE' }],
     ['an Upgrade', { connection: 'upgrade', upgrade: 'websocket' }],
-  ])('%s', async (_name, headers) => {
+    ['no traceparent', { traceparent: '00-00000000000000000000000000000000-b7ad6b7169203331-01' }],
+  ])('%s changes nothing', async (_name, headers) => {
     const body = '{"a":"ü"}';
-    const contentType = headers['content-type']?.slice(0, 256);
+    const contentType = headers['content-type'];
     const answer = await send(ingest.url, { key: world.key, body, headers });
     await expectStored(answer, 'accepted', body, contentType === undefined ? {} : { contentType });
   });
 
-  test('a gzipped body is not decoded', async () => {
-    const body = Buffer.from('1f8b0800000000000003ab5604000000ffff0300', 'hex');
-    const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
-    const answer = await send(ingest.url, { key: world.key, body, headers });
-    await expectStored(answer, 'notAnObject', body, { contentType: 'application/json' });
-  });
-
-  test('User-Agent is kept up to 256 characters, and a valid traceparent', async () => {
+  test('Content-Type and User-Agent are kept up to 256 characters, and a valid traceparent', async () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
-    const headers = { 'user-agent': 'u'.repeat(300), traceparent };
+    const long = 'u'.repeat(300);
+    const headers = { 'content-type': long, 'user-agent': long, traceparent };
     const answer = await send(ingest.url, { key: world.key, body: '{}', headers });
-    await expectStored(answer, 'accepted', '{}', { userAgent: 'u'.repeat(256), traceparent });
+    const kept = long.slice(0, 256);
+    await expectStored(answer, 'accepted', '{}', {
+      contentType: kept,
+      userAgent: kept,
+      traceparent,
+    });
   });
-
-  test.each(['', 'nonsense', '00-00000000000000000000000000000000-b7ad6b7169203331-01', 'ff-x'])(
-    'the invalid traceparent %j is left out',
-    async (traceparent) => {
-      await expectStored(
-        await send(ingest.url, { key: world.key, body: '{}', headers: { traceparent } }),
-        'accepted',
-        '{}',
-      );
-    },
-  );
 });
 
 describe('authentication', () => {
-  type Refusal = 'keyMissing' | 'keyInvalid' | 'partnerInactive';
   const unknown = 'pik_0000000000000000000000000000000000000000000000';
 
-  test.each<[name: string, authorization: (() => string) | undefined, refusal: Refusal]>([
+  test.each([
     ['no header', undefined, 'keyMissing'],
-    ['an empty header', () => '', 'keyMissing'],
-    ['Basic', () => 'Basic ZGVtbzpkZW1v', 'keyMissing'],
-    ['the bare key', () => world.key, 'keyMissing'],
-    ['Bearer alone', () => 'Bearer', 'keyMissing'],
-    ['Bearer and spaces', () => 'Bearer    ', 'keyMissing'],
-    ['Bearer and the key without a space', () => `Bearer${world.key}`, 'keyMissing'],
-    ['Bearer: with a colon', () => `Bearer: ${world.key}`, 'keyMissing'],
-    ['an unknown key', () => `Bearer ${unknown}`, 'keyInvalid'],
-    ['a short key', () => 'Bearer x', 'keyInvalid'],
-    [
-      'the key with its last character missing',
-      () => `Bearer ${world.key.slice(0, -1)}`,
-      'keyInvalid',
-    ],
-    ['the key in other case', () => `Bearer ${world.key.toUpperCase()}`, 'keyInvalid'],
-    ['the key in quotes', () => `Bearer "${world.key}"`, 'keyInvalid'],
-    [
-      'a space inside the key',
-      () => `Bearer ${world.key.slice(0, 9)} ${world.key.slice(9)}`,
-      'keyInvalid',
-    ],
-    ['two keys', () => `Bearer ${world.key}, Bearer ${world.key}`, 'keyInvalid'],
-    ['a key of 8,000 characters', () => `Bearer ${'k'.repeat(8_000)}`, 'keyInvalid'],
-    ['an inactive partner', () => `Bearer ${world.inactiveKey}`, 'partnerInactive'],
-    [
-      'an inactive partner, bearer in lower case',
-      () => `bearer ${world.inactiveKey}`,
-      'partnerInactive',
-    ],
-  ])('%s is refused, and recorded without its body', async (_name, authorization, refusal) => {
+    ['Basic', (): string => 'Basic ZGVtbzpkZW1v', 'keyMissing'],
+    ['an unknown key', (): string => `Bearer ${unknown}`, 'keyInvalid'],
+    ['a key of 8,000 characters', (): string => `Bearer ${'k'.repeat(8_000)}`, 'keyInvalid'],
+    ['an inactive partner', (): string => `Bearer ${world.inactiveKey}`, 'partnerInactive'],
+  ] as const)('%s is refused, and recorded without its body', async (_name, given, refusal) => {
+    const contentType = 'application/json';
+    const authorization = given?.();
     const headers = {
-      'content-type': 'application/json',
-      ...(authorization === undefined ? {} : { authorization: authorization() }),
+      'content-type': contentType,
+      ...(authorization === undefined ? {} : { authorization }),
     };
     const answer = await send(ingest.url, { headers, body: '{"email":"a@example.com"}' });
-    const status = refusal === 'partnerInactive' ? 403 : 401;
-    const id = expectAnswer(answer, status, bodies[refusal]);
-    expect(answer.headers['www-authenticate']).toBe(status === 401 ? 'Bearer' : undefined);
-    recorded.add(id);
-    await expectRecord(world, id, {
-      state: 'refused',
-      httpStatus: status,
-      contentType: 'application/json',
-      ...(status === 403 ? { partnerId: 'dormant' } : {}),
-    });
-  });
-
-  test.each<[name: string, authorization: () => string]>([
-    ['bearer in lower case', () => `bearer ${world.key}`],
-    ['BEARER in upper case', () => `BEARER ${world.key}`],
-    ['two spaces', () => `Bearer  ${world.key}`],
-    ['a tab', () => `Bearer\t${world.key}`],
-    ['spaces after the key', () => `Bearer ${world.key}   `],
-    ['a tab before the scheme', () => `\tBearer ${world.key}`],
-  ])('%s is accepted', async (_name, authorization) => {
-    const bytes = `${head([`Authorization: ${authorization()}`, 'Content-Length: 2', 'Connection: close'])}{}`;
-    await expectStored(await rawAnswer(ingest.url, bytes), 'accepted', '{}');
+    await expectRefused(answer, refusal, { contentType });
   });
 
   test('of two Authorization headers the first one counts', async () => {
@@ -317,16 +218,7 @@ describe('authentication', () => {
       '{}',
     );
     const answer = await rawAnswer(ingest.url, `${head([...both.toReversed(), ...rest])}{}`);
-    const id = expectAnswer(answer, 401, bodies.keyInvalid);
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
-  });
-
-  test('a refused body of 10 MB, sent before anything is read, gets its answer and no reset', async () => {
-    const answer = await send(ingest.url, { body: Buffer.alloc(10_000_000, 'x') });
-    const id = expectAnswer(answer, 401, bodies.keyMissing);
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
+    await expectRefused(answer, 'keyInvalid');
   });
 
   test('a refused body beyond what is drained gets its answer, and the connection ends', async () => {
@@ -334,16 +226,14 @@ describe('authentication', () => {
     connection.write(head(['Content-Length: 20000000']));
     connection.write(Buffer.alloc(17_000_000, 'x'));
     const answer = await connection.answer();
-    const id = expectAnswer(answer, 401, bodies.keyMissing);
+    await expectRefused(answer, 'keyMissing');
     expect(answer.headers['connection']).toBe('close');
     await connection.closed();
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
   });
 });
 
 describe('other methods and paths', () => {
-  test.each(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE', 'PROPFIND', 'QUERY'])(
+  test.each(['GET', 'HEAD', 'PUT', 'OPTIONS', 'TRACE', 'QUERY'])(
     '%s is answered 405 with Allow, with or without a key or a body, and leaves no record',
     async (method) => {
       for (const options of [{}, { key: world.key, body: method === 'TRACE' ? '' : '{"a":1}' }]) {
@@ -355,23 +245,22 @@ describe('other methods and paths', () => {
     },
   );
 
+  test('CONNECT is a 405 in our words', async () => {
+    const request = 'CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n';
+    const answer = await rawAnswer(ingest.url, request);
+    expectAnswer(answer, 405, bodies.methodNotAllowed);
+    const date = expect.any(String);
+    expect(answer.headers).toMatchObject({ allow: 'POST', connection: 'close', date });
+  });
+
   test.each([
     '/',
-    '/api/v1/capital',
-    '/api/v2/capital/ingest',
     `${INGEST_PATH}/`,
-    `${INGEST_PATH}/x`,
     INGEST_PATH.toUpperCase(),
-    '/api/v1/capital/Ingest',
-    '/api/v1//capital/ingest',
     '//api/v1/capital/ingest',
-    '/api/v1/capital/ingest;x=1',
-    '/api/v1/capital/ingest%',
     '/api/v1/capital/%zz',
-    '/api/v1/capital/ingest%2f',
     '/%ff%fe',
     '/metrics',
-    '/livez',
     `/${'x'.repeat(4_000)}`,
     '*',
   ])('POST %s is answered 404 and leaves no record', async (path) => {
@@ -385,58 +274,28 @@ describe('other methods and paths', () => {
     await eventually('it to be counted', async () => (await answered404()) === before + 1);
   });
 
-  test.each(['?x=1', '?', '?x=%zz', '?__proto__[a]=1'])(
-    'POST with the query %s is served',
-    async (query) => {
-      await expectStored(
-        await send(ingest.url, { path: INGEST_PATH + query, key: world.key, body: '{}' }),
-        'accepted',
-        '{}',
-      );
-    },
-  );
-
-  test('GET with a query is still a 405', async () => {
-    const answer = await send(ingest.url, { method: 'GET', path: `${INGEST_PATH}?x=1` });
-    expectAnswer(answer, 405, bodies.methodNotAllowed);
+  test.each(['?x=1', '?x=%zz'])('POST with the query %s is served', async (query) => {
+    await expectStored(
+      await send(ingest.url, { path: INGEST_PATH + query, key: world.key, body: '{}' }),
+      'accepted',
+      '{}',
+    );
   });
 });
 
 describe('HTTP', () => {
-  test('an Expect that nobody knows is ignored', async () => {
+  test('an Expect that nobody knows and a request line in absolute form are served', async () => {
     const lines = [authorized(), 'Content-Length: 2', 'Expect: miracles', 'Connection: close'];
-    await expectStored(await rawAnswer(ingest.url, `${head(lines)}{}`), 'accepted', '{}');
+    const line = `POST http://ingest.test${INGEST_PATH} HTTP/1.1`;
+    await expectStored(await rawAnswer(ingest.url, `${head(lines, line)}{}`), 'accepted', '{}');
   });
 
   test('HTTP/1.0 is served and the connection closed', async () => {
-    const line = `POST ${INGEST_PATH} HTTP/1.0`;
-    const text = await sendRaw(
-      ingest.url,
-      `${line}\r\n${authorized()}\r\nContent-Length: 2\r\n\r\n{}`,
-    );
-    const id = /x-request-id: (\S+)/i.exec(text)?.[1] ?? '';
-    expect(text).toMatch(/^HTTP\/1\.1 202 /);
-    expect(text.endsWith(`\r\n\r\n${bodies.accepted(id)}`)).toBe(true);
-    recorded.add(id);
-    await expectRecord(world, id, {
-      state: 'recorded',
-      httpStatus: 202,
-      partnerId: 'demo',
-      bytes: Buffer.from('{}'),
-    });
-  });
-
-  test('HTTP/1.1 without Host is a 400 in our words', async () => {
-    const lines = [`POST ${INGEST_PATH} HTTP/1.1`, authorized(), 'Content-Length: 2', '', '{}'];
-    await expectUnrecorded(
-      expectAnswer(await rawAnswer(ingest.url, lines.join('\r\n')), 400, bodies.brokenRequest),
-    );
-  });
-
-  test('a request line in absolute form is served', async () => {
-    const lines = [authorized(), 'Content-Length: 2', 'Connection: close'];
-    const line = `POST http://ingest.test${INGEST_PATH} HTTP/1.1`;
-    await expectStored(await rawAnswer(ingest.url, `${head(lines, line)}{}`), 'accepted', '{}');
+    const lines = [authorized(), 'Content-Length: 2'];
+    const connection = await openRaw(ingest.url);
+    connection.write(`${head(lines, `POST ${INGEST_PATH} HTTP/1.0`)}{}`);
+    await expectStored(await connection.answer(), 'accepted', '{}');
+    await connection.closed();
   });
 
   test('ten pipelined requests are answered in order, each with its own id', async () => {
@@ -457,12 +316,10 @@ describe('HTTP', () => {
       connection.write(head([...lines, `Content-Length: ${body.length}`], line) + body);
 
     post([], 'x'.repeat(100_000));
-    let id = expectAnswer(await connection.answer(), 401, bodies.keyMissing);
-    recorded.add(id);
-    await expectRecord(world, id, { state: 'refused', httpStatus: 401 });
+    await expectRefused(await connection.answer(), 'keyMissing');
 
     post([authorized()], 'x'.repeat(100_000), `PUT ${INGEST_PATH} HTTP/1.1`);
-    id = expectAnswer(await connection.answer(), 405, bodies.methodNotAllowed);
+    const id = expectAnswer(await connection.answer(), 405, bodies.methodNotAllowed);
     await expectUnrecorded(id);
 
     post([authorized()], 'x'.repeat(100_000), 'POST /nowhere HTTP/1.1');
@@ -474,11 +331,4 @@ describe('HTTP', () => {
     await expectStored(await connection.answer(), 'accepted', '{}');
     connection.socket.destroy();
   });
-});
-
-test('ids grow with time', async () => {
-  const first = idOf(await send(ingest.url, { method: 'GET' }));
-  await new Promise((resolve) => setImmediate(resolve));
-  const second = idOf(await send(ingest.url, { method: 'GET' }));
-  expect(first < second).toBe(true);
 });

@@ -8,7 +8,7 @@ import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 /** Their lines are several times what a pipe and this test's side of it hold. */
-const REQUESTS = 1_500;
+const REQUESTS = 1_000;
 
 let world: World;
 

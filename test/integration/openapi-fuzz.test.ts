@@ -11,7 +11,7 @@ import { openWorld, type InProcess, type World } from '../support/world.ts';
 
 /** `make fuzz` sets it: fuzz with a random seed for this many seconds. */
 const seconds = Number(process.env['FUZZ_SECONDS'] ?? 0);
-const SHORT = ['--seed=1', '--max-examples=60'];
+const SHORT = ['--seed=1', '--max-examples=30'];
 const TIMEOUT_MS = (seconds + 240) * 1_000;
 
 const tool = await findSchemathesis();

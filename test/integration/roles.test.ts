@@ -1,6 +1,6 @@
 /**
- * The rights that docs/stores.md gives each process: seen on the wire, a process uses these and no
- * others.
+ * The rights that docs/stores.md gives each process, the pod of `helm test` too: seen on the wire,
+ * a process uses these and no others.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
@@ -18,7 +18,13 @@ import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { read } from '../support/pages.ts';
 import { submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import {
+  newApplication,
+  NO_REDIS,
+  openWorld,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
@@ -138,19 +144,17 @@ async function live(): Promise<void> {
   );
 }
 
-/** The pod of `helm test`. */
-async function helmTest(): Promise<void> {
+/** The pod of `helm test` in an install with these processes. */
+async function helmTest(...services: readonly InProcess[]) {
   const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
   writeFileSync(uriFile, wires['helm test'].url);
   writeFileSync(keyFile, world.key);
   const program = read('charts/partner-ingest/files/send-one.mjs');
-  await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
+  return promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
     cwd: ROOT,
     timeout: HANG_MS,
     env: {
-      ADMIN_ADDRESSES: [ingest, processor, controller]
-        .map((service) => new URL(service!.adminUrl).host)
-        .join(' '),
+      ADMIN_ADDRESSES: services.map(({ adminUrl }) => new URL(adminUrl).host).join(' '),
       BASE_URL: `${ingest!.url}/api/v1`,
       TIMEOUT_SECONDS: '60',
       EMAIL: 'helm-test@example.com',
@@ -160,6 +164,22 @@ async function helmTest(): Promise<void> {
     },
   });
 }
+
+test('helm test fails where a pod is ready with a warning, and says what to set', async () => {
+  const alone = await world.start('ingest', { REDIS_URL: NO_REDIS });
+  await expect(helmTest(alone, processor!)).rejects.toMatchObject({
+    stderr: expect.stringMatching(/Redis at 127\.0\.0\.1:1: the connection is refused/),
+  });
+  await alone.close();
+});
+
+test('helm test sends an application, sees it through, and removes what it made', async () => {
+  const { stdout } = await helmTest(ingest!, processor!, controller!);
+  expect(stdout).toContain('e-mail handed over');
+  expect(world.mail.mails).toHaveLength(1);
+  expect(await world.records()).toEqual([]);
+  expect(await world.accounts()).toEqual([]);
+});
 
 /** The controller writes and removes keys, and defers the removal of most of them. */
 async function changeKeys(): Promise<void> {
@@ -186,7 +206,6 @@ async function changeKeys(): Promise<void> {
 test('each process has the rights that it uses, and no others', async () => {
   await live();
   await changeKeys();
-  await helmTest();
   await eventually('a request over the limit', async () => {
     await Promise.all(
       Array.from({ length: 20 }, () => send(ingest!.url, { key: 'none', body: '{}' })),

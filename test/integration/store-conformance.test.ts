@@ -220,13 +220,12 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       };
       return [`${event} ${n}`, reopen];
     }),
-  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
-    const putBack = ({ store }: Opened) => store.putBack(where, new Date(seconds * SECOND_MS), 'x');
-    return [`put back ${JSON.stringify(where)}`, putBack];
-  }),
-  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
-    const putApart = ({ store }: Opened) => store.putApart(where, new Date(seconds * SECOND_MS));
-    return [`put apart ${JSON.stringify(where)}`, putApart];
+  fc.tuple(position, fc.nat(60), fc.boolean()).map(([where, seconds, apart]): Step => {
+    const until = new Date(seconds * SECOND_MS);
+    return [
+      `put ${apart ? 'apart' : 'back'} ${JSON.stringify(where)}`,
+      ({ store }) => (apart ? store.putApart(where, until) : store.putBack(where, until, 'x')),
+    ];
   }),
   fc.integer({ min: 1, max: IDS }).map((limit): Step => {
     // Which of several that are due at the same instant come first is the database's choice.
@@ -306,10 +305,6 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
-function resultOf(result: CommitResult): string {
-  return result.kind;
-}
-
 function nameOf(error: unknown): string {
   return (error as Error).name;
 }
@@ -349,7 +344,7 @@ async function sameOnBoth(plan: readonly Step[]): Promise<void> {
     expect({ words, answer: plain(modelled) }).toEqual({ words, answer: plain(answer) });
     if (answer !== undefined && answer !== false) told += 1;
     if (words.startsWith('insert'))
-      for (const one of answer as CommitResult[]) results.add(resultOf(one));
+      for (const { kind } of answer as CommitResult[]) results.add(kind);
   }
   expect(await contents(model)).toEqual(await contents(database));
 }

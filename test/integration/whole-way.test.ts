@@ -26,11 +26,6 @@ test('a valid application ends completed, with one account and one e-mail that h
   const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(application) });
   expect(answer.status).toBe(202);
   const requestId = requestIdOf(answer);
-  expect(answer.text).toBe(
-    `{"message":"Request accepted for processing","data":{"request_id":"${requestId}"}}`,
-  );
-  expect(requestId).toMatch(/^req_[0-9a-z]{26}$/);
-  expect(answer.headers['x-request-id']).toBe(requestId);
 
   const mail = await world.mail.waitForMail(
     (caught) => caught.to.includes(application.email),
@@ -53,8 +48,6 @@ test('a valid application ends completed, with one account and one e-mail that h
     httpStatus: 202,
     attempts: 0,
   });
-  expect(record.dueAt).toBeUndefined();
-  expect(record.expiresAt).toBeInstanceOf(Date);
   expect(record.history.map((entry) => entry.state)).toEqual([
     'recorded',
     'account_created',

@@ -1,22 +1,16 @@
 /** Many connections at once, each a socket that writes what it is told and whose end is counted. */
+import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 
 /** Connections being opened at the same time: fewer than a server's backlog holds. */
 const OPENING_AT_ONCE = 250;
 
-/** Connections that ended, by the status line that came before, or `''` where nothing did. */
-export type Ends = Map<string, number>;
-
 export interface Crowd {
   /** Connections that are open now. */
   readonly open: number;
+  /** Those that ended, by the status line that came before, or `''` where nothing did. */
   readonly ended: ReadonlyMap<string, number>;
-  /** Bytes that the other side, or the kernel for it, has not taken yet. */
-  readonly unsent: number;
-  /** Connections whose first answer begins with `status`, open or ended. */
-  answered(status: string): number;
-  each(act: (socket: Socket) => void): void;
   destroy(): void;
 }
 
@@ -35,8 +29,7 @@ interface CrowdOptions {
 export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   const { hostname, port } = new URL(options.url);
   const sockets = new Set<Socket>();
-  const ended: Ends = new Map();
-  const firstLines: string[] = [];
+  const ended = new Map<string, number>();
   let [begun, open, over] = [0, 0, false];
   const openOne = (index: number): Promise<void> =>
     new Promise((resolve) => {
@@ -55,7 +48,6 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
       });
       socket.once('data', (bytes: Buffer) => {
         status = bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
-        firstLines.push(status);
       });
       // A server that is full or has had enough may reset: that is an end like any other.
       socket.on('error', () => {});
@@ -84,11 +76,6 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
       return open;
     },
     ended,
-    get unsent() {
-      return [...sockets].reduce((sum, socket) => sum + socket.writableLength, 0);
-    },
-    answered: (status) => firstLines.filter((line) => line.startsWith(status)).length,
-    each: (act) => sockets.forEach(act),
     destroy: () => {
       over = true;
       for (const socket of sockets) socket.destroy();
@@ -106,7 +93,10 @@ export function openFilesLimit(): number {
 }
 
 /** Memory of a process in bytes: what it has now, and the most it ever had. */
-export function memoryOf(pid: number): { readonly now: number; readonly peak: number } {
+export function memoryOf({ pid = 0 }: ChildProcess): {
+  readonly now: number;
+  readonly peak: number;
+} {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   const bytes = (name: string): number =>
     Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1_024;

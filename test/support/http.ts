@@ -1,9 +1,5 @@
-/**
- * HTTP as partners speak it: a well-behaved POST, and raw bytes on a socket for everything else.
- */
-import { connect } from 'node:net';
+/** HTTP as partners speak it; `ingest.ts` has raw bytes on a socket for everything else. */
 import { request, type Agent } from 'node:http';
-import { HANG_MS } from './wait.ts';
 
 export const INGEST_PATH = '/api/v1/capital/ingest';
 
@@ -94,30 +90,4 @@ export async function lookedUp(lookUp: () => Promise<Answer>): Promise<Answer> {
     const answer = await lookUp();
     if (answer.status !== 503 || tries === LOOK_UP_TRIES) return answer;
   }
-}
-
-/**
- * Writes raw bytes, optionally half-closes, and resolves with everything that came until the other
- * side closed.
- */
-export function sendRaw(
-  baseUrl: string,
-  bytes: string | Uint8Array,
-  options: { readonly end?: boolean; readonly timeoutMs?: number } = {},
-): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const { hostname, port } = new URL(baseUrl);
-    const parts: Buffer[] = [];
-    const socket = connect(Number(port), hostname, () => {
-      socket.write(bytes);
-      if (options.end === true) socket.end();
-    });
-    socket.setTimeout(options.timeoutMs ?? HANG_MS, () => {
-      socket.destroy();
-      reject(new Error(`no close in time; so far: ${Buffer.concat(parts).toString('latin1')}`));
-    });
-    socket.on('data', (part) => parts.push(part));
-    socket.on('error', (error) => (parts.length > 0 ? undefined : reject(error)));
-    socket.on('close', () => resolve(Buffer.concat(parts).toString('utf8')));
-  });
 }

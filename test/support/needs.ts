@@ -14,7 +14,6 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const NEEDS = {
   'MongoDB and Redis': undefined,
   'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|faults\/play\.ts'/,
-  Docker: /support\/docker\.ts'/,
   Linux: /support\/crowd\.ts'/,
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   curl: /testSample\('curl'/,

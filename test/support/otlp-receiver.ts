@@ -17,7 +17,6 @@ export interface ReceivedSpan {
   readonly attributes: Readonly<Record<string, unknown>>;
   readonly links: readonly { readonly traceId: string; readonly spanId: string }[];
   readonly startMs: number;
-  readonly durationMs: number;
   readonly failed: boolean;
 }
 
@@ -76,7 +75,6 @@ interface OtlpSpan {
   readonly name: string;
   readonly kind: number;
   readonly startTimeUnixNano: string;
-  readonly endTimeUnixNano: string;
   readonly attributes: readonly KeyValue[];
   readonly links?: readonly { readonly traceId: string; readonly spanId: string }[];
   readonly status?: { readonly code?: number };
@@ -99,7 +97,6 @@ function spansOf({ resourceSpans }: ExportRequest): ReceivedSpan[] {
         attributes: valuesOf(span.attributes),
         links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),
         startMs: milliseconds(span.startTimeUnixNano),
-        durationMs: milliseconds(span.endTimeUnixNano) - milliseconds(span.startTimeUnixNano),
         failed: span.status?.code === FAILED,
       })),
     );
@@ -134,34 +131,21 @@ const TOLD: Readonly<Record<string, string>> = {
 
 /**
  * The trace as a tree, one span a line, children in order of start (within a millisecond as they
- * came); `times` adds when each began and how long it took.
+ * came).
  */
-export function printTrace(
-  spans: readonly ReceivedSpan[],
-  options: { readonly times?: boolean } = {},
-): string {
+export function printTrace(spans: readonly ReceivedSpan[]): string {
   const byId = new Map(spans.map((span) => [span.spanId, span]));
   const roots = spans.filter(
     ({ parentSpanId }) => parentSpanId === undefined || !byId.has(parentSpanId),
   );
-  const began = Math.min(...spans.map(({ startMs }) => startMs));
   const lines: string[] = [];
   const print = (span: ReceivedSpan, first: string, rest: string): void => {
     const told = Object.entries(TOLD)
       .filter(([, attribute]) => span.attributes[attribute] !== undefined)
       .map(([label, attribute]) => `${label}=${String(span.attributes[attribute])}`);
     const links = span.links.map(({ spanId }) => `← ${byId.get(spanId)?.name ?? 'another trace'}`);
-    const times = `+${(span.startMs - began).toFixed(1)} ms, ${span.durationMs.toFixed(1)} ms`;
     const where = `(${span.service.replace('partner-ingest-', '')}, ${span.kind}${span.failed ? ', failed' : ''})`;
-    lines.push(
-      [
-        `${first}${span.name}`,
-        where,
-        ...told,
-        ...links,
-        ...(options.times === true ? [times] : []),
-      ].join(' '),
-    );
+    lines.push([`${first}${span.name}`, where, ...told, ...links].join(' '));
     const children = spans
       .filter(({ parentSpanId }) => parentSpanId === span.spanId)
       .toSorted(

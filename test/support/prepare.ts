@@ -10,7 +10,6 @@ import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
-import { engineAnswers } from '../../deploy/local/stores/engine.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
@@ -40,7 +39,6 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   'MongoDB and Redis': (log) =>
     stores({ mongo: given('MONGODB_URI'), redis: given('REDIS_URL') }, log),
   'MongoDB and Redis of our own': (log) => stores({}, log),
-  Docker: async () => ((await engineAnswers()) ? undefined : 'no Docker engine answers'),
   Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
   openssl: async () =>
     (await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined,

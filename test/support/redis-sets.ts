@@ -1,6 +1,6 @@
 /**
- * Redis with failover for tests: Sentinels over a primary and its replicas, and a Cluster, of real
- * servers that can be harmed.
+ * Redis with failover for chaos: Sentinels over a primary and its replicas, and a Cluster, of real
+ * servers that can be harmed, with TLS, a CA of their own, a user and a password.
  */
 import { copyFile, chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,8 +23,10 @@ const READY_MS = 60_000;
 /** After this a member counts as down; short, so that a failover takes seconds. */
 const DOWN_AFTER_MS = 1_500;
 const SLOTS = 16_384;
-export const PRIMARY_NAME = 'mymaster';
-export const LOGIN = { username: 'service', password: 'p@ss:w/rd%1' } as const;
+const PRIMARY_NAME = 'mymaster';
+const LOGIN = { username: 'service', password: 'p@ss:w/rd%1' } as const;
+const ENCODED_PASSWORD = encodeURIComponent(LOGIN.password);
+const URL_LOGIN = `${LOGIN.username}:${ENCODED_PASSWORD}@`;
 
 export interface RedisMember {
   readonly port: number;
@@ -41,19 +43,14 @@ export interface RedisSet {
   primary(): Promise<RedisMember>;
   /** The members that hold data; no Sentinels. */
   readonly members: readonly RedisMember[];
-  /** Where TLS is wanted: the file of the CA that signed the certificates. */
-  readonly ca: string | undefined;
+  /** The file of the CA that signed the certificates. */
+  readonly ca: string;
   stop(): Promise<void>;
 }
 
-export interface RedisSetOptions {
-  /** TLS with a CA of its own, and a user with a password. */
-  readonly secured?: boolean;
-}
-
 /** A primary, two replicas and three Sentinels. */
-export async function startRedisSentinel(options: RedisSetOptions = {}): Promise<RedisSet> {
-  const servers = await openServers('redis-sentinel', options);
+export async function startRedisSentinel(): Promise<RedisSet> {
+  const servers = await openServers('redis-sentinel');
   try {
     const members: RedisMember[] = [];
     for (let index = 0; index < 3; index += 1) {
@@ -64,7 +61,7 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
     }
     const [first] = members;
     const sentinels = await Promise.all(
-      [0, 1, 2].map(() => servers.start(sentinelLines(first!.port, options), true)),
+      [0, 1, 2].map(() => servers.start(sentinelLines(first!.port), true)),
     );
     await eventually(
       'the Sentinels to know each other and the replicas',
@@ -79,7 +76,9 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
     );
     const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',');
     return {
-      url: `${servers.scheme}+sentinel://${servers.login}${hosts}/0?name=${PRIMARY_NAME}${sentinelLogin(options)}`,
+      url:
+        `rediss+sentinel://${URL_LOGIN}${hosts}/0?name=${PRIMARY_NAME}` +
+        `&sentinel_username=${LOGIN.username}&sentinel_password=${ENCODED_PASSWORD}`,
       members,
       ca: servers.ca,
       primary: async () => {
@@ -103,25 +102,19 @@ export async function startRedisSentinel(options: RedisSetOptions = {}): Promise
 }
 
 /** Three primaries with a replica each. */
-export async function startRedisCluster(options: RedisSetOptions = {}): Promise<RedisSet> {
-  const servers = await openServers('redis-cluster', options);
+export async function startRedisCluster(): Promise<RedisSet> {
+  const servers = await openServers('redis-cluster');
   try {
     const lines = [
       'cluster-enabled yes',
       'cluster-config-file nodes.conf',
       `cluster-node-timeout ${DOWN_AFTER_MS}`,
+      'cluster-replica-validity-factor 0',
+      'tls-cluster yes',
     ];
-    const tls = options.secured === true ? ['tls-cluster yes'] : [];
     const busPorts = await Promise.all(Array.from({ length: 6 }, freePort));
     const members = await Promise.all(
-      busPorts.map((bus) =>
-        servers.start([
-          ...lines,
-          ...tls,
-          `cluster-port ${bus}`,
-          'cluster-replica-validity-factor 0',
-        ]),
-      ),
+      busPorts.map((bus) => servers.start([...lines, `cluster-port ${bus}`])),
     );
     const size = Math.ceil(SLOTS / 3);
     for (const [index, { client }] of members.entries()) {
@@ -162,7 +155,7 @@ export async function startRedisCluster(options: RedisSetOptions = {}): Promise<
     const hosts = members.map(({ port }) => `127.0.0.1:${port}`).join(',');
     const slot = await members[0]!.client.cluster('KEYSLOT', `${QUEUE_PREFIX}:`);
     return {
-      url: `${servers.scheme}+cluster://${servers.login}${hosts}`,
+      url: `rediss+cluster://${URL_LOGIN}${hosts}`,
       members,
       ca: servers.ca,
       primary: async () => {
@@ -188,25 +181,16 @@ export async function startRedisCluster(options: RedisSetOptions = {}): Promise<
   }
 }
 
-function sentinelLines(primaryPort: number, { secured }: RedisSetOptions): string[] {
+function sentinelLines(primaryPort: number): string[] {
   return [
     `sentinel monitor ${PRIMARY_NAME} 127.0.0.1 ${primaryPort} 2`,
     `sentinel down-after-milliseconds ${PRIMARY_NAME} ${DOWN_AFTER_MS}`,
     `sentinel failover-timeout ${PRIMARY_NAME} 5000`,
-    ...(secured === true
-      ? [
-          `sentinel auth-user ${PRIMARY_NAME} ${LOGIN.username}`,
-          `sentinel auth-pass ${PRIMARY_NAME} ${LOGIN.password}`,
-          `sentinel sentinel-user ${LOGIN.username}`,
-          `sentinel sentinel-pass ${LOGIN.password}`,
-        ]
-      : []),
+    `sentinel auth-user ${PRIMARY_NAME} ${LOGIN.username}`,
+    `sentinel auth-pass ${PRIMARY_NAME} ${LOGIN.password}`,
+    `sentinel sentinel-user ${LOGIN.username}`,
+    `sentinel sentinel-pass ${LOGIN.password}`,
   ];
-}
-
-function sentinelLogin({ secured }: RedisSetOptions): string {
-  if (secured !== true) return '';
-  return `&sentinel_username=${LOGIN.username}&sentinel_password=${encodeURIComponent(LOGIN.password)}`;
 }
 
 /** A member that was stopped does not answer. */
@@ -229,14 +213,14 @@ function toObject(reply: unknown): Record<string, string> {
 }
 
 /** Servers of one set, with a folder each, all stopped together. */
-async function openServers(name: string, { secured = false }: RedisSetOptions) {
+async function openServers(name: string) {
   const workspace = await makeWorkspace(name, undefined);
   const program = await findProgram('redis-server');
   const root = program === undefined ? await installRoot(() => {}) : undefined;
   const started: { member: RedisMember; process: () => ServerProcess }[] = [];
   const ca = join(workspace.dataDir, 'ca.pem');
-  if (secured) makeCertificate(workspace.dataDir);
-  const tls = secured ? { ca: await readFile(ca, 'utf8') } : undefined;
+  makeCertificate(workspace.dataDir);
+  const tls = { ca: await readFile(ca, 'utf8') };
   let count = 0;
 
   async function start(lines: readonly string[], sentinel = false): Promise<RedisMember> {
@@ -246,10 +230,9 @@ async function openServers(name: string, { secured = false }: RedisSetOptions) {
     else await makeDataDir(data, root, 'redis');
     const seen = root === undefined ? data : DATA_IN_ROOT;
     const file = join(data, 'redis.conf');
-    await writeFile(file, [...commonLines(port, seen, secured, sentinel), ...lines, ''].join('\n'));
-    if (secured)
-      for (const pem of ['ca.pem', 'key.pem'])
-        await copyFile(join(workspace.dataDir, pem), join(data, pem));
+    await writeFile(file, [...commonLines(port, seen, sentinel), ...lines, ''].join('\n'));
+    for (const pem of ['ca.pem', 'key.pem'])
+      await copyFile(join(workspace.dataDir, pem), join(data, pem));
     // The server runs as another user, and a Sentinel writes its file.
     await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
     const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
@@ -262,7 +245,8 @@ async function openServers(name: string, { secured = false }: RedisSetOptions) {
     const client = new Redis({
       host: '127.0.0.1',
       port,
-      ...(tls === undefined ? {} : { ...LOGIN, tls }),
+      ...LOGIN,
+      tls,
       retryStrategy: () => 100,
       maxRetriesPerRequest: null,
     });
@@ -293,45 +277,31 @@ async function openServers(name: string, { secured = false }: RedisSetOptions) {
     }
     await rm(workspace.dataDir, { recursive: true, force: true });
   };
-  return {
-    start,
-    stop,
-    ca: secured ? ca : undefined,
-    scheme: secured ? 'rediss' : 'redis',
-    login: secured ? `${LOGIN.username}:${encodeURIComponent(LOGIN.password)}@` : '',
-  };
+  return { start, stop, ca };
 }
 
-function commonLines(port: number, folder: string, secured: boolean, sentinel: boolean): string[] {
-  const ports = secured
-    ? [
-        'port 0',
-        `tls-port ${port}`,
-        `tls-cert-file ${folder}/ca.pem`,
-        `tls-key-file ${folder}/key.pem`,
-        `tls-ca-cert-file ${folder}/ca.pem`,
-        'tls-auth-clients no',
-        'tls-replication yes',
-      ]
-    : [`port ${port}`];
+function commonLines(port: number, folder: string, sentinel: boolean): string[] {
+  const common = [
+    'bind 127.0.0.1',
+    `dir ${folder}`,
+    'port 0',
+    `tls-port ${port}`,
+    `tls-cert-file ${folder}/ca.pem`,
+    `tls-key-file ${folder}/key.pem`,
+    `tls-ca-cert-file ${folder}/ca.pem`,
+    'tls-auth-clients no',
+    'tls-replication yes',
+    `user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`,
+    'user default off',
+  ];
   // What is in Redis may be lost at any time, so nothing waits for a disk.
   const data = [
     'appendonly no',
     'save ""',
     'maxmemory-policy noeviction',
     'repl-diskless-sync-delay 0',
+    `masteruser ${LOGIN.username}`,
+    `masterauth ${LOGIN.password}`,
   ];
-  const login =
-    secured && !sentinel ? [`masteruser ${LOGIN.username}`, `masterauth ${LOGIN.password}`] : [];
-  const user = secured
-    ? [`user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`, 'user default off']
-    : [];
-  return [
-    'bind 127.0.0.1',
-    `dir ${folder}`,
-    ...ports,
-    ...(sentinel ? [] : data),
-    ...login,
-    ...user,
-  ];
+  return sentinel ? common : [...common, ...data];
 }

@@ -25,23 +25,15 @@ export async function findSchemathesis(
   try {
     const venv = await cached(PART, log, async (path) => {
       log(`installing schemathesis ${VERSION} (once)`);
-      const step = (command: readonly string[]): Promise<void> =>
+      const step = (...command: string[]): Promise<void> =>
         run({
           command,
           logFile: installLog(PART),
           env: process.env,
           timeoutMs: INSTALL_TIMEOUT_MS,
         });
-      await step(['python3', '-m', 'venv', path]);
-      const pip = [
-        '-m',
-        'pip',
-        'install',
-        '--quiet',
-        '--disable-pip-version-check',
-        `schemathesis==${VERSION}`,
-      ];
-      await step([join(path, 'bin/python'), ...pip]);
+      await step('python3', '-m', 'venv', path);
+      await step(join(path, 'bin/pip'), 'install', '--quiet', `schemathesis==${VERSION}`);
     });
     return { python: join(venv, 'bin/python') };
   } catch (error) {
@@ -77,24 +69,16 @@ export async function runSchemathesis(options: {
   }));
   try {
     await writeFile(keysFile, JSON.stringify({ auth }), { mode: 0o600 });
-    const command = [
-      options.python,
-      '-m',
-      'schemathesis.cli',
-      '--config-file',
-      CONFIG,
-      'run',
-      options.documentUrl,
-    ];
-    const settings = [
-      '--url',
-      options.baseUrl,
-      '--no-color',
-      '--generation-database=none',
-      '--continue-on-failure',
-    ];
+    const program = `${options.python} -m schemathesis.cli --config-file ${CONFIG} run`;
+    const settings = '--no-color --generation-database=none --continue-on-failure';
     const passed = await run({
-      command: [...command, ...settings, ...options.limits],
+      command: [
+        ...program.split(' '),
+        options.documentUrl,
+        `--url=${options.baseUrl}`,
+        ...settings.split(' '),
+        ...options.limits,
+      ],
       logFile,
       env: { ...process.env, PARTNER_KEYS_FILE: keysFile, HYPOTHESIS_STORAGE_DIRECTORY: folder },
       timeoutMs: options.timeoutMs,

@@ -1,0 +1,54 @@
+/** Prometheus' own tool finds no fault in what a process shows, nor in what the dashboard asks. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
+import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
+import {
+  createControllerMetrics,
+  createIngestMetrics,
+  createProcessorMetrics,
+} from '../../internal/telemetry/metrics.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
+
+const { promtool } = await prometheusPrograms(console.log);
+
+function check(words: string, input = '') {
+  const options = { input, encoding: 'utf8' } as const;
+  const { status, stdout, stderr } = spawnSync(promtool, words.split(' '), options);
+  return { status, said: stdout + stderr };
+}
+
+test.each([
+  ['ingest', createIngestMetrics],
+  ['processor', createProcessorMetrics],
+  ['controller', createControllerMetrics],
+] as const)('the metrics of %s', async (name, create) => {
+  const registry = createProcessRegistry(name);
+  create(registry);
+  expect(check('check metrics', await registry.metrics())).toEqual({ status: 0, said: '' });
+});
+
+test('the queries of the dashboard, as rules', () => {
+  const rules = dashboardQueries().map(({ query }, index) => ({
+    record: `panel:query:${index}`,
+    // As Grafana fills in its variables.
+    expr: query.ask
+      .replaceAll(/\$__rate_interval|\$__range/g, '1m')
+      .replaceAll('$slo', '99.9')
+      .replaceAll(/\$\w+/g, 'any'),
+  }));
+  const folder = mkdtempSync(join(tmpdir(), 'promtool-'));
+  try {
+    const file = join(folder, 'rules.json');
+    writeFileSync(file, JSON.stringify({ groups: [{ name: 'board', rules }] }));
+    expect(check(`check rules ${file}`)).toEqual({
+      status: 0,
+      said: expect.stringContaining(`SUCCESS: ${rules.length} rules found`),
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
