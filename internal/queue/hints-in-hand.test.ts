@@ -81,9 +81,3 @@ test('closing gives back what was not begun and waits for the rest, up to its si
   over.abort();
   expect(await closing).toEqual([]);
 });
-
-test('there is room for a bounded number of hints', () => {
-  const { work } = scene(1);
-  work.take(hints(MAX_IN_HAND + 5));
-  expect(work.room).toBe(0);
-});

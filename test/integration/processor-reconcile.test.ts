@@ -34,7 +34,6 @@ let operator: OperatorMoves;
 
 let hints: readonly Hint[];
 let waiting: () => number;
-let paused: boolean;
 let onHold: readonly string[];
 let room: number;
 let taken: string[];
@@ -56,7 +55,6 @@ beforeEach(async () => {
   await collection.deleteMany({});
   hints = [];
   waiting = () => 0;
-  paused = false;
   onHold = [];
   room = 0;
   taken = [];
@@ -81,7 +79,7 @@ async function round(): Promise<string[]> {
     waiting: () => Promise.resolve().then(waiting),
     clockFaults: () => [],
     worker: {
-      paused,
+      paused: false,
       room,
       take: (given) => void taken.push(...given.map(({ requestId }) => requestId)),
     },
@@ -170,25 +168,6 @@ test('a worker that woke up and renewed its claim does not lose it to the hint t
   expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
 });
 
-test('a renewed claim is left alone', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  clock.advance(CLAIM_MS - 1);
-  expect(await store.renew(position(record, 1))).toBe(true);
-  clock.advance(CLAIM_MS - 1);
-  expect(await round()).toEqual([]);
-});
-
-test('while enough jobs wait ready records stay due', async () => {
-  const record = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  waiting = () => RECONCILE_MAX_WAITING;
-  expect(await round()).toEqual([]);
-  expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
-  waiting = () => RECONCILE_MAX_WAITING - 1;
-  expect(await round()).toEqual([`${record._id} 1`]);
-});
-
 test('while enough jobs wait the workers of this process take the oldest records past the queue', async () => {
   const records = [];
   for (let index = 0; index <= RECONCILE_OLDEST; index += 1) {
@@ -237,16 +216,6 @@ test('while Redis is away the worker of this process gets as many records as it 
   expect(taken).toHaveLength(3);
 });
 
-test('a worker that waits out an outage gets nothing', async () => {
-  const recorded = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  paused = true;
-  expect(await round()).toEqual([]);
-  expect(await read(recorded)).toMatchObject({ dueAt: recorded.dueAt });
-  paused = false;
-  expect(await round()).toEqual([`${recorded._id} 1`]);
-});
-
 test('what a partner on hold has sent is left where it is', async () => {
   const [held, other] = [
     await insert({ version: 1, partnerId: 'held' }),
@@ -277,16 +246,6 @@ test('a backlog is queued page after page without a pause, and ends', async () =
   expect(moreIsDue).toBe(false);
 });
 
-test('first sight needs no Redis: a withdrawal gets its time although Redis is away', async () => {
-  const record = await insert();
-  waiting = () => {
-    throw new Error('redis is away');
-  };
-  clock.advance(FIRST_DUE_MS);
-  await round();
-  expect(await read(record)).toMatchObject({ firstSeenAt: clock.now() });
-});
-
 test.each([
   'completed',
   'rejected',
@@ -315,14 +274,6 @@ test('records of a newer schema or an unknown state are left alone and counted',
   expect(await read(newer)).toEqual(newer);
 });
 
-test('the oldest is first', async () => {
-  const older = await insert({ version: 1 });
-  clock.advance(10_000);
-  const newer = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  expect(await round()).toEqual([`${older._id} 1`, `${newer._id} 1`]);
-});
-
 test('only one of many claims of the same version succeeds', async () => {
   const record = await insert();
   const claims = await Promise.all(Array.from({ length: 10 }, () => store.claim(record._id, 0)));
@@ -348,18 +299,6 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
     }),
   ).toBe(false);
   expect(await read(record)).toEqual(before);
-});
-
-test('a move is done once: a repeat finds another state and changes nothing', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'a' })).toBe('rejected');
-  const moved = await read(record);
-  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'b' })).toBeUndefined();
-  expect(await read(record)).toEqual(moved);
-  expect(moved.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
-  expect(moved.dueAt).toBeUndefined();
-  expect(moved.expiresAt).toEqual(new Date(clock.now().getTime() + 86_400_000));
 });
 
 test('of two operators who reopen a record from the same view, one is told that it has changed', async () => {
@@ -417,27 +356,4 @@ test('a claim that ran out counts a death of its worker, until a worker gives a 
   await store.putBack(position(record, 3), record.stateAt, 'away');
   expect(await read(record)).toMatchObject({ dueAt: record.stateAt, lastError: 'away' });
   expect((await store.claim(record._id, 3))?.crashes).toBeUndefined();
-});
-
-test('a worker that still believes to hold a record cannot touch the round of work after it was reopened', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'give_up', 27);
-  await operator.reopen(await read(record), 'retry', {
-    accountId: undefined,
-    reason: 'operator retry',
-  });
-  const reopened = await read(record);
-  expect(reopened).toMatchObject({ state: 'recorded', version: 2, attempts: 0 });
-  expect(await store.move(position(record, 1), 'reject', 1)).toBeUndefined();
-  expect(await read(record)).toEqual(reopened);
-});
-
-test('a dead letter never expires', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'give_up', 27);
-  const moved = await read(record);
-  expect(moved.expiresAt).toBeUndefined();
-  expect(moved.dueAt).toBeUndefined();
 });

@@ -50,9 +50,3 @@ test('the mirror is the one that serves the release itself, not its security upd
   ];
   expect(debianMirror(sources, 'bookworm')).toBe('http://mirror.example/debian');
 });
-
-test('without a source of the release there is no mirror', () => {
-  expect(
-    debianMirror([{ uri: 'https://node.example', suites: ['nodistro'] }], 'bookworm'),
-  ).toBeUndefined();
-});
