@@ -12,24 +12,6 @@ test.each(['created', 'own'] as const)(
   },
 );
 
-test.each([
-  [{ emailBy: 'req_1' }, [['email', 'duplicate_email', 'req_1']]],
-  [{ einBy: 'req_2' }, [['ein', 'duplicate_ein', 'req_2']]],
-  [
-    { emailBy: 'req_1', einBy: 'req_2' },
-    [
-      ['email', 'duplicate_email', 'req_1'],
-      ['ein', 'duplicate_ein', 'req_2'],
-    ],
-  ],
-])('what is taken (%j) is named, each with its own account', (taken, expected) => {
-  const decision = decideOnCreation({ kind: 'taken', ...taken });
-  if (decision.verdict !== 'reject') throw new Error('not rejected');
-  expect(decision.reasons.map((reason) => [reason.field, reason.code, reason.duplicateOf])).toEqual(
-    expected,
-  );
-});
-
 const shownTo = (taken: Omit<Extract<CreationFact, { kind: 'taken' }>, 'kind'>): unknown[] => {
   const decision = decideOnCreation({ kind: 'taken', ...taken });
   if (decision.verdict !== 'reject') throw new Error('not rejected');

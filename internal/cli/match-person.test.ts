@@ -1,27 +1,10 @@
 /** Distinguishes one person's records from those of others, and masks what it shows. */
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import type { Account } from '../account/account.ts';
 import { maskEin, maskEmail, maskName } from './mask.ts';
-import { isAccountOf, relationOf, type Relation } from './match-person.ts';
+import { relationOf, type Relation } from './match-person.ts';
 
 const person = { email: 'jane+x@example.com', ein: '123456789' };
-
-test('an account is theirs by what it holds, and by what it held before it was released', () => {
-  const holds = { email: 'Jane+X@Example.com', ein: '999999999' };
-  expect(isAccountOf(person, holds as Account)).toBe(true);
-  expect(isAccountOf({ ein: '999999999' }, holds as Account)).toBe(true);
-  expect(isAccountOf({ email: 'other@example.com', ein: '111111111' }, holds as Account)).toBe(
-    false,
-  );
-  const released = {
-    email: 'released',
-    ein: 'released',
-    released: { ...holds, businessName: 'Any' },
-  };
-  expect(isAccountOf(person, released as Account)).toBe(true);
-  expect(isAccountOf({ ein: '999999999' }, released as Account)).toBe(true);
-});
 
 const jane = { email: person.email };
 const janes = { ein: person.ein };

@@ -37,13 +37,6 @@ describe('two secrets', () => {
     expect(link(`${OLD},key-2026:${NEW}`, { keyId: 'key-2026' })).toEqual(link(`key-2026:${NEW}`));
   });
 
-  test('a secret without a key id is taken as it is', () => {
-    for (const secret of [`a,b:c,${OLD}`, `monkey-1:${OLD}`, `x key-1:${OLD}`]) {
-      expect(link(secret)).not.toHaveProperty('keyId');
-      expect(link(secret)).not.toEqual(link(OLD));
-    }
-  });
-
   const [GOOD, BETTER] = ['0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d', 'd4c5b6a7f8e9d5c4b6a3f7e2d8c1b9a0'];
 
   test.each([

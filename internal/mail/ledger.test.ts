@@ -2,7 +2,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { HandOver } from './mailer.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
-import { ended, handOversOf, newSecondMails, secondMails, toForget } from './ledger.ts';
+import { ended, newSecondMails, secondMails, toForget } from './ledger.ts';
 
 const at = (second: number): Date => new Date(1_000 * second);
 const intent = (claim: number, startedAt = 10 * claim) => ({
@@ -118,22 +118,10 @@ describe('room for one more', () => {
   const many = (results: MailHandOver['result'][]): MailLedger =>
     ledger(...results.map((one, index) => handOver(index, one)));
 
-  test('is there up to 40', () => {
-    expect(toForget(undefined)).toEqual([]);
-    expect(toForget(many(Array(39).fill('refused')))).toEqual([]);
-  });
-
   test('is made by forgetting the oldest that reached nobody, never the mails that may have arrived', () => {
     expect(
       toForget(many(['ambiguous', undefined, ...Array<'refused'>(38).fill('refused')])),
     ).toEqual([2]);
     expect(toForget(many(['refused', ...Array<'refused'>(41).fill('refused')]))).toEqual([0, 1, 2]);
   });
-});
-
-test('hand-overs come in the order of their claims', () => {
-  expect(
-    handOversOf(ledger(handOver(10, 'refused'), handOver(2, 'refused'))).map(({ claim }) => claim),
-  ).toEqual([2, 10]);
-  expect(handOversOf(undefined)).toEqual([]);
 });

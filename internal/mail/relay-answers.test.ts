@@ -48,9 +48,3 @@ test("a sender that Exim cannot route to is not the recipient's fault", () => {
   ];
   expect(faultOfAnswer('rcpt', lines.join('\n'))).toBe('ours');
 });
-
-test('the answer of several lines counts as one', () => {
-  expect(faultOfAnswer('rcpt', '550-5.1.1 The account\n550 5.1.1 does not exist')).toBe(
-    'recipient',
-  );
-});

@@ -31,16 +31,6 @@ test.each<[string, TlsMode, 'required' | 'opportunistic' | 'none']>([
   });
 });
 
-test('smtps is TLS in every mode but the one that contradicts it', () => {
-  for (const mode of ['auto', 'required', 'opportunistic'] as const) {
-    expect(relayOf('smtps://user:pass@relay.example', mode)).toMatchObject({
-      secure: true,
-      requireTLS: false,
-    });
-  }
-  expect(() => relayOf('smtps://relay.example', 'none')).toThrow(/^SMTP_TLS: .*contradicts/);
-});
-
 test.each([
   ['smtp://', /names no host/],
   ['smtp://relay.example?tls.rejectUnauthorized=false', /must end after host and port/],

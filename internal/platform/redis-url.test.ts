@@ -21,17 +21,6 @@ test.each([
     { kind: 'single', tls: false, hosts: [host('::1', 7)], db: 0, password: 'secret' },
   ],
   [
-    'redis+sentinel://a,b:2/1?name=mymaster',
-    {
-      kind: 'sentinel',
-      tls: false,
-      hosts: [host('a', 26_379), host('b', 2)],
-      db: 1,
-      name: 'mymaster',
-      sentinelLogin: {},
-    },
-  ],
-  [
     'rediss+sentinel://me:pw@a:1?name=m&sentinel_username=s&sentinel_password=t%26u',
     {
       kind: 'sentinel',

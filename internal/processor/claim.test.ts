@@ -46,16 +46,6 @@ test('work that an operator stops meanwhile has no further effect, though the cl
   await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
 });
 
-test('confirm renews the trust; it counts from the question, not from the answer', async () => {
-  const { claim, time } = newClaim(() => {
-    time.ms += CLAIM_TRUSTED_MS + 1;
-    return Promise.resolve(true);
-  });
-  time.ms += CLAIM_FRESH_MS + 1;
-  await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
-  expect(claim.signal.aborted).toBe(false);
-});
-
 test('a store that cannot be asked makes confirm fail once the claim is not fresh, and no verdict on it', async () => {
   const { claim, time } = newClaim(() => Promise.reject(new Error('away')));
   await claim.confirm();

@@ -198,23 +198,16 @@ function withQuota(quota: number): Relay {
   };
 }
 
-test.each([
-  ['one partner and one domain', () => 'acme', () => 'one.example'],
-  ['20 partners', (n: number) => `p${n % 20}`, (n: number) => `d${n % 50}.example`],
-] as const)(
-  'a quota of 14 a second is used without many vain transmissions: %s',
-  async (_, partnerOf, domainOf) => {
-    const { put, start, until, end, handOvers } = scene(withQuota(14));
-    const ids = Array.from(
-      { length: 300 },
-      (__, n) => put(1, { partner: partnerOf(n), domainOf: () => domainOf(n) })[0]!,
-    );
-    start();
-    expect(await until(ids)).toBeLessThan(45_000);
-    expect(handOvers()).toBeLessThanOrEqual(300 * 1.2);
-    end();
-  },
-);
+test('a quota of 14 a second is used without many vain transmissions', async () => {
+  const { put, start, until, end, handOvers } = scene(withQuota(14));
+  const ids = Array.from({ length: 20 }, (_, n) =>
+    put(15, { partner: `p${n}`, domainOf: (m) => `d${(n + m) % 50}.example` }),
+  ).flat();
+  start();
+  expect(await until(ids)).toBeLessThan(45_000);
+  expect(handOvers()).toBeLessThanOrEqual(300 * 1.2);
+  end();
+});
 
 const outages: readonly [string, HandOver][] = [
   ['cannot be reached', unreachable],

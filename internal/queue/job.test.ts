@@ -33,14 +33,3 @@ test.each([
     hints(count),
   );
 });
-
-test.each([
-  {},
-  { hints: [] },
-  { hints: [{}] },
-  { hints: [{ requestId: 1, version: 1 }] },
-  { hints: [{ requestId: 'req_1', version: -1 }] },
-  { hints: hints(HINTS_PER_JOB + 1) },
-])('%j is no job of ours', (data) => {
-  expect(hintsOf(data)).toBeUndefined();
-});

@@ -400,7 +400,7 @@ test('close and retry by query: dry run first, only what matches, page after pag
   expect(await requests().countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(
     1_205,
   );
-  const first = await cli(...query, '--yes', '--limit', '600', '--json');
+  const first = await cli(...query, '--yes', '--limit', '600', '--rate', '100000', '--json');
   expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
   const rest = await cli(...query, '--yes', '--rate', '100000');
   expect(rest.stdout).toContain('603 closed');

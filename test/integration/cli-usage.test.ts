@@ -64,19 +64,6 @@ test('every command has help with examples, which are commands that exist, and s
   }
 });
 
-test('a reader that has seen enough is no fault', async () => {
-  const { spawnSync } = await import('node:child_process');
-  const piped = spawnSync(
-    'bash',
-    ['-c', `set -o pipefail; "${process.execPath}" cmd/cli/main.ts --help | head -1`],
-    {
-      cwd: new URL('../..', import.meta.url).pathname,
-      encoding: 'utf8',
-    },
-  );
-  expect(piped).toMatchObject({ status: 0, stderr: '' });
-});
-
 test('keys: a new one is a Secret that the controller takes; the list tells its last use', async () => {
   const made = await cli('keys', 'new', 'Acme.Corp');
   expect(made).toMatchObject({ code: 0 });

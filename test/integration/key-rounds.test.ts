@@ -5,7 +5,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Db } from 'mongodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
@@ -129,11 +128,6 @@ describe('a partial list', () => {
 type Ending = (one: PartnerSecret) => readonly PartnerSecret[];
 const endings: readonly (readonly [string, Ending])[] = [
   ['their Secrets are deleted', () => []],
-  ['their Secrets are inactive', (one) => [{ ...one, status: 'inactive' }]],
-  [
-    'their time is over',
-    (one) => [annotated(one, { 'partner-ingest.io/not-after': '2020-01-01T00:00:00Z' })],
-  ],
   [
     'an annotation breaks its rule',
     (one) => [annotated(one, { 'partner-ingest.io/cidrs': 'everywhere' })],
@@ -188,21 +182,6 @@ describe('most keys end within ten minutes', () => {
 });
 
 describe('deferred removals', () => {
-  test('an operator who confirms lets just those go', async () => {
-    const all = many(12);
-    await round(all);
-    await round(all.slice(7));
-    const shown = await store.deferred();
-    expect(shown).toHaveLength(7);
-    await round(all.slice(8));
-    expect(await store.confirm(shown.map(({ _id }) => _id))).toBe(7);
-    await round(all.slice(8));
-    expect(await active()).toBe(4);
-    expect(await store.confirm(shown.map(({ _id }) => _id))).toBe(0);
-    await round([]);
-    expect(await store.deferred()).toHaveLength(4);
-  });
-
   test('a rotation loses none: each key that ends makes room for the next, however often', async () => {
     let one = secret('acme');
     await round([one]);
@@ -215,16 +194,6 @@ describe('deferred removals', () => {
       one = next;
     }
     expect(await active()).toBe(1);
-  });
-
-  test.each([
-    [ENDED_FREELY, ENDED_FREELY],
-    [8, 4],
-  ])('of %i keys, %i go at once', async (all, gone) => {
-    const secrets = many(all);
-    await round(secrets);
-    await round(secrets.slice(gone));
-    expect(await active()).toBe(all - gone);
   });
 });
 

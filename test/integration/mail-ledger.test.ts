@@ -66,33 +66,6 @@ async function handOver(accountId: string, claim: number, handedOver?: HandOver)
   if (handedOver !== undefined) await ledger.endHandOver(account, intent, handedOver);
 }
 
-test('an accepted mail: intent and token hash in one update, result and notifiedAt in another', async () => {
-  const id = await newAccount();
-  const intent = intentOf(3);
-  await ledger.beginHandOver(await read(id), intent, ACTIVATION);
-  const before = await read(id);
-  expect(before).toMatchObject({
-    activation: ACTIVATION,
-    mail: { begun: 1, possible: 1, handOvers: { 3: intent } },
-  });
-  expect(before.notifiedAt).toBeUndefined();
-
-  await ledger.endHandOver(before, intent, ACCEPTED);
-  const after = await read(id);
-  expect(after.mail).toMatchObject({ begun: 1, possible: 1 });
-  expect(handOversOf(after.mail)).toEqual([
-    {
-      ...intent,
-      result: 'accepted',
-      endedAt: after.notifiedAt,
-      phase: 'answered',
-      code: 250,
-      enhancedCode: '2.0.0',
-      answer: '250 2.0.0 Ok: queued as 1',
-    },
-  ]);
-});
-
 test('updates that are repeated because their answer was lost count once', async () => {
   const id = await newAccount();
   for (const [claim, handedOver] of [
@@ -138,17 +111,4 @@ test('a mail to an address that was corrected meanwhile is noted, but does not s
   const { mail, notifiedAt } = await read(id);
   expect(mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'accepted' } } });
   expect(notifiedAt).toBeUndefined();
-});
-
-test('a storm of refusals is bounded and pushes out no mail that may have arrived', async () => {
-  const id = await newAccount();
-  await handOver(id, 1, AMBIGUOUS);
-  for (let claim = 2; claim <= 60; claim += 1) await handOver(id, claim, REFUSED);
-  await handOver(id, 61, ACCEPTED);
-  const { mail } = await read(id);
-  expect(mail).toMatchObject({ begun: 61, possible: 2 });
-  const claims = handOversOf(mail).map(({ claim }) => claim);
-  expect(claims).toHaveLength(40);
-  expect(claims[0]).toBe(1);
-  expect(claims.at(-1)).toBe(61);
 });

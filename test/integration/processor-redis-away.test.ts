@@ -6,9 +6,14 @@
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
+import {
+  heal,
+  hurryReconcile,
+  openOwnWorld,
+  submit,
+  type OwnWorld,
+} from '../support/processing.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 const OUTAGES = [
@@ -73,16 +78,6 @@ function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promis
 const requeued = (): Promise<number> =>
   world.metric(processor, 'partner_ingest_reconcile_requeued_total');
 
-/** What the clock would do in 30 s: reconcile has seen these once, and they are due again. */
-async function hurryReconcile(ids: readonly string[]): Promise<void> {
-  await world.stores.db
-    .collection<SubmissionRecord>(SUBMISSIONS)
-    .updateMany(
-      { _id: { $in: [...ids] }, state: 'recorded', version: 0 },
-      { $set: { dueAt: new Date(), firstSeenAt: new Date() } },
-    );
-}
-
 async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise<void> {
   const sent: { readonly id: string; readonly email: string }[] = [];
   const complaints: string[] = [];
@@ -125,7 +120,7 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
   const workingAgainMs = first.stateAt.getTime() - backAt.getTime();
   await load.stop();
   const ids = sent.map(({ id }) => id);
-  await hurryReconcile(ids);
+  await hurryReconcile(world, ids);
   await eventually(
     'all to be completed',
     async () =>
