@@ -42,3 +42,7 @@ test.each([
     expect.objectContaining({ message: expect.not.stringContaining('hunter2') }),
   );
 });
+
+test('smtps without TLS is a contradiction', () => {
+  expect(() => relayOf('smtps://relay.example', 'none')).toThrow(/^SMTP_TLS: .*contradicts/);
+});

@@ -146,6 +146,11 @@ test('a secret comes from a file, with one trailing newline taken off', () => {
   ).toMatch(/^MONGODB_URI_FILE: cannot be read \(ENOENT\)/);
 });
 
+test.each(['MAIL_FROM_NAME', 'SMTP_TLS'])('two lines are no value of %s', (name) => {
+  const load = () => loadConfig('processor', { ...processor, [name]: 'Acme\nBcc: x@y.example' });
+  expect(faultsOf(load)).toEqual([expect.stringMatching(`^${name}: `)]);
+});
+
 test('no message and no start-up line holds a secret', () => {
   const faults = faultsOf(() =>
     loadConfig('processor', { ...processor, LINK_SECRET: 'short-canary', SMTP_URL: 'canary' }),
