@@ -93,16 +93,8 @@ test.each<[HandOver, object]>([
     },
   ],
   [
-    { result: 'refused', phase: 'rcpt', code: 550, enhancedCode: '5.1.1', fault: 'recipient' },
-    { phase: 'rcpt', code: 550, enhancedCode: '5.1.1' },
-  ],
-  [
     { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
     { phase: 'connect', cause: 'ESOCKET CONN' },
-  ],
-  [
-    { result: 'ambiguous', cause: 'ECONNECTION' },
-    { phase: 'content', cause: 'ECONNECTION' },
   ],
   [{ result: 'aborted', cause: 'claim lost' }, { cause: 'claim lost' }],
 ])('%j is entered as %j', (handedOver, details) => {

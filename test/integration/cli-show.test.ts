@@ -24,7 +24,7 @@ afterAll(() => world.close());
 
 const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
 
-test('a completed request: timeline in order, masked, with its account and what to do next', async () => {
+test('a completed request: timeline in order, masked, with what to do next; --reveal is noted with who, when and why', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -51,17 +51,19 @@ test('a completed request: timeline in order, masked, with its account and what 
 
   const { accountId } = (await world.record(id)) ?? {};
   expect((await cli('show', accountId ?? '')).stdout).toContain(`${id}  completed`);
-});
-
-test('--reveal shows personal data and notes who looked, when, at what and why; without it nothing is noted', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  await cli('show', id);
   expect(await trail().find({ requestId: id }).toArray()).toEqual([]);
 
-  const shown = await cli('show', id, '--reveal', '--as', 'jane', '--why', 'ticket 4711', '--json');
-  expect(shown.json()).toMatchObject({
+  const revealed = await cli(
+    'show',
+    id,
+    '--reveal',
+    '--as',
+    'jane',
+    '--why',
+    'ticket 4711',
+    '--json',
+  );
+  expect(revealed.json()).toMatchObject({
     request_id: id,
     applicant: application,
     body: JSON.stringify(application),

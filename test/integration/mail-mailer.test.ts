@@ -57,14 +57,6 @@ function newMailer(smtpUrl = catcher.smtpUrl, limits = patient): Mailer {
 const handOver = (mailer = newMailer(), signal = never): Promise<HandOver> =>
   mailer.handOver(message, 'ann@example.com', signal);
 
-test('a mail that is taken is there, with the Message-ID it was given', async () => {
-  const result = await handOver();
-  expect(result).toMatchObject({ result: 'accepted', answer: expect.stringMatching(/^250 /) });
-  expect(catcher.mailsTo('ann@example.com').map(({ messageId }) => messageId)).toEqual([
-    message.messageId,
-  ]);
-});
-
 test.each([
   ['connect', { result: 'unreachable', connected: false }, 'connectMs'],
   ['rcpt', { result: 'unreachable', connected: true }, 'beforeContentMs'],
@@ -76,33 +68,6 @@ test.each([
     const mailer = newMailer(catcher.smtpUrl, { ...patient, [bound]: SHORT_MS });
     expect(await withDeadline(handOver(mailer), HANG_MS, bound)).toMatchObject(expected);
     expect(catcher.mails).toHaveLength(0);
-  },
-);
-
-test('a server that is away is unreachable until it is back', async () => {
-  await catcher.stopListening();
-  const mailer = newMailer();
-  expect(await handOver(mailer)).toMatchObject({ result: 'unreachable', connected: false });
-  expect(await mailer.probe()).toBe(false);
-  await catcher.listenAgain();
-  expect(await mailer.probe()).toBe(true);
-  expect((await handOver(mailer)).result).toBe('accepted');
-});
-
-test.each([
-  ['mail', 'mail', 550, '5.7.1'],
-  ['data-command', 'data', 554, '5.5.1'],
-  ['data', 'content', 451, '4.3.0'],
-] as const)(
-  'an answer that says no at %s is refused at %s: %i %s',
-  async (at, phase, code, enhancedCode) => {
-    const mailer = newMailer();
-    catcher.setFault({ at, answer: { code, message: `${enhancedCode} no` } });
-    expect(await handOver(mailer)).toMatchObject({ result: 'refused', phase, code, enhancedCode });
-    catcher.setFault(undefined);
-    // The session, or a new one, is good for the next mail.
-    expect((await handOver(mailer)).result).toBe('accepted');
-    expect(catcher.mails).toHaveLength(1);
   },
 );
 
