@@ -1,25 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { decideOnCreation, decideOnFields, type CreationFact } from './decide.ts';
-import { reasonsForPartner, type Reason } from './reasons.ts';
-
-const application = { email: 'a@example.com', businessName: 'A', ein: '123456789' };
-
-test('valid fields go on with the application', () => {
-  expect(decideOnFields({ valid: true, application })).toEqual({ verdict: 'go_on', application });
-});
-
-test('faulty fields are rejected with every reason', () => {
-  const reasons: Reason[] = [
-    { field: 'email', code: 'missing', message: 'email is required.' },
-    { field: 'ein', code: 'wrong_type', message: 'ein must be a string.' },
-  ];
-  const claimed = { ein: '123456789' };
-  expect(decideOnFields({ valid: false, reasons, claimed })).toEqual({
-    verdict: 'reject',
-    reasons,
-    claimed,
-  });
-});
+import { decideOnCreation, type CreationFact } from './decide.ts';
+import { reasonsForPartner } from './reasons.ts';
 
 test.each(['created', 'own'] as const)(
   'an account that is %s goes on: a repeat is no duplicate of itself',
@@ -30,24 +11,6 @@ test.each(['created', 'own'] as const)(
     });
   },
 );
-
-test.each([
-  [{ emailBy: 'req_1' }, [['email', 'duplicate_email', 'req_1']]],
-  [{ einBy: 'req_2' }, [['ein', 'duplicate_ein', 'req_2']]],
-  [
-    { emailBy: 'req_1', einBy: 'req_2' },
-    [
-      ['email', 'duplicate_email', 'req_1'],
-      ['ein', 'duplicate_ein', 'req_2'],
-    ],
-  ],
-])('what is taken (%j) is named, each with its own account', (taken, expected) => {
-  const decision = decideOnCreation({ kind: 'taken', ...taken });
-  if (decision.verdict !== 'reject') throw new Error('not rejected');
-  expect(decision.reasons.map((reason) => [reason.field, reason.code, reason.duplicateOf])).toEqual(
-    expected,
-  );
-});
 
 const shownTo = (taken: Omit<Extract<CreationFact, { kind: 'taken' }>, 'kind'>): unknown[] => {
   const decision = decideOnCreation({ kind: 'taken', ...taken });

@@ -1,4 +1,5 @@
-import { describe, expect, test } from '@jest/globals';
+/** What a body asks for, and every reason why it asks for nothing. */
+import { expect, test } from '@jest/globals';
 import { parseApplication, parseJsonObject } from './parse-application.ts';
 
 const good = { email: 'ann@example.com', business_name: 'Ann & Co', ein: '123456789' };
@@ -19,177 +20,38 @@ const longAddress = (length: number): string => {
   return x(length - domain.length) + domain;
 };
 
-describe('email', () => {
-  test.each([
-    'ann@example.com',
-    'ANN@EXAMPLE.COM',
-    '  ann@example.com ',
-    "o'hara.ann+tag@sub.example.co.uk",
-    'a&b/c=d!e#f$g%h*i?j^k`l{m|n}o~p@example.com',
-    '-@example.com',
-    '1@2.example',
-    'ann@xn--bcher-kva.example',
-    'ann@example.xn--p1ai',
-    `${x(64)}@example.com`,
-    `ann@${x(63)}.com`,
-    longAddress(254),
-  ])('%s is valid', (email) => {
-    const parsed = parse({ ...good, email });
-    expect(parsed).toMatchObject({ valid: true, application: { email: email.trim() } });
-  });
+// email-address.test.ts has the rule for addresses.
+test.each<[string, string, unknown[]]>([
+  ['email', 'too_long', [longAddress(255), `${'a.'.repeat(30_000)}@`]],
+  ['ein', 'invalid_format', ['12345678', '1234567890', '12-3456789', '１２３４５６７８９', '']],
+  ['ein', 'invalid_format', ['123456789\n', ' 123456789']],
+  ['ein', 'wrong_type', [123_456_789, null, ['123456789']]],
+  ['business_name', 'blank', ['', ' ', '\u3000', '\u200b\u200d', '\ufeff', '\0', '\u3164']],
+  ['business_name', 'blank', ['\ud83d', '\u0301', '-', '🚀']],
+  ['business_name', 'too_long', [x(1_001)]],
+])('%s is refused as %s: %j', (field, code, values) => {
+  for (const value of values)
+    expect([value, faults({ ...good, [field]: value })]).toEqual([value, [`${field} ${code}`]]);
+});
 
-  test.each([
-    '',
-    ' ',
-    'ann',
-    'ann@',
-    '@example.com',
-    'ann@example',
-    'ann@@example.com',
-    'ann@b@example.com',
-    '.ann@example.com',
-    'ann.@example.com',
-    'an..n@example.com',
-    'an n@example.com',
-    'ann@exa mple.com',
-    'ann@-example.com',
-    'ann@example-.com',
-    'ann@example..com',
-    'ann@.example.com',
-    'ann@example.com.',
-    'ann@exa_mple.com',
-    'ann@127.0.0.1',
-    'ann@[127.0.0.1]',
-    'ann@example.c',
-    '"ann"@example.com',
-    'Ann <ann@example.com>',
-    '<ann@example.com>',
-    'ann@example.com,bob@example.com',
-    'ann@example.com;bob@example.com',
-    'ann@example.com bob@example.com',
-    'ann@example.com\nbob@example.com',
-    'ann@example.com\r\nRCPT TO:<bob@example.com>',
-    'ann@example.com>\r\nRCPT TO:<bob@example.com',
-    'ann\r\n@example.com',
-    'ann\0@example.com',
-    'ann(comment)@example.com',
-    'ann\\@example.com',
-    'ännä@example.com',
-    'ann@exämple.com',
-    'ann＠example.com',
-    'ann@example.com\u202e',
-    `${x(65)}@example.com`,
-    `ann@${x(64)}.com`,
-  ])('%j is invalid', (email) => {
-    expect(faults({ ...good, email })).toEqual(['email invalid_format']);
-  });
-
-  test.each([
-    'ännä@example.com',
-    'ann@exämple.com',
-    'ann@例え.jp',
-    'аnn@example.com',
-    'ann@example.com\u200b',
-  ])('%j is refused with a word on how to write it', (email) => {
-    const parsed = parse({ ...good, email });
-    const message =
-      'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
-    expect(parsed).toMatchObject({
-      valid: false,
-      reasons: [{ field: 'email', code: 'invalid_format', message }],
-    });
-  });
-
-  test('254 characters are allowed, 255 are not, and the hostile length costs no time', () => {
-    expect(longAddress(254)).toHaveLength(254);
-    expect(faults({ ...good, email: longAddress(255) })).toEqual(['email too_long']);
-    expect(faults({ ...good, email: `${'a.'.repeat(30_000)}@` })).toEqual(['email too_long']);
+test.each(['ännä@example.com', 'ann@exämple.com'])('%j is told how to write it', (email) => {
+  const message =
+    'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+  expect(parse({ ...good, email })).toMatchObject({
+    valid: false,
+    reasons: [{ field: 'email', code: 'invalid_format', message }],
   });
 });
 
-describe('ein', () => {
-  test.each(['123456789', '000000000'])('%s is valid and stays as it is', (ein) => {
-    expect(parse({ ...good, ein })).toMatchObject({ valid: true, application: { ein } });
-  });
-
-  test.each([
-    '12345678',
-    '1234567890',
-    '12-3456789',
-    '123456789\n',
-    '\n123456789',
-    ' 123456789',
-    '123456789 ',
-    '１２３４５６７８９',
-    '١٢٣٤٥٦٧٨٩',
-    '12345678a',
-    '1234567.9',
-    '+12345678',
-    '1e8',
-    '',
-  ])('%j is invalid', (ein) => {
-    expect(faults({ ...good, ein })).toEqual(['ein invalid_format']);
-  });
-
-  test.each([123_456_789, null, true, ['123456789'], { toString: '123456789' }])(
-    '%j is no string',
-    (ein) => {
-      expect(faults({ ...good, ein })).toEqual(['ein wrong_type']);
-    },
-  );
-});
-
-describe('business_name', () => {
-  test.each([
-    'A',
-    ' A ',
-    '\u200bA',
-    '株式会社',
-    '7',
-    '٣',
-    '🚀 A',
-    '<script>alert(1)</script>',
-    'a\r\nb',
-    x(1_000),
-    'é',
-    'ㄱ',
-  ])('%j is valid and kept as given', (name) => {
-    expect(parse({ ...good, business_name: name })).toMatchObject({
+test('what is valid is kept as given', () => {
+  const names = [' A ', '\u200bA', '株式会社', '7', '🚀 A', '<script>', 'a\r\nb', x(1_000)];
+  for (const businessName of names) {
+    expect(parse({ ...good, business_name: businessName })).toMatchObject({
       valid: true,
-      application: { businessName: name },
+      application: { businessName, ein: good.ein },
     });
-  });
-
-  test.each([
-    '',
-    ' ',
-    '\t\r\n',
-    '\u00a0',
-    '\u3000',
-    '\u200b',
-    '\u200b\u200d\u2060',
-    '\ufeff',
-    '\0',
-    '\u202e',
-    '\u3164',
-    '\uffa0\u115f\u1160',
-    '\u2800',
-    '\ufffc',
-    '\ufffd',
-    '\ud83d',
-    '\udc00\ud800',
-    '\ue000',
-    '\u0301',
-    '-',
-    '🚀',
-    '*** ???',
-  ])('%j is blank', (name) => {
-    expect(faults({ ...good, business_name: name })).toEqual(['business_name blank']);
-  });
-
-  test('1,001 characters are too many', () => {
-    expect(faults({ ...good, business_name: x(1_001) })).toEqual(['business_name too_long']);
-  });
+  }
+  expect(faults({ ...good, email: longAddress(254), ein: '000000000', $where: 'x' })).toEqual([]);
 });
 
 test('every fault is told, not only the first', () => {
@@ -199,76 +61,39 @@ test('every fault is told, not only the first', () => {
     'ein wrong_type',
   ]);
   expect(faults({})).toEqual(['email missing', 'business_name missing', 'ein missing']);
-  expect(faults({ email: null, business_name: [], ein: {} })).toEqual([
-    'email wrong_type',
-    'business_name wrong_type',
-    'ein wrong_type',
-  ]);
 });
 
-test('no reason quotes the value it is about', () => {
-  const parsed = parse({ email: 'canary1@', business_name: x(2_000), ein: 'canary3' });
-  if (parsed.valid) throw new Error('valid');
-  expect(JSON.stringify(parsed.reasons)).not.toMatch(/canary|xxx/);
-});
-
-test('unknown fields do not matter', () => {
-  expect(faults({ ...good, $where: 'x', 'a.b': 1, constructor: 1 })).toEqual([]);
-});
-
-test('of repeated keys the last one counts', () => {
-  const text =
-    '{"email":"first@example.com","email":"last@example.com","business_name":"A","ein":"123456789"}';
-  expect(parseApplication(bytes(text))).toMatchObject({
-    valid: true,
-    application: { email: 'last@example.com' },
-  });
-});
-
-test('__proto__ gives a field to nobody', () => {
-  const text = `{"__proto__":${JSON.stringify(good)}}`;
-  expect(parseApplication(bytes(text))).toMatchObject({ valid: false });
+test('of repeated keys the last one counts, and __proto__ gives a field to nobody', () => {
+  const own = JSON.stringify(good).slice(1);
+  for (const text of [`{"email":"first@example.com",${own}`, `{"__proto__":{"email":"x"},${own}`]) {
+    expect(parseApplication(bytes(text))).toMatchObject({
+      valid: true,
+      application: { email: good.email },
+    });
+  }
+  expect(parseApplication(bytes(`{"__proto__":{${own}}`))).toMatchObject({ valid: false });
   expect(({} as Record<string, unknown>)['email']).toBeUndefined();
-  expect(
-    parseApplication(bytes(`{"__proto__":{"email":"x"},${JSON.stringify(good).slice(1)}`)),
-  ).toMatchObject({
-    valid: true,
-    application: { email: good.email },
-  });
 });
 
-describe('the body', () => {
-  test.each(['{}', ' { } ', '\ufeff{}', '{"__proto__":null}', '{"a":{"a":{"a":[]}}}'])(
-    '%j is an object',
-    (text) => {
-      expect(parseJsonObject(bytes(text))).toBeDefined();
-    },
-  );
-
-  test.each([
+test('a body is an object in UTF-8, or none', () => {
+  for (const text of ['{}', ' { } ', '\ufeff{}', '{"__proto__":null}'])
+    expect(parseJsonObject(bytes(text))).toBeDefined();
+  for (const text of [
     '',
-    ' ',
     '[]',
     '"{}"',
-    '1',
     'null',
-    'true',
     '{',
     '{}{}',
-    '{} x',
     "{'a':1}",
     '{"a":1,}',
     '\ufeff\ufeff{}',
-  ])('%j is none', (text) => {
+  ])
     expect(parseJsonObject(bytes(text))).toBeUndefined();
-  });
-
-  test('bytes that are not UTF-8 are none, and an unread body reports all fields missing', () => {
-    const broken = Uint8Array.from([...bytes('{"a":"'), 0xff, ...bytes('"}')]);
-    expect(parseJsonObject(broken)).toBeUndefined();
-    expect(parseApplication(broken)).toMatchObject({ valid: false });
-    expect(parseApplication(new Uint8Array())).toMatchObject({ valid: false });
-    // A failed decode must not affect the next.
-    expect(parseJsonObject(bytes('{"a":"ä"}'))).toEqual({ a: 'ä' });
-  });
+  const broken = Uint8Array.from([...bytes('{"a":"'), 0xff, ...bytes('"}')]);
+  expect(parseJsonObject(broken)).toBeUndefined();
+  expect(parseApplication(broken)).toMatchObject({ valid: false });
+  expect(parseApplication(new Uint8Array())).toMatchObject({ valid: false });
+  // A failed decode must not affect the next.
+  expect(parseJsonObject(bytes('{"a":"ä"}'))).toEqual({ a: 'ä' });
 });

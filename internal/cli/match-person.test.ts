@@ -1,27 +1,10 @@
 /** Distinguishes one person's records from those of others, and masks what it shows. */
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import type { Account } from '../account/account.ts';
 import { maskEin, maskEmail, maskName } from './mask.ts';
-import { isAccountOf, relationOf, type Relation } from './match-person.ts';
+import { relationOf, type Relation } from './match-person.ts';
 
 const person = { email: 'jane+x@example.com', ein: '123456789' };
-
-test('an account is theirs by what it holds, and by what it held before it was released', () => {
-  const holds = { email: 'Jane+X@Example.com', ein: '999999999' };
-  expect(isAccountOf(person, holds as Account)).toBe(true);
-  expect(isAccountOf({ ein: '999999999' }, holds as Account)).toBe(true);
-  expect(isAccountOf({ email: 'other@example.com', ein: '111111111' }, holds as Account)).toBe(
-    false,
-  );
-  const released = {
-    email: 'released',
-    ein: 'released',
-    released: { ...holds, businessName: 'Any' },
-  };
-  expect(isAccountOf(person, released as Account)).toBe(true);
-  expect(isAccountOf({ ein: '999999999' }, released as Account)).toBe(true);
-});
 
 const jane = { email: person.email };
 const janes = { ein: person.ein };
@@ -43,20 +26,7 @@ test.each<
   ],
   ["of another's EIN, whose bytes hold hers", janes, { applicant: joe, body: naming }, 'mentioned'],
   ['of another, without bytes', jane, { applicant: joe }, 'none'],
-  ['of another, whose address ends alike', { email: 'e@example.com' }, { applicant: joe }, 'none'],
   ['that waits', jane, { body: bytes('{"email":" JANE+x@example.com","ein":"9"}') }, 'applicant'],
-  [
-    'that waits, with the EIN as a number',
-    janes,
-    { body: bytes('{"email":"a@b.cc","ein":123456789}') },
-    'applicant',
-  ],
-  [
-    'whose number lost its zero',
-    { ein: '012345678' },
-    { body: bytes('{"ein":12345678}') },
-    'applicant',
-  ],
   [
     'with an EIN that was no text',
     janes,
@@ -69,18 +39,6 @@ test.each<
     { applicant: { ...joe, ein: 'none' }, body: naming },
     'applicant',
   ],
-  [
-    'with an address in another field',
-    jane,
-    { applicant: { ein: joe.ein }, body: naming },
-    'applicant',
-  ],
-  [
-    'with a name around the address',
-    jane,
-    { applicant: { email: `jane <${jane.email}>`, ein: joe.ein } },
-    'applicant',
-  ],
   ['with an EIN in words', janes, { applicant: { ...joe, ein: 'ein 12-3456789' } }, 'applicant'],
 ])('a record %s', (_what, whom, record, relation) => {
   expect(relationOf(whom, record)).toBe(relation);
@@ -88,9 +46,7 @@ test.each<
 
 test.each([
   ['jane@example.com', 'j***@e***.com'],
-  ['a@b.c', 'a***@b***.c'],
   ['no address', 'n***'],
-  ['@x', '@***'],
   ['', '***'],
   ['\u001b[2J@x.example', '�***@x***.example'],
 ])('e-mail %j is shown as %s', (email, shown) => {

@@ -73,38 +73,6 @@ describe('a folder as it really is', () => {
     uid: `${file}#${name}`,
   });
 
-  test.each([
-    ['empty', ''],
-    ['blank', '\n  \n'],
-    ['broken', 'kind: Secret\n  metadata: [broken'],
-  ])(
-    'a file that becomes %s keeps what it held, and proves nothing gone of its own',
-    async (_what, text) => {
-      await settled('a.yaml', manifestOf('acme'));
-      await settled('b.yaml', manifestOf('bolt'));
-      expect(await names()).toEqual(['acme', 'bolt']);
-      await writeFile(join(folder, 'a.yaml'), text);
-      await rm(join(folder, 'b.yaml'));
-      const list = await view.list();
-      expect(list.secrets.map(({ name }) => name)).toEqual(['acme']);
-      expect(list.problems.map(({ code }) => code)).toEqual(['unreadable_file']);
-      expect(list.provesGone(sourceOf('b.yaml', 'bolt'))).toBe(true);
-    },
-  );
-
-  test('a file that was never read proves nothing gone of its own, and all else is removed as asked', async () => {
-    await settled('a.yaml', '');
-    await settled('b.yaml', manifestOf('bolt'));
-    const list = await view.list();
-    expect(list).toMatchObject({ complete: false, secrets: [{ name: 'bolt' }] });
-    expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
-    expect(list.provesGone(sourceOf('c.yaml', 'cold'))).toBe(true);
-    // A key stored by a version that did not record the file may come from any file.
-    expect(list.provesGone({ namespace: NAMESPACE, name: 'old', uid: 'a-uid-of-kubernetes' })).toBe(
-      false,
-    );
-  });
-
   test('a file that still grows is unreadable until it rests', async () => {
     const file = join(folder, 'many.yaml');
     await writeFile(file, manifestOf('first'));
@@ -137,11 +105,5 @@ describe('a folder as it really is', () => {
     expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
     await settled('b.yaml', manifestOf('bolt'));
     expect((await view.list()).provesGone(sourceOf('a.yaml', 'acme'))).toBe(true);
-  });
-
-  test('a folder that is empty from the start proves nothing gone: it may not be mounted yet', async () => {
-    const list = await view.list();
-    expect(list).toMatchObject({ complete: true, problems: [] });
-    expect(list.provesGone(sourceOf('a.yaml', 'acme'))).toBe(false);
   });
 });

@@ -25,49 +25,24 @@ const authenticate = (header: string | undefined, find = lookup, address = '192.
 
 describe('authenticate', () => {
   test.each([
-    undefined,
-    '',
-    ' ',
-    'Bearer',
-    'bearer',
-    'Bearer ',
-    'Bearer \t ',
-    'good',
-    'Bearergood',
-    'Bearer:good',
-    'Basic good',
-    'Token good',
-    'X Bearer good',
-  ])('%j has no key', (header) => {
-    expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyMissing });
+    [
+      errors.keyMissing,
+      [undefined, '', 'Bearer', 'Bearer \t ', 'good', 'Bearergood', 'Basic good'],
+    ],
+    [errors.keyInvalid, ['Bearer bad', 'Bearer good good', 'Bearer good,', 'Bearer GOOD']],
+  ] as const)('%j is the answer to %j', (answer, headers) => {
+    for (const header of headers)
+      expect([header, authenticate(header)]).toEqual([header, { ok: false, answer }]);
   });
 
-  test.each([
-    'Bearer bad',
-    'Bearer good good',
-    'Bearer good,',
-    'Bearer "good"',
-    'Bearer GOOD',
-    'Bearer Bearer good',
-    'Bearer go\u00a0od',
-  ])('%j has an unknown key', (header) => {
-    expect(authenticate(header)).toEqual({ ok: false, answer: errors.keyInvalid });
-  });
-
-  test.each([
-    'Bearer good',
-    'bearer good',
-    'BEARER good',
-    'bEaReR good',
-    'Bearer   good',
-    'Bearer\tgood',
-    '  Bearer good  ',
-  ])('%j is the partner', (header) => {
-    expect(authenticate(header)).toEqual({
-      ok: true,
-      partnerId: 'demo',
-      terms: { maxPerMinute: 5 },
-    });
+  test('the scheme is in any case, with any white space', () => {
+    for (const header of ['Bearer good', 'bEaReR good', 'Bearer\tgood', '  Bearer   good  ']) {
+      expect(authenticate(header)).toEqual({
+        ok: true,
+        partnerId: 'demo',
+        terms: { maxPerMinute: 5 },
+      });
+    }
   });
 
   test('an inactive partner is refused by name', () => {
@@ -100,17 +75,6 @@ describe('authenticate', () => {
     expect(withTerms({ cidrs }, '192.0.2.7', false)).toMatchObject({
       answer: errors.partnerInactive,
     });
-  });
-
-  test('the look-up sees the key and nothing else, and is not asked without one', () => {
-    const asked: string[] = [];
-    const remember = (key: string): KeyLookup => {
-      asked.push(key);
-      return { known: false };
-    };
-    for (const header of ['Bearer', undefined, 'Bearer \t good \t '])
-      authenticate(header, remember);
-    expect(asked).toEqual(['good']);
   });
 
   test('a header of blanks is judged in one pass, so that one much longer than any allowed does not hang', () => {

@@ -23,16 +23,6 @@ test('up to the bound all keep theirs; beyond it the oldest give way, as many as
   expect(gaveWay).toEqual(['a', 'b']);
 });
 
-test('age counts from the first bytes, not from the latest', () => {
-  const { gaveWay, all } = holders('slow', 'quick');
-  const [slow, quick] = all as [MemoryHolder, MemoryHolder];
-  const memory = new BodyMemory(100);
-  memory.resize(slow, 1);
-  memory.resize(quick, 60);
-  memory.resize(slow, 50);
-  expect(gaveWay).toEqual(['slow']);
-});
-
 test('what was released is memory for others, once', () => {
   const { gaveWay, all } = holders('a', 'b');
   const [a, b] = all as [MemoryHolder, MemoryHolder];

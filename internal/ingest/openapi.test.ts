@@ -87,8 +87,3 @@ test('the sentences stand in one file, and each is answered somewhere', () => {
   expect(answering).not.toMatch(/\berror: ['"`]/);
   expect(Object.keys(errors).filter((name) => !answering.includes(`errors.${name}`))).toEqual([]);
 });
-
-test('where look-ups are switched off the document does not speak of them', () => {
-  const text = JSON.stringify(openApiDocument({ ...settings, statusEndpoint: false }));
-  expect(text).not.toMatch(/lookUpStatus|request_id\}|Status/);
-});

@@ -4,15 +4,12 @@ import type { SubmissionRecord } from '../submission/submission.ts';
 import { REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';
 import { Refusals } from './refusals.ts';
 
-function newRefusals(hasRoom = true) {
+function newRefusals() {
   let [nowMs, recorded] = [0, 0];
   const counted: string[] = [];
   const refusals = new Refusals({
     clock: { now: () => new Date(0), monotonicMs: () => nowMs },
-    offer: (_record, dropped) => {
-      if (hasRoom) recorded += 1;
-      else dropped();
-    },
+    offer: () => void (recorded += 1),
     countRefused: (...what) => void counted.push(what.join(' ')),
   });
   return {
@@ -48,10 +45,4 @@ test('a flood that goes on is recorded at the rate of the bound, and a quiet hou
   pass(3_600_000);
   refuse(1_000);
   expect(counts()[0]).toBe(recorded + REFUSAL_BURST);
-});
-
-test('what finds no room to be recorded is counted', () => {
-  const { refuse, counts } = newRefusals(false);
-  refuse(3);
-  expect(counts()).toEqual([0, 3]);
 });

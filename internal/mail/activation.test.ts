@@ -22,16 +22,6 @@ test('the same account gets the same link each time; only the hash of its token 
   expect(one.tokenHash).toBe(createHash('sha256').update(tokenOf(one.url)).digest('hex'));
 });
 
-test('another account or another secret makes another token', () => {
-  const links = [
-    activationLink('acc_1', options),
-    activationLink('acc_2', options),
-    activationLink('acc_1', { ...options, linkSecret: 'b'.repeat(32) }),
-  ];
-  expect(new Set(links.map(({ url }) => tokenOf(url))).size).toBe(3);
-  expect(new Set(links.map(({ tokenHash }) => tokenHash)).size).toBe(3);
-});
-
 describe('two secrets', () => {
   const [OLD, NEW] = ['o'.repeat(32), 'n'.repeat(32)];
   const link = (linkSecret: string, madeWith?: { keyId?: string }) =>
@@ -47,17 +37,6 @@ describe('two secrets', () => {
     expect(link(`${OLD},key-2026:${NEW}`, { keyId: 'key-2026' })).toEqual(link(`key-2026:${NEW}`));
   });
 
-  test('a link whose key is gone is made with the first', () => {
-    expect(link(`key-2026:${NEW}`, {})).toEqual(link(`key-2026:${NEW}`));
-  });
-
-  test('a secret without a key id is taken as it is', () => {
-    for (const secret of [`a,b:c,${OLD}`, `monkey-1:${OLD}`, `x key-1:${OLD}`]) {
-      expect(link(secret)).not.toHaveProperty('keyId');
-      expect(link(secret)).not.toEqual(link(OLD));
-    }
-  });
-
   const [GOOD, BETTER] = ['0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d', 'd4c5b6a7f8e9d5c4b6a3f7e2d8c1b9a0'];
 
   test.each([
@@ -65,15 +44,9 @@ describe('two secrets', () => {
     [`key-1:${GOOD},key-1:${BETTER}`, /same key id/],
     [`key-1:short,${GOOD}`, /at least 32/],
     [`key-:${GOOD}`, /a key id is/],
-    [`key-A B:${GOOD}`, /a key id is/],
-    [`key-1:${OLD}`, /can be guessed/],
     [`${GOOD},key-1:${NEW}`, /can be guessed/],
   ])('%s is refused without being quoted', (value, message) => {
     expect(linkSecretFault(value)).toMatch(message);
     expect(linkSecretFault(value)).not.toMatch(/ooo|nnn|0a9b|short/);
-  });
-
-  test.each([GOOD, `key-1:${GOOD}`, `key-1:${GOOD},${BETTER}`])('%s is taken', (value) => {
-    expect(linkSecretFault(value)).toBeUndefined();
   });
 });

@@ -3,7 +3,6 @@ import { describe, expect, test } from '@jest/globals';
 import {
   amazonSes,
   failures,
-  malformed,
   noFailures,
   noNotifications,
   queueIdOnly,
@@ -27,17 +26,9 @@ test.each(Object.entries(failures))('a failure: %s', async (_name, write) => {
   });
 });
 
-test('a failure whose parts cannot be told from each other', async () => {
-  expect(await readNotification(malformed(mail))).toMatchObject({
-    kind: 'failed',
-    messageId: OURS,
-  });
-});
-
 test.each([
   ['Amazon SES', amazonSes, `250 Ok ${mail.relaysId}`],
   ['Postfix', queueIdOnly, `250 2.0.0 Ok: queued as ${mail.relaysId}`],
-  ['Exim', queueIdOnly, `250 OK id=${mail.relaysId}`],
 ])("the relay's own id: %s", async (_name, write, answer) => {
   const notification = await readNotification(write(mail));
   expect(notification).toMatchObject({
@@ -67,7 +58,7 @@ test('a mail of someone else that answers ours, or is not known, is not ours', a
       /Message-ID: .*login.*/gi,
       `Message-ID: <other@partner.example>\r\nReferences: ${mail.messageId}`,
     );
-  for (const name of ['Postfix', 'qmail', 'Exim, text alone', 'hMailServer']) {
+  for (const name of ['Postfix', 'Exim, text alone']) {
     const notification = await readNotification(foreign(failures[name]!));
     expect(notification).toMatchObject({ kind: 'failed' });
     expect(notification).not.toHaveProperty('messageId');
@@ -96,7 +87,6 @@ describe('what is made to cost much', () => {
       'more than 100 parts',
     ],
     ['mails in mails', within('x: y', 6), 'more than 5 mails'],
-    ['headers', `X: ${'x'.repeat(70_000)}\n\n`, 'Maximum header size'],
     [
       'multiparts in multiparts',
       Array.from(

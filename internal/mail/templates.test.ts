@@ -1,5 +1,5 @@
 /** Checks operators' template folders, and that rendering is safe. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
@@ -51,12 +51,6 @@ test('the built-in templates have no faults and name every placeholder', async (
   expect(`${text(values)}${html(values)}`).not.toMatch(/[{}]{2}/);
 });
 
-test('the docs tell every placeholder and every file', async () => {
-  const docs = await readFile(new URL('../../docs/email.md', import.meta.url), 'utf8');
-  for (const name of Object.keys(placeholders)) expect(docs).toContain(`\`{{${name}}}\``);
-  for (const file of Object.values(templateFiles)) expect(docs).toContain(`\`${file}\``);
-});
-
 test('a folder of its own replaces all three', async () => {
   const folder = await folderWith({ text: '\ufeffHi {{ userName }}\r\n{{activationUrl}}\r\n' });
   const { subject, text, html } = await loadTemplates(folder);
@@ -77,16 +71,10 @@ test('what looks like a placeholder or a replacement pattern in a value stays as
 describe('faults', () => {
   test.each<[string, Parameters<typeof folderWith>[0], string[]]>([
     ['a missing file', { html: undefined }, ['login-instructions.html: cannot be read (ENOENT)']],
-    ['an empty file', { text: ' \n' }, ['login-instructions.txt: is empty']],
     [
       'bytes that are no UTF-8',
       { html: Uint8Array.of(0xff, 0xfe) },
       ['login-instructions.html: is not UTF-8'],
-    ],
-    [
-      'a file too large',
-      { html: 'x'.repeat(100_001) },
-      ['login-instructions.html: is larger than 100000 bytes'],
     ],
     [
       'an unknown placeholder',
@@ -96,11 +84,6 @@ describe('faults', () => {
           /^login-instructions.txt: line 3: \{\{nmae\}\} is unknown; there are businessName, /,
         ) as unknown as string,
       ],
-    ],
-    [
-      'a name every object has',
-      { text: '{{activationUrl}} {{toString}}' },
-      [expect.stringContaining('{{toString}} is unknown') as unknown as string],
     ],
     [
       'an open placeholder',
@@ -113,19 +96,9 @@ describe('faults', () => {
       ['login-instructions.txt: has no {{activationUrl}}: nobody could log in'],
     ],
     [
-      'a placeholder in the subject',
-      { subject: 'Welcome {{businessName}}' },
-      ['login-instructions.subject.txt: must have no placeholders'],
-    ],
-    [
       'two lines of subject',
       { subject: 'Welcome\nBcc: x@y.example' },
       ['login-instructions.subject.txt: must be one line without control characters'],
-    ],
-    [
-      'a long subject',
-      { subject: 'x'.repeat(79) },
-      ['login-instructions.subject.txt: must have at most 78 characters'],
     ],
     [
       'an attribute without quotes',
@@ -151,9 +124,5 @@ describe('faults', () => {
     await expect(loadTemplates(folder)).rejects.toThrow(
       new RegExp(`^MAIL_TEMPLATES: 4 fault\\(s\\) in ${folder}:\n`),
     );
-  });
-
-  test('a folder that is none', async () => {
-    expect(await faultsOf('/nowhere')).toHaveLength(3);
   });
 });

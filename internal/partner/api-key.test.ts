@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { expect, test } from '@jest/globals';
-import { KEY_MAX_LENGTH, KEY_MIN_LENGTH, apiKeyProblem, hashApiKey, newApiKey } from './api-key.ts';
+import { KEY_MAX_LENGTH, KEY_MIN_LENGTH, apiKeyProblem, newApiKey } from './api-key.ts';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -16,35 +15,19 @@ test('a new key has prefix, 40 random characters and a checksum that a scanner c
   expect(apiKeyProblem(key)).toBeUndefined();
 });
 
-test('new keys differ, and every character of the alphabet is used', () => {
-  const keys = Array.from({ length: 1_000 }, newApiKey);
-  expect(new Set(keys).size).toBe(keys.length);
-  expect(new Set(keys.map((key) => key.slice(4, 44)).join('')).size).toBe(ALPHABET.length);
-});
-
-test('the hash is SHA-256 in hex', () => {
-  expect(hashApiKey('aBc')).toBe(createHash('sha256').update('aBc').digest('hex'));
-});
-
 test.each([
   ['', 'empty_key'],
   ['a'.repeat(KEY_MIN_LENGTH - 1), 'key_too_short'],
   [newApiKey().slice(4, 4 + KEY_MIN_LENGTH), undefined],
   [newApiKey().repeat(21).slice(0, KEY_MAX_LENGTH), undefined],
   ['a'.repeat(KEY_MIN_LENGTH), 'key_guessable'],
-  ['abcdefghijklmnopqrstuvwxyz', 'key_guessable'],
-  ['0123456789012345678901234', 'key_guessable'],
   ['abcabcabcabcabcabcabcabc', 'key_guessable'],
-  ['pik_REPLACE-WITH-A-KEY-OF-40-RANDOM-CHARACTERS', 'key_guessable'],
   [`sha256:${'a1'.repeat(31)}`, 'key_guessable'],
   ['acme-2026-orange-zebra-42', undefined],
   ['a'.repeat(KEY_MAX_LENGTH + 1), 'key_too_long'],
   [`${'a'.repeat(30)} `, 'key_not_printable'],
-  [`a b${'a'.repeat(30)}`, 'key_not_printable'],
   [`${'a'.repeat(30)}\n`, 'key_not_printable'],
   [`${'a'.repeat(30)}ä`, 'key_not_printable'],
-  [`${'a'.repeat(30)}\x7f`, 'key_not_printable'],
-  ['!~'.repeat(15), 'key_guessable'],
 ])('%j: %s', (key, problem) => {
   expect(apiKeyProblem(key)).toBe(problem);
 });

@@ -1,3 +1,4 @@
+/** From partner Secrets to keys: what counts, what does not, and what each mistake costs. */
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
@@ -27,19 +28,33 @@ function secret(
   };
 }
 
-const problemsOf = (...secrets: PartnerSecret[]): string[] =>
-  wantedKeys(secrets).problems.map(({ code }) => code);
-const statusOf = (key: string, ...secrets: PartnerSecret[]): string | undefined =>
-  wantedKeys(secrets).keys.get(hashApiKey(key))?.status;
+/** A Secret of `acme` with one key and these annotations, without their prefix. */
+const annotated = (
+  key: string,
+  annotations: Readonly<Record<string, string>>,
+  more: Partial<PartnerSecret> = {},
+): PartnerSecret =>
+  secret('acme', [key], {
+    annotations: Object.fromEntries(
+      Object.entries(annotations).map(([name, value]) => [`partner-ingest.io/${name}`, value]),
+    ),
+    ...more,
+  });
 
-test('each entry is one key, so that old and new hold together during a rotation', () => {
-  const [one, two] = [newApiKey(), newApiKey()];
-  const acme = secret('acme', [one, two]);
+const codesOf = (...secrets: PartnerSecret[]): string[] =>
+  wantedKeys(secrets).problems.map(({ code }) => code);
+const keyOf = (key: string, ...secrets: PartnerSecret[]) =>
+  wantedKeys(secrets).keys.get(hashApiKey(key));
+
+test('each entry is one key, so that old and new hold together during a rotation; it may be a digest', () => {
+  const [one, two, end] = [newApiKey(), newApiKey(), newApiKey()];
+  const digest = keyDigest(two).toUpperCase().replace('SHA256', 'sha256');
+  const acme = secret('acme', [one, digest, `${end}\r\n`]);
   const { keys, problems } = wantedKeys([acme]);
   expect(problems).toEqual([]);
   const source = { namespace: acme.namespace, name: acme.name, uid: acme.uid };
   expect([...keys.values()]).toEqual(
-    [one, two].map((key) => ({
+    [one, two, end].map((key) => ({
       hash: hashApiKey(key),
       partnerId: 'acme',
       status: 'active',
@@ -47,45 +62,17 @@ test('each entry is one key, so that old and new hold together during a rotation
       source,
     })),
   );
-});
-
-test.each([
-  ['\n', true],
-  ['\r\n', true],
-  ['\n\n', false],
-  [' \n', false],
-  [' ', false],
-])('a key followed by %j: usable %s', (end, usable) => {
-  const key = newApiKey();
-  const { keys, problems } = wantedKeys([secret('acme', [key + end])]);
-  expect(keys.has(hashApiKey(key))).toBe(usable);
-  expect(problems.map(({ code }) => code)).toEqual(usable ? [] : ['key_not_printable']);
-});
-
-test('an entry may be the digest of a key, in either case of letters: then no key stands in the Secret', () => {
-  const [one, two] = [newApiKey(), newApiKey()];
-  const { keys, problems } = wantedKeys([
-    secret('acme', [keyDigest(one), keyDigest(two).toUpperCase().replace('SHA256', 'sha256')]),
-  ]);
-  expect(problems).toEqual([]);
-  expect([...keys.keys()]).toEqual([hashApiKey(one), hashApiKey(two)]);
   // An incomplete digest must not become a key.
-  expect(problemsOf(secret('acme', [keyDigest(one).slice(0, -1)]))).toEqual(['key_guessable']);
+  expect(codesOf(secret('acme', [keyDigest(one).slice(0, -1)]))).toEqual(['key_guessable']);
 });
 
 describe('problems cost only what they are about', () => {
   const good = newApiKey();
   test.each([
     ['empty_key', { bad: '' }],
-    ['empty_key', { bad: base64('\n') }],
     ['empty_key', { bad: base64(keyDigest('')) }],
     ['key_too_short', { bad: base64('short') }],
-    ['key_too_long', { bad: base64('x'.repeat(1_025)) }],
-    ['key_not_printable', { bad: base64(`${good}ä`) }],
-    [
-      'key_not_printable',
-      { bad: Buffer.from([0xff, 0xfe, ...Buffer.from(good)]).toString('base64') },
-    ],
+    ['key_not_printable', { bad: base64(`${good} `) }],
     ['key_not_base64', { bad: 'not*base64' }],
   ])('%s: %j', (code, data) => {
     const { keys, problems } = wantedKeys([
@@ -98,10 +85,7 @@ describe('problems cost only what they are about', () => {
   });
 
   test.each([
-    ['empty', ''],
     ['too short', base64('short')],
-    ['too long', base64('x'.repeat(1_025))],
-    ['not printable', base64(`${good} `)],
     ['not base64', 'not*base64'],
     ["another partner's", base64(good)],
   ])('an entry whose name is the key is not named where its value is %s', (_name, value) => {
@@ -117,176 +101,86 @@ describe('problems cost only what they are about', () => {
     }
   });
 
-  test('no_keys', () => {
-    expect(problemsOf(secret('acme', []), secret('other', [good]))).toEqual(['no_keys']);
-  });
-
-  test.each(['', '-a', 'a-', 'a b', 'a'.repeat(64), 'ä', 'a/b'])(
-    'invalid_partner_id: %j',
-    (partnerId) => {
-      const { keys, problems } = wantedKeys([
-        secret(partnerId, [newApiKey()]),
-        secret('other', [good]),
-      ]);
-      expect(problems.map(({ code }) => code)).toEqual(['invalid_partner_id']);
-      expect([...keys.keys()]).toEqual([hashApiKey(good)]);
-    },
-  );
-});
-
-describe('status', () => {
-  const key = newApiKey();
   test.each([
-    [undefined, 'active'],
-    ['active', 'active'],
-    ['inactive', 'inactive'],
-    ['Active', 'inactive'],
-    ['', 'inactive'],
-    ['disabled', 'inactive'],
-  ])('%j counts as %s', (status, counts) => {
-    expect(statusOf(key, secret('acme', [key], { status }))).toBe(counts);
-  });
-
-  test('inactive on any Secret switches off all keys of that partner, and of no other', () => {
-    const other = newApiKey();
-    const secrets = [
-      secret('acme', [key], { status: 'active' }),
-      secret('acme', [newApiKey()], { status: 'inactive' }),
-      secret('other', [other]),
-    ];
-    expect(statusOf(key, ...secrets)).toBe('inactive');
-    expect(statusOf(key, ...secrets.toReversed())).toBe('inactive');
-    expect(statusOf(other, ...secrets)).toBe('active');
-  });
-
-  test('a Secret without keys can switch a partner off as well', () => {
-    expect(statusOf(key, secret('acme', [key]), secret('acme', [], { status: 'inactive' }))).toBe(
-      'inactive',
-    );
-  });
-
-  test('an unknown one switches off the keys of its own Secret, and no other', () => {
-    const mistyped = newApiKey();
-    const secrets = [secret('acme', [key]), secret('acme', [mistyped], { status: 'Active' })];
-    expect(statusOf(key, ...secrets)).toBe('active');
-    expect(statusOf(mistyped, ...secrets)).toBe('inactive');
-  });
-
-  test('an unknown one is a problem besides', () => {
-    expect(problemsOf(secret('acme', [key], { status: 'paused' }))).toEqual(['unknown_status']);
-    expect(problemsOf(secret('acme', [key], { status: 'inactive' }))).toEqual([]);
+    ['no_keys', secret('acme', [])],
+    ['invalid_partner_id', secret('a/b', [newApiKey()])],
+    ['invalid_partner_id', secret('a'.repeat(64), [newApiKey()])],
+    ...['0', '1.5', '1000001'].map(
+      (value) =>
+        ['invalid_annotation', annotated(newApiKey(), { 'max-megabytes-per-day': value })] as const,
+    ),
+    ...['', 'tomorrow', '2027-01-31', '2027-02-30T12:00:00Z'].map(
+      (value) => ['invalid_annotation', annotated(newApiKey(), { 'not-after': value })] as const,
+    ),
+    ...['', '192.0.2.0/33', '10.0.0.1,', Array(101).fill('10.0.0.1').join()].map(
+      (value) => ['invalid_annotation', annotated(newApiKey(), { cidrs: value })] as const,
+    ),
+  ] as const)('%s costs only its Secret: %j', (code, bad) => {
+    const { keys, problems } = wantedKeys([bad, secret('acme', [good])]);
+    expect(problems.map((problem) => problem.code)).toEqual([code]);
+    expect([...keys.keys()]).toEqual([hashApiKey(good)]);
   });
 });
 
-describe('bounds', () => {
+test('status: inactive on any Secret switches off all keys of its partner; an unknown one those of its own Secret', () => {
+  const [key, mistyped, other] = [newApiKey(), newApiKey(), newApiKey()];
+  expect(keyOf(key, secret('acme', [key], { status: 'active' }))?.status).toBe('active');
+  const secrets = [
+    secret('acme', [key]),
+    secret('acme', [mistyped], { status: 'Active' }),
+    secret('other', [other]),
+  ];
+  expect(keyOf(key, ...secrets)?.status).toBe('active');
+  expect(keyOf(mistyped, ...secrets)?.status).toBe('inactive');
+  expect(codesOf(...secrets)).toEqual(['unknown_status']);
+  for (const off of [secret('acme', [newApiKey()]), secret('acme', [])]) {
+    const all = [...secrets, { ...off, status: 'inactive' }];
+    for (const listed of [all, all.toReversed()]) {
+      expect(keyOf(key, ...listed)?.status).toBe('inactive');
+      expect(keyOf(other, ...listed)?.status).toBe('active');
+    }
+  }
+});
+
+describe('terms', () => {
   const key = newApiKey();
-  const perMinute = (value: string) => ({ 'partner-ingest.io/max-per-minute': value });
-  const perDay = (value: string) => ({ 'partner-ingest.io/max-megabytes-per-day': value });
-  const termsOf = (...secrets: PartnerSecret[]) =>
-    wantedKeys(secrets).keys.get(hashApiKey(key))?.terms;
 
-  test('there are none by default; of several Secrets of a partner the smaller counts, for all of its keys', () => {
-    expect(termsOf(secret('acme', [key]))).toEqual({});
-    const annotations = { ...perMinute('60'), ...perDay('1000000') };
-    expect(termsOf(secret('acme', [key], { annotations }))).toEqual({
-      maxPerMinute: 60,
-      maxMegabytesPerDay: 1e6,
-    });
+  test('of several Secrets of a partner the smaller bound counts, for all of its keys', () => {
+    const bounds = { 'max-per-minute': '60', 'max-megabytes-per-day': '1000000' };
+    const own = annotated(key, bounds);
+    expect(keyOf(key, own)?.terms).toEqual({ maxPerMinute: 60, maxMegabytesPerDay: 1e6 });
     const others = [
-      secret('acme', [], { annotations: perMinute('7') }),
-      secret('acme', [newApiKey()], { annotations: { ...perMinute('100'), ...perDay('5') } }),
-      secret('other', [newApiKey()], { annotations: perMinute('1') }),
+      annotated(newApiKey(), { 'max-per-minute': '7' }),
+      annotated(newApiKey(), { 'max-per-minute': '100', 'max-megabytes-per-day': '5' }),
+      annotated(newApiKey(), { 'max-per-minute': '1' }, { partnerId: 'other' }),
     ];
-    expect(termsOf(secret('acme', [key], { annotations }), ...others)).toEqual({
-      maxPerMinute: 7,
-      maxMegabytesPerDay: 5,
-    });
+    expect(keyOf(key, own, ...others)?.terms).toEqual({ maxPerMinute: 7, maxMegabytesPerDay: 5 });
   });
 
-  test.each(['', '0', '-1', '1.5', '1e3', '1000001', 'sixty'])(
-    '%j costs only its Secret, and names the rule',
-    (bad) => {
-      const good = newApiKey();
-      const { keys, problems } = wantedKeys([
-        secret('acme', [key], { annotations: perDay(bad) }),
-        secret('acme', [good]),
-      ]);
-      expect([...keys.keys()]).toEqual([hashApiKey(good)]);
-      expect(problems).toMatchObject([
-        {
-          code: 'invalid_annotation',
-          message:
-            'annotation partner-ingest.io/max-megabytes-per-day must be a whole number from 1 to 1000000; the keys of this Secret are not used',
-        },
-      ]);
-    },
-  );
-});
-
-describe('when and from where a key counts', () => {
-  const [key, other] = [newApiKey(), newApiKey()];
-  const notAfter = (value: string) => ({ 'partner-ingest.io/not-after': value });
-  const cidrs = (value: string) => ({ 'partner-ingest.io/cidrs': value });
-
-  test('is said by the key’s own Secret, and not by its partner’s others', () => {
-    const annotations = {
-      ...notAfter('2027-01-31T12:00:00+02:00'),
-      ...cidrs(' 192.0.2.0/24, 2001:db8::1 ,10.0.0.1'),
-    };
-    const { keys, problems } = wantedKeys([
-      secret('acme', [key], { annotations }),
-      secret('acme', [other]),
-    ]);
-    expect(problems).toEqual([]);
-    expect(keys.get(hashApiKey(key))?.terms).toEqual({
+  test('when and from where a key counts is said by its own Secret, and not by its partner’s others', () => {
+    const own = annotated(key, {
+      'not-after': '2027-01-31T12:00:00+02:00',
+      cidrs: ' 192.0.2.0/24, 2001:db8::1 ,10.0.0.1',
+    });
+    const other = newApiKey();
+    const both = [own, secret('acme', [other])];
+    expect(keyOf(key, ...both)?.terms).toEqual({
       notAfter: new Date('2027-01-31T10:00:00Z'),
       cidrs: ['192.0.2.0/24', '2001:db8::1', '10.0.0.1'],
     });
-    expect(keys.get(hashApiKey(other))?.terms).toEqual({});
+    expect(keyOf(other, ...both)?.terms).toEqual({});
   });
 
   test.each([
-    ...[
-      '',
-      'tomorrow',
-      '2027-01-31',
-      '2027-01-31T12:00:00',
-      '2027-02-30T12:00:00Z',
-      '1799999999',
-    ].map(notAfter),
-    ...[
-      '',
-      ',',
-      '192.0.2.0/33',
-      '2001:db8::/129',
-      '192.0.2',
-      '10.0.0.1,',
-      'example.org',
-      '::/0/0',
-    ].map(cidrs),
-    cidrs(Array.from({ length: 101 }, () => '10.0.0.1').join()),
-  ])('%j costs only its Secret', (annotations) => {
-    const { keys, problems } = wantedKeys([
-      secret('acme', [key], { annotations }),
-      secret('acme', [other]),
-    ]);
-    expect([...keys.keys()]).toEqual([hashApiKey(other)]);
-    expect(problems.map(({ code }) => code)).toEqual(['invalid_annotation']);
-  });
-
-  test.each([
-    ['long before its end', { notAfter: later(now, 8 * DAY_MS) }, false],
-    ['a week before its end', { notAfter: later(now, 7 * DAY_MS) }, true],
-    ['just after its end', { notAfter: later(now, -DAY_MS) }, true],
-    ['long after its end', { notAfter: later(now, -DAY_MS - 1) }, false],
-    ['without an end', {}, false],
-  ])('a partner is counted as ending by its last key, %s: %j %s', (_when, terms, ending) => {
-    const soon = {
-      partnerId: 'acme',
-      status: 'active',
-      terms: { notAfter: later(now, -30 * DAY_MS) },
-    };
-    const last = { ...soon, terms };
+    [8 * DAY_MS, false],
+    [7 * DAY_MS, true],
+    [-DAY_MS, true],
+    [-DAY_MS - 1, false],
+    [Infinity, false],
+  ])('a partner is counted as ending by its last key, %i ms before its end: %s', (inMs, ending) => {
+    const ends = (ms: number) => (ms === Infinity ? {} : { notAfter: later(now, ms) });
+    const soon = { partnerId: 'acme', status: 'active', terms: ends(-30 * DAY_MS) };
+    const last = { ...soon, terms: ends(inMs) };
     const off = { ...soon, status: 'inactive', terms: {} };
     expect(partnersEnding([last, soon, off], now)).toEqual(ending ? ['acme'] : []);
   });
@@ -295,7 +189,7 @@ describe('when and from where a key counts', () => {
 test('the published key of the evaluation is no key elsewhere, nor is its digest', () => {
   const published = 'pik_evaluation_only_not_for_production';
   for (const entry of [published, keyDigest(published)]) {
-    expect(problemsOf(secret('acme', [entry]))).toEqual(['key_published']);
+    expect(codesOf(secret('acme', [entry]))).toEqual(['key_published']);
     const { keys, problems } = wantedKeys([secret('acme', [entry])], { allowPublished: true });
     expect([[...keys.keys()], problems]).toEqual([[hashApiKey(published)], []]);
   }
@@ -304,36 +198,33 @@ test('the published key of the evaluation is no key elsewhere, nor is its digest
 describe('the same key twice', () => {
   const key = newApiKey();
   const [older, newer] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];
-  const owner = (...secrets: PartnerSecret[]): string | undefined =>
-    wantedKeys(secrets).keys.get(hashApiKey(key))?.partnerId;
 
-  test('under two partners it stays with the older Secret, in whatever order they are listed', () => {
-    const first = secret('first', [key], { createdAt: older });
-    const second = secret('second', [key], { createdAt: newer });
-    expect(owner(first, second)).toBe('first');
-    expect(owner(second, first)).toBe('first');
-    const { problems } = wantedKeys([second, first]);
-    expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
-      `same_key_two_partners ${second.uid}`,
-    ]);
-  });
-
-  test('without dates the name decides, so the answer never flips', () => {
-    const one = secret('one', [key], { name: 'b' });
-    const two = secret('two', [key], { name: 'a' });
-    expect(owner(one, two)).toBe('two');
-    expect(owner(two, one)).toBe('two');
+  test.each([
+    ['the older Secret', { createdAt: older }, { createdAt: newer }],
+    ['the first name, where there are no dates', { name: 'a' }, { name: 'b' }],
+  ])('under two partners it stays with %s, in whatever order they are listed', (_, one, other) => {
+    const first = secret('first', [key], one);
+    const second = secret('second', [key], other);
+    for (const listed of [
+      [first, second],
+      [second, first],
+    ]) {
+      const { keys, problems } = wantedKeys(listed);
+      expect(keys.get(hashApiKey(key))?.partnerId).toBe('first');
+      expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
+        `same_key_two_partners ${second.uid}`,
+      ]);
+    }
   });
 
   test('of one partner it is a problem of the newer Secret, and has the stricter terms; in one Secret it is none', () => {
-    const [end, cidrs] = ['partner-ingest.io/not-after', 'partner-ingest.io/cidrs'];
-    const [soon, late] = ['2027-01-01T00:00:00Z', '2028-01-01T00:00:00Z'];
     const both = (one: Record<string, string>, other: Record<string, string>) =>
       wantedKeys([
-        secret('acme', [key], { annotations: other, createdAt: newer }),
-        secret('acme', [key, `${key}\n`], { annotations: one, createdAt: older, name: 'older' }),
+        annotated(key, other, { createdAt: newer }),
+        annotated(key, one, { createdAt: older, name: 'older' }),
       ]);
-    const { keys, problems } = both({ [end]: late }, { [end]: soon });
+    const [soon, late] = ['2027-01-01T00:00:00Z', '2028-01-01T00:00:00Z'];
+    const { keys, problems } = both({ 'not-after': late }, { 'not-after': soon });
     expect(keys.get(hashApiKey(key))).toMatchObject({
       terms: { notAfter: new Date(soon) },
       source: { name: 'older' },
@@ -341,17 +232,11 @@ describe('the same key twice', () => {
     expect(problems).toMatchObject([
       { code: 'same_key_two_secrets', message: expect.stringContaining('older') },
     ]);
-    const networks = (one: string, other: string) =>
-      both({ [cidrs]: one }, { [cidrs]: other }).keys.get(hashApiKey(key))?.terms.cidrs;
-    expect(networks('10.0.0.0/8', '10.1.0.0/16, 192.0.2.1')).toEqual(['10.1.0.0/16']);
-    expect(networks('192.0.2.1, 2001:db8::/32', '2001:db8:1::/48, 192.0.2.0/24')).toEqual([
-      '192.0.2.1',
-      '2001:db8:1::/48',
-    ]);
-    expect(networks('192.0.2.0/25', '192.0.2.128/25')).toEqual([]);
-    expect(both({}, { [cidrs]: '192.0.2.1' }).keys.get(hashApiKey(key))?.terms.cidrs).toEqual([
-      '192.0.2.1',
-    ]);
-    expect(problemsOf(secret('acme', [key, `${key}\n`]))).toEqual([]);
+    const networks = (one: Record<string, string>, cidrs: string) =>
+      both(one, { cidrs }).keys.get(hashApiKey(key))?.terms.cidrs;
+    expect(networks({ cidrs: '192.0.2.0/24' }, '192.0.2.128/25, ::1')).toEqual(['192.0.2.128/25']);
+    expect(networks({ cidrs: '192.0.2.0/25' }, '192.0.2.128/25')).toEqual([]);
+    expect(networks({}, '192.0.2.1')).toEqual(['192.0.2.1']);
+    expect(codesOf(secret('acme', [key, `${key}\n`]))).toEqual([]);
   });
 });

@@ -1,10 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import {
-  MongoError,
-  MongoNetworkError,
-  MongoServerError,
-  MongoServerSelectionError,
-} from 'mongodb';
+import { MongoNetworkError, MongoServerError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
@@ -12,7 +7,6 @@ import { classOfError, classOfHandOver, verdict } from './failures.ts';
 import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
 
-const HOUR_MS = 3_600_000;
 /** This value means no jitter. */
 const middle = (): number => 0.5;
 const none = { ambiguous: 0, backedOffMs: 0 };
@@ -65,12 +59,6 @@ describe('verdict', () => {
       }
     },
   );
-
-  test('the delays of a transient failure double from 30 s to 4 h', () => {
-    const delays = delaysOf('transient');
-    expect(delays.slice(0, 6)).toEqual([30_000, 30_000, 60_000, 120_000, 240_000, 480_000]);
-    expect(delays.filter((one) => one === 4 * HOUR_MS).length).toBeGreaterThan(15);
-  });
 });
 
 type Failed = Exclude<HandOver, { result: 'accepted' | 'aborted' }>;
@@ -84,11 +72,9 @@ describe('class of a hand-over', () => {
   test.each([
     [unreachable, 'relay', 'relay'],
     [unreachable, 'mail', 'transient'],
-    [{ result: 'ambiguous', cause: 'ECONNECTION' } as const, 'mail', 'ambiguous'],
     [refused('mail', '550 5.7.1 no'), 'relay', 'relay'],
     [refused('rcpt', '421 4.7.0 Too many messages'), 'relay', 'relay'],
     [refused('rcpt', '421 4.7.0 Too many messages'), 'mail', 'throttled'],
-    [refused('rcpt', '450 try later'), 'mail', 'busy'],
     [refused('rcpt', '550 5.1.1 unknown'), 'mail', 'permanent'],
     [refused('content', '554 no'), 'mail', 'ours'],
   ] as const)('%j, blamed on the %s: %s', (handOver, blame, expected) => {
@@ -100,29 +86,17 @@ describe('class of an error', () => {
   const answered = (code: number): MongoServerError => new MongoServerError({ message: 'x', code });
   const retryable = new MongoServerError({ message: 'not primary' });
   retryable.addErrorLabel('RetryableWriteError');
-  class PoolClearedError extends MongoError {
-    override get name(): string {
-      return 'MongoPoolClearedError';
-    }
-  }
   test.each([
     [new DeadlineError('x'), 'infrastructure'],
     [new MongoNetworkError('x'), 'infrastructure'],
-    [Object.create(MongoServerSelectionError.prototype) as Error, 'infrastructure'],
     [retryable, 'infrastructure'],
-    [new PoolClearedError('x'), 'infrastructure'],
     [new NotDurableError('x'), 'infrastructure'],
-    ...[1, 64, 89, 91, 189, 10_107, 11_602, 13_435].map(
-      (code) => [answered(code), 'infrastructure'] as const,
-    ),
+    ...[1, 91, 10_107].map((code) => [answered(code), 'infrastructure'] as const),
     // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
-    ...[11, 13, 18, 79, 100, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
-    [{ code: 13 }, 'ours'],
+    ...[13, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
     // Only this record is at fault for a document that is too large.
     [answered(10_334), 'transient'],
-    [new MongoServerError({ message: 'x' }), 'transient'],
     [new TypeError('x'), 'transient'],
-    ['x', 'transient'],
   ])('%s: %s', (error, expected) => {
     expect(classOfError(error)).toBe(expected);
   });

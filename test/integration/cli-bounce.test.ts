@@ -1,7 +1,7 @@
 /**
  * A bounce that comes after the mail server took the e-mail: reported by the real command, once.
  */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
@@ -80,32 +80,26 @@ test('a notification makes a completed request undeliverable, once; a retry mail
   expect((await world.record(id))?.state).toBe('completed');
 });
 
-test('a Message-ID or a request id does without a notification', async () => {
-  const [one, other] = [await completed(), await completed()];
-  expect(await cli('bounce', '--message-id', one.messageId, '--status', '5.2.1')).toMatchObject({
-    code: 0,
-  });
-  expect((await world.recordIn('undeliverable', one.id)).lastError).toContain('(5.2.1)');
+test('a Message-ID or a request id does without a notification; what was cut off is finished by the same command', async () => {
+  const other = await completed();
   expect(await cli('bounce', '--request', other.id)).toMatchObject({ code: 0 });
   await world.recordIn('undeliverable', other.id);
-  expect((await cli('bounce', '--request', other.id)).stdout).toContain('nothing to do');
-});
-
-test('a report that was cut off is finished by the same command', async () => {
   const { id, messageId } = await completed();
+  const words = ['bounce', '--message-id', messageId, '--status', '5.2.1'];
   const accounts = world.stores.db.collection<Account>(ACCOUNTS);
   const before = await accounts.findOne({ requestId: id });
-  expect(await cli('bounce', '--message-id', messageId)).toMatchObject({ code: 0 });
+  expect(await cli(...words)).toMatchObject({ code: 0 });
+  expect((await world.recordIn('undeliverable', id)).lastError).toContain('(5.2.1)');
   await accounts.updateOne(
     { requestId: id },
     { $set: { notifiedAt: before?.notifiedAt ?? new Date() }, $unset: { mailVersion: true } },
   );
-  expect(await cli('bounce', '--message-id', messageId)).toMatchObject({ code: 0 });
+  expect(await cli(...words)).toMatchObject({ code: 0 });
   expect(await accounts.findOne({ requestId: id })).toMatchObject({ mailVersion: 1 });
   expect(await accounts.findOne({ requestId: id })).not.toHaveProperty('notifiedAt');
 });
 
-describe('a relay that gave the mail its own id', () => {
+test('a relay that gave the mail its own id names it in its notification', async () => {
   const report = (text: string): Promise<Ran> =>
     runCli(world.environment, text, 'bounce', '--as', 'bounces');
   const relaysId = (id: string): string => `0102${id.slice(-26)}-000000`;
@@ -119,37 +113,33 @@ describe('a relay that gave the mail its own id', () => {
       { requestId: id },
       { $set: { [`mail.handOvers.${claim}.answer`]: `250 Ok ${relaysId(id)}` } },
     );
-    return {
-      id,
-      mail: { messageId, recipient: application.email.toUpperCase(), relaysId: relaysId(id) },
-    };
+    const recipient = application.email.toUpperCase();
+    return { id, mail: { messageId, recipient, relaysId: relaysId(id) } };
   }
 
-  test('names it in its notification', async () => {
-    const { id, mail } = await taken();
-    // The same id for another applicant, and another id for this one, are no evidence.
-    const other = await taken();
-    for (const wrong of [
-      { ...mail, recipient: other.mail.recipient },
-      { ...mail, relaysId: other.mail.relaysId },
-    ]) {
-      expect(await report(amazonSes(wrong))).toMatchObject({
-        code: 1,
-        stderr: expect.stringContaining('no mail of ours'),
-      });
-    }
-    expect((await world.record(id))?.state).toBe('completed');
+  const { id, mail } = await taken();
+  // The same id for another applicant, and another id for this one, are no evidence.
+  const other = await taken();
+  for (const wrong of [
+    { ...mail, recipient: other.mail.recipient },
+    { ...mail, relaysId: other.mail.relaysId },
+  ]) {
+    expect(await report(amazonSes(wrong))).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no mail of ours'),
+    });
+  }
+  expect((await world.record(id))?.state).toBe('completed');
 
-    expect(await report(amazonSes(mail))).toMatchObject({ code: 0 });
-    expect((await world.recordIn('undeliverable', id)).lastError).toContain('(5.1.1)');
-    expect((await world.record(other.id))?.state).toBe('completed');
-    expect((await report(amazonSes(mail))).stdout).toContain('nothing to do');
+  expect(await report(amazonSes(mail))).toMatchObject({ code: 0 });
+  expect((await world.recordIn('undeliverable', id)).lastError).toContain('(5.1.1)');
+  expect((await world.record(other.id))?.state).toBe('completed');
+  expect((await report(amazonSes(mail))).stdout).toContain('nothing to do');
 
-    expect(await cli('retry', id)).toMatchObject({ code: 0 });
-    await world.recordIn('completed', id);
-    expect((await report(amazonSes(mail))).stdout).toContain('an earlier e-mail');
-    expect((await world.record(id))?.state).toBe('completed');
-  });
+  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', id);
+  expect((await report(amazonSes(mail))).stdout).toContain('an earlier e-mail');
+  expect((await world.record(id))?.state).toBe('completed');
 });
 
 test('what is no bounce of ours changes nothing and says so', async () => {

@@ -3,7 +3,6 @@
  * and audit agrees.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import { randomBytes } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/ids.ts';
@@ -69,11 +68,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     await submit(world, ingest, { ...person, ein: 'typo' }),
     await malformed(`{"email": "${email}", `),
     await malformed(`email=${encodeURIComponent(email)}&ein=1`),
-    await malformed(`{"email": "erika\\u002emustermann@example.com"`),
     await malformed(Buffer.from(`["${email}"]`, 'utf16le')),
-    await malformed(`["${email}"]`),
-    await malformed(`{'email': '${email}'}`),
-    await malformed(Buffer.from(`\ufeff{'email': '${email}'}`, 'utf16le').swap16()),
     await submit(world, ingest, { Email: email, business_name: 'Mustermann', ein: '111111111' }),
     await submit(world, ingest, {
       ...newApplication(),
@@ -81,9 +76,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     }),
   ];
   const others = [
-    await malformed(`["x${email}"]`),
     await malformed(`["${email}.au"]`),
-    await malformed(`["mr-${email}"]`),
     await submit(world, ingest, { ...newApplication(), email: `mrs-${email}` }),
   ];
   const theirKey = { 'idempotency-key': '"a-key-of-another-applicant"' };
@@ -106,10 +99,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
 
   const erased = await cli('erase', '--email', person.email, '--yes', '--why', 'request of today');
   expect(erased).toMatchObject({ code: 0 });
-  const left = (await everythingStored()).replaceAll(
-    /\S*(x|mrs?-)erika[^"\s]*|erika[^"\s]*\.au/g,
-    '',
-  );
+  const left = (await everythingStored()).replaceAll(/\S*mrs-erika[^"\s]*|erika[^"\s]*\.au/g, '');
   for (const trace of [email, 'mustermann', '987654321']) expect(left).not.toContain(trace);
 
   expect(await world.records({ _id: { $in: others } })).toEqual(untouched);
@@ -195,59 +185,12 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   expect(again.stderr).toContain('was erased before');
 });
 
-test('what the caller said of itself goes, too', async () => {
-  const application = newApplication();
-  const headers = { 'user-agent': `curl of ${application.email}` };
-  const id = requestIdOf(
-    await send(ingest.url, { key: world.key, body: JSON.stringify(application), headers }),
-  );
-  expect(await world.recordIn('completed', id)).toMatchObject({ userAgent: headers['user-agent'] });
-  expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
-  expect(await world.record(id)).not.toHaveProperty('userAgent');
-  expect(await everythingStored()).not.toContain(application.email);
-});
-
-test('another applicant’s request that mentions them keeps its body until it is settled', async () => {
-  const person = newApplication().email;
-  const application = { ...newApplication(), contact: person };
-  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
-  const id = await submit(world, ingest, application);
-  await eventually(
-    'a failed attempt',
-    async () => (await world.record(id))?.lastError !== undefined,
-  );
-  const early = await cli('erase', '--email', person, '--yes');
-  expect(early).toMatchObject({ code: 1, stdout: expect.stringContaining('still open') });
-  expect(early.stderr).toContain('run it again');
-  expect((await world.record(id))?.body).toBeDefined();
-  expect(await everythingStored()).toContain(person);
-
-  // A retry of a dead letter needs its body as well.
-  const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-  const { dueAt } = (await world.record(id))!;
-  await requests.updateOne(
-    { _id: id },
-    { $set: { state: 'dead_lettered' }, $unset: { dueAt: true } },
-  );
-  expect((await cli('erase', '--email', person, '--yes')).stdout).toContain('still open');
-  await requests.updateOne({ _id: id }, { $set: { state: 'account_created', dueAt: dueAt! } });
-
-  world.mail.setFault(undefined);
-  await completedByRetry(id);
-  expect(world.mail.mailsTo(application.email)).toHaveLength(1);
-  expect(await cli('erase', '--email', person, '--yes')).toMatchObject({ code: 0 });
-  expect(await everythingStored()).not.toContain(person);
-  expect(await world.record(id)).toMatchObject({
-    state: 'completed',
-    applicant: { email: application.email },
-  });
-});
-
-test('by request: it goes after all else of its applicant, so that the same command can be given again', async () => {
+test('by request: another applicant’s open request that mentions them keeps its body, and the named one goes last', async () => {
   const person = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
   const named = await submit(world, ingest, person);
-  const mentioning = await submit(world, ingest, { ...newApplication(), contact: person.email });
+  const other = { ...newApplication(), contact: person.email };
+  const mentioning = await submit(world, ingest, other);
   await eventually(
     'a failed attempt',
     async () => (await world.record(mentioning))?.lastError !== undefined,
@@ -256,73 +199,37 @@ test('by request: it goes after all else of its applicant, so that the same comm
   expect(early).toMatchObject({
     code: 1,
     stdout: expect.stringMatching(new RegExp(`${named} .*comes last`)),
+    stderr: expect.stringContaining('run it again'),
   });
-  expect((await world.record(named))?.body).toBeDefined();
+  expect(early.stdout).toContain('still open');
+  for (const id of [named, mentioning]) expect((await world.record(id))?.body).toBeDefined();
 
   world.mail.setFault(undefined);
   await completedByRetry(mentioning);
+  expect(world.mail.mailsTo(other.email)).toHaveLength(1);
   expect(await cli('erase', named, '--yes')).toMatchObject({ code: 0 });
   expect(await everythingStored()).not.toContain(person.email);
 });
 
-test('by address: an account that was released, too', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  expect(await cli('account', 'release', id, '--yes')).toMatchObject({ code: 0 });
-  expect(await everythingStored()).toContain(application.email);
-  expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
-  expect(await accounts().findOne({ requestId: id })).toBeNull();
-  expect(await everythingStored()).not.toContain(application.email);
-});
-
-test('by EIN: with a hyphen in a body, and the account', async () => {
-  const application = { ...newApplication(), ein: '112233445' };
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
+test('by EIN: in a body with a hyphen, as a number, and what the caller said of itself', async () => {
+  const application = { ...newApplication(), business_name: 'Number & Co', ein: '112233445' };
+  const headers = { 'user-agent': `curl of ${application.email}` };
+  const body = JSON.stringify(application);
+  const id = requestIdOf(await send(ingest.url, { key: world.key, body, headers }));
+  expect(await world.recordIn('completed', id)).toMatchObject({ userAgent: headers['user-agent'] });
   const broken = await malformed('{"ein": "11-2233445"');
+  const asNumber = await submit(world, ingest, { ...application, ein: 112_233_445 });
   const longer = await malformed('["1112233445"]');
+  expect(await world.recordIn('rejected', asNumber)).toMatchObject({
+    applicant: { ein: '112233445' },
+  });
   const erased = await cli('erase', '--ein', '11-2233445', '--yes', '--json');
-  const listed = erased.json<{ count: number; listed: { id: string }[] }>();
-  expect(listed.count).toBe(3);
-  expect(listed.listed.map((entry) => entry.id)).toEqual(expect.arrayContaining([id, broken]));
-  expect(
-    (await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: longer }))
-      ?.body,
-  ).toBeDefined();
-});
-
-test('by EIN: with the address and the name of a request that was rejected for its number', async () => {
-  const application = { ...newApplication(), business_name: 'Number & Co', ein: 223_344_556 };
-  const id = await submit(world, ingest, application);
-  const other = await submit(world, ingest, { ...newApplication(), note: 'not 1223344556' });
-  expect(await world.recordIn('rejected', id)).toMatchObject({ applicant: { ein: '223344556' } });
-  await world.recordIn('completed', other);
-  expect(await cli('erase', '--ein', '223344556', '--yes')).toMatchObject({ code: 0 });
+  const { listed } = erased.json<{ listed: { id: string }[] }>();
+  expect(listed.map((entry) => entry.id)).toEqual(expect.arrayContaining([id, broken, asNumber]));
   const left = await everythingStored();
-  for (const trace of [application.email, 'number & co', '"223344556"'])
+  for (const trace of [application.email, 'number & co', '"112233445"'])
     expect(left).not.toContain(trace);
-  expect(await world.record(other)).toHaveProperty('body');
-});
-
-test('what cannot be read stops nothing', async () => {
-  const { email } = newApplication();
-  const deep = await malformed(`${'['.repeat(5_000)}"${email}"${']'.repeat(5_000)}`);
-  await malformed(randomBytes(65_000));
-  const later = await malformed(`email=${encodeURIComponent(email)}`);
-  const named = await submit(world, ingest, { ...newApplication(), email: 'none' });
-  const alike = await submit(world, ingest, { ...newApplication(), email: 'none' });
-  await eventually(
-    'all settled',
-    async () => (await world.records({ dueAt: { $exists: true } })).length === 0,
-  );
-  const erased = await cli('erase', '--email', email, '--yes', '--json');
-  expect(erased).toMatchObject({ code: 0 });
-  const listed = erased.json<{ listed: { id: string }[] }>().listed.map(({ id }) => id);
-  expect(listed.toSorted()).toEqual([deep, later].toSorted());
-  // What is no address stands for nobody.
-  expect(await cli('erase', named, '--yes')).toMatchObject({ code: 0 });
-  expect(await world.record(alike)).toMatchObject({ applicant: { email: 'none' } });
+  expect(await world.record(longer)).toHaveProperty('body');
 });
 
 test('a released account is found when no request of it is left', async () => {

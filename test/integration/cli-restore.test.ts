@@ -12,7 +12,7 @@ import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { cliOf } from '../support/cli.ts';
 import { read } from '../support/pages.ts';
-import { submit } from '../support/processing.ts';
+import { hurryReconcile, submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
@@ -96,6 +96,7 @@ test('a dump of an hour ago and an empty Redis: what survived ends once, second 
     expect(told).toMatchObject([{ request_id: lost.id, partner: 'demo', status: 202 }]);
     processor = await world.start('processor');
     const ingest = await world.start('ingest');
+    await hurryReconcile(world, [waiting.id]);
     for (const { id } of [mailing, waiting]) await world.recordIn('completed', id);
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });

@@ -24,7 +24,7 @@ afterAll(() => world.close());
 
 const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
 
-test('a completed request: timeline in order, masked, with its account and what to do next', async () => {
+test('a completed request: timeline in order, masked, with what to do next; --reveal is noted with who, when and why', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -51,25 +51,23 @@ test('a completed request: timeline in order, masked, with its account and what 
 
   const { accountId } = (await world.record(id)) ?? {};
   expect((await cli('show', accountId ?? '')).stdout).toContain(`${id}  completed`);
-});
-
-test('--reveal shows personal data and notes who looked, when, at what and why; without it nothing is noted', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  await cli('show', id);
   expect(await trail().find({ requestId: id }).toArray()).toEqual([]);
 
-  const shown = await cli('show', id, '--reveal', '--as', 'jane', '--why', 'ticket 4711', '--json');
-  expect(shown.code).toBe(0);
-  expect(shown.json<{ applicant: object; body: string }>()).toMatchObject({
+  const revealed = await cli(
+    'show',
+    id,
+    '--reveal',
+    '--as',
+    'jane',
+    '--why',
+    'ticket 4711',
+    '--json',
+  );
+  expect(revealed.json()).toMatchObject({
     request_id: id,
-    applicant: {
-      email: application.email,
-      ein: application.ein,
-      business_name: application.business_name,
-    },
+    applicant: application,
     body: JSON.stringify(application),
+    body_sha256: expect.any(String),
   });
   expect(await trail().find({ requestId: id }).toArray()).toMatchObject([
     {
@@ -87,66 +85,43 @@ test('--reveal shows personal data and notes who looked, when, at what and why; 
   expect((await cli('show', id)).stdout).toContain('operator jane: show --reveal (ticket 4711)');
 });
 
-test('a rejected request tells all its reasons and is found by the address it claimed', async () => {
-  const answer = await send(ingest.url, {
-    key: world.key,
-    body: '{"email":"Nobody Here","business_name":" ","ein":"12-3456"}',
-  });
-  const id = requestIdOf(answer);
-  await world.recordIn('rejected', id);
-  const shown = await cli('show', id);
-  expect(shown.stdout).toContain('3 reasons');
-  for (const code of [
-    'email',
-    'invalid_format',
-    'blank',
-    'business_name must have a letter or a digit.',
-  ]) {
-    expect(shown.stdout).toContain(code);
-  }
+test('what was turned away tells why: reasons, the request that has the account, no object, no key', async () => {
+  const shows = async (id: string, ...words: string[]) => {
+    const { stdout } = await cli('show', id);
+    for (const word of words) expect(stdout).toContain(word);
+  };
+  const post = (body: string, key = world.key) => send(ingest.url, { key, body });
+  const faulty = requestIdOf(
+    await post('{"email":"Nobody Here","business_name":" ","ein":"12-3456"}'),
+  );
+  await world.recordIn('rejected', faulty);
+  const blank = 'business_name must have a letter or a digit.';
+  await shows(faulty, '3 reasons', 'email', 'invalid_format', 'blank', blank);
   expect((await cli('find', '--email', ' nobody HERE', '--json')).json()).toMatchObject([
-    { request_id: id },
+    { request_id: faulty },
   ]);
-});
 
-test('a duplicate names the request that has the account', async () => {
   const application = newApplication();
   const first = await submit(world, ingest, application);
   await world.recordIn('completed', first);
   const second = await submit(world, ingest, application);
   await world.recordIn('rejected', second);
-  expect((await cli('show', second)).stdout).toContain(`See ${first}.`);
-  const ein = `${application.ein.slice(0, 2)}-${application.ein.slice(2)}`;
-  const found = await cli('find', '--ein', ein, '--json');
-  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual([
-    second,
-    first,
-  ]);
-});
+  await shows(second, `See ${first}.`);
 
-test('what was turned away can be looked up as well', async () => {
-  const malformed = requestIdOf(await send(ingest.url, { key: world.key, body: '[1]' }));
-  const shown = await cli('show', malformed);
-  expect(shown.stdout).toContain(`${malformed}  malformed`);
-  expect(shown.stdout).toContain('3 bytes, not a JSON object');
-  const refused = (await send(ingest.url, { key: 'wrong-key-of-some-length', body: '{}' })).headers[
-    'x-request-id'
-  ];
-  await world.recordIn('refused', String(refused));
-  expect((await cli('show', String(refused))).stdout).toContain('nobody known');
+  const malformed = requestIdOf(await post('[1]'));
+  await shows(malformed, `${malformed}  malformed`, '3 bytes, not a JSON object');
+  const refused = String((await post('{}', 'wrong-key-of-some-length')).headers['x-request-id']);
+  await world.recordIn('refused', refused);
+  await shows(refused, 'nobody known');
 });
 
 test('an unknown id says what is known of it or how an id looks, and fails with 1', async () => {
   const id = await submit(world, ingest, newApplication());
   const LOOKS = 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of';
   const cases: [given: string, suggestion: string][] = [
-    [id.toUpperCase(), LOOKS],
     [id.slice(4), LOOKS],
-    [id.slice(0, 24), LOOKS],
-    [`request ${id}.`, LOOKS],
     ['req_01arz3ndektsv4rrffq69g5fav', 'it was given out 2016-07-30'],
     ['req_7zzzzzzzzzzzzzzzzzzzzzzzzz', 'has not come yet'],
-    ['nonsense', LOOKS],
     ['0000-0000-0000-0000', LOOKS],
     ['acc_01arz3ndektsv4rrffq69g5fav', 'there is no account'],
   ];
@@ -182,24 +157,22 @@ test('what partners send cannot move the cursor or change colours of the screen 
 
 test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
   const before = new Date().toISOString();
+  const first = newApplication();
   const ids: string[] = [];
-  for (let index = 0; index < 3; index += 1)
-    ids.push(await submit(world, ingest, newApplication()));
+  for (const one of [first, newApplication(), newApplication()])
+    ids.push(await submit(world, ingest, one));
   for (const id of ids) await world.recordIn('completed', id);
 
-  const found = await cli(
-    'find',
-    '--partner',
-    'demo',
-    '--state',
-    'completed',
-    '--since',
-    before,
-    '--json',
-  );
-  expect(found.json<{ request_id: string }[]>().map((entry) => entry.request_id)).toEqual(
-    ids.toReversed(),
-  );
+  const found = async (...words: string[]) =>
+    (await cli('find', ...words, '--json'))
+      .json<{ request_id: string }[]>()
+      .map((entry) => entry.request_id);
+  const states = ['--partner', 'demo', '--state', 'completed'];
+  expect(await found(...states, '--since', before)).toEqual(ids.toReversed());
+  // In any case and in part.
+  expect(await found('--name', first.business_name.toUpperCase().slice(2))).toEqual([ids[0]]);
+  const ein = `${first.ein.slice(0, 2)}-${first.ein.slice(2)}`;
+  expect(await found('--ein', ein)).toEqual([ids[0]]);
   const two = await cli('find', '--since', before, '--limit', '2');
   expect(two.stdout.trimEnd().split('\n')).toHaveLength(3);
   expect(two.stderr).toContain('there are more');
@@ -209,7 +182,7 @@ test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
     stdout: '',
     stderr: 'nothing found\n',
   });
-  expect(await cli('find', '--email', 'nobody@nowhere.example')).toMatchObject({ code: 1 });
+  expect(await cli('find', '--name', '.*')).toMatchObject({ code: 1 });
 });
 
 test('an idempotency key finds its request, of its partner only, and shows whether it was used again', async () => {
@@ -235,7 +208,7 @@ test('an idempotency key finds its request, of its partner only, and shows wheth
   );
 });
 
-test('export: every match on a line, masked; revealed only with a note', async () => {
+test('export: every match on a line, masked; revealed only with a note, like every search by what is personal', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -267,10 +240,17 @@ test('export: every match on a line, masked; revealed only with a note', async (
     nameFrom: '$USER',
     why: 'request for access',
   });
-  expect(await cli('export', '--ein', application.ein)).toMatchObject({ code: 0 });
-  expect(await trail().findOne({ action: 'export --ein' })).not.toBeNull();
   expect(await cli('erase', '--email', application.email)).toMatchObject({ code: 0 });
   expect(await trail().findOne({ action: 'erase without --yes' })).not.toBeNull();
+  // What was searched for is in no note, and a program sees the note on standard error.
+  const found = await cli('find', '--email', application.email, '--json', '--why', 'ticket 12');
+  expect(found.stdout).not.toContain('body_sha256');
+  const entry = await trail().findOne({ why: 'ticket 12' });
+  expect(entry).toMatchObject({ action: 'find --email', requestId: id });
+  expect(JSON.stringify(entry)).not.toContain(application.email);
+  expect(JSON.parse(found.stderr)).toMatchObject({
+    operator_audit: { _id: entry?._id, action: 'find --email' },
+  });
 });
 
 test('audit --since reads what came since then, and nothing older', async () => {
@@ -284,37 +264,6 @@ test('audit --since reads what came since then, and nothing older', async () => 
   const bounded = await cli('audit', '--since', '1d');
   expect(bounded).toMatchObject({ code: 0 });
   expect(bounded.stdout).not.toContain('unheard of');
-});
-
-test('a search by what is personal is audited without it, copied to standard error, and the digest stays masked', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  const found = await cli(
-    'find',
-    '--email',
-    application.email,
-    '--json',
-    '--as',
-    'jane',
-    '--why',
-    'ticket 12',
-  );
-  expect(found.json()).toMatchObject([{ request_id: id }]);
-  expect(found.stdout).not.toContain('body_sha256');
-  const entry = await trail().findOne({ why: 'ticket 12' });
-  expect(entry).toMatchObject({
-    action: 'find --email',
-    requestId: id,
-    by: 'jane',
-    nameFrom: '--as',
-  });
-  expect(JSON.stringify(entry)).not.toContain(application.email);
-  expect(JSON.parse(found.stderr)).toMatchObject({
-    operator_audit: { _id: entry?._id, action: 'find --email' },
-  });
-  const revealed = await cli('show', id, '--reveal', '--json');
-  expect(revealed.json()).toMatchObject({ body_sha256: expect.any(String) });
 });
 
 test('a terminal gets one readable line of what the trail notes, with where the name comes from', async () => {

@@ -82,37 +82,12 @@ test('sixteen slow hand-overs and a job that waits are life, for as long as it t
   for (let id = 0; id <= SLOTS; id += 1) await sender.send([hint(id)]);
   await eventually('all slots to be busy', () => work.count === SLOTS);
   expect(begun).toHaveLength(SLOTS);
-  // A fetch whose answer is late leaves its job locked, until its lock has run out.
-  await eventually(
-    'one job to wait',
-    async () => {
-      const { waiting, active } = await sender.counts();
-      return waiting === 1 && active === 0;
-    },
-    HEAL_HANG_MS,
-  );
   clock.advance(20 * DEADLINE_MS);
   expect(consumer.faults(DEADLINE_MS)).toEqual([]);
   ends.shift()?.();
   // A fetch whose answer is late leaves the job locked: it comes back when its lock has run out.
   await eventually('the last one to be begun', () => begun.length === SLOTS + 1, HEAL_HANG_MS);
   expect(await sender.counts()).toMatchObject({ waiting: 0, active: 0 });
-});
-
-test('one hint of a partner is taken before the many of another that came first', async () => {
-  await sendMany(Array.from({ length: 400 }, (_, id) => ({ ...hint(id), partnerId: 'big' })));
-  await sender.send([{ requestId: 'req_small', version: 0, partnerId: 'small' }]);
-  const { begun } = scene();
-  // The first hundred of the many went first; the others wait behind.
-  while (!begun.includes('req_small')) {
-    const count = begun.length;
-    await eventually(
-      'the next ones to be begun',
-      () => begun.length > count || ends.length >= SLOTS,
-    );
-    for (const end of ends.splice(0)) end();
-  }
-  expect(begun.indexOf('req_small')).toBeLessThanOrEqual(100 + SLOTS);
 });
 
 test('an idle loop turns; one that does not for a minute is not live', async () => {
@@ -123,14 +98,6 @@ test('an idle loop turns; one that does not for a minute is not live', async () 
     'the worker has not asked for work for 60 s and has none in hand',
   ]);
   await eventually('the loop to turn again', () => consumer.faults(DEADLINE_MS).length === 0);
-});
-
-test('a hint that comes back, or comes twice, is taken each time', async () => {
-  const { begun } = scene();
-  await sender.send([hint(1)]);
-  await eventually('the first', () => begun.length === 1);
-  await sender.send([hint(1), hint(1)]);
-  await eventually('the others', () => begun.length === 3);
 });
 
 test('closing takes no more, waits for what was begun, and sends the rest back', async () => {

@@ -16,7 +16,7 @@ import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
-const HISTORIES = 40;
+const HISTORIES = 20;
 const SECRETS = 8;
 const PARTNERS = 4;
 const KEYS = Array.from({ length: 10 }, newApiKey);

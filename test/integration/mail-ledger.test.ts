@@ -8,7 +8,7 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { Intent } from '../../internal/account/mail-ledger.ts';
-import { handOversOf, newSecondMails } from '../../internal/mail/ledger.ts';
+import { handOversOf } from '../../internal/mail/ledger.ts';
 import type { HandOver } from '../../internal/mail/mailer.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { makeIndexes } from '../support/processor-records.ts';
@@ -66,59 +66,6 @@ async function handOver(accountId: string, claim: number, handedOver?: HandOver)
   if (handedOver !== undefined) await ledger.endHandOver(account, intent, handedOver);
 }
 
-test('an accepted mail: intent and token hash in one update, result and notifiedAt in another', async () => {
-  const id = await newAccount();
-  const intent = intentOf(3);
-  await ledger.beginHandOver(await read(id), intent, ACTIVATION);
-  const before = await read(id);
-  expect(before).toMatchObject({
-    activation: ACTIVATION,
-    mail: { begun: 1, possible: 1, handOvers: { 3: intent } },
-  });
-  expect(before.notifiedAt).toBeUndefined();
-
-  await ledger.endHandOver(before, intent, ACCEPTED);
-  const after = await read(id);
-  expect(after.mail).toMatchObject({ begun: 1, possible: 1 });
-  expect(handOversOf(after.mail)).toEqual([
-    {
-      ...intent,
-      result: 'accepted',
-      endedAt: after.notifiedAt,
-      phase: 'answered',
-      code: 250,
-      enhancedCode: '2.0.0',
-      answer: '250 2.0.0 Ok: queued as 1',
-    },
-  ]);
-});
-
-test('a mail that is the only one of its account is noted without a look; one that another joined is found beside it', async () => {
-  const [once, twice] = [await newAccount(), await newAccount()];
-  const noted = async (accountId: string, claims: readonly number[]) => {
-    const fresh = await read(accountId);
-    for (const claim of claims) await ledger.beginHandOver(fresh, intentOf(claim), ACTIVATION);
-    return ledger.endHandOver(fresh, intentOf(claims.at(-1)!), ACCEPTED);
-  };
-  const [alone, joined] = [await noted(once, [1]), await noted(twice, [1, 2])];
-  expect(alone).toEqual((await read(once)).mail);
-  expect(joined).toEqual((await read(twice)).mail);
-  expect(newSecondMails(alone!, 1)).toEqual([]);
-  expect(newSecondMails(joined!, 2)).toMatchObject([{ cause: 'crash' }]);
-});
-
-test('a mail that reached nobody no longer counts as possible', async () => {
-  const id = await newAccount();
-  await handOver(id, 1, REFUSED);
-  const { mail, notifiedAt } = await read(id);
-  expect(mail).toMatchObject({
-    begun: 1,
-    possible: 0,
-    handOvers: { 1: { result: 'refused', phase: 'rcpt', code: 450 } },
-  });
-  expect(notifiedAt).toBeUndefined();
-});
-
 test('updates that are repeated because their answer was lost count once', async () => {
   const id = await newAccount();
   for (const [claim, handedOver] of [
@@ -164,40 +111,4 @@ test('a mail to an address that was corrected meanwhile is noted, but does not s
   const { mail, notifiedAt } = await read(id);
   expect(mail).toMatchObject({ begun: 1, possible: 1, handOvers: { 1: { result: 'accepted' } } });
   expect(notifiedAt).toBeUndefined();
-});
-
-test('only who may have been mailed twice is found', async () => {
-  const [once, refused, crashed, cut] = [
-    await newAccount(),
-    await newAccount(),
-    await newAccount(),
-    await newAccount(),
-  ];
-  await handOver(once, 1, ACCEPTED);
-  await handOver(refused, 1, REFUSED);
-  await handOver(refused, 2, ACCEPTED);
-  await handOver(crashed, 1);
-  await handOver(crashed, 2, ACCEPTED);
-  await handOver(cut, 1, AMBIGUOUS);
-  await handOver(cut, 2, AMBIGUOUS);
-  const found = await collection
-    .find({ 'mail.possible': { $gt: 1 } })
-    .map(({ _id }) => _id)
-    .toArray();
-  expect(found.filter((id) => [once, refused, crashed, cut].includes(id)).toSorted()).toEqual(
-    [crashed, cut].toSorted(),
-  );
-});
-
-test('a storm of refusals is bounded and pushes out no mail that may have arrived', async () => {
-  const id = await newAccount();
-  await handOver(id, 1, AMBIGUOUS);
-  for (let claim = 2; claim <= 60; claim += 1) await handOver(id, claim, REFUSED);
-  await handOver(id, 61, ACCEPTED);
-  const { mail } = await read(id);
-  expect(mail).toMatchObject({ begun: 61, possible: 2 });
-  const claims = handOversOf(mail).map(({ claim }) => claim);
-  expect(claims).toHaveLength(40);
-  expect(claims[0]).toBe(1);
-  expect(claims.at(-1)).toBe(61);
 });

@@ -5,7 +5,7 @@ import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { cliOf, type Ran } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
-import { submit } from '../support/processing.ts';
+import { hurryReconcile, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import {
   newApplication,
@@ -67,8 +67,10 @@ test('the work of a partner on hold waits and nobody else does; released, it is 
   ]);
   expect(await cli('audit')).toMatchObject({ code: 0 });
   expect(await cli('partner', 'hold', 'demo')).toMatchObject({ code: 1 });
+  expect(await cli('partner', 'hold', '../acme')).toMatchObject({ code: 2, stdout: '' });
 
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 0 });
+  await hurryReconcile(world, [id]);
   await world.recordIn('completed', id);
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 1 });
   expect(await cli('partner', 'holds')).toMatchObject({
@@ -129,20 +131,4 @@ test('what was completed stays completed after hold, close and release, and can 
   expect(await cli('resend', done, '--yes')).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   expect(await world.recordIn('completed', done)).toMatchObject({ state: 'completed' });
-});
-
-test('what waits when a hold ends while no processor runs is taken up when one starts', async () => {
-  await hold();
-  const id = await send202();
-  await processor.close();
-  await cli('partner', 'release', 'demo');
-  processor = await world.start('processor');
-  await world.recordIn('completed', id);
-});
-
-test.each([
-  ['partner hold', ['partner', 'hold', '../acme'], 2],
-  ['partner release of what is not on hold', ['partner', 'release', 'nobody'], 1],
-])('%s is refused', async (_what, words, code) => {
-  expect(await cli(...words)).toMatchObject({ code, stdout: '' });
 });

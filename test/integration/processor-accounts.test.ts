@@ -75,24 +75,8 @@ test('what is taken is named for each field, also when two accounts are in the w
   });
 });
 
-test('inserts that wait for each other’s keys all end with an answer, not with an error of the lock', async () => {
-  const people = [applicant(), applicant(), applicant()];
-  const crossed = people.flatMap(({ email, businessName }) =>
-    people.map(({ ein }) => ({ email, businessName, ein })),
-  );
-  const facts = await Promise.all(
-    [...crossed, ...crossed.toReversed()].map((application, index) =>
-      accounts.create(application, by(`req_crossed_${index}`)),
-    ),
-  );
-  const created = facts.filter(({ kind }) => kind === 'created');
-  expect(created).toHaveLength(people.length);
-  expect(facts.filter(({ kind }) => kind === 'taken')).toHaveLength(facts.length - created.length);
-});
-
 test.each([
   [{ message: 'deadlock detected', code: 16_908_292 }, 4, 'created'],
-  [{ message: 'WriteConflict', code: 112 }, 4, 'created'],
   [{ message: 'deadlock detected', code: 16_908_292 }, 5, 'error'],
   [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
 ])('inserts ended with %j, %i times: %s', async (error, times, expected) => {

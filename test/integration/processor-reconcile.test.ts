@@ -14,7 +14,7 @@ import { countUnknown, reconcileOnce } from '../../internal/processor/reconcile.
 import type { Hint } from '../../internal/queue/job.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import type { State } from '../../internal/submission/states.ts';
+import { isOpen, states, type State } from '../../internal/submission/states.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
@@ -33,9 +33,7 @@ let store: WorkerMoves;
 let operator: OperatorMoves;
 
 let hints: readonly Hint[];
-let waiting: () => number;
-let paused: boolean;
-let onHold: readonly string[];
+let waiting: number;
 let room: number;
 let taken: string[];
 let moreIsDue: boolean;
@@ -55,9 +53,7 @@ afterAll(() => stores.close());
 beforeEach(async () => {
   await collection.deleteMany({});
   hints = [];
-  waiting = () => 0;
-  paused = false;
-  onHold = [];
+  waiting = 0;
   room = 0;
   taken = [];
   requeued = 0;
@@ -73,23 +69,19 @@ async function round(): Promise<string[]> {
   moreIsDue = await reconcileOnce({
     store,
     durable,
-    holds: { partners: () => onHold },
+    holds: { partners: () => [] },
     clock,
     log: createLogger('test', 'silent'),
     requeued: { inc: (value = 1) => void (requeued += value) },
     unknown: { set: () => undefined },
-    waiting: () => Promise.resolve().then(waiting),
+    waiting: async () => waiting,
     clockFaults: () => [],
     worker: {
-      paused,
+      paused: false,
       room,
       take: (given) => void taken.push(...given.map(({ requestId }) => requestId)),
     },
-    sendHints: async (batch) => {
-      // Fails where the question for waiting jobs does: while Redis is away.
-      await Promise.resolve().then(waiting);
-      hints = batch;
-    },
+    sendHints: async (batch) => void (hints = batch),
   });
   return hints.map(({ requestId, version }) => `${requestId} ${version}`);
 }
@@ -122,33 +114,29 @@ test('a record that nobody claimed is only marked at first sight, and queued aft
   expect(await round()).toEqual([`${record._id} 0`]);
 });
 
-test.each([
-  ['do not become durable', () => Promise.resolve(false)],
-  ['are not answered', () => Promise.reject(new Error('no answer'))],
-])(
-  'while writes %s, and for the grace after it, what nobody claimed waits for its withdrawal',
-  async (_how, fault) => {
-    await collection.insertMany(
-      Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
-    );
-    clock.advance(FIRST_DUE_MS);
-    takesWrites = fault;
-    do expect(await round()).toEqual([]);
-    while (moreIsDue);
-    clock.advance(2 * FIRST_SIGHT_GRACE_MS);
-    const claimed = await insert({ version: 1, dueAt: new Date(1) });
-    expect(await round()).toEqual([`${claimed._id} 1`]);
-    // A page is full of what waits: to go on at once would find it again.
-    expect(moreIsDue).toBe(false);
-    takesWrites = () => store.takesWrites();
-    expect(await round()).toEqual([]);
-    clock.advance(FIRST_SIGHT_GRACE_MS - 1);
-    expect(await round()).toEqual([]);
-    clock.advance(1);
-    expect(await round()).toHaveLength(RECONCILE_PAGE);
-    expect(moreIsDue).toBe(true);
-  },
-);
+test('while writes do not become durable, and for the grace after it, what nobody claimed waits for its withdrawal', async () => {
+  await collection.insertMany(
+    Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
+  );
+  clock.advance(FIRST_DUE_MS);
+  takesWrites = () => Promise.resolve(false);
+  do expect(await round()).toEqual([]);
+  while (moreIsDue);
+  clock.advance(2 * FIRST_SIGHT_GRACE_MS);
+  const claimed = await insert({ version: 1, dueAt: new Date(1) });
+  expect(await round()).toEqual([`${claimed._id} 1`]);
+  // A page is full of what waits: to go on at once would find it again.
+  expect(moreIsDue).toBe(false);
+  takesWrites = () => Promise.reject(new Error('no answer'));
+  expect(await round()).toEqual([]);
+  takesWrites = () => store.takesWrites();
+  expect(await round()).toEqual([]);
+  clock.advance(FIRST_SIGHT_GRACE_MS - 1);
+  expect(await round()).toEqual([]);
+  clock.advance(1);
+  expect(await round()).toHaveLength(RECONCILE_PAGE);
+  expect(moreIsDue).toBe(true);
+});
 
 test('a claim that ran out is queued at once, with the version to claim', async () => {
   const record = await insert();
@@ -170,25 +158,6 @@ test('a worker that woke up and renewed its claim does not lose it to the hint t
   expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
 });
 
-test('a renewed claim is left alone', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  clock.advance(CLAIM_MS - 1);
-  expect(await store.renew(position(record, 1))).toBe(true);
-  clock.advance(CLAIM_MS - 1);
-  expect(await round()).toEqual([]);
-});
-
-test('while enough jobs wait ready records stay due', async () => {
-  const record = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  waiting = () => RECONCILE_MAX_WAITING;
-  expect(await round()).toEqual([]);
-  expect(await read(record)).toMatchObject({ dueAt: record.dueAt });
-  waiting = () => RECONCILE_MAX_WAITING - 1;
-  expect(await round()).toEqual([`${record._id} 1`]);
-});
-
 test('while enough jobs wait the workers of this process take the oldest records past the queue', async () => {
   const records = [];
   for (let index = 0; index <= RECONCILE_OLDEST; index += 1) {
@@ -196,7 +165,7 @@ test('while enough jobs wait the workers of this process take the oldest records
     clock.advance(1);
   }
   clock.advance(FIRST_DUE_MS);
-  [waiting, room] = [() => RECONCILE_MAX_WAITING, 500];
+  [waiting, room] = [RECONCILE_MAX_WAITING, 500];
   const names = records.map(({ _id }) => _id);
   expect(await round()).toEqual([]);
   expect(taken).toEqual(names.slice(0, RECONCILE_OLDEST));
@@ -214,94 +183,16 @@ test('while enough jobs wait the workers of this process take the oldest records
   expect(names.slice(0, RECONCILE_OLDEST)).toEqual(expect.arrayContaining([...again]));
 });
 
-test('while Redis is away the worker of this process gets as many records as it has room for', async () => {
-  const records = [
-    await insert({ version: 1 }),
-    await insert({ version: 1 }),
-    await insert({ version: 1 }),
-  ];
-  clock.advance(FIRST_DUE_MS);
-  waiting = () => {
-    throw new Error('redis is away');
-  };
-  room = 2;
-  expect(await round()).toEqual([]);
-  expect(moreIsDue).toBe(false);
-  expect(taken).toHaveLength(2);
-  expect(records.map(({ _id }) => _id)).toEqual(expect.arrayContaining(taken));
-  // What was given is left alone for a while, the rest comes in the next round.
-  await round();
-  expect(new Set(taken).size).toBe(3);
-  room = 0;
-  await round();
-  expect(taken).toHaveLength(3);
-});
-
-test('a worker that waits out an outage gets nothing', async () => {
-  const recorded = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  paused = true;
-  expect(await round()).toEqual([]);
-  expect(await read(recorded)).toMatchObject({ dueAt: recorded.dueAt });
-  paused = false;
-  expect(await round()).toEqual([`${recorded._id} 1`]);
-});
-
-test('what a partner on hold has sent is left where it is', async () => {
-  const [held, other] = [
-    await insert({ version: 1, partnerId: 'held' }),
-    await insert({ version: 1 }),
-  ];
-  clock.advance(FIRST_DUE_MS);
-  onHold = ['held'];
-  expect(await round()).toEqual([`${other._id} 1`]);
-  expect(await read(held)).toEqual(held);
-  onHold = [];
-  expect(await round()).toEqual([`${held._id} 1`]);
-});
-
-test('a backlog is queued page after page without a pause, and ends', async () => {
-  const records = Array.from({ length: 2 * RECONCILE_PAGE + 1 }, () =>
-    recordOf(newApplication(), clock.now(), { version: 1 }),
-  );
-  await collection.insertMany(records);
-  clock.advance(FIRST_DUE_MS);
-  const pages = [];
-  do pages.push((await round()).length);
-  while (moreIsDue);
-  expect(pages).toEqual([RECONCILE_PAGE, RECONCILE_PAGE, 1]);
-  // While nothing can be queued, a full page is no reason to look again at once.
-  clock.advance(REQUEUED_AGAIN_MS);
-  waiting = () => RECONCILE_MAX_WAITING;
-  expect(await round()).toEqual([]);
-  expect(moreIsDue).toBe(false);
-});
-
-test('first sight needs no Redis: a withdrawal gets its time although Redis is away', async () => {
-  const record = await insert();
-  waiting = () => {
-    throw new Error('redis is away');
-  };
-  clock.advance(FIRST_DUE_MS);
-  await round();
-  expect(await read(record)).toMatchObject({ firstSeenAt: clock.now() });
-});
-
-test.each([
-  'completed',
-  'rejected',
-  'undeliverable',
-  'dead_lettered',
-  'malformed',
-  'refused',
-  'withdrawn',
-] as const)('a record that is %s is never queued', async (state) => {
-  const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
-  await collection.insertOne(record);
-  clock.advance(86_400_000);
-  expect(await round()).toEqual([]);
-  expect(await store.claim(record._id, 0)).toBeUndefined();
-});
+test.each(states.filter((state) => !isOpen(state)))(
+  'a record that is %s is never queued',
+  async (state) => {
+    const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
+    await collection.insertOne(record);
+    clock.advance(86_400_000);
+    expect(await round()).toEqual([]);
+    expect(await store.claim(record._id, 0)).toBeUndefined();
+  },
+);
 
 test('records of a newer schema or an unknown state are left alone and counted', async () => {
   const newer = await insert({ schema: RECORD_SCHEMA + 1, version: 1 });
@@ -313,14 +204,6 @@ test('records of a newer schema or an unknown state are left alone and counted',
   expect(await store.claim(newer._id, 1)).toBeUndefined();
   expect(await store.claim(strange._id, 1)).toBeUndefined();
   expect(await read(newer)).toEqual(newer);
-});
-
-test('the oldest is first', async () => {
-  const older = await insert({ version: 1 });
-  clock.advance(10_000);
-  const newer = await insert({ version: 1 });
-  clock.advance(FIRST_DUE_MS);
-  expect(await round()).toEqual([`${older._id} 1`, `${newer._id} 1`]);
 });
 
 test('only one of many claims of the same version succeeds', async () => {
@@ -348,18 +231,6 @@ test('a worker that lost its claim can neither renew, nor postpone, nor move the
     }),
   ).toBe(false);
   expect(await read(record)).toEqual(before);
-});
-
-test('a move is done once: a repeat finds another state and changes nothing', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'a' })).toBe('rejected');
-  const moved = await read(record);
-  expect(await store.move(position(record, 1), 'reject', 1, { reason: 'b' })).toBeUndefined();
-  expect(await read(record)).toEqual(moved);
-  expect(moved.history.map(({ state }) => state)).toEqual(['recorded', 'rejected']);
-  expect(moved.dueAt).toBeUndefined();
-  expect(moved.expiresAt).toEqual(new Date(clock.now().getTime() + 86_400_000));
 });
 
 test('of two operators who reopen a record from the same view, one is told that it has changed', async () => {
@@ -417,27 +288,4 @@ test('a claim that ran out counts a death of its worker, until a worker gives a 
   await store.putBack(position(record, 3), record.stateAt, 'away');
   expect(await read(record)).toMatchObject({ dueAt: record.stateAt, lastError: 'away' });
   expect((await store.claim(record._id, 3))?.crashes).toBeUndefined();
-});
-
-test('a worker that still believes to hold a record cannot touch the round of work after it was reopened', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'give_up', 27);
-  await operator.reopen(await read(record), 'retry', {
-    accountId: undefined,
-    reason: 'operator retry',
-  });
-  const reopened = await read(record);
-  expect(reopened).toMatchObject({ state: 'recorded', version: 2, attempts: 0 });
-  expect(await store.move(position(record, 1), 'reject', 1)).toBeUndefined();
-  expect(await read(record)).toEqual(reopened);
-});
-
-test('a dead letter never expires', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'give_up', 27);
-  const moved = await read(record);
-  expect(moved.expiresAt).toBeUndefined();
-  expect(moved.dueAt).toBeUndefined();
 });

@@ -85,8 +85,6 @@ const BUILT = 'Mail Delivery System <Mailer-Daemon@mx.example>';
 /** Each says that the mail did not arrive, for 5.1.1, and names it by our Message-ID. */
 export const failures: Readonly<Record<string, Write>> = {
   Postfix: (mail) => postfix(fields(mail), part('message/rfc822', headersOf(mail), '', 'Hello')),
-  'Postfix, headers only': (mail) =>
-    postfix(fields(mail), part('text/rfc822-headers', headersOf(mail))),
   'Postfix, after a delay of another recipient': (mail) =>
     postfix(
       lines(
@@ -96,8 +94,6 @@ export const failures: Readonly<Record<string, Write>> = {
       ),
       part('message/rfc822', headersOf(mail)),
     ),
-  'with a remark behind the action': (mail) =>
-    postfix(fields(mail, 'Failed (bad mailbox)'), part('message/rfc822', headersOf(mail))),
   'global, for internationalised mail': (mail) =>
     postfix('', part('message/global-headers', headersOf(mail))).replace(
       `${STATUS}\r\n\r\n`,
@@ -120,54 +116,6 @@ export const failures: Readonly<Record<string, Write>> = {
       headersOf(mail),
       '',
       'Hello',
-    ),
-  'OpenSMTPD, multipart/mixed': (mail) =>
-    multipart(
-      'mixed',
-      daemon('Mailer Daemon <MAILER-DAEMON@mx.example>', 'Delivery status notification: failed'),
-      part('text/plain', 'Hi!', '', 'An error has occurred while attempting to deliver a message'),
-      part(STATUS, fields(mail)),
-      part('text/rfc822-headers', headersOf(mail)),
-    ),
-  qmail: (mail) =>
-    lines(
-      daemon('MAILER-DAEMON@mx.example', 'failure notice'),
-      '',
-      'Hi. This is the qmail-send program at mx.example.',
-      "I'm afraid I wasn't able to deliver your message to the following addresses.",
-      "This is a permanent error; I've given up. Sorry it didn't work out.",
-      '',
-      `<${mail.recipient}>:`,
-      'Sorry, no mailbox here by that name. (#5.1.1)',
-      '',
-      '--- Below this line is a copy of the message.',
-      '',
-      'Return-Path: <accounts@partner.example>',
-      headersOf(mail),
-    ),
-  'Exchange Online': (mail) =>
-    multipart(
-      'report; report-type=delivery-status',
-      lines(
-        'Return-Path: <>',
-        'Auto-Submitted: auto-replied',
-        `In-Reply-To: ${mail.messageId}`,
-        daemon('postmaster@outlook.example', 'Undeliverable: Your account is ready: how to log in'),
-      ),
-      part(
-        'text/html',
-        `<p>Delivery has failed to these recipients or groups: <b>${mail.recipient}</b></p>`,
-      ),
-      part(
-        STATUS,
-        'Reporting-MTA: dns;AM0PR01.outlook.example',
-        '',
-        `Final-Recipient: rfc822;${mail.recipient}`,
-        'Action: failed',
-        'Status: 5.1.1',
-        'Diagnostic-Code: smtp;550 5.1.10 RESOLVER.ADR.RecipientNotFound',
-      ),
-      part('text/rfc822-headers', 'Received: from a by b', headersOf(mail)),
     ),
   'Exchange Online, without a report': (mail) =>
     multipart(
@@ -201,29 +149,6 @@ export const failures: Readonly<Record<string, Write>> = {
       part('text/plain', '** Address not found **'),
       part(STATUS, fields(mail)),
     ),
-  hMailServer: (mail) =>
-    lines(
-      daemon('mailer-daemon@mx.example', 'Message undeliverable: Your account is ready'),
-      '',
-      'Your message did not reach some or all of the intended recipients.',
-      '',
-      'The following recipient(s) could not be reached:',
-      '',
-      mail.recipient,
-      '   Error Type: SMTP',
-      `   Remote server replied: 550 5.1.1 <${mail.recipient}>: unknown`,
-      '',
-      headersOf(mail),
-      '',
-      'hMailServer',
-    ),
-  'a gateway that wraps the report': (mail) =>
-    multipart(
-      'mixed',
-      daemon(POSTFIX, 'Fwd: Undelivered Mail'),
-      postfix(fields(mail), part('message/rfc822', headersOf(mail))),
-      part('text/plain', 'This e-mail was checked for viruses.'),
-    ),
   'a person who forwards it': (mail) =>
     multipart(
       'mixed',
@@ -238,31 +163,6 @@ export const failures: Readonly<Record<string, Write>> = {
       encoded(STATUS, 'base64', fields(mail)),
       encoded('message/rfc822', 'base64', headersOf(mail)),
     ),
-  'parts in quoted-printable': (mail) =>
-    multipart(
-      'report',
-      daemon(POSTFIX, 'Undelivered'),
-      encoded(STATUS, 'quoted-printable', fields(mail)),
-      encoded('text/rfc822-headers', 'quoted-printable', headersOf(mail)),
-    ),
-  'eight bits': (mail) =>
-    multipart(
-      'report',
-      daemon(POSTFIX, 'Unzustellbar für Sie'),
-      part(
-        'text/plain; charset=utf-8',
-        'Ihre Nachricht konnte nicht zugestellt werden: größer als …',
-      ),
-      part(STATUS, fields(mail).replace('unknown', 'unbekannter Empfänger')),
-      part('message/rfc822', headersOf(mail).replace('Example', 'Büro')),
-    ),
-  'a folded Message-ID': (mail) =>
-    postfix(
-      fields(mail),
-      part('message/rfc822', headersOf(mail).replace('Message-ID: ', 'Message-Id:\r\n ')),
-    ),
-  'line ends of Unix': (mail) =>
-    postfix(fields(mail), part('message/rfc822', headersOf(mail))).replaceAll('\r\n', '\n'),
   'out of a mailbox file': (mail) =>
     `From MAILER-DAEMON Sun Nov 22 05:00:00 2026\n${postfix(fields(mail), part('message/rfc822', headersOf(mail)))}`,
 };
@@ -302,18 +202,10 @@ export const queueIdOnly: Write = (mail) =>
     part('text/rfc822-headers', `To: ${mail.recipient}`),
   );
 
-/** Its parts cannot be told from each other. */
-export const malformed: Write = (mail) =>
-  failures['Postfix']!(mail).replaceAll('\r\n--=_b', '\r\n--=_c');
-
 /** None of them says that our mail failed. */
 export const noFailures: Readonly<Record<string, Write>> = {
   delayed: (mail) =>
     postfix(fields(mail, 'delayed', '4.4.1'), part('message/rfc822', headersOf(mail))),
-  relayed: (mail) =>
-    postfix(fields(mail, 'relayed', '2.0.0'), part('message/rfc822', headersOf(mail))),
-  delivered: (mail) =>
-    postfix(fields(mail, 'delivered', '2.0.0'), part('message/rfc822', headersOf(mail))),
   'delayed, in words': (mail) =>
     lines(
       `X-Failed-Recipients: ${mail.recipient}`,
@@ -336,24 +228,6 @@ export const noNotifications: Readonly<Record<string, Write>> = {
       `In-Reply-To: ${mail.messageId}`,
       '',
       'I am out of office. Your message could not be read; 550 things to do.',
-    ),
-  'a person who answers': (mail) =>
-    lines(
-      `From: ${mail.recipient}`,
-      'Subject: Re: Your account',
-      `References: ${mail.messageId}`,
-      '',
-      'It failed!',
-    ),
-  'a read receipt': (mail) =>
-    multipart(
-      'report; report-type=disposition-notification',
-      daemon(`Jane <${mail.recipient}>`, 'Not read: Your account is ready'),
-      part(
-        'message/disposition-notification',
-        `Original-Message-ID: ${mail.messageId}`,
-        'Disposition: x; deleted',
-      ),
     ),
   nothing: () => '',
 };

@@ -4,6 +4,7 @@
  */
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send } from './http.ts';
 import { openWorld, requestIdOf, type World } from './world.ts';
 
@@ -30,11 +31,14 @@ export async function submit(
   }
 }
 
-/** How many records are in each state. */
-export async function stateCounts(world: World): Promise<Record<string, number>> {
-  const counts: Record<string, number> = {};
-  for (const { state } of await world.records()) counts[state] = (counts[state] ?? 0) + 1;
-  return counts;
+/** What the clock would do in 30 s: reconcile has seen these once, and they are due again. */
+export async function hurryReconcile(world: World, ids: readonly string[]): Promise<void> {
+  await world.stores.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .updateMany(
+      { _id: { $in: [...ids] }, state: 'recorded', version: 0 },
+      { $set: { dueAt: new Date(), firstSeenAt: new Date() } },
+    );
 }
 
 /**

@@ -30,13 +30,7 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'ingest',
     name: 'MONGODB_URI',
-    values: [
-      'mongodb://db',
-      'mongodb://127.0.0.1,db',
-      'mongodb://db/?tls=false',
-      'mongodb+srv://cluster.example/?tls=false',
-      'mongodb://localhost.example',
-    ],
+    values: ['mongodb://db', 'mongodb://db/?tls=false'],
     message: `is not encrypted: add tls=true, ${WHERE}`,
   },
   {
@@ -44,8 +38,6 @@ export const refusedConfigurations: readonly Refused[] = [
     name: 'MONGODB_URI',
     values: [
       'mongodb://db/?tls=true&tlsInsecure=true',
-      'mongodb://db/?tls=true&tlsAllowInvalidCertificates=true',
-      'mongodb+srv://cluster.example/?tlsAllowInvalidHostnames=true',
       'mongodb://127.0.0.1/?tls=true&tlsallowinvalidcertificates=true',
     ],
     message: UNVERIFIED,
@@ -53,23 +45,14 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'MONGODB_URI',
-    values: [
-      'mongodb://user:canary:@db',
-      'mongodb://user:canary%@db',
-      'mongodb://db/?tls=true&ssl=false',
-    ],
+    values: ['mongodb://user:canary:@db', 'mongodb://db/?tls=true&ssl=false'],
     message:
       'is no connection string for the driver: percent-encode user and password, and look for misspelt options',
   },
   {
     process: 'controller',
     name: 'REDIS_URL',
-    values: [
-      'redis://cache',
-      'redis://:canary@cache:6379/3',
-      'redis+sentinel://127.0.0.1,cache?name=main',
-      'redis+cluster://cache:6379',
-    ],
+    values: ['redis://cache', 'redis+sentinel://127.0.0.1,cache?name=main'],
     message: `is not encrypted: use rediss:// in place of redis://, ${WHERE}`,
   },
   {
@@ -81,12 +64,7 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'LOGIN_URL',
-    values: [
-      'http://login.partner.example/',
-      'http://127.0.0.1.example/',
-      'ftp://127.0.0.1/',
-      'login',
-    ],
+    values: ['http://login.partner.example/', 'http://127.0.0.1.example/'],
     message:
       'must be a URL that starts with https://, or with http:// on loopback: its links let people in',
   },
@@ -111,11 +89,7 @@ export const refusedConfigurations: readonly Refused[] = [
   {
     process: 'processor',
     name: 'LINK_SECRET',
-    values: [
-      'a'.repeat(32),
-      `key-2026-05:${'a'.repeat(32)}`,
-      `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`,
-    ],
+    values: ['a'.repeat(32), `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`],
     message: 'can be guessed: make one with "openssl rand -hex 32"',
   },
 ];

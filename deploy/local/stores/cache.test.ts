@@ -3,7 +3,7 @@
  * no obstacle.
  */
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -25,14 +25,6 @@ const ASK = `
     await writeFile(path, 'whole');
   });
   console.log(made);
-`;
-
-/** A process that makes a temporary folder, and another one once it has become another user. */
-const TWO_USERS = `
-  const { temporaryFolder } = await import(process.argv[1]);
-  await temporaryFolder('folders');
-  process.setuid(65_534);
-  await temporaryFolder('folders');
 `;
 
 let folder: string;
@@ -76,22 +68,6 @@ test(
     await utimes(join(parts, 'part.making'), longAgo, longAgo);
     expect(await ask()).toBe('made');
     expect((await readdir(parts)).toSorted()).toEqual(['part', 'unfinished']);
-  },
-  TIMEOUT_MS,
-);
-
-const asRoot = process.getuid?.() === 0 ? test : test.skip;
-asRoot(
-  'two users of a machine are not in the way of each other (needs root)',
-  async () => {
-    await chmod(folder, 0o1777);
-    await promisify(execFile)(process.execPath, ['--input-type=module', '-e', TWO_USERS, CACHE], {
-      // Relative: the other user may not walk through the folders above.
-      cwd: folder,
-      env: { ...process.env, TMPDIR: '.' },
-      timeout: TIMEOUT_MS,
-    });
-    expect(await readdir(folder)).toHaveLength(2);
   },
   TIMEOUT_MS,
 );
