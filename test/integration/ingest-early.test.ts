@@ -130,8 +130,10 @@ test('a flood of refusals is recorded in part and counted beyond it, with nothin
   const [address, count] = ['192.0.2.99', 5 * REFUSAL_BURST];
   const headers = { 'x-forwarded-for': address };
   const guess = () => send(flooded.url, { key: 'guess', body: '{}', headers });
-  const answers = await Promise.all(Array.from({ length: count }, guess));
-  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401]));
+  for (let round = 0; round < 10; round += 1) {
+    const answers = await Promise.all(Array.from({ length: count / 10 }, guess));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401]));
+  }
   const counted = await eventually('all to be kept', async () => {
     const counts = (await world.rateLimited()).filter((record) => record.address === address);
     const sum = counts.reduce((total, record) => total + record.count, 0);
