@@ -108,3 +108,16 @@ test('what a released account held goes with its request', async () => {
   expect(left).toMatchObject({ email: mark });
   expect(left).not.toHaveProperty('released');
 });
+
+test('what is to expire does so at its time: each index for it adds nothing to the date in the document', async () => {
+  const { db } = world.stores;
+  // The operators' trail is made with its first entry.
+  await cliOf(world)('find', '--email', 'nobody@example.com');
+  const expiring: Record<string, unknown> = {};
+  for (const { name } of await db.listCollections().toArray()) {
+    for (const index of await db.collection(name).listIndexes().toArray()) {
+      if (index['key'].expiresAt !== undefined) expiring[name] = index['expireAfterSeconds'];
+    }
+  }
+  expect(expiring).toEqual({ requests: 0, rate_limited: 0, operator_audit: 0 });
+});

@@ -2,7 +2,7 @@
  * Group commit against the real store, through a connection that can be harmed where that matters.
  */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import type { Collection, MongoClient } from 'mongodb';
+import type { Collection } from 'mongodb';
 import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
@@ -26,7 +26,8 @@ const STALLED_TIMEOUT_MS = 10_000;
 
 let stores: TestStores;
 let proxy: TcpProxy;
-const clients: MongoClient[] = [];
+/** Of what a test opened. */
+const closers: (() => Promise<unknown>)[] = [];
 /** The store's own view, past the proxy. */
 let stored: Collection<SubmissionRecord>;
 /** Withdrawals said to be pending. */
@@ -46,7 +47,7 @@ beforeEach(async () => {
   counted = { batches: [], notAccepted: [], dropped: 0, waiting: 0 };
 });
 afterEach(async () => {
-  for (const client of clients.splice(0)) await client.close();
+  for (const close of closers.splice(0).toReversed()) await close();
   await proxy.close();
 });
 
@@ -67,7 +68,7 @@ async function groupCommit(
     waitQueueTimeoutMS: timeoutMs,
     maxPoolSize: 3,
   });
-  clients.push(client);
+  closers.push(() => client.close());
   const db = client.db(stores.database);
   // The time-out is for the writes of the tests: on a busy machine the first contact may need
   // another try.
@@ -191,6 +192,7 @@ test('what is offered uses spare room only, and is dropped beyond it', async () 
 
 test('fewer documents than were sent mean in doubt, all of them: which one is missing is not told', async () => {
   const wire = await startMongoWire(stores.mongodbUri);
+  closers.push(() => wire.close());
   const commits = await groupCommit({}, { url: wire.url });
   wire.answer((command, reply) =>
     'insert' in command ? { ...reply, n: Number(reply['n']) - 1 } : undefined,
@@ -198,7 +200,6 @@ test('fewer documents than were sent mean in doubt, all of them: which one is mi
   const results = await Promise.all(newRecords(3).map((record) => commits.record(record)));
   expect(results).toEqual(['in_doubt', 'in_doubt', 'in_doubt']);
   expect(counted.notAccepted).toEqual(['counts_differ', 'counts_differ', 'counts_differ']);
-  await wire.close();
 });
 
 test('cut before an answer every document is in doubt: a lost connection never looks like success', async () => {
@@ -227,24 +228,21 @@ test('the slots are free again after an outage, and it goes on', async () => {
 
 test('a stall of the majority leaves writes in doubt by an answer of the server, on connections that stay', async () => {
   const set = await startReplicaSet(stores.mongodbUri);
-  try {
-    const { url } = await set.door();
-    const commits = await groupCommit({}, { url, timeoutMs: STALLED_TIMEOUT_MS });
-    expect(await commits.record(newRecord())).toBe('stored');
-    const opened = set.opened();
-    set.stallMajority();
-    const records = newRecords(10);
-    const results = await Promise.all(records.map((record) => commits.record(record)));
-    expect(new Set(results)).toEqual(new Set(['in_doubt']));
-    expect(new Set(await Promise.all(records.map(stateOf)))).toEqual(new Set(['recorded']));
-    await commits.whenIdle();
-    expect(set.opened()).toBe(opened);
-    expect(new Set(counted.notAccepted)).toEqual(new Set(['write_concern']));
-    set.resumeMajority();
-    expect(await commits.record(newRecord())).toBe('stored');
-  } finally {
-    await set.close();
-  }
+  closers.push(() => set.close());
+  const { url } = await set.door();
+  const commits = await groupCommit({}, { url, timeoutMs: STALLED_TIMEOUT_MS });
+  expect(await commits.record(newRecord())).toBe('stored');
+  const opened = set.opened();
+  set.stallMajority();
+  const records = newRecords(10);
+  const results = await Promise.all(records.map((record) => commits.record(record)));
+  expect(new Set(results)).toEqual(new Set(['in_doubt']));
+  expect(new Set(await Promise.all(records.map(stateOf)))).toEqual(new Set(['recorded']));
+  await commits.whenIdle();
+  expect(set.opened()).toBe(opened);
+  expect(new Set(counted.notAccepted)).toEqual(new Set(['write_concern']));
+  set.resumeMajority();
+  expect(await commits.record(newRecord())).toBe('stored');
 });
 
 test('nothing is sent while too many withdrawals are pending, also of what waits already', async () => {

@@ -15,7 +15,7 @@ import { INGEST_PATH, type Answer } from '../support/http.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-type Slow = 'headers' | 'body' | 'drip';
+type Slow = 'headers' | 'drip';
 
 let world: World;
 let ingest: InProcess;
@@ -28,7 +28,6 @@ beforeAll(async () => {
   ingest = await world.start('ingest');
   slow = {
     headers: begin(`POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
-    body: begin(`${head([authorized(), 'Content-Length: 100'])}{"a":`),
     drip: begin(chunked(), (connection) => connection.write('1\r\n{\r\n')),
   };
   for (const one of Object.values(slow)) one.catch(() => {});
@@ -130,17 +129,9 @@ describe('what is no HTTP', () => {
     ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'not_http'],
     ['a blank before a colon', post(['Content-Length : 2']), 'not_http'],
     ['a NUL in a header', post(['X-Nul: a\0b', 'Content-Length: 2']), 'not_http'],
-    [
-      '100 headers',
-      post([...Array.from({ length: 97 }, () => 'a: b'), 'Content-Length: 2']),
-      'headers_too_large',
-    ],
+    ['100 headers', post(Array.from({ length: 98 }, () => 'a: b')), 'headers_too_large'],
     ['a path of 20 kB', head([], `POST /${'x'.repeat(20_000)} HTTP/1.1`), 'headers_too_large'],
-    [
-      'Content-Length with Transfer-Encoding',
-      post(['Content-Length: 2', 'Transfer-Encoding: chunked']),
-      'not_http',
-    ],
+    ['a length and chunks', post(['Content-Length: 2', 'Transfer-Encoding: chunked']), 'not_http'],
     ['the same Content-Length twice', post(['Content-Length: 2', 'Content-Length: 2']), 'not_http'],
     ['a negative Content-Length', post(['Content-Length: -2']), 'not_http'],
     ['HTTP/2.0 in the request line', head([], `POST ${INGEST_PATH} HTTP/2.0`), 'bad_version'],
@@ -149,11 +140,7 @@ describe('what is no HTTP', () => {
     ['a Host whose port is none', hostIs('ingest.test:http'), 'bad_host'],
     ['Transfer-Encoding in HTTP/1.0', chunkedAs('chunked', '1.0'), 'bad_transfer_encoding'],
     ['Transfer-Encoding: gzip, chunked', chunkedAs('gzip, chunked'), 'bad_transfer_encoding'],
-    [
-      'no Host',
-      `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
-      'no_host',
-    ],
+    ['no Host', `POST ${INGEST_PATH} HTTP/1.1\r\nContent-Length: 0\r\n\r\n`, 'no_host'],
   ])('%s is answered 400, counted and not recorded', async (_name, bytes, kind) => {
     const before = await broken(kind);
     const withKey = typeof bytes === 'string' ? bytes.replace('KEY', world.key) : bytes;
@@ -198,14 +185,6 @@ describe('framing that breaks after the headers', () => {
     await expectMalformed(await connection.answer(), '{"a":');
     await connection.closed();
   });
-
-  test('a request hidden in the body of another is only a body', async () => {
-    const hidden = `${head([authorized(), 'Content-Length: 2'])}{}`;
-    const answer = await onlyAnswer(
-      `${head([authorized(), `Content-Length: ${hidden.length}`, 'Connection: close'])}${hidden}`,
-    );
-    await expectMalformed(answer, hidden);
-  });
 });
 
 describe('a partner that goes away', () => {
@@ -216,16 +195,12 @@ describe('a partner that goes away', () => {
     await connection.closed();
   });
 
-  test.each([
-    ['closing', false],
-    ['resetting', true],
-  ])('%s the connection leaves a malformed record with what came', async (_name, reset) => {
-    const userAgent = `gone-${reset}`;
+  test('resetting the connection leaves a malformed record with what came', async () => {
+    const userAgent = 'gone';
     const connection = await bodyBegun(
       `${head([authorized(), 'Content-Length: 100', `User-Agent: ${userAgent}`])}{"a":1`,
     );
-    if (reset) connection.socket.resetAndDestroy();
-    else connection.socket.destroy();
+    connection.socket.resetAndDestroy();
     const [record] = await eventually('the record', async () => {
       const found = await world.records({ userAgent });
       return found.length > 0 && found;
@@ -249,13 +224,7 @@ describe('a partner that is slow', () => {
     await becomesBroken('too_slow', 1);
   });
 
-  test('with its body is answered in the end, and what came is on record', async () => {
-    const answer = await slow.body;
-    await expectMalformed(answer, '{"a":');
-    expect(answer.headers['connection']).toBe('close');
-  });
-
-  test('with every byte of its body is, too: dripping buys no time', async () => {
+  test('with its body is, too, with what came on record: dripping buys no time', async () => {
     const answer = await slow.drip;
     const id = expectAnswer(answer, 400, bodies.notAnObject);
     recorded.add(id);

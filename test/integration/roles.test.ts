@@ -1,6 +1,7 @@
 /**
- * The rights that docs/stores.md gives each process, the pod of `helm test` too: seen on the wire,
- * a process uses these and no others.
+ * What each process says to MongoDB, seen on the wire: it uses the rights that docs/stores.md gives
+ * it and no others, and every write waits for majority and journal. The pod of `helm test` is one
+ * of them.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
@@ -17,6 +18,7 @@ import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { read } from '../support/pages.ts';
 import { submit } from '../support/processing.ts';
+import { openTestStores } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import {
   newApplication,
@@ -29,26 +31,39 @@ import {
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
 type Name = (typeof PROCESSES)[number];
+/** The operator may do anything. */
+type Speaker = Name | 'operator';
 
 /** Commands that need no right on a collection. */
 const FREE = ['hello', 'ismaster', 'ping', 'endSessions', 'killCursors'];
 const READS = ['find', 'aggregate', 'count', 'distinct'];
+const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
 let world: World;
 let folder: string;
-let wires: Record<Name, MongoWire>;
+let wires: Record<Speaker, MongoWire>;
 let [controller, ingest, processor]: InProcess[] = [];
 
 beforeAll(async () => {
+  const stores = await openTestStores();
+  await stores.close();
+  // What a connection string may say, and must not get.
+  const url = new URL(stores.mongodbUri);
+  url.searchParams.set('w', '1');
+  url.searchParams.set('journal', 'false');
+  const opened = [...PROCESSES, 'operator' as const].map(
+    async (name) => [name, await startMongoWire(url.href)] as const,
+  );
+  wires = Object.fromEntries(await Promise.all(opened)) as Record<Speaker, MongoWire>;
   world = await openWorld({
     controller: false,
-    environment: { STATUS_ENDPOINT: 'true', RATE_LIMIT_MAX: '60' },
+    environment: {
+      MONGODB_URI: wires.operator.url,
+      STATUS_ENDPOINT: 'true',
+      RATE_LIMIT_MAX: '60',
+    },
   });
   folder = mkdtempSync(join(tmpdir(), 'roles-'));
-  const opened = PROCESSES.map(
-    async (name) => [name, await startMongoWire(world.stores.mongodbUri)] as const,
-  );
-  wires = Object.fromEntries(await Promise.all(opened)) as Record<Name, MongoWire>;
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
   processor = await world.start('processor', { MONGODB_URI: wires.processor.url });
@@ -80,6 +95,27 @@ function rightsOf(command: Document): string[] {
 
 const used = (name: Name): string[] =>
   [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
+
+/** Collections that were written to, with how long the writes waited. */
+function concerns(): Record<string, readonly string[]> {
+  // The pod of `helm test` only removes what it made.
+  const { 'helm test': _, ...others } = wires;
+  const written = Object.values(others).flatMap(({ commands }) =>
+    commands.flatMap((command) => {
+      // A command's first field is its name.
+      const [name = '', collection] = Object.entries(command)[0] ?? [];
+      // How long the server waits for the majority (`wtimeout`) differs between writes.
+      const { w, j } = (command['writeConcern'] ?? {}) as Record<string, unknown>;
+      return WRITES.includes(name) ? [[String(collection), `${w} ${j}`] as const] : [];
+    }),
+  );
+  return Object.fromEntries(
+    [...Map.groupBy(written, ([collection]) => collection)].map(([collection, all]) => [
+      collection,
+      [...new Set(all.map(([, concern]) => concern))],
+    ]),
+  );
+}
 
 /** The rights in the row of a process. */
 function documented(name: Name): string[] {
@@ -144,6 +180,22 @@ async function live(): Promise<void> {
   );
 }
 
+/** What operators change. */
+async function operate(): Promise<void> {
+  const cli = async (...words: string[]) =>
+    expect(await cliOf(world)(...words)).toMatchObject({ code: 0 });
+  const id = await submit(world, ingest!, newApplication());
+  await world.recordIn('completed', id);
+  await cli('show', id, '--reveal', '--why', 'a look');
+  await cli('resend', id, '--yes');
+  await eventually('the second mail', async () => (await world.record(id))!.history.length === 5);
+  await world.recordIn('completed', id);
+  await cli('account', 'correct-email', id, newApplication().email, '--yes');
+  await world.recordIn('completed', id);
+  await cli('account', 'release', id, '--yes');
+  await cli('erase', id, '--yes');
+}
+
 /** The pod of `helm test` in an install with these processes. */
 async function helmTest(...services: readonly InProcess[]) {
   const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
@@ -203,8 +255,9 @@ async function changeKeys(): Promise<void> {
   await eventually('nothing to be deferred', async () => (await deferred()) === 0);
 }
 
-test('each process has the rights that it uses, and no others', async () => {
+test('each process uses the rights that it has and no others, and every write waits for majority and journal', async () => {
   await live();
+  await operate();
   await changeKeys();
   await eventually('a request over the limit', async () => {
     await Promise.all(
@@ -217,4 +270,14 @@ test('each process has the rights that it uses, and no others', async () => {
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
   expect(all(used)).toEqual(all(documented));
+  const durable = ['majority true'];
+  expect(concerns()).toEqual({
+    requests: durable,
+    accounts: durable,
+    rate_limited: durable,
+    partner_keys: durable,
+    partner_key_sync: durable,
+    partner_holds: durable,
+    operator_audit: durable,
+  });
 });

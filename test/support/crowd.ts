@@ -1,4 +1,4 @@
-/** Many connections at once, each a socket that writes what it is told and whose end is counted. */
+/** Many connections at once, each a socket that writes what it is told. */
 import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -9,8 +9,8 @@ const OPENING_AT_ONCE = 250;
 export interface Crowd {
   /** Connections that are open now. */
   readonly open: number;
-  /** Those that ended, by the status line that came before, or `''` where nothing did. */
-  readonly ended: ReadonlyMap<string, number>;
+  /** How many ended without an answer. */
+  readonly unanswered: number;
   destroy(): void;
 }
 
@@ -29,8 +29,7 @@ interface CrowdOptions {
 export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   const { hostname, port } = new URL(options.url);
   const sockets = new Set<Socket>();
-  const ended = new Map<string, number>();
-  let [begun, open, over] = [0, 0, false];
+  let [begun, open, unanswered, over] = [0, 0, 0, false];
   const openOne = (index: number): Promise<void> =>
     new Promise((resolve) => {
       const socket = connect({
@@ -38,7 +37,7 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
         port: Number(port),
         localAddress: options.from(index),
       });
-      let [status, connected] = ['', false];
+      let [answered, connected] = [false, false];
       sockets.add(socket);
       socket.once('connect', () => {
         connected = true;
@@ -46,15 +45,15 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
         options.begin?.(socket);
         resolve();
       });
-      socket.once('data', (bytes: Buffer) => {
-        status = bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
+      socket.once('data', () => {
+        answered = true;
       });
       // A server that is full or has had enough may reset: that is an end like any other.
       socket.on('error', () => {});
       socket.once('close', () => {
         sockets.delete(socket);
         if (connected) open -= 1;
-        ended.set(status, (ended.get(status) ?? 0) + 1);
+        if (!answered) unanswered += 1;
         resolve();
         if (options.againAfterMs === undefined) return;
         const again = setTimeout(() => {
@@ -75,7 +74,9 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
     get open() {
       return open;
     },
-    ended,
+    get unanswered() {
+      return unanswered;
+    },
     destroy: () => {
       over = true;
       for (const socket of sockets) socket.destroy();

@@ -6,19 +6,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
 
-export interface ReceivedSpan {
-  readonly traceId: string;
-  readonly spanId: string;
-  readonly parentSpanId: string | undefined;
-  readonly name: string;
-  readonly kind: string;
-  /** `service.name` of the process that made it. */
-  readonly service: string;
-  readonly attributes: Readonly<Record<string, unknown>>;
-  readonly links: readonly { readonly traceId: string; readonly spanId: string }[];
-  readonly startMs: number;
-  readonly failed: boolean;
-}
+export type ReceivedSpan = ReturnType<typeof spansOf>[number];
 
 export interface OtlpReceiver {
   /** What a process takes as its environment to send its spans here, as soon as they end. */
@@ -83,7 +71,7 @@ interface OtlpSpan {
 const KINDS = ['unspecified', 'internal', 'server', 'client', 'producer', 'consumer'];
 const FAILED = 2;
 
-function spansOf({ resourceSpans }: ExportRequest): ReceivedSpan[] {
+function spansOf({ resourceSpans }: ExportRequest) {
   return resourceSpans.flatMap(({ resource, scopeSpans }) => {
     const service = String(valuesOf(resource.attributes)['service.name']);
     return scopeSpans.flatMap(({ spans }) =>
@@ -93,6 +81,7 @@ function spansOf({ resourceSpans }: ExportRequest): ReceivedSpan[] {
         parentSpanId: span.parentSpanId,
         name: span.name,
         kind: KINDS[span.kind] ?? String(span.kind),
+        /** `service.name` of the process that made it. */
         service,
         attributes: valuesOf(span.attributes),
         links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),

@@ -1,6 +1,6 @@
 /**
  * A connection that can be harmed on purpose: stands between a client and a store, and delays,
- * holds, mutes or cuts it.
+ * holds or cuts it.
  */
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
@@ -16,8 +16,6 @@ export interface TcpProxy {
   delay(least: number, most: number): void;
   /** The store does not hear the client, until `pass()`: even if the client has gone by then. */
   holdRequests(): void;
-  /** The store hears the client, but no answer comes back: ever. */
-  dropReplies(): void;
   /** New connections reach the store only after `pass()`. */
   park(): void;
   /**
@@ -47,7 +45,7 @@ export async function startTcpProxy(
     deaf: boolean;
   }>();
   const parked: Socket[] = [];
-  let [holding, muted, parking] = [false, false, false];
+  let [holding, parking] = [false, false];
   let [least, most] = [0, 0];
 
   /** Runs actions in their order, each after its delay. */
@@ -73,7 +71,7 @@ export async function startTcpProxy(
       else toStore(() => write(store, bytes));
     });
     store.on('data', (bytes) => {
-      if (!muted && !pair.deaf) toClient(() => write(client, bytes));
+      if (!pair.deaf) toClient(() => write(client, bytes));
     });
     client.on('error', () => undefined);
     store.on('error', () => client.resetAndDestroy());
@@ -103,7 +101,7 @@ export async function startTcpProxy(
   return {
     url: own.href,
     pass() {
-      [holding, muted, parking] = [false, false, false];
+      [holding, parking] = [false, false];
       for (const client of parked.splice(0)) if (!client.destroyed) connectToStore(client);
       for (const pair of pairs) for (const bytes of pair.held.splice(0)) write(pair.store, bytes);
     },
@@ -112,9 +110,6 @@ export async function startTcpProxy(
     },
     holdRequests() {
       holding = true;
-    },
-    dropReplies() {
-      muted = true;
     },
     park() {
       parking = true;
