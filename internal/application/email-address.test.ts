@@ -1,6 +1,6 @@
 /**
  * The rule for addresses. test/chart/refusals.test.ts checks it in the chart,
- * test/integration/cli-change.test.ts in the command.
+ * internal/settings/settings.test.ts in the settings.
  */
 import { expect, test } from '@jest/globals';
 import { addresses } from '../../test/support/email-addresses.ts';

@@ -1,5 +1,5 @@
 /** Reads notifications as mail systems write them. */
-import { describe, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import {
   amazonSes,
   failures,
@@ -76,29 +76,16 @@ test.each(Object.entries(noNotifications))('no notification: %s', async (_name, 
   });
 });
 
-describe('what is made to cost much', () => {
-  const within = (source: string, depth: number): string =>
-    depth === 0 ? source : `Content-Type: message/rfc822\n\n${within(source, depth - 1)}`;
-  test.each<[string, string, string]>([
-    ['lines', 'a: b\n'.repeat(10_001), 'more than 10000 lines'],
-    [
-      'parts',
-      `Content-Type: multipart/mixed; boundary=b\n${'\n--b\nContent-Type: a/b\n\nx'.repeat(101)}`,
-      'more than 100 parts',
-    ],
-    ['mails in mails', within('x: y', 6), 'more than 5 mails'],
-    [
-      'multiparts in multiparts',
-      Array.from(
-        { length: 200 },
-        (_, at) => `Content-Type: multipart/mixed; boundary=b${at}\n\n--b${at}\n`,
-      ).join(''),
-      'nesting depth',
-    ],
-  ])('%s', async (_name, source, why) => {
-    expect(await readNotification(source)).toEqual({
-      kind: 'none',
-      why: expect.stringContaining(why),
-    });
+test.each<[string, string]>([
+  ['a: b\n'.repeat(10_001), 'more than 10000 lines'],
+  [
+    `Content-Type: multipart/mixed; boundary=b\n${'\n--b\nContent-Type: a/b\n\nx'.repeat(101)}`,
+    'more than 100 parts',
+  ],
+  [`${'Content-Type: message/rfc822\n\n'.repeat(6)}x: y`, 'more than 5 mails'],
+])('what is made to cost much is not read: %#', async (source, why) => {
+  expect(await readNotification(source)).toEqual({
+    kind: 'none',
+    why: expect.stringContaining(why),
   });
 });

@@ -58,6 +58,8 @@ test.each([
   ['a\u2028b\u2029c\u0085d', 'a b c d'],
   ['a\0b\x1b[31mc', 'a b [31mc'],
   ['株式会社 🚀', '株式会社 🚀'],
+  // A long name is cut, never in the middle of a character.
+  [`a${'🚀'.repeat(400)}`, `a${'🚀'.repeat(59)}\ufffd…`],
   // No mail program makes a link of it.
   ['Amazon.com Inc.', 'Amazon com Inc.'],
   ['A.B.C. Ltd', 'A.B.C. Ltd'],

@@ -39,12 +39,3 @@ test.each([
 ] as const)('%s is read as what it is about', (_name, answer, phase, fault) => {
   expect(faultOfAnswer(phase, answer)).toBe(fault);
 });
-
-test("a sender that Exim cannot route to is not the recipient's fault", () => {
-  const lines = [
-    '550-Verification failed for <service@partner.example>',
-    '550-Unrouteable address',
-    '550 Sender verify failed',
-  ];
-  expect(faultOfAnswer('rcpt', lines.join('\n'))).toBe('ours');
-});

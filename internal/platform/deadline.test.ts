@@ -1,6 +1,6 @@
 /** Deadlines, pauses and back-off always end. */
 import { expect, test } from '@jest/globals';
-import { DeadlineError, backoffMs, pause, retryUntilDone, withDeadline } from './deadline.ts';
+import { DeadlineError, backoffMs, pause, withDeadline } from './deadline.ts';
 
 test('a deadline rejects what never ends, and passes on what does', async () => {
   await expect(withDeadline(new Promise(() => {}), 5, 'this')).rejects.toThrow(
@@ -28,23 +28,4 @@ test('back-off doubles up to its cap, within its jitter', () => {
   ]);
   expect(backoffMs(1, shape, () => 0)).toBe(80);
   expect(backoffMs(1, shape, () => 1)).toBe(120);
-});
-
-test('retrying goes on until it succeeds, or until it is told to stop', async () => {
-  const failures: number[] = [];
-  const options = {
-    firstMs: 1,
-    capMs: 2,
-    onFailure: (_: unknown, attempt: number) => void failures.push(attempt),
-  };
-  let calls = 0;
-  const task = (): Promise<string> =>
-    (calls += 1) < 3 ? Promise.reject(new Error('not yet')) : Promise.resolve('done');
-  await expect(
-    retryUntilDone(task, { ...options, signal: new AbortController().signal }),
-  ).resolves.toBe('done');
-  expect(failures).toEqual([1, 2]);
-  await expect(
-    retryUntilDone(task, { ...options, signal: AbortSignal.abort() }),
-  ).resolves.toBeUndefined();
 });

@@ -1,11 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, MongoServerError } from 'mongodb';
-import type { HandOver } from '../mail/mailer.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import { classOfError, classOfHandOver, verdict } from './failures.ts';
+import { classOfError, verdict } from './failures.ts';
 import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
-import { refusalOf, type Refusal } from '../mail/relay-answers.ts';
 
 /** This value means no jitter. */
 const middle = (): number => 0.5;
@@ -59,27 +57,6 @@ describe('verdict', () => {
       }
     },
   );
-});
-
-type Failed = Exclude<HandOver, { result: 'accepted' | 'aborted' }>;
-const refused = (phase: Refusal['phase'], answer: string): Failed => ({
-  result: 'refused',
-  ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
-});
-const unreachable: Failed = { result: 'unreachable', connected: true, cause: 'ETIMEDOUT' };
-
-describe('class of a hand-over', () => {
-  test.each([
-    [unreachable, 'relay', 'relay'],
-    [unreachable, 'mail', 'transient'],
-    [refused('mail', '550 5.7.1 no'), 'relay', 'relay'],
-    [refused('rcpt', '421 4.7.0 Too many messages'), 'relay', 'relay'],
-    [refused('rcpt', '421 4.7.0 Too many messages'), 'mail', 'throttled'],
-    [refused('rcpt', '550 5.1.1 unknown'), 'mail', 'permanent'],
-    [refused('content', '554 no'), 'mail', 'ours'],
-  ] as const)('%j, blamed on the %s: %s', (handOver, blame, expected) => {
-    expect(classOfHandOver(handOver, blame)).toBe(expected);
-  });
 });
 
 describe('class of an error', () => {

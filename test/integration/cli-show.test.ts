@@ -53,16 +53,8 @@ test('a completed request: timeline in order, masked, with what to do next; --re
   expect((await cli('show', accountId ?? '')).stdout).toContain(`${id}  completed`);
   expect(await trail().find({ requestId: id }).toArray()).toEqual([]);
 
-  const revealed = await cli(
-    'show',
-    id,
-    '--reveal',
-    '--as',
-    'jane',
-    '--why',
-    'ticket 4711',
-    '--json',
-  );
+  const jane = ['--as', 'jane', '--why', 'ticket 4711'];
+  const revealed = await cli('show', id, '--reveal', '--json', ...jane);
   expect(revealed.json()).toMatchObject({
     request_id: id,
     applicant: application,
@@ -224,21 +216,15 @@ test('export: every match on a line, masked; revealed only with a note, like eve
   );
   expect(everything.stdout).not.toContain(application.email);
 
-  const revealed = await cli(
-    'export',
-    '--email',
-    application.email,
-    '--reveal',
-    '--why',
-    'request for access',
-  );
+  const why = ['--why', 'request for access'];
+  const revealed = await cli('export', '--email', application.email, '--reveal', ...why);
   expect(lines(revealed)).toMatchObject([
     { request_id: id, applicant: { email: application.email } },
   ]);
   expect(await trail().findOne({ action: 'export --email --reveal' })).toMatchObject({
     by: 'test-operator',
     nameFrom: '$USER',
-    why: 'request for access',
+    why: why[1],
   });
   expect(await cli('erase', '--email', application.email)).toMatchObject({ code: 0 });
   expect(await trail().findOne({ action: 'erase without --yes' })).not.toBeNull();

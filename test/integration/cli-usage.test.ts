@@ -135,15 +135,8 @@ test('keys revoke: in force within about a second without a controller, and it s
     expect(await cli('keys', 'revoke', ...words)).toMatchObject({ code, stdout: '' });
   expect(await status()).toBe(202);
 
-  const revoked = await cli(
-    'keys',
-    'revoke',
-    id.toUpperCase(),
-    '--yes',
-    '--json',
-    '--why',
-    'leaked',
-  );
+  const revoke = ['keys', 'revoke', id.toUpperCase(), '--yes'];
+  const revoked = await cli(...revoke, '--json', '--why', 'leaked');
   const startedAt = performance.now();
   expect(revoked.json()).toMatchObject({ key: id, partner: 'leaky', result: 'revoked' });
   await eventually('401', async () => (await status()) === 401);
@@ -163,14 +156,6 @@ test('keys revoke: in force within about a second without a controller, and it s
     world.metric(controller, 'partner_ingest_secret_problems', { problem: 'key_revoked' });
   await eventually('the problem', async () => (await problems()) === 1);
   expect(await status()).toBe(401);
-  // The Secret agrees; one that brings the key back soon after changes nothing.
-  await rm(file);
-  await eventually('its removal', async () => (await stored())?.status === 'removed');
-  await eventually('no problem any more', async () => (await problems()) === 0);
-  await world.writePartner({ partner: 'leaky', keys: [key] });
-  await eventually('the problem again', async () => (await problems()) === 1);
-  expect(await status()).toBe(401);
-  expect(await world.metric(ingest, 'partner_ingest_removed_key_uses_total')).toBeGreaterThan(0);
   await rm(file);
   await eventually('its removal', async () => (await stored())?.status === 'removed');
 });

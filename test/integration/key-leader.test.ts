@@ -43,7 +43,7 @@ const allKeys = async (): Promise<PartnerKey[]> => {
 };
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
-test('of two, one leads; frozen, it is replaced in time, and thawed in the middle of changes it writes nothing; killed, too', async () => {
+test('of two, one leads; frozen, it is replaced in time, and thawed in the middle of changes it writes nothing; ended, at once', async () => {
   const [one, other] = [await start('one'), await start('other')];
   expect([await leads(one), await leads(other)]).toEqual([true, false]);
   const ingest = await world.start('ingest');
@@ -79,7 +79,7 @@ test('of two, one leads; frozen, it is replaced in time, and thawed in the middl
   expect(await allKeys()).toEqual(before);
   expect(await status(flickering)).toBe(401);
 
-  other.child.kill('SIGKILL');
+  expect(await other.stop()).toBe(0);
   await world.writePartner({ partner: 'late', keys: [flickering] });
   await becomes(flickering, 202);
   expect(await leads(one)).toBe(true);

@@ -13,9 +13,6 @@ import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** PROCESSOR_CONCURRENCY; while mails are slow, twice as many are handed over. */
-const PLACES = 16;
-
 const LOGIN = { username: 'relay-user', password: 'relay-password' };
 
 let world: World;
@@ -202,28 +199,3 @@ test.each([
     await eventually('the end of the pause', async () => (await paused()) === 0);
   },
 );
-
-test('a relay that hangs keeps no account waiting, and leaves a place to another partner', async () => {
-  world.mail.setFault({ at: 'rcpt', hang: true });
-  // Domains of their own, so that only the slots bound them.
-  const people = Array.from({ length: 3 * PLACES }, (_, index) => {
-    const { email, ...others } = newApplication();
-    return { ...others, email: email.replace('@', `@${index}.`) };
-  });
-  const ids = await Promise.all(people.map((fields) => submit(world, ingest, fields)));
-  await eventually('all accounts, and as many mails as there are places but one', async () => {
-    const made = await world.records({ _id: { $in: ids }, state: 'account_created' });
-    return made.length === ids.length && (await inHand()).length >= 2 * PLACES - 1;
-  });
-  expect(await inHand()).toHaveLength(2 * PLACES - 1);
-  // Cut off, they end before the world does.
-  await world.mail.stopListening();
-
-  /** Of all accounts: a mail of another test that is still in hand takes one of the places. */
-  async function inHand() {
-    const accounts = await world.accounts({ mail: { $exists: true } });
-    return accounts.filter(({ mail }) =>
-      handOversOf(mail).some(({ endedAt }) => endedAt === undefined),
-    );
-  }
-});

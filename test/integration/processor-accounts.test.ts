@@ -90,20 +90,3 @@ test.each([
   if (expected === 'error') await expect(fact).rejects.toThrow(error.message);
   else expect((await fact).kind).toBe(expected);
 });
-
-test('of inserts that share a command only those that met a lock conflict are sent again', async () => {
-  const sent: number[] = [];
-  const store = storeOver(async (command, options) => {
-    const documents = command['documents'] as readonly Account[];
-    sent.push(documents.length);
-    if (sent.length > 1) return stores.db.command(command, options);
-    const reply = await stores.db.command({ ...command, documents: documents.slice(1) }, options);
-    const errors = [{ index: 0, code: 16_908_292, errmsg: 'deadlock detected' }];
-    return { ...reply, writeErrors: errors };
-  });
-  const facts = await Promise.all(
-    ['a', 'b', 'c'].map((name) => store.create(applicant(), by(`req_shared_${name}`))),
-  );
-  expect(facts.map(({ kind }) => kind)).toEqual(['created', 'created', 'created']);
-  expect(sent).toEqual([3, 1]);
-});

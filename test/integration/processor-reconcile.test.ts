@@ -206,12 +206,6 @@ test('records of a newer schema or an unknown state are left alone and counted',
   expect(await read(newer)).toEqual(newer);
 });
 
-test('only one of many claims of the same version succeeds', async () => {
-  const record = await insert();
-  const claims = await Promise.all(Array.from({ length: 10 }, () => store.claim(record._id, 0)));
-  expect(claims.filter((claim) => claim !== undefined)).toHaveLength(1);
-});
-
 test('a worker that lost its claim can neither renew, nor postpone, nor move the record', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
@@ -247,15 +241,6 @@ test('of two operators who reopen a record from the same view, one is told that 
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
   expect(await operator.reopen(seen, 'retry', options)).toBe('changed');
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
-});
-
-test('an operator who saw a record before its erasure does nothing to it', async () => {
-  const seen = await insert({ state: 'completed', version: 1 });
-  expect(await operator.erase(seen, 'erased by an operator')).toBe(true);
-  const erased = await read(seen);
-  expect(await operator.reportBounce(seen, 'late')).toBe(false);
-  expect(await operator.erase(seen, 'erased by an operator')).toBe(false);
-  expect(await read(seen)).toEqual(erased);
 });
 
 test('a retry and what an operator made due are queued, and count as no rescue', async () => {

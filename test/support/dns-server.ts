@@ -1,10 +1,8 @@
 /**
- * A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`, and
- * one address.
+ * A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`.
  */
 import { createSocket } from 'node:dgram';
 
-const A = 1;
 const TXT = 16;
 const SRV = 33;
 const INTERNET = 1;
@@ -20,33 +18,27 @@ export interface DnsRecords {
     Record<string, readonly { readonly name: string; readonly port: number }[]>
   >;
   readonly txt: Readonly<Record<string, string>>;
-  /** The IPv4 address of every name. */
-  readonly a?: string;
 }
 
 export interface DnsServer {
   /** As `dns.setServers` takes it. */
   readonly address: string;
-  /** Names that it was asked for. */
-  readonly asked: readonly string[];
   close(): Promise<void>;
 }
 
 export async function startDnsServer(records: DnsRecords): Promise<DnsServer> {
   const socket = createSocket('udp4');
-  const asked: string[] = [];
   socket.on('message', (query, client) =>
-    socket.send(answer(query, records, asked), client.port, client.address),
+    socket.send(answer(query, records), client.port, client.address),
   );
   await new Promise<void>((resolve) => void socket.bind(0, '127.0.0.1', resolve));
   return {
-    asked,
     address: `127.0.0.1:${socket.address().port}`,
     close: () => new Promise((resolve) => void socket.close(resolve)),
   };
 }
 
-function answer(query: Buffer, records: DnsRecords, asked: string[]): Buffer {
+function answer(query: Buffer, records: DnsRecords): Buffer {
   const labels: string[] = [];
   let at = HEADER_BYTES;
   for (let length = query.readUInt8(at); length > 0; length = query.readUInt8(at)) {
@@ -54,10 +46,9 @@ function answer(query: Buffer, records: DnsRecords, asked: string[]): Buffer {
     at += 1 + length;
   }
   const name = labels.join('.').toLowerCase();
-  asked.push(name);
   const type = query.readUInt16BE(at + 1);
   const found = dataOf(name, type, records);
-  const known = records.a !== undefined || name in records.srv || name in records.txt;
+  const known = name in records.srv || name in records.txt;
   return Buffer.concat([
     query.subarray(0, 2),
     numbers(RESPONSE + (known ? 0 : NO_SUCH_NAME), 1, found.length, 0, 0),
@@ -66,8 +57,7 @@ function answer(query: Buffer, records: DnsRecords, asked: string[]): Buffer {
   ]);
 }
 
-function dataOf(name: string, type: number, { srv, txt, a }: DnsRecords): Buffer[] {
-  if (type === A && a !== undefined) return [Buffer.from(a.split('.').map(Number))];
+function dataOf(name: string, type: number, { srv, txt }: DnsRecords): Buffer[] {
   if (type === TXT && txt[name] !== undefined) return [text(txt[name])];
   if (type !== SRV) return [];
   return (srv[name] ?? []).map((target) =>

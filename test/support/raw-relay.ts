@@ -19,7 +19,6 @@ export interface RawRelay {
   /** Every line of every client, without the content. */
   readonly heard: string[];
   readonly contents: string[];
-  readonly sockets: ReadonlySet<Socket>;
   /** Connections since the start. */
   connections: number;
   odd: Oddity | undefined;
@@ -37,10 +36,7 @@ const usual: Readonly<Record<Command, string>> = {
 };
 
 /** `pipelining` says that a client may send commands together. */
-export async function startRawRelay({
-  host = '127.0.0.1',
-  pipelining = true,
-} = {}): Promise<RawRelay> {
+export async function startRawRelay({ pipelining = true } = {}): Promise<RawRelay> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     relay.connections += 1;
@@ -48,13 +44,12 @@ export async function startRawRelay({
     socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
     serve(socket);
   });
-  await new Promise<void>((resolve) => void server.listen(0, host, resolve));
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   const relay: RawRelay = {
     port: typeof address === 'object' && address !== null ? address.port : 0,
     heard: [],
     contents: [],
-    sockets,
     connections: 0,
     odd: undefined,
     close: () => {

@@ -11,7 +11,7 @@ export interface AptSource {
 }
 
 /** Reads the classic one-line form: `deb [options] URL SUITE COMPONENT...`. */
-export function parseListFile(text: string): AptSource[] {
+function parseListFile(text: string): AptSource[] {
   return text.split('\n').flatMap((line) => {
     const match = /^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/.exec(line);
     return match?.[1] === undefined || match[2] === undefined
@@ -24,7 +24,7 @@ export function parseListFile(text: string): AptSource[] {
  * Reads the deb822 form: paragraphs of `Types:`, `URIs:` and `Suites:`, with comments and continued
  * lines.
  */
-export function parseSourcesFile(text: string): AptSource[] {
+function parseSourcesFile(text: string): AptSource[] {
   const withoutComments = text
     .split('\n')
     .filter((line) => !line.startsWith('#'))
@@ -51,7 +51,7 @@ export function parseSourcesFile(text: string): AptSource[] {
  * every other suite too. Third parties use the names of releases as well, but only Debian has
  * `-updates` of them, or is called "debian".
  */
-export function debianMirror(sources: readonly AptSource[], codename: string): string | undefined {
+function debianMirror(sources: readonly AptSource[], codename: string): string | undefined {
   const releases = [codename, 'stable', 'testing', 'unstable', 'sid'];
   const serving = sources.filter(({ suites }) => suites.some((suite) => releases.includes(suite)));
   const updates = new Set(releases.map((release) => `${release}-updates`));
