@@ -84,7 +84,7 @@ drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: wh
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)"
 
 bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
-	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)
+	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(BENCH)
 
 ##@ Build it
 build: node_modules ## Compile to dist/
