@@ -58,7 +58,6 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	$(NODE) node test/e2e/report.ts $(E2E_RESULTS) || status=1; exit $$status
 
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
-	@$(NODE) node test/mongodb/server.ts
 	@$(JEST) --config test/mongodb/jest.config.ts
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
