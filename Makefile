@@ -58,7 +58,6 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	$(NODE) node test/support/summary.ts $(E2E_RESULTS) '' e2e || status=1; exit $$status
 
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
-	@$(NODE) node test/mongodb/server.ts
 	@$(JEST) --config test/mongodb/jest.config.ts
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
@@ -69,9 +68,8 @@ simulate: node_modules ## Play random histories of crashes and outages in memory
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
 
 chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end)
-	@mkdir -p .run/chaos
 	@$(NODE) node test/faults/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
-	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" --json .run/chaos/result.json
+	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)"
 
 fuzz: node_modules ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
 	@$(NEED) 'MongoDB and Redis,schemathesis'
@@ -85,7 +83,7 @@ drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: wh
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
 
 bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
-	@$(NODE) node test/bench/$(or $(OF),bench).ts $(BENCH)
+	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(BENCH)
 
 ##@ Build it
 build: node_modules ## Compile to dist/

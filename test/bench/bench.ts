@@ -1,104 +1,84 @@
 /**
  * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations.
+ * implementations. `OF=scale`: what 1, 2 and 4 processes of ours cost each part.
  *
- * Only the ratios of one run mean anything: the machine's speed varies, and load generator,
- * database and server share it.
+ * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
+ * generator, database and server share it.
  */
-import { writeFile } from 'node:fs/promises';
-import { parseArgs, styleText } from 'node:util';
-import { MongoClient } from 'mongodb';
-import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { loadContenders } from './contenders.ts';
-import { drain, workers, type DrainRound } from './drain.ts';
-import { checkLoadGenerator } from './load.ts';
-import { contenderTable, drainTable, summarise } from './report.ts';
+import { parseArgs } from 'node:util';
+import { drain, type WorkerName } from './drain.ts';
+import { load, startProgram, type Server } from './load.ts';
+import { withBench, type Bench } from './own-world.ts';
+import { compare, type Setting } from './rounds.ts';
 
 const { values: flags } = parseArgs({
   options: {
+    of: { type: 'string', default: 'rivals' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
     connections: { type: 'string', default: '1,64,256' },
+    /** Applications for each processor; 0 leaves the workers out. */
     drain: { type: 'string', default: '4000' },
-    json: { type: 'string' },
-    help: { type: 'boolean', default: false },
   },
 });
-const HELP = `usage: make bench [BENCH="--rounds 3 --seconds 5 --connections 1,64,256 --drain 4000 --json FILE"]
-  --connections ''  leaves the contenders out; --drain 0 leaves the workers out`;
+const COUNTS = [1, 2, 4];
+const connectionCounts = flags.connections.split(',').filter(Boolean).map(Number);
 
-const log = (line: string): void => console.error(styleText('dim', line));
-
-async function main(): Promise<number> {
-  await checkLoadGenerator();
-  const [rounds, seconds, size] = [
-    Number(flags.rounds),
-    Number(flags.seconds),
-    Number(flags.drain),
-  ];
-  const connections = flags.connections.split(',').filter(Boolean).map(Number);
-  const opened: (() => Promise<unknown>)[] = [];
-  try {
-    const [mongo, redis] = await Promise.all([startMongo({ log }), startRedis({ log })]);
-    opened.push(
-      () => mongo.stop(),
-      () => redis.stop(),
-    );
-    const client = new MongoClient(mongo.url);
-    opened.push(() => client.close());
-    const stores = { mongo: { url: mongo.url, client }, redisUrl: redis.url };
-
-    const contenders = await loadContenders(stores, { connections, rounds, seconds }, (round) =>
-      log(
-        `${round.connections} connections, round ${round.round}, ${round.contender}: ${Math.round(round.requests / round.seconds)}/s`,
-      ),
-    );
-    const drains: DrainRound[] = [];
-    for (let round = 1; round <= (size > 0 ? rounds : 0); round += 1) {
-      for (const worker of workers) {
-        const result = await drain(worker, {
-          size,
-          mongo: stores.mongo,
-          redisUrl: `${redis.url}/3`,
-        });
-        drains.push({ worker, round, ...result });
-        log(`drain of ${size}, round ${round}, ${worker}: ${Math.round(result.perSecond)}/s`);
-      }
-    }
-
-    const summary = summarise(contenders.rounds, drains);
-    if (connections.length > 0) console.log(contenderTable(summary));
-    if (size > 0) console.log(`\n${drainTable(summary)}`);
-    const { accepted, stored, badStatus } = contenders.agreement;
-    const drained = drains.every((round) => round.completed === size && round.mails === size);
-    const agrees = contenders.agreement.agrees && drained;
-    console.log(
-      `\nours: ${accepted} answers 202, ${stored} records stored, ${badStatus} answers other than 2xx; ` +
-        `every drained application completed and mailed once: ${drained ? 'yes' : 'NO'}: ` +
-        (agrees ? styleText('green', 'they agree') : styleText('red', 'THEY DO NOT AGREE')),
-    );
-    if (flags.json !== undefined) {
-      const everything = {
-        summary,
-        rounds: contenders.rounds,
-        agreement: contenders.agreement,
-        drains,
-      };
-      await writeFile(flags.json, `${JSON.stringify(everything, null, 2)}\n`);
-    }
-    return agrees ? 0 : 1;
-  } finally {
-    for (const close of opened.toReversed())
-      await close().catch((error: unknown) => console.error(error));
-  }
+interface Contender {
+  readonly name: string;
+  readonly servers: readonly Server[];
 }
 
-if (flags.help) console.log(HELP);
-else {
-  try {
-    process.exitCode = await main();
-  } catch (error) {
-    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
-    process.exitCode = 1;
-  }
+const serverOf = ({ url, child }: Awaited<ReturnType<Bench['start']>>): Server => ({
+  url,
+  pid: child.pid!,
+});
+
+async function rivals(bench: Bench): Promise<Contender[]> {
+  const ours = serverOf(await bench.start('ingest'));
+  // So that its first inserts do not all create it.
+  await bench.client.db('bench_naive').createCollection('requests');
+  const naive = await startProgram('naive-ingest.ts', {
+    MONGODB_URI: bench.mongoUrl,
+    REDIS_URL: `${bench.redisUrl}/2`,
+    MONGODB_DATABASE: 'bench_naive',
+    API_KEY: bench.key,
+  });
+  const bare = await startProgram('bare-fastify.ts', {});
+  for (const program of [naive, bare]) bench.closeLater(() => program.stop());
+  return Object.entries({ ours, naive, bare }).map(([name, server]) => ({
+    name,
+    servers: [server],
+  }));
 }
+
+async function scale(bench: Bench): Promise<Contender[]> {
+  const servers: Server[] = [];
+  while (servers.length < Math.max(...COUNTS)) servers.push(serverOf(await bench.start('ingest')));
+  return COUNTS.map((count) => ({ name: `${count} ingest`, servers: servers.slice(0, count) }));
+}
+
+function drains(bench: Bench): Setting[] {
+  const setting = (name: string, worker: WorkerName, processes: number): Setting => ({
+    name,
+    run: () => drain(bench, worker, { size: Number(flags.drain) * processes, processes }),
+  });
+  return flags.of === 'scale'
+    ? COUNTS.map((count) => setting(`${count} processor`, 'ours', count))
+    : [setting('ours', 'ours', 1), setting('naive', 'naive', 1)];
+}
+
+await withBench(async (bench) => {
+  await bench.start('controller');
+  const contenders = await (flags.of === 'scale' ? scale : rivals)(bench);
+  for (const connections of connectionCounts) {
+    const plan = { key: bench.key, connections, seconds: Number(flags.seconds) };
+    const settings = contenders.map(({ name, servers }) => ({
+      name: `${name}, ${connections} connections`,
+      // One connection is one server's.
+      run: () => load(servers.slice(0, connections), plan),
+    }));
+    await compare('request', settings, Number(flags.rounds));
+  }
+  if (flags.drain !== '0') await compare('application', drains(bench), Number(flags.rounds));
+});

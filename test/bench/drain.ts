@@ -6,7 +6,7 @@ import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { Binary, type Db, type MongoClient } from 'mongodb';
+import { Binary, type Db } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -15,132 +15,102 @@ import { HintSender } from '../../internal/queue/enqueue.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
-import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import { eventually } from '../support/wait.ts';
+import { startService } from '../../deploy/local/processes.ts';
 import { imageEnvironment } from '../support/image.ts';
-import { startProgram } from './load.ts';
-import { memoryMib, processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
+import { processorSeconds, startProcessorTime, startProgram } from './load.ts';
+import type { Bench } from './own-world.ts';
+import type { Sample } from './rounds.ts';
 
-export const workers = ['ours', 'naive'] as const;
-export type WorkerName = (typeof workers)[number];
-
-export interface DrainResult {
-  readonly perSecond: number;
-  /** Share of one core the worker used. */
-  readonly cpu: number;
-  /** Processor seconds of each of the worker's processes, without their start. */
-  readonly perProcess: readonly number[];
-  /** Of the worker, the mail server, and each program of stores. */
-  readonly processorSeconds: Readonly<Record<string, number>>;
-  /** Of the largest process. */
-  readonly rssMib: number;
-  readonly completed: number;
-  readonly mails: number;
-}
-
-export interface DrainRound extends DrainResult {
-  readonly worker: WorkerName;
-  readonly round: number;
-}
+export type WorkerName = 'ours' | 'naive';
 
 /** Records worked on at the same time, and mail connections, of both workers. */
 const CONCURRENCY = 64;
 /** A drain that takes longer has failed. */
 const DEADLINE_MS = 300_000;
-const POLL_MS = 10;
+/** Records in one insert, and hints in one command. */
+const AT_ONCE = 500;
+
+interface DrainOptions {
+  readonly size: number;
+  /** How many processes of ours share the work. */
+  readonly processes: number;
+  /** On top of what ours is started with. */
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Puts `size` applications into an empty database and queue, starts the worker, and times it from
+ * its first mail to the last.
+ */
+export async function drain(
+  { client, mongoUrl, redisUrl: server }: Bench,
+  worker: WorkerName,
+  options: DrainOptions,
+): Promise<Sample> {
+  const { size } = options;
+  const [database, redisUrl] = [`bench_drain_${worker}`, `${server}/3`];
+  const db = client.db(database);
+  await db.dropDatabase();
+  const redis = new Redis(redisUrl, { maxRetriesPerRequest: null });
+  await redis.flushdb();
+  const sink = await startMailSink();
+  try {
+    const ids = await fill(db, size);
+    await (worker === 'ours' ? sendHints(ids, redisUrl) : addJobs(ids, redis));
+    const started = await start[worker](
+      {
+        MONGODB_URI: mongoUrl,
+        MONGODB_DATABASE: database,
+        REDIS_URL: redisUrl,
+        SMTP_URL: sink.url,
+        ...options.environment,
+      },
+      options,
+    );
+    const measure = startProcessorTime(started.pids);
+    await eventually('the last mail', () => sink.count === size, DEADLINE_MS);
+    const seconds = (sink.lastAt - sink.firstAt) / 1_000;
+    const spent = { ...measure(), relay: processorSeconds(sink.pid) };
+    const completed = (): Promise<number> =>
+      db.collection('requests').countDocuments({ state: 'completed' });
+    await eventually('all to be completed', async () => (await completed()) === size);
+    await started.stop();
+    return { count: size, seconds, processorSeconds: spent };
+  } finally {
+    await sink.stop();
+    redis.disconnect();
+  }
+}
 
 /** Takes every mail and counts it, in a process of its own. */
 async function startMailSink() {
   const child = fork(fileURLToPath(new URL('mail-sink.ts', import.meta.url)));
   const exited = new Promise((resolve) => child.once('exit', resolve));
-  let count = 0;
-  const url = new Promise<string>((resolve) =>
-    child.on('message', (message: { readonly url?: string; readonly count?: number }) => {
-      if (message.url !== undefined) resolve(message.url);
-      count = message.count ?? count;
-    }),
-  );
-  return {
-    url: await url,
+  const sink = {
+    url: '',
     pid: child.pid!,
-    count: () => count,
+    count: 0,
+    firstAt: Infinity,
+    lastAt: 0,
     stop: async () => {
       child.kill();
       await exited;
     },
   };
-}
-
-export interface DrainOptions {
-  readonly size: number;
-  readonly mongo: { readonly url: string; readonly client: MongoClient };
-  readonly redisUrl: string;
-  /** How many processes of ours share the work. */
-  readonly processes?: number;
-  /** On top of what ours is started with. */
-  readonly environment?: Readonly<Record<string, string>>;
-  /** Hears of ours as soon as it runs, and once it has sent the last mail. */
-  readonly watch?: {
-    readonly started: (service: ServiceProcess) => Promise<void>;
-    readonly ending: () => Promise<void>;
-  };
-}
-
-/**
- * Puts `size` applications into an empty database and queue, starts the worker, and times it until
- * the last mail.
- */
-export async function drain(worker: WorkerName, options: DrainOptions): Promise<DrainResult> {
-  const database = `bench_drain_${worker}`;
-  const db = options.mongo.client.db(database);
-  await db.dropDatabase();
-  const redis = new Redis(options.redisUrl, { maxRetriesPerRequest: null });
-  await redis.flushdb();
-  const sink = await startMailSink();
-  try {
-    const ids = await fill(db, options.size);
-    await enqueue[worker](ids, redis, options.redisUrl);
-    const stores = {
-      MONGODB_URI: options.mongo.url,
-      MONGODB_DATABASE: database,
-      REDIS_URL: options.redisUrl,
-      SMTP_URL: sink.url,
-      ...options.environment,
-    };
-    const before = secondsByProgram();
-    const startedAt = performance.now();
-    const program = await start[worker](stores, options);
-    const servingAt = performance.now();
-    let firstAt: number | undefined;
-    while (sink.count() < options.size && performance.now() - startedAt < DEADLINE_MS) {
-      if (sink.count() > 0) firstAt ??= performance.now();
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    }
-    const seconds = (performance.now() - (firstAt ?? startedAt)) / 1_000;
-    const perProcess = program.processes.map(({ pid, atStart }) => processorSeconds(pid) - atStart);
-    const used = perProcess.reduce((sum, value) => sum + value, 0);
-    const rssMib = Math.max(...program.processes.map(({ pid }) => memoryMib(pid)));
-    const cpu = used / ((performance.now() - servingAt) / 1_000);
-    const parts = {
-      ...spentOn(before, secondsByProgram(), used),
-      relay: processorSeconds(sink.pid),
-    };
-    const completed = await waitForCompleted(db, options.size);
-    await options.watch?.ending();
-    await program.stop();
-    const mails = sink.count();
-    return {
-      perSecond: mails / seconds,
-      cpu,
-      perProcess,
-      processorSeconds: parts,
-      rssMib,
-      completed,
-      mails,
-    };
-  } finally {
-    await sink.stop();
-    redis.disconnect();
-  }
+  sink.url = await new Promise<string>((resolve) =>
+    child.on(
+      'message',
+      ({ url, count = 0 }: { readonly url?: string; readonly count?: number }) => {
+        if (url !== undefined) resolve(url);
+        if (count === sink.count) return;
+        sink.count = count;
+        sink.lastAt = performance.now();
+        sink.firstAt = Math.min(sink.firstAt, sink.lastAt);
+      },
+    ),
+  );
+  return sink;
 }
 
 async function fill(db: Db, size: number): Promise<string[]> {
@@ -153,61 +123,46 @@ async function fill(db: Db, size: number): Promise<string[]> {
       ein: String(index).padStart(9, '0'),
     });
     // Due far ahead, so that reconcile takes no part.
-    return newRecord(
-      { dueAt: new Date(Date.now() + DEADLINE_MS), body: new Binary(Buffer.from(body)) },
-      body,
-    );
+    const dueAt = new Date(Date.now() + DEADLINE_MS);
+    return newRecord({ dueAt, body: new Binary(Buffer.from(body)) }, body);
   });
-  const PER_INSERT = 500;
-  for (let start = 0; start < size; start += PER_INSERT) {
-    await db
-      .collection<SubmissionRecord>('requests')
-      .insertMany(records.slice(start, start + PER_INSERT));
+  for (let from = 0; from < size; from += AT_ONCE) {
+    const requests = db.collection<SubmissionRecord>('requests');
+    await requests.insertMany(records.slice(from, from + AT_ONCE));
   }
   return records.map((record) => record._id);
 }
 
-const enqueue: Readonly<
-  Record<WorkerName, (ids: readonly string[], redis: Redis, redisUrl: string) => Promise<void>>
-> = {
-  async ours(ids, _redis, redisUrl) {
-    const sender = new HintSender({
-      redisUrl,
-      clock: systemClock,
-      log: createLogger('bench', 'silent'),
-    });
-    while (!sender.ready) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    const PER_SEND = 500;
-    for (let start = 0; start < ids.length; start += PER_SEND) {
-      await sender.send(
-        ids.slice(start, start + PER_SEND).map((requestId) => ({ requestId, version: 0 })),
-      );
-    }
-    await sender.close();
-  },
-  async naive(ids, redis) {
-    const queue = new Queue('naive-applications', { connection: redis });
-    await queue.addBulk(
-      ids.map((requestId) => ({
-        name: 'application',
-        data: { requestId },
-        opts: { jobId: requestId, removeOnComplete: true },
-      })),
-    );
-    await queue.close();
-  },
-};
+async function sendHints(ids: readonly string[], redisUrl: string): Promise<void> {
+  const log = createLogger('bench', 'silent');
+  const sender = new HintSender({ redisUrl, clock: systemClock, log });
+  await eventually('the sender of hints', () => sender.ready);
+  const hints = ids.map((requestId) => ({ requestId, version: 0 }));
+  for (let from = 0; from < hints.length; from += AT_ONCE)
+    await sender.send(hints.slice(from, from + AT_ONCE));
+  await sender.close();
+}
 
-interface Worker {
-  /** With the processor seconds that each had used when it served. */
-  readonly processes: readonly { readonly pid: number; readonly atStart: number }[];
+async function addJobs(ids: readonly string[], connection: Redis): Promise<void> {
+  const queue = new Queue('naive-applications', { connection });
+  const jobs = ids.map((requestId) => ({
+    name: 'application',
+    data: { requestId },
+    opts: { jobId: requestId, removeOnComplete: true },
+  }));
+  await queue.addBulk(jobs);
+  await queue.close();
+}
+
+interface Started {
+  readonly pids: readonly number[];
   stop(): Promise<unknown>;
 }
 
 const start: Readonly<
-  Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Worker>>
+  Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Started>>
 > = {
-  async ours(stores, { processes = 1, watch }) {
+  async ours(stores, { processes }) {
     const environment = {
       MAIL_FROM: 'accounts@bench.example',
       LOGIN_URL: 'https://login.bench.example/',
@@ -216,34 +171,19 @@ const start: Readonly<
       ...imageEnvironment(),
       ...stores,
     };
-    const started = await Promise.all(
-      Array.from({ length: processes }, async () => {
-        const service = await startService('processor', environment, { compiled: true });
-        const pid = service.child.pid ?? 0;
-        return { service, pid, atStart: processorSeconds(pid) };
-      }),
+    const services = await Promise.all(
+      Array.from({ length: processes }, () =>
+        startService('processor', environment, { compiled: true }),
+      ),
     );
-    for (const { service } of started) await watch?.started(service);
     return {
-      processes: started,
-      stop: () => Promise.all(started.map(({ service }) => service.stop())),
+      pids: services.map(({ child }) => child.pid!),
+      stop: () => Promise.all(services.map((service) => service.stop())),
     };
   },
   async naive(stores) {
-    const program = await startProgram('naive-worker.ts', {
-      ...stores,
-      CONCURRENCY: String(CONCURRENCY),
-    });
-    const { pid } = program;
-    return { processes: [{ pid, atStart: processorSeconds(pid) }], stop: () => program.stop() };
+    const environment = { ...stores, CONCURRENCY: String(CONCURRENCY) };
+    const program = await startProgram('naive-worker.ts', environment);
+    return { pids: [program.pid], stop: () => program.stop() };
   },
 };
-
-async function waitForCompleted(db: Db, size: number): Promise<number> {
-  const deadline = performance.now() + 10_000;
-  for (;;) {
-    const completed = await db.collection('requests').countDocuments({ state: 'completed' });
-    if (completed === size || performance.now() > deadline) return completed;
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
-}

@@ -1,36 +1,15 @@
-/**
- * One run of load against one or several servers: wrk outside, the servers' processor time and
- * memory beside it.
- */
+/** One run of load against one or several servers by wrk, and the processor time of each part. */
 import { execFile, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { memoryMib, processorSeconds, secondsByProgram, spentOn } from './processor-time.ts';
+import type { Sample } from './rounds.ts';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
-
-export interface LoadResult {
-  readonly requests: number;
-  readonly seconds: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  readonly maxMs: number;
-  /** Answers other than 2xx and 3xx. */
-  readonly badStatus: number;
-  readonly socketErrors: number;
-  /** Share of one core the servers used. */
-  readonly cpu: number;
-  /** Processor seconds of each server. */
-  readonly perProcess: readonly number[];
-  /**
-   * Of the servers, the load generator, and each program of stores that runs under this process.
-   */
-  readonly processorSeconds: Readonly<Record<string, number>>;
-  /** Of the largest server. */
-  readonly rssMib: number;
-}
+/** Linux counts processor time in hundredths of a second. */
+const TICKS_PER_SECOND = 100;
 
 /** Rejects with what to do when wrk is not on this machine. */
 export async function checkLoadGenerator(): Promise<void> {
@@ -40,22 +19,19 @@ export async function checkLoadGenerator(): Promise<void> {
   });
 }
 
-export interface Program {
+/** Address and process of a server under load. */
+export interface Server {
   readonly url: string;
   readonly pid: number;
-  stop(): Promise<void>;
 }
 
 /** Starts one of the baselines beside this file and waits for its address. */
 export async function startProgram(
   file: string,
-  environment: Record<string, string>,
-): Promise<Program> {
+  env: Record<string, string>,
+): Promise<Server & { stop(): Promise<void> }> {
   const path = fileURLToPath(new URL(file, import.meta.url));
-  const child = spawn(process.execPath, [path], {
-    env: environment,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(process.execPath, [path], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   const stop = async (): Promise<void> => {
     child.kill('SIGTERM');
@@ -65,64 +41,92 @@ export async function startProgram(
     // What a package says before it serves.
     if (!line.startsWith('{')) continue;
     const { url } = JSON.parse(line) as { url: string };
-    return { url, pid: child.pid ?? 0, stop };
+    return { url, pid: child.pid!, stop };
   }
   throw new Error(`${file} ended before it served`);
 }
 
-/** Address and process of a server under load. */
-export type Server = Pick<Program, 'url' | 'pid'>;
-
-interface Plan {
-  readonly key: string;
-  readonly connections: number;
-  readonly seconds: number;
-}
-
-/** Loads one server with `connections` for `seconds`. */
-export function load({ url, pid, ...plan }: Server & Plan): Promise<LoadResult> {
-  return loadTogether([{ url, pid }], plan);
-}
-
 /** Loads all servers at once, each by a wrk of its own with an equal part of the connections. */
-export async function loadTogether(servers: readonly Server[], plan: Plan): Promise<LoadResult> {
-  const each = { ...plan, connections: plan.connections / servers.length };
-  const used = servers.map(({ pid }) => processorSeconds(pid));
-  const programs = secondsByProgram();
-  const results = await Promise.all(servers.map(({ url }) => wrk(url, each)));
-  const perProcess = servers.map(({ pid }, index) => processorSeconds(pid) - used[index]!);
-  const sum = (values: readonly number[]): number =>
-    values.reduce((total, value) => total + value, 0);
-  const highest = (of: (result: Measured) => number): number => Math.max(...results.map(of));
-  const seconds = highest((result) => result.seconds);
+export async function load(
+  servers: readonly Server[],
+  plan: { readonly key: string; readonly connections: number; readonly seconds: number },
+): Promise<Sample> {
+  const pids = servers.map(({ pid }) => pid);
+  const measure = startProcessorTime(pids);
+  const results = await Promise.all(
+    servers.map(async ({ url }) => {
+      const wanted = [`-c${plan.connections / servers.length}`, `-d${plan.seconds}s`];
+      const target = [`${url}/api/v1/capital/ingest`, '--', plan.key];
+      const { stdout } = await run('wrk', ['-t1', ...wanted, `-s${SCRIPT}`, ...target]);
+      return JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as {
+        readonly requests: number;
+        readonly seconds: number;
+        readonly badStatus: number;
+      };
+    }),
+  );
+  if (results.some(({ badStatus }) => badStatus > 0))
+    throw new Error('answers other than 2xx, so the figures mean nothing');
   return {
-    requests: sum(results.map(({ requests }) => requests)),
-    seconds,
-    p50Ms: highest(({ p50Ms }) => p50Ms),
-    p99Ms: highest(({ p99Ms }) => p99Ms),
-    maxMs: highest(({ maxMs }) => maxMs),
-    badStatus: sum(results.map(({ badStatus }) => badStatus)),
-    socketErrors: sum(results.map(({ socketErrors }) => socketErrors)),
-    cpu: sum(perProcess) / seconds,
-    perProcess,
-    processorSeconds: spentOn(programs, secondsByProgram(), sum(perProcess)),
-    rssMib: Math.max(...servers.map(({ pid }) => memoryMib(pid))),
+    count: results.reduce((sum, { requests }) => sum + requests, 0),
+    seconds: Math.max(...results.map(({ seconds }) => seconds)),
+    processorSeconds: measure(),
   };
 }
 
-type Measured = Omit<LoadResult, 'cpu' | 'perProcess' | 'processorSeconds' | 'rssMib'>;
+/**
+ * Starts to measure; the result gives the processor seconds since then of the servers together, and
+ * of each program of stores below this process. What has ended by then is wrk.
+ */
+export function startProcessorTime(pids: readonly number[]): () => Record<string, number> {
+  const own = (): number => pids.reduce((sum, pid) => sum + processorSeconds(pid), 0);
+  const [ownBefore, before] = [own(), secondsByProgram()];
+  return () => {
+    const others = Object.entries(secondsByProgram())
+      // The servers and what is idle beside them.
+      .filter(([program]) => !/node|MainThread|redpanda/i.test(program))
+      .map(([program, seconds]) => [program, seconds - (before[program] ?? 0)] as const)
+      .filter(([, seconds]) => seconds > 0);
+    return { service: own() - ownBefore, ...Object.fromEntries(others) };
+  };
+}
 
-async function wrk(url: string, { key, connections, seconds }: Plan): Promise<Measured> {
-  const { stdout } = await run('wrk', [
-    '-t1',
-    `-c${connections}`,
-    `-d${seconds}s`,
-    `-s${SCRIPT}`,
-    `${url}/api/v1/capital/ingest`,
-    '--',
-    key,
-  ]);
-  const result = JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as Measured | null;
-  if (result === null) throw new Error(`wrk said nothing of use:\n${stdout}`);
-  return result;
+/** Seconds that a process has used since its start. */
+export function processorSeconds(pid: number): number {
+  return statOf(pid).seconds;
+}
+
+/** Of all children of this process and theirs, by the name of the program. */
+function secondsByProgram(): Record<string, number> {
+  const all = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        return [{ pid: Number(name), ...statOf(Number(name)) }];
+      } catch {
+        // It has ended meanwhile.
+        return [];
+      }
+    });
+  const sums: Record<string, number> = { wrk: statOf(process.pid).ended };
+  const add = (parent: number): void => {
+    for (const child of all.filter((one) => one.parent === parent)) {
+      sums[child.program] = (sums[child.program] ?? 0) + child.seconds;
+      add(child.pid);
+    }
+  };
+  add(process.pid);
+  return sums;
+}
+
+function statOf(pid: number) {
+  const [head = '', tail = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(/\) (?=[A-Z] )/);
+  const fields = tail.split(' ').map(Number);
+  const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(11);
+  return {
+    program: head.slice(head.indexOf('(') + 1),
+    parent: fields[1],
+    seconds: (user + system) / TICKS_PER_SECOND,
+    ended: (endedUser + endedSystem) / TICKS_PER_SECOND,
+  };
 }

@@ -5,16 +5,11 @@ import { join } from 'node:path';
 import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
-import { startService } from '../../deploy/local/processes.ts';
+import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { checkLoadGenerator } from './load.ts';
-
-export interface Variant {
-  readonly url: string;
-  readonly pid: number;
-}
 
 export interface Bench {
   readonly client: MongoClient;
@@ -25,7 +20,7 @@ export interface Bench {
   start(
     name: 'controller' | 'ingest',
     more?: Readonly<Record<string, string>>,
-  ): Promise<Variant & { readonly lines: readonly string[] }>;
+  ): Promise<ServiceProcess>;
   closeLater(close: () => Promise<unknown>): void;
 }
 
@@ -33,7 +28,7 @@ const log = (line: string): void => console.error(styleText('dim', line));
 
 /**
  * Starts the stores, runs `measure` with what it may start on them, and ends all of it. A failure
- * is told and ends the command with 1.
+ * ends the command with 1.
  */
 export async function withBench(measure: (bench: Bench) => Promise<void>): Promise<void> {
   const opened: (() => Promise<unknown>)[] = [];
@@ -52,7 +47,7 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
     await writePartnerSecret(keyFolder, { partner: 'bench', keys: [key] });
     const environment = {
       MONGODB_URI: mongo.url,
-      MONGODB_DATABASE: 'bench_variants',
+      MONGODB_DATABASE: 'bench',
       REDIS_URL: redis.url,
       PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
       TRUSTED_PROXIES: '127.0.0.0/8',
@@ -68,7 +63,7 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
         const service = await startService(name, { ...environment, ...more }, { compiled: true });
         opened.push(() => service.stop());
         await service.ready();
-        return { url: service.url, pid: service.child.pid ?? 0, lines: service.lines };
+        return service;
       },
     });
   } catch (error) {

@@ -6,17 +6,22 @@
  * functions count for who called them. What no stage called is Node's: the HTTP parser, sockets,
  * timers.
  */
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import type { Profiler } from 'node:inspector';
-import { basename } from 'node:path';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
 import { withBench, type Bench } from './own-world.ts';
 import { drain } from './drain.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { load } from './load.ts';
+import type { Sample } from './rounds.ts';
 
 const SAMPLE_EVERY_US = 250;
 const US_PER_SECOND = 1e6;
+/** A process waits nearly all this time, from the end of the load to its own. */
+const ENDS_WITHIN_SECONDS = 1;
 
 /** The first whose pattern matches the path of a function's file has it. */
 const STAGES = [
@@ -45,49 +50,8 @@ const { values: flags } = parseArgs({
     connections: { type: 'string', default: '64,256' },
     seconds: { type: 'string', default: '5' },
     size: { type: 'string', default: '10000' },
-    /** How many of the functions that take most time are shown, too. */
-    functions: { type: 'string', default: '0' },
   },
 });
-
-interface Profiled {
-  readonly profile: Profiler.Profile;
-  /** Requests, or applications. */
-  readonly count: number;
-}
-
-/**
- * Connects to the inspector of a process that was started with `--inspect` and starts its profiler;
- * the result ends it.
- */
-async function startProfiler(lines: readonly string[]): Promise<() => Promise<Profiler.Profile>> {
-  const url = lines.map((line) => /Debugger listening on (ws:\S+)/.exec(line)?.[1]).find(Boolean);
-  if (url === undefined) throw new Error('the process told no address of its inspector');
-  const socket = new WebSocket(url);
-  const replies = new Map<number, (result: unknown) => void>();
-  socket.addEventListener('message', ({ data }) => {
-    const { id, result } = JSON.parse(String(data)) as { id: number; result: unknown };
-    replies.get(id)?.(result);
-  });
-  await new Promise((resolve, reject) => {
-    socket.addEventListener('open', resolve);
-    socket.addEventListener('error', () => reject(new Error(`no inspector at ${url}`)));
-  });
-  const ask = (method: string, params = {}): Promise<unknown> =>
-    new Promise((resolve) => {
-      const id = replies.size + 1;
-      replies.set(id, resolve);
-      socket.send(JSON.stringify({ id, method, params }));
-    });
-  await ask('Profiler.enable');
-  await ask('Profiler.setSamplingInterval', { interval: SAMPLE_EVERY_US });
-  await ask('Profiler.start');
-  return async () => {
-    const { profile } = (await ask('Profiler.stop')) as { profile: Profiler.Profile };
-    socket.close();
-    return profile;
-  };
-}
 
 const stageOf = ({ functionName, url }: Profiler.ProfileNode['callFrame']): string | undefined => {
   if (functionName === '(garbage collector)') return 'collector';
@@ -95,94 +59,69 @@ const stageOf = ({ functionName, url }: Profiler.ProfileNode['callFrame']): stri
 };
 
 /**
- * Microseconds by stage and by function, the most first; without those in which the process waited.
+ * Microseconds by stage in the last seconds of a process, the most first; without those in which it
+ * waited.
  */
-function timesOf({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile) {
+function timesOf(profile: Profiler.Profile, lastSeconds: number): (readonly [string, number])[] {
+  const { nodes, samples = [], timeDeltas = [], startTime, endTime } = profile;
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const named = new Map<number, { readonly stage: string; readonly name: string }>();
+  const stages = new Map<number, string>();
   const visit = ({ id, callFrame, children = [] }: Profiler.ProfileNode, callers: string): void => {
     const stage = stageOf(callFrame) ?? callers;
-    const { functionName, url, lineNumber } = callFrame;
-    named.set(id, {
-      stage,
-      name: `${functionName || 'anonymous'} ${basename(url)}:${lineNumber + 1} (${stage})`,
-    });
-    if (functionName === '(idle)') named.delete(id);
+    if (callFrame.functionName !== '(idle)') stages.set(id, stage);
     for (const child of children) visit(byId.get(child)!, stage);
   };
   visit(nodes[0]!, 'Node: HTTP, sockets, timers');
-  const sums = { stage: new Map<string, number>(), name: new Map<string, number>() };
+  let at = startTime;
+  const sums = new Map<string, number>();
   for (const [index, id] of samples.entries()) {
-    const node = named.get(id);
-    if (node === undefined) continue;
-    for (const by of ['stage', 'name'] as const) {
-      sums[by].set(node[by], (sums[by].get(node[by]) ?? 0) + (timeDeltas[index] ?? 0));
-    }
+    const [stage, took] = [stages.get(id), timeDeltas[index] ?? 0];
+    at += took;
+    if (stage !== undefined && at > endTime - lastSeconds * US_PER_SECOND)
+      sums.set(stage, (sums.get(stage) ?? 0) + took);
   }
-  const sorted = (sum: Map<string, number>) =>
-    [...sum].toSorted(([, one], [, other]) => other - one);
-  return { stages: sorted(sums.stage), functions: sorted(sums.name) };
+  return [...sums].toSorted(([, one], [, other]) => other - one);
 }
 
-function show(title: string, unit: string, { profile, count }: Profiled): void {
-  const { stages, functions } = timesOf(profile);
+/** Shows the profile of the process that wrote the newest one. */
+function show(title: string, unit: string, { count, seconds }: Sample): void {
+  const [newest] = readdirSync(folder).toSorted().toReversed();
+  const text = readFileSync(join(folder, newest!), 'utf8');
+  const stages = timesOf(JSON.parse(text) as Profiler.Profile, seconds + ENDS_WITHIN_SECONDS);
   const all = stages.reduce((sum, [, time]) => sum + time, 0);
-  const row = (name: string, time: number): string[] => [
+  const rows = [...stages, ['all', all] as const].map(([name, time]) => [
     name,
     `${((100 * time) / all).toFixed(1)} %`,
     `${(time / count).toFixed(1)} µs`,
-  ];
-  const rows = [...stages, ...functions.slice(0, Number(flags.functions))].map(([name, time]) =>
-    row(name, time),
-  );
-  console.log(`\n${table([[title, 'share', `a ${unit}`], ...rows, row('all', all)])}`);
-  console.log(`${count} ${unit}s in ${(all / US_PER_SECOND).toFixed(1)} s of processor time`);
+  ]);
+  console.log(`\n${table([[title, 'share', `one ${unit}`], ...rows])}`);
 }
 
+const folder = mkdtempSync(join(tmpdir(), 'profile-'));
 /** The image's settings, so that what is measured is what is shipped. */
-const INSPECTED = {
-  NODE_OPTIONS: `${imageEnvironment()['NODE_OPTIONS'] ?? ''} --inspect=127.0.0.1:0`,
+const PROFILED = {
+  NODE_OPTIONS: `${imageEnvironment()['NODE_OPTIONS'] ?? ''} --cpu-prof --cpu-prof-interval=${SAMPLE_EVERY_US} --cpu-prof-dir=${folder}`,
 };
 
-async function profileIngest(
-  bench: Bench,
-  connections: readonly number[],
-  seconds: number,
-): Promise<void> {
+async function profileIngest(bench: Bench): Promise<void> {
   await bench.start('controller');
-  const { url, pid, lines } = await bench.start('ingest', INSPECTED);
-  const plan = { url, pid, key: bench.key, seconds };
-  // Warms the code up.
-  await load({ ...plan, connections: 64 });
-  for (const number of connections) {
-    const stop = await startProfiler(lines);
-    const { requests: count } = await load({ ...plan, connections: number });
-    show(`ingest, ${number} connections`, 'request', { profile: await stop(), count });
+  for (const connections of flags.connections.split(',').map(Number)) {
+    const ingest = await bench.start('ingest', PROFILED);
+    const server = { url: ingest.url, pid: ingest.child.pid! };
+    const plan = { key: bench.key, connections };
+    // Warms the code up.
+    await load([server], { ...plan, seconds: 3 });
+    const sample = await load([server], { ...plan, seconds: Number(flags.seconds) });
+    await ingest.stop();
+    show(`ingest, ${connections} connections`, 'request', sample);
   }
 }
 
-async function profileProcessor(bench: Bench, size: number): Promise<void> {
-  let stop: (() => Promise<Profiler.Profile>) | undefined;
-  let profile: Profiler.Profile | undefined;
-  await drain('ours', {
-    size,
-    mongo: { url: bench.mongoUrl, client: bench.client },
-    redisUrl: bench.redisUrl,
-    environment: INSPECTED,
-    watch: {
-      started: async ({ lines }) => {
-        stop = await startProfiler(lines);
-      },
-      ending: async () => {
-        profile = await stop?.();
-      },
-    },
-  });
-  show(`processor, ${size} applications`, 'application', { profile: profile!, count: size });
+async function profileProcessor(bench: Bench): Promise<void> {
+  const size = Number(flags.size);
+  const sample = await drain(bench, 'ours', { size, processes: 1, environment: PROFILED });
+  show(`processor, ${size} applications`, 'application', sample);
 }
 
-await withBench((bench) =>
-  flags.of === 'processor'
-    ? profileProcessor(bench, Number(flags.size))
-    : profileIngest(bench, flags.connections.split(',').map(Number), Number(flags.seconds)),
-);
+await withBench(flags.of === 'processor' ? profileProcessor : profileIngest);
+rmSync(folder, { recursive: true });

@@ -25,57 +25,29 @@ const CLOCK_SLACK_MS = 1_500;
 const STOP_WITHIN_MS = 15_000;
 
 export function checkMails(view: AuditView): void {
-  const byRecipient = new Map<string, SentMail[]>();
-  for (const mail of view.mails)
-    byRecipient.set(mail.to, [...(byRecipient.get(mail.to) ?? []), mail]);
+  const byRecipient = Map.groupBy(view.mails, ({ to }) => to);
   const known = new Set(view.accounts.map((account) => account.emailNormalized));
   for (const [to, mails] of byRecipient) {
     if (!known.has(to))
-      view.violation('stray_mail', UNKNOWN_PHASE, to, `${mails.length} mails, but no account`);
+      view.about(UNKNOWN_PHASE, to)('stray_mail', `${mails.length} mails, but no account`);
   }
   for (const account of view.accounts) {
     const mails = byRecipient.get(account.emailNormalized) ?? [];
-    const state = view.byId.get(account.requestId)?.state;
-    const phase = view.phaseOf(account.requestId);
-    if (state === 'completed' && mails.length === 0) {
-      view.violation(
-        'missing_mail',
-        phase,
-        account.requestId,
-        `completed, but no mail came to ${account.email}`,
-      );
-    }
-    if (new Set(mails.map(({ messageId }) => messageId)).size > 1) {
-      view.violation(
-        'doubled_mail',
-        phase,
-        account.requestId,
-        'mailed again with another Message-ID',
-      );
-    }
-    checkLedger(account, mails, phase, view);
-    checkSecondMails(account, mails, phase, view);
-  }
-}
-
-/** The ledger counts no mail too few, and its counts are those of its entries. */
-function checkLedger(
-  account: Account,
-  mails: readonly SentMail[],
-  phase: string,
-  view: AuditView,
-): void {
-  const entries = handOversOf(account.mail);
-  const { begun, possible } = account.mail ?? { begun: 0, possible: 0 };
-  const untrue = (words: string): void =>
-    view.violation('untrue_ledger', phase, account.requestId, words);
-  if (mails.length > possible)
-    untrue(`${mails.length} mails came, its mail ledger knows of ${possible} at most`);
-  const arrived = entries.filter(mayHaveArrived).length;
-  if (begun < entries.length || (begun === entries.length && possible !== arrived)) {
-    untrue(
-      `${begun} begun and ${possible} possible, but ${entries.length} and ${arrived} by its entries`,
-    );
+    const { requestId, mail: ledger = { begun: 0, possible: 0 } } = account;
+    const wrong = view.about(view.phaseOf(requestId), requestId);
+    if (view.byId.get(requestId)?.state === 'completed' && mails.length === 0)
+      wrong('missing_mail', `completed, but no mail came to ${account.email}`);
+    if (new Set(mails.map(({ messageId }) => messageId)).size > 1)
+      wrong('doubled_mail', 'mailed again with another Message-ID');
+    // The ledger counts no mail too few, and its counts are those of its entries.
+    const { begun, possible } = ledger;
+    if (mails.length > possible)
+      wrong('untrue_ledger', `${mails.length} mails came, its ledger knows of ${possible} at most`);
+    const entries = handOversOf(account.mail);
+    const arrived = entries.filter(mayHaveArrived).length;
+    if (begun < entries.length || (begun === entries.length && possible !== arrived))
+      wrong('untrue_ledger', `${begun} begun, but ${entries.length} by its entries`);
+    if (!view.facts.reopened.has(requestId)) checkSecondMails(account, mails, view);
   }
 }
 
@@ -83,30 +55,24 @@ function checkLedger(
  * Of the second mails that came, the ledger has to name the window of each, and the run has to have
  * opened it.
  */
-function checkSecondMails(
-  account: Account,
-  mails: readonly SentMail[],
-  phase: string,
-  view: AuditView,
-): void {
-  if (view.facts.reopened.has(account.requestId)) return;
-  const listed = secondMails(handOversOf(account.mail));
+function checkSecondMails(account: Account, mails: readonly SentMail[], view: AuditView): void {
+  const { requestId } = account;
+  const phase = view.phaseOf(requestId);
+  const wrong = view.about(phase, requestId);
   const came = Math.max(0, mails.length - 1);
-  view.counts(phase).possibleSecondMails += listed.length;
-  view.counts(phase).secondMails += came;
+  view.count(phase, 'secondMails', came);
   // Whatever happens to relays and processors (docs/decisions/0002).
-  if (mails.length > MAX_AMBIGUOUS) {
-    view.violation('doubled_mail', phase, account.requestId, `${mails.length} mails came`);
-  }
-  if (came === 0) return;
+  if (mails.length > MAX_AMBIGUOUS) wrong('doubled_mail', `${mails.length} mails came`);
+  const listed = secondMails(handOversOf(account.mail));
   const explained = listed.filter((second) => isExplained(account, second, mails, view));
   for (const { cause } of explained.slice(0, came))
-    view.window('second_mail', `second mail: ${windows[cause]}`, phase, account.requestId);
-  if (explained.length < came) {
-    const causes = listed.map(({ cause }) => cause).join(', ') || 'none';
-    const words = `${mails.length} mails, but of the windows in the ledger (${causes}) the run opened ${explained.length}`;
-    view.violation('doubled_mail', phase, account.requestId, words);
-  }
+    view.window('second_mail', phase, requestId, `second mail: ${windows[cause]}`);
+  if (explained.length >= came) return;
+  const causes = listed.map(({ cause }) => cause).join(', ') || 'none';
+  wrong(
+    'doubled_mail',
+    `${mails.length} mails, but of the windows in the ledger (${causes}) the run opened ${explained.length}`,
+  );
 }
 
 /** docs/decisions/0002; nobody asks for another mail in a run. */

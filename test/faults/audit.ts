@@ -4,10 +4,9 @@
  */
 import type { Account } from '../../internal/account/account.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
-import { checkAccounts, checkOutcome } from './audit-accounts.ts';
-import { checkKeys } from './audit-keys.ts';
+import { checkAnswer, checkKeys } from './audit-answers.ts';
 import { checkMails } from './audit-mails.ts';
-import { checkAnswer } from './audit-records.ts';
+import { checkAccounts, checkOutcome } from './audit-outcomes.ts';
 import type { RunFacts, SentMail } from './facts.ts';
 import type { Allowance } from './fault.ts';
 import { FAULT_USER_AGENT, userAgentOf, type LedgerEntry } from './ledger.ts';
@@ -22,7 +21,7 @@ export interface AuditInput {
   readonly allows: ReadonlySet<Allowance>;
 }
 
-export type ViolationKind =
+type ViolationKind =
   | 'lost'
   | 'altered'
   | 'wrong_state'
@@ -54,70 +53,50 @@ export interface Violation {
   readonly words: string;
 }
 
-/** Something that a documented window allows. */
-export interface OpenWindow {
-  readonly of: Allowance;
-  readonly words: string;
-  readonly phase: string;
-  /** request_id. */
-  readonly id: string;
-}
-
-export interface PhaseCounts {
-  requests: number;
-  accepted: number;
-  malformed: number;
+export const counted = [
+  'requests',
+  /** 202. */
+  'accepted',
+  /** 400. */
+  'malformed',
   /** 401 and 403. */
-  refused: number;
-  failed: number;
-  /** Idempotency keys, and the requests that came with one. */
-  keys: number;
-  keyed: number;
-  /** 422: the idempotency key has another body. */
-  mismatched: number;
-  /** 202 with the answer to an earlier request of the same key. */
-  replayed: number;
+  'refused',
+  /** 500. */
+  'failed',
   /** Without those that the client itself cut. */
-  noAnswer: number;
-  /** No answer, but a record: in the partner's eyes in doubt, in ours accepted. */
-  storedWithoutAnswer: number;
-  lost: number;
-  doubledAccounts: number;
-  /** Mails that came though one had come before, and those that may have by the mail ledger. */
-  secondMails: number;
-  possibleSecondMails: number;
-  /**
-   * Withdrawn records whose late write had landed (they have a body), and those the upsert made.
-   */
-  withdrawnLanded: number;
-  withdrawnAbsent: number;
-  /**
-   * Answered 500 and processed all the same, and how many of these in the documented window: ingest
-   * killed before its withdrawal.
-   */
-  untrueFailed: number;
-  windowProcessed: number;
-  undeliverable: number;
-  deadLettered: number;
-}
+  'noAnswer',
+  'lost',
+  /** Answered 500 and processed all the same. */
+  'untrueFailed',
+  'doubledAccounts',
+  /** Mails that came though one had come before. */
+  'secondMails',
+  /** Withdrawn records whose late write had landed (they have a body), and those the upsert made. */
+  'withdrawnLanded',
+  'withdrawnAbsent',
+] as const;
+export type Counted = (typeof counted)[number];
+type Counts = Readonly<Record<Counted, number>>;
 
 export interface AuditResult {
-  readonly phases: ReadonlyMap<string, PhaseCounts>;
-  readonly total: PhaseCounts;
+  readonly phases: ReadonlyMap<string, Counts>;
+  readonly total: Counts;
   readonly violations: readonly Violation[];
   /** What happened within a documented window: allowed, and listed. */
-  readonly windows: readonly OpenWindow[];
+  readonly windows: readonly (Omit<Violation, 'kind'> & { readonly of: Allowance })[];
 }
 
 /** What the checks share. */
 export interface AuditView extends AuditInput {
   readonly byId: ReadonlyMap<string, SubmissionRecord>;
+  readonly byAgent: ReadonlyMap<string | undefined, readonly SubmissionRecord[]>;
   readonly accountByRequest: ReadonlyMap<string, Account>;
   phaseOf(requestId: string): string;
   recordOf(entry: LedgerEntry): SubmissionRecord | undefined;
-  violation(kind: ViolationKind, phase: string, id: string, words: string): void;
-  window(of: Allowance, words: string, phase: string, id: string): void;
-  counts(phase: string): PhaseCounts;
+  /** What tells of violations that `id` is about. */
+  about(phase: string, id: string): (kind: ViolationKind, words: string) => void;
+  window(of: Allowance, phase: string, id: string, words: string): void;
+  count(phase: string, what: Counted, number?: number): void;
 }
 
 /**
@@ -126,125 +105,70 @@ export interface AuditView extends AuditInput {
  */
 export const UNKNOWN_PHASE = '(not joined)';
 
+const zero = (): Record<Counted, number> =>
+  Object.fromEntries(counted.map((name) => [name, 0])) as Record<Counted, number>;
+
 export function audit(input: AuditInput): AuditResult {
-  const phases = new Map<string, PhaseCounts>();
+  const phases = new Map<string, Record<Counted, number>>();
+  const total = zero();
   const violations: Violation[] = [];
-  const windows: OpenWindow[] = [];
+  const windows: AuditResult['windows'][number][] = [];
   const byId = new Map(input.records.map((record) => [record._id, record]));
-  const byAgent = new Map<string, SubmissionRecord[]>();
-  for (const record of input.records) {
-    if (record.userAgent === undefined) continue;
-    byAgent.set(record.userAgent, [...(byAgent.get(record.userAgent) ?? []), record]);
-  }
+  const byAgent = Map.groupBy(input.records, ({ userAgent }) => userAgent);
   const entryOf = new Map<string, LedgerEntry>();
-  const counts = (phase: string): PhaseCounts => {
-    if (!phases.has(phase)) phases.set(phase, zero());
-    return phases.get(phase) as PhaseCounts;
-  };
   const view: AuditView = {
     ...input,
     byId,
+    byAgent,
     accountByRequest: new Map(input.accounts.map((account) => [account.requestId, account])),
     phaseOf: (requestId) => entryOf.get(requestId)?.phase ?? UNKNOWN_PHASE,
-    recordOf(entry) {
-      const id = entry.answer?.xRequestId;
-      return (
-        (id === undefined ? undefined : byId.get(id)) ?? byAgent.get(userAgentOf(entry.n))?.[0]
-      );
-    },
-    violation: (kind, phase, id, words) => void violations.push({ kind, phase, id, words }),
-    window(of, words, phase, id) {
-      windows.push({ of, words, phase, id });
+    recordOf: ({ answer, n }) =>
+      byId.get(answer?.xRequestId ?? '') ?? byAgent.get(userAgentOf(n))?.[0],
+    about: (phase, id) => (kind, words) => void violations.push({ kind, phase, id, words }),
+    window(of, phase, id, words) {
+      windows.push({ of, phase, id, words });
       if (!input.allows.has(of))
-        view.violation('not_allowed', phase, id, `no fault of this run allows it: ${words}`);
+        view.about(phase, id)('not_allowed', `no fault of this run allows it: ${words}`);
     },
-    counts,
+    count(phase, what, number = 1) {
+      if (!phases.has(phase)) phases.set(phase, zero());
+      phases.get(phase)![what] += number;
+      total[what] += number;
+    },
   };
 
-  for (const entry of input.ledger) {
-    const stored = byAgent.get(userAgentOf(entry.n)) ?? [];
-    for (const { _id } of stored) entryOf.set(_id, entry);
-    const id = entry.answer?.xRequestId;
-    if (id !== undefined) {
-      const other = entryOf.get(id);
-      const sameKey =
-        other?.idempotencyKey !== undefined && other.idempotencyKey === entry.idempotencyKey;
-      if (other !== undefined && other !== entry && !sameKey) {
-        view.violation(
-          'doubled_id',
-          entry.phase,
-          id,
-          `given to request ${other.n} and to request ${entry.n}`,
-        );
-      }
-      if (!sameKey) entryOf.set(id, entry);
-    }
-    if (stored.length > 1) {
-      const ids = stored.map(({ _id }) => _id).join(', ');
-      view.violation(
-        'doubled_record',
-        entry.phase,
-        ids,
-        `request ${entry.n} has ${stored.length} records`,
-      );
-    }
-  }
+  for (const entry of input.ledger) join(entry, entryOf, view);
   for (const entry of input.ledger) checkAnswer(entry, view);
   for (const record of input.records) {
-    countRecord(record, view);
+    const { _id: id, state, userAgent } = record;
+    const landed = record.body === undefined ? 'withdrawnAbsent' : 'withdrawnLanded';
     // A withdrawal of a request whose answer got lost knows nothing of who asked.
-    const ofFault = record.userAgent === FAULT_USER_AGENT && record.state === 'refused';
-    if (!entryOf.has(record._id) && record.state !== 'withdrawn' && !ofFault) {
-      view.violation(
-        'stray_record',
-        UNKNOWN_PHASE,
-        record._id,
-        `nobody sent it: ${record.userAgent ?? 'no User-Agent'}`,
-      );
-    }
-    checkOutcome(record, entryOf.get(record._id), view);
+    if (state === 'withdrawn') view.count(view.phaseOf(id), landed);
+    const ofFault = userAgent === FAULT_USER_AGENT && state === 'refused';
+    if (!entryOf.has(id) && state !== 'withdrawn' && !ofFault)
+      view.about(UNKNOWN_PHASE, id)('stray_record', `nobody sent it: ${userAgent}`);
+    checkOutcome(record, entryOf.get(id), view);
   }
   checkAccounts(view);
   checkMails(view);
   checkKeys(view);
-
-  const total = zero();
-  for (const phase of phases.values()) {
-    for (const key of Object.keys(total) as (keyof PhaseCounts)[]) total[key] += phase[key];
-  }
   return { phases, total, violations, windows };
 }
 
-function countRecord(record: SubmissionRecord, view: AuditView): void {
-  const counts = view.counts(view.phaseOf(record._id));
-  if (record.state === 'withdrawn' && record.body !== undefined) counts.withdrawnLanded += 1;
-  if (record.state === 'withdrawn' && record.body === undefined) counts.withdrawnAbsent += 1;
-  if (record.state === 'undeliverable') counts.undeliverable += 1;
-  if (record.state === 'dead_lettered') counts.deadLettered += 1;
-}
-
-function zero(): PhaseCounts {
-  return {
-    requests: 0,
-    accepted: 0,
-    malformed: 0,
-    refused: 0,
-    failed: 0,
-    keys: 0,
-    keyed: 0,
-    mismatched: 0,
-    replayed: 0,
-    noAnswer: 0,
-    storedWithoutAnswer: 0,
-    lost: 0,
-    doubledAccounts: 0,
-    secondMails: 0,
-    possibleSecondMails: 0,
-    withdrawnLanded: 0,
-    withdrawnAbsent: 0,
-    untrueFailed: 0,
-    windowProcessed: 0,
-    undeliverable: 0,
-    deadLettered: 0,
-  };
+/** Notes which records are those of the request: one, unless a key makes them one. */
+function join(entry: LedgerEntry, entryOf: Map<string, LedgerEntry>, view: AuditView): void {
+  const stored = view.byAgent.get(userAgentOf(entry.n)) ?? [];
+  for (const { _id } of stored) entryOf.set(_id, entry);
+  const ids = stored.map(({ _id }) => _id).join(', ');
+  if (stored.length > 1)
+    view.about(entry.phase, ids)('doubled_record', `all of request ${entry.n}`);
+  const id = entry.answer?.xRequestId;
+  if (id === undefined) return;
+  const other = entryOf.get(id);
+  const sameKey =
+    other?.idempotencyKey !== undefined && other.idempotencyKey === entry.idempotencyKey;
+  if (sameKey) return;
+  if (other !== undefined && other !== entry)
+    view.about(entry.phase, id)('doubled_id', `of requests ${other.n} and ${entry.n}`);
+  entryOf.set(id, entry);
 }

@@ -15,43 +15,31 @@ export interface SentMail {
 }
 
 /** What the run did; only these facts explain a second mail or a late record. */
-export interface RunFacts {
+export type RunFacts = Pick<
+  Facts,
+  'killedIngest' | 'processorStops' | 'mailStops' | 'ambiguous' | 'refused' | 'reopened'
+>;
+
+export class Facts {
   /** Ingest processes that got a SIGKILL: they may have died between a 500 and its withdrawal. */
-  readonly killedIngest: ReadonlySet<string>;
+  readonly killedIngest = new Set<string>();
   /**
    * When a processor was killed, frozen or thawed: it may have been between a relay's 250 and its
    * own update.
    */
-  readonly processorStops: readonly number[];
-  /**
-   * When all SMTP sessions were ended at once: one of them may have been between content and
-   * answer.
-   */
-  readonly mailStops: readonly number[];
-  /**
-   * Recipients whose session was cut or left without an answer after the content, and when:
-   * ambiguous by design.
-   */
-  readonly ambiguous: ReadonlyMap<string, readonly number[]>;
-  /** Recipients that the relay refused for good, or whose mail bounced. */
-  readonly refused: ReadonlySet<string>;
-  /** Dead letters that an operator sent again: their mails are as many as asked for. */
-  readonly reopened: ReadonlySet<string>;
-}
-
-export class Facts implements RunFacts {
-  readonly killedIngest = new Set<string>();
   readonly processorStops: number[] = [];
+  /** When all SMTP sessions were ended at once: one may have been between content and answer. */
   readonly mailStops: number[] = [];
+  /** Recipients whose session was cut, or left without an answer, after the content; and when. */
   readonly ambiguous = new Map<string, number[]>();
+  /** Recipients that the relay refused for good, or whose mail bounced. */
   readonly refused = new Set<string>();
+  /** Dead letters that an operator sent again: their mails are as many as asked for. */
   readonly reopened = new Set<string>();
   /** Sentences on what no fault explains: a process that ended by itself, an unclean exit. */
   readonly troubles: string[] = [];
   readonly mails: SentMail[] = [];
   readonly kills = new Map<string, number>();
-  /** Withdrawals by result, of ingest processes that have ended. */
-  readonly withdrawals = new Map<string, number>();
   readonly #catcher: MailCatcher;
 
   constructor(catcher: MailCatcher) {
@@ -87,17 +75,14 @@ export class Facts implements RunFacts {
     return fault;
   }
 
-  /** Takes the mails out of the catcher, whose room is bounded. */
+  /** Takes the mails out of the catcher. */
   collectMails(): void {
     for (const { envelopeTo, receivedAt, messageId } of this.#catcher.mails) {
       for (const to of envelopeTo)
         this.mails.push({ to: to.toLowerCase(), at: receivedAt.getTime(), messageId });
     }
     this.#catcher.clear();
-    if (this.#catcher.counts.dropped > 0 && !this.troubles.includes(MAILS_DROPPED))
-      this.trouble(MAILS_DROPPED);
   }
 }
 
 const PERMANENT_FROM = 500;
-const MAILS_DROPPED = 'the mail catcher dropped mails for want of room, so mails cannot be counted';

@@ -28,8 +28,6 @@ export interface Answer {
   readonly requestId?: string;
   /** The X-Request-Id header. */
   readonly xRequestId?: string;
-  /** It came with `Idempotent-Replayed: true`. */
-  readonly replayed?: boolean;
 }
 
 export interface LedgerEntry {
@@ -63,9 +61,7 @@ const USER_AGENT = 'chaos/';
 export const FAULT_USER_AGENT = 'chaos-fault';
 
 /** The User-Agent of request `n`. */
-export function userAgentOf(n: number): string {
-  return `${USER_AGENT}${n}`;
-}
+export const userAgentOf = (n: number): string => `${USER_AGENT}${n}`;
 
 /** The `n` of a User-Agent; undefined where it is none of ours. */
 export function numberOf(userAgent: string | undefined): number | undefined {

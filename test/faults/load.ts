@@ -2,7 +2,8 @@
  * Steady, bounded load of partners on the ingest processes, every request in the ledger before it
  * is sent.
  */
-import { Agent, request, type IncomingMessage } from 'node:http';
+import { Agent, request, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
+import { json } from 'node:stream/consumers';
 import { INGEST_PATH } from '../support/http.ts';
 import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledger.ts';
 import type { PlannedRequest, Planner } from './planner.ts';
@@ -55,43 +56,34 @@ export function startLoad(options: LoadOptions): Load {
   };
   let running = true;
 
-  const sendOne = (planned: PlannedRequest, target: Target): void => {
-    const body =
-      planned.kind === 'cut'
-        ? planned.body.subarray(0, random.below(planned.body.length))
-        : planned.body;
+  const sendOne = async (planned: PlannedRequest, target: Target): Promise<void> => {
+    const { kind, applicant, idempotencyKey, body, key } = planned;
     const entry = ledger.sending({
       phase: options.phase(),
-      kind: planned.kind,
-      ...(planned.applicant === undefined ? {} : { applicant: planned.applicant }),
-      ...(planned.idempotencyKey === undefined ? {} : { idempotencyKey: planned.idempotencyKey }),
+      kind,
+      ...(applicant === undefined ? {} : { applicant }),
+      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
       instance: target.instance,
-      body,
+      body: kind === 'cut' ? body.subarray(0, random.below(body.length)) : body,
     });
-    const key = planned.key === 'none' ? undefined : options.keys[planned.key];
-    const headers = options.headers?.(entry.n) ?? {};
-    const done = post(target.url, entry, { key, agent, headers, announced: planned.body.length })
-      .then(
-        (answer) => {
-          ledger.answered(entry, answer);
-          if (answer.status === 500) planner.failed(planned);
-        },
-        (error: unknown) => {
-          ledger.unanswered(
-            entry,
-            error instanceof Error
-              ? ((error as NodeJS.ErrnoException).code ?? error.message)
-              : String(error),
-          );
-          planner.failed(planned);
-        },
-      )
-      .finally(() => {
-        underWay.delete(done);
-        countAt(target.instance, -1);
-      });
-    underWay.add(done);
     countAt(target.instance, 1);
+    const headers = {
+      ...options.headers?.(entry.n),
+      'content-length': String(body.length),
+      'user-agent': userAgentOf(entry.n),
+      ...(idempotencyKey === undefined ? {} : { 'idempotency-key': `"${idempotencyKey}"` }),
+      ...(key === 'none' ? {} : { authorization: `Bearer ${options.keys[key]}` }),
+    };
+    try {
+      const answer = await post(target.url, entry, { headers, agent });
+      ledger.answered(entry, answer);
+      if (answer.status === 500) planner.failed(planned);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      ledger.unanswered(entry, code ?? message);
+      planner.failed(planned);
+    }
+    countAt(target.instance, -1);
   };
   const timer = setInterval(() => {
     const free = options
@@ -99,7 +91,11 @@ export function startLoad(options: LoadOptions): Load {
       .filter(({ instance }) => (underWayAt.get(instance) ?? 0) < CONCURRENCY_EACH);
     const [first, ...others] = free;
     if (!running || first === undefined || underWay.size >= CONCURRENCY) return;
-    for (const planned of planner.next()) sendOne(planned, random.pick([first, ...others]));
+    for (const planned of planner.next()) {
+      const sending = sendOne(planned, random.pick([first, ...others]));
+      underWay.add(sending);
+      void sending.finally(() => underWay.delete(sending));
+    }
   }, 1_000 / options.perSecond);
 
   const pause = async (): Promise<void> => {
@@ -119,60 +115,35 @@ export function startLoad(options: LoadOptions): Load {
   };
 }
 
-/**
- * Sends the entry's bytes; where they are fewer than `announced`, the connection is ended behind
- * them.
- */
+/** Sends the entry's bytes; a body that is cut ends its connection behind them. */
 function post(
   url: string,
-  entry: LedgerEntry,
-  options: {
-    readonly key: string | undefined;
-    readonly agent: Agent;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly announced: number;
-  },
+  { kind, body }: LedgerEntry,
+  options: { readonly headers: OutgoingHttpHeaders; readonly agent: Agent },
 ): Promise<Omit<Answer, 'at'>> {
   return new Promise((resolve, reject) => {
-    const cut = entry.kind === 'cut';
+    const { headers } = options;
+    const cut = kind === 'cut';
+    const agent = cut ? false : options.agent;
+    const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
     const outgoing = request(
       new URL(INGEST_PATH, url),
-      {
-        method: 'POST',
-        ...(cut ? { agent: false } : { agent: options.agent }),
-        headers: {
-          ...options.headers,
-          'content-length': String(options.announced),
-          'user-agent': userAgentOf(entry.n),
-          ...(entry.idempotencyKey === undefined
-            ? {}
-            : { 'idempotency-key': `"${entry.idempotencyKey}"` }),
-          ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
-        },
-        signal: AbortSignal.timeout(CLIENT_TIMEOUT_MS),
-      },
-      (incoming) => {
-        readAnswer(incoming).then(resolve, reject);
-      },
+      { method: 'POST', headers, agent, signal },
+      (incoming) => void readAnswer(incoming).then(resolve, reject),
     );
     outgoing.on('error', reject);
-    if (cut) outgoing.write(entry.body, () => outgoing.destroy(new Error('cut on purpose')));
-    else outgoing.end(entry.body);
+    if (cut) outgoing.write(body, () => outgoing.destroy(new Error('cut on purpose')));
+    else outgoing.end(body);
   });
 }
 
 async function readAnswer(incoming: IncomingMessage): Promise<Omit<Answer, 'at'>> {
-  const parts: Buffer[] = [];
-  for await (const part of incoming) parts.push(part as Buffer);
-  const body = JSON.parse(Buffer.concat(parts).toString('utf8')) as {
-    data?: { request_id?: string };
-  };
+  const body = (await json(incoming)) as { readonly data?: { readonly request_id?: string } };
   const requestId = body.data?.request_id;
   const xRequestId = incoming.headers['x-request-id'];
   return {
     status: incoming.statusCode ?? 0,
     ...(requestId === undefined ? {} : { requestId }),
     ...(typeof xRequestId === 'string' ? { xRequestId } : {}),
-    ...(incoming.headers['idempotent-replayed'] === 'true' ? { replayed: true } : {}),
   };
 }

@@ -22,71 +22,44 @@ async function writeEmptied({ keyFolder }: ChaosWorld): Promise<void> {
   await Promise.all(EMPTIED_PARTNERS.map((partner) => writePartnerSecret(keyFolder, partner)));
 }
 
-/** Requests with the header, as an unknown proxy sends them. */
-const FORWARDED_AT_ONCE = 10;
-const FORWARDED_EVERY_MS = 50;
+const EVERY_MS = 50;
 
-function untrustedProxy(): Injector {
-  let timer: NodeJS.Timeout | undefined;
-  return {
-    about: 'most requests come with X-Forwarded-For from a proxy that is not in TRUSTED_PROXIES',
-    inject: async (world) => {
-      timer = setInterval(() => {
-        for (const { url } of world.targets()) {
-          for (let one = 0; one < FORWARDED_AT_ONCE; one += 1) {
-            void fetch(url, { headers: { 'x-forwarded-for': '192.0.2.1' } })
-              .then((answer) => answer.arrayBuffer())
-              .catch(() => undefined);
-          }
-        }
-      }, FORWARDED_EVERY_MS);
-    },
-    heal: async () => clearInterval(timer),
-  };
-}
-
-/**
- * As a balancer does whose certificate or route is gone: nobody reaches the ingest pods, which are
- * well.
- */
-function trafficStopped(): Injector {
-  const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
-    for (const slot of world.slotsOf('ingest')) slot.ready = ready;
-  };
-  return {
-    about: 'no request of a partner arrives any more',
-    inject: (world) => setReady(world, false),
-    heal: (world) => setReady(world, true),
-  };
-}
-
-/**
- * Wrong keys at once, as of somebody who guesses: far over the alert's threshold, and little load.
- */
-const GUESSES_AT_ONCE = 3;
-const GUESS_EVERY_MS = 50;
-
-/** Sends with a key from `keyOf` all the time. */
-function keyTried(about: string, keyOf: (world: ChaosWorld) => Promise<string>): Injector {
+/** Sends such requests all the time, `atOnce` to each ingest; `headersOf` is asked once. */
+function sending(
+  about: string,
+  atOnce: number,
+  request: Pick<RequestInit, 'method' | 'body'> & { readonly path: string },
+  headersOf: (world: ChaosWorld) => Promise<Record<string, string>>,
+): Injector {
   let timer: NodeJS.Timeout | undefined;
   return {
     about,
     inject: async (world) => {
-      const key = await keyOf(world);
+      const { path, ...options } = request;
+      const headers = await headersOf(world);
+      const sendOne = (url: string): void =>
+        void fetch(`${url}${path}`, { ...options, headers })
+          .then((answer) => answer.arrayBuffer())
+          .catch(() => undefined);
       timer = setInterval(() => {
-        for (const { url } of world.targets()) {
-          for (let one = 0; one < GUESSES_AT_ONCE; one += 1) {
-            const headers = { authorization: `Bearer ${key}`, 'user-agent': FAULT_USER_AGENT };
-            void fetch(`${url}${INGEST_PATH}`, { method: 'POST', headers, body: '{}' })
-              .then((answer) => answer.arrayBuffer())
-              .catch(() => undefined);
-          }
-        }
-      }, GUESS_EVERY_MS);
+        for (const { url } of world.targets())
+          for (let one = 0; one < atOnce; one += 1) sendOne(url);
+      }, EVERY_MS);
     },
     heal: async () => clearInterval(timer),
   };
 }
+
+/** Far over the alert's threshold, and little load. */
+const keyTried = (about: string, keyOf: (world: ChaosWorld) => Promise<string>): Injector =>
+  sending(about, 3, { path: INGEST_PATH, method: 'POST', body: '{}' }, async (world) => ({
+    authorization: `Bearer ${await keyOf(world)}`,
+    'user-agent': FAULT_USER_AGENT,
+  }));
+
+const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
+  for (const slot of world.slotsOf('ingest')) slot.ready = ready;
+};
 
 async function removedKey({ keyFolder }: ChaosWorld): Promise<string> {
   const key = newApiKey();
@@ -136,6 +109,16 @@ export const partnerFaults = {
   },
   'keys-guessed': keyTried('somebody tries unknown keys', async () => newApiKey()),
   'removed-key-used': keyTried('a partner goes on with a key that was removed', removedKey),
-  'traffic-stopped': trafficStopped(),
-  'untrusted-proxy': untrustedProxy(),
+  // As by a balancer whose certificate or route is gone: the ingest pods are well.
+  'traffic-stopped': {
+    about: 'no request of a partner arrives any more',
+    inject: (world) => setReady(world, false),
+    heal: (world) => setReady(world, true),
+  },
+  'untrusted-proxy': sending(
+    'most requests come with X-Forwarded-For from a proxy that is not in TRUSTED_PROXIES',
+    10,
+    { path: '' },
+    async () => ({ 'x-forwarded-for': '192.0.2.1' }),
+  ),
 } as const satisfies Readonly<Record<string, Injector>>;

@@ -50,18 +50,7 @@ const NAMES = [
   'Nulls \u0000 Inc',
   'x'.repeat(900),
 ] as const;
-const MALFORMED = [
-  '',
-  '[]',
-  'null',
-  '"text"',
-  '17',
-  '{"email":',
-  '{}{}',
-  '{"a":1}]',
-  '\u0000',
-  'ÿþ{',
-] as const;
+const MALFORMED = ['', '[]', 'null', '"text"', '17', '{"email":', '{}{}', '{"a":1}]', '\0', 'ÿþ{'];
 
 interface Recent {
   readonly keys: ApplicantKeys;
@@ -96,53 +85,32 @@ export class Planner {
     if (again !== undefined) return [again];
     const earlier = this.#recent[random.below(this.#recent.length)];
     const choice = random.weighted(WEIGHTS);
-    switch (choice) {
-      case 'fresh':
-        return [this.#fresh()];
-      case 'repeat':
-        return [earlier?.request ?? this.#fresh()];
-      case 'repeatDressedUp':
-        return [earlier === undefined ? this.#fresh() : dressedUp(earlier.keys)];
+    if (earlier !== undefined) {
+      const { keys, request, used } = earlier;
+      if (choice === 'repeat') return [request];
+      if (choice === 'repeatDressedUp') return [dressedUp(keys)];
+      if (choice === 'sameEmail') return [application({ ...this.#newKeys(), email: keys.email })];
+      if (choice === 'sameEin') return [application({ ...this.#newKeys(), ein: keys.ein })];
+      if (choice === 'secondBody' && this.#keyed) return this.#secondBody(used);
+    }
+    switch (choice as string) {
       case 'race':
-        return Array.from({ length: RACE_LEAST + random.below(RACE_SPREAD) }).fill(
-          this.#fresh(),
-        ) as PlannedRequest[];
-      case 'sameEmail':
-        return [
-          earlier === undefined
-            ? this.#fresh()
-            : application({ ...this.#newKeys(), email: earlier.keys.email }),
-        ];
-      case 'sameEin':
-        return [
-          earlier === undefined
-            ? this.#fresh()
-            : application({ ...this.#newKeys(), ein: earlier.keys.ein }),
-        ];
+        return Array<PlannedRequest>(RACE_LEAST + random.below(RACE_SPREAD)).fill(this.#fresh());
       case 'malformed':
-        return [malformed(random)];
+        // latin1, so that some of it is no UTF-8.
+        return [malformed(Buffer.from(random.pick(MALFORMED), 'latin1'))];
       case 'tooLarge':
-        return [
-          {
-            kind: 'malformed',
-            key: 'good',
-            body: Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })),
-          },
-        ];
+        return [malformed(Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })))];
       case 'invalid':
         return [invalid(random, this.#newKeys())];
-      case 'badKey':
-        return [
-          {
-            ...this.#unremembered(),
-            kind: 'unauthorized',
-            key: random.pick(['inactive', 'unknown', 'none']),
-          },
-        ];
+      case 'badKey': {
+        const key = random.pick(['inactive', 'unknown', 'none'] as const);
+        return [{ ...this.#unremembered(), kind: 'unauthorized', key }];
+      }
       case 'cut':
         return [{ ...this.#unremembered(), kind: 'cut' }];
-      case 'secondBody':
-        return this.#secondBody(earlier?.used);
+      default:
+        return [this.#fresh()];
     }
   }
 
@@ -173,7 +141,6 @@ export class Planner {
 
   /** Another application under a used key; without one, two at once under a new key. */
   #secondBody(used: string | undefined): PlannedRequest[] {
-    if (!this.#keyed) return [this.#fresh()];
     if (used !== undefined) return [{ ...application(this.#newKeys()), idempotencyKey: used }];
     const keys = this.#newKeys();
     return [keys, this.#newKeys()].map((each) => ({
@@ -214,10 +181,7 @@ function dressedUp(keys: ApplicantKeys): PlannedRequest {
   };
 }
 
-function malformed(random: Random): PlannedRequest {
-  // latin1, so that some of it is no UTF-8.
-  return { kind: 'malformed', key: 'good', body: Buffer.from(random.pick(MALFORMED), 'latin1') };
-}
+const malformed = (body: Buffer): PlannedRequest => ({ kind: 'malformed', key: 'good', body });
 
 function invalid(random: Random, keys: ApplicantKeys): PlannedRequest {
   const valid = { email: keys.email, business_name: 'Business', ein: keys.ein };

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { openStates, type State } from '../../internal/submission/states.ts';
+import { isOpen, openStates, type State } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditResult } from './audit.ts';
 import type { Fault } from './fault.ts';
@@ -26,28 +26,10 @@ export interface ChaosOptions {
    */
   readonly settle: 'each' | 'end';
   readonly perSecond?: number;
-  readonly settleTimeoutMs?: number;
-  readonly signal?: AbortSignal;
+  readonly signal: AbortSignal;
   /** Decides how long each fault lasts, instead of `secondsPerFault`. */
   readonly watch?: (world: ChaosWorld, folder: string) => Promise<Watch>;
   readonly log: (line: string) => void;
-}
-
-export interface PhaseTimes {
-  readonly fault: string;
-  readonly injections: number;
-  /**
-   * From the end of the fault until the first request sent since was final; undefined where none
-   * is.
-   */
-  readonly goesOnMs: number | undefined;
-  /**
-   * From the end of the fault until the last record of its requests was final; undefined where some
-   * are not.
-   */
-  readonly settleMs: number | undefined;
-  /** The record that was final last, with its way, to see what it waited for. */
-  readonly slowest: string | undefined;
 }
 
 export interface ChaosResult {
@@ -56,22 +38,26 @@ export interface ChaosResult {
   readonly audit: AuditResult;
   readonly phases: readonly PhaseTimes[];
   readonly kills: Readonly<Record<string, number>>;
-  /**
-   * partner_ingest_withdrawals_total by result; of killed processes only what was read just before.
-   */
-  readonly withdrawals: Readonly<Record<string, number>>;
   /** What went wrong beside the audit: processes that ended by themselves, unclean exits. */
   readonly troubles: readonly string[];
   readonly ledgerFile: string;
-  readonly seconds: number;
+}
+
+interface PhaseTimes {
+  readonly fault: string;
+  readonly injections: number;
+  /** From the end of the fault until the first request sent since was final. */
+  readonly goesOnMs: number | undefined;
+  /** From the end of the fault until the last record of its requests was final. */
+  readonly settleMs: number | undefined;
 }
 
 /** Logs, partner keys and ledgers. */
-export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
+const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
 
 const DEFAULT_PER_SECOND = 60;
 /** Without any record becoming final: a claim of 45 s that runs out, then reconcile, twice over. */
-const DEFAULT_SETTLE_TIMEOUT_MS = 150_000;
+const SETTLE_TIMEOUT_MS = 150_000;
 /** While records become final it may take this many times as long. */
 const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
@@ -83,8 +69,6 @@ const MOVING = 'to another Redis';
 const MARGIN_MS = 500;
 /** A fault whose effects last longer shows no time. */
 const GOES_ON_WITHIN_MS = 60_000;
-/** A long fault tells how far it is. */
-const TELL_EVERY = 25;
 const MS_PER_SECOND = 1_000;
 
 /** Final by work of a processor. */
@@ -97,14 +81,10 @@ interface Phase {
 }
 
 export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
-  const startedAt = performance.now();
-  const signal = options.signal ?? new AbortController().signal;
+  const { signal } = options;
   // One sequence for each purpose, so that the timing of one does not change the plan of another.
-  const [bodies, choices, delays] = [1, 2, 3].map((part) => newRandom(options.seed * 4 + part)) as [
-    Random,
-    Random,
-    Random,
-  ];
+  const randomOf = (part: number): Random => newRandom(options.seed * 4 + part);
+  const [bodies, choices, delays] = [randomOf(1), randomOf(2), randomOf(3)];
   const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
   const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
@@ -132,12 +112,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
         const course =
           (await watch?.begin(fault)) ?? forSeconds(world, fault, options.secondsPerFault);
         options.log(`${fault.name}: ${fault.about}`);
-        const ended = await playFault(fault, world, {
-          log: options.log,
-          random: choices,
-          course,
-          signal,
-        });
+        const ended = await playFault(fault, world, course, choices);
         phases.push(ended);
         await world.pause(MARGIN_MS);
         await untilItGoesOn(world, ended.healedAt, signal);
@@ -148,7 +123,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       await watch?.close();
     }
     await settle(world, load, options);
-    return await judge(world, { ledger, phases, options, startedAt });
+    return await judge(world, { ledger, phases, options });
   } finally {
     ledger.close();
     await world.close();
@@ -176,39 +151,31 @@ function forSeconds(world: ChaosWorld, fault: Fault, seconds: number): Course {
   const endsAt = performance.now() + lastsMs;
   return {
     during: (milliseconds) => world.pause(Math.min(milliseconds, lastsMs)),
-    goesOn: () => performance.now() < endsAt,
+    goesOn: () =>
+      !world.signal.aborted && (fault.times !== undefined || performance.now() < endsAt),
   };
 }
 
 async function playFault(
   fault: Fault,
   world: ChaosWorld,
-  run: Pick<ChaosOptions, 'log'> & {
-    readonly random: Random;
-    readonly course: Course;
-    readonly signal: AbortSignal;
-  },
+  course: Course,
+  random: Random,
 ): Promise<Phase> {
-  const { course } = run;
   let [injections, healedAt] = [0, 0];
-  const goesOn = (): boolean =>
-    !run.signal.aborted && (fault.times === undefined ? course.goesOn() : injections < fault.times);
   do {
     injections += 1;
-    if (fault.times !== undefined && injections % TELL_EVERY === 0)
-      run.log(`  ${injections} of ${fault.times}`);
     try {
-      await fault.inject(world, run.random);
+      await fault.inject(world, random);
       await course.during(fault.rhythm?.onMs ?? Infinity);
     } finally {
       await fault.heal(world);
       healedAt = Date.now();
     }
     await fault.tidy?.(world);
-    // A long run's mails are more than the catcher keeps.
     world.facts.collectMails();
     await course.during(fault.rhythm?.offMs ?? 0);
-  } while (goesOn());
+  } while (course.goesOn() && (fault.times === undefined || injections < fault.times));
   await course.ended?.();
   return { fault: fault.name, injections, healedAt };
 }
@@ -233,9 +200,8 @@ async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSign
 async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Promise<void> {
   const startedAt = performance.now();
   await load.pause();
-  const timeoutMs = options.settleTimeoutMs ?? DEFAULT_SETTLE_TIMEOUT_MS;
   // A busy machine is slow, but each record that becomes final shows that work goes on.
-  let deadline = startedAt + timeoutMs;
+  let deadline = startedAt + SETTLE_TIMEOUT_MS;
   let [fewest, last] = [Infinity, ''];
   do {
     const [open, pending] = await Promise.all([
@@ -247,10 +213,13 @@ async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Pro
     last = `${open} records open, ${pending} withdrawals pending`;
     if (open + pending < fewest) {
       fewest = open + pending;
-      deadline = Math.min(performance.now() + timeoutMs, startedAt + timeoutMs * LONGEST_SETTLE);
+      deadline = Math.min(
+        performance.now() + SETTLE_TIMEOUT_MS,
+        startedAt + SETTLE_TIMEOUT_MS * LONGEST_SETTLE,
+      );
     }
     await world.pause(SETTLE_POLL_MS);
-  } while (performance.now() < deadline && options.signal?.aborted !== true);
+  } while (performance.now() < deadline && !options.signal.aborted);
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
   options.log(
     performance.now() < deadline
@@ -270,67 +239,36 @@ async function judge(
     readonly ledger: Ledger;
     readonly phases: readonly Phase[];
     readonly options: ChaosOptions;
-    readonly startedAt: number;
   },
 ): Promise<ChaosResult> {
   const records = await requestsOf(world.db).find().toArray();
   const accounts = await world.db.collection<Account>(ACCOUNTS).find().toArray();
-  world.facts.collectMails();
+  const { facts } = world;
+  facts.collectMails();
   const { entries } = run.ledger;
-  const result = audit({
-    ledger: entries,
-    records,
-    accounts,
-    mails: world.facts.mails,
-    facts: world.facts,
-    allows: new Set(run.options.faults.flatMap(({ allows = [] }) => allows)),
-  });
+  const allows = new Set(run.options.faults.flatMap((fault) => fault.allows ?? []));
   const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
   return {
     seed: run.options.seed,
     stores: `${world.mongo.description}, ${world.redis.description}`,
-    audit: result,
-    phases: run.phases.map(({ fault, injections, healedAt }) => ({
-      fault,
-      injections,
-      ...settling(
-        records.filter((record) => phaseOf.get(record._id) === fault),
-        healedAt,
-      ),
-    })),
-    kills: Object.fromEntries(world.facts.kills),
-    withdrawals: await world.withdrawals(),
-    troubles: world.facts.troubles,
+    audit: audit({ ledger: entries, records, accounts, mails: facts.mails, facts, allows }),
+    phases: run.phases.map(({ fault, injections, healedAt }) => {
+      const own = records.filter(({ _id }) => phaseOf.get(_id) === fault);
+      return { fault, injections, ...timesOf(own, healedAt) };
+    }),
+    kills: Object.fromEntries(facts.kills),
+    troubles: facts.troubles,
     ledgerFile: run.ledger.file,
-    seconds: (performance.now() - run.startedAt) / 1_000,
   };
 }
 
-function settling(
-  records: readonly SubmissionRecord[],
-  healedAt: number,
-): Omit<PhaseTimes, 'fault' | 'injections'> {
-  const worked = records.filter(
-    ({ receivedAt, state }) => receivedAt.getTime() >= healedAt && WORKED_OFF.has(state),
-  );
-  const first = Math.min(...worked.map(({ stateAt }) => stateAt.getTime()));
-  const goesOnMs = Number.isFinite(first) ? first - healedAt : undefined;
-  const [slowest] = records.toSorted(
-    (one, other) => other.stateAt.getTime() - one.stateAt.getTime(),
-  );
-  const open = records.some((record) => (openStates as readonly string[]).includes(record.state));
-  if (slowest === undefined || open) return { goesOnMs, settleMs: undefined, slowest: undefined };
-  const since = slowest.receivedAt.getTime();
-  const steps = slowest.history.map(
-    ({ state, at }) => `${state} +${((at.getTime() - since) / MS_PER_SECOND).toFixed(1)} s`,
-  );
-  const seen =
-    slowest.firstSeenAt === undefined
-      ? ''
-      : `, first seen +${(slowest.firstSeenAt.getTime() - since) / MS_PER_SECOND} s`;
+function timesOf(records: readonly SubmissionRecord[], healedAt: number) {
+  const since = records
+    .filter(({ receivedAt, state }) => receivedAt.getTime() >= healedAt && WORKED_OFF.has(state))
+    .map(({ stateAt }) => stateAt.getTime() - healedAt);
+  const all = records.map(({ stateAt }) => stateAt.getTime() - healedAt);
   return {
-    goesOnMs,
-    settleMs: Math.max(0, slowest.stateAt.getTime() - healedAt),
-    slowest: `${slowest._id}: ${steps.join(', ')}${seen}, version ${slowest.version}, ${slowest.lastError ?? 'no error'}`,
+    goesOnMs: since.length === 0 ? undefined : Math.min(...since),
+    settleMs: records.some(({ state }) => isOpen(state)) ? undefined : Math.max(0, ...all),
   };
 }

@@ -63,11 +63,11 @@ function frozen(
         await world.mongo.signal('SIGSTOP');
         await world.pause(ACCEPT_TIMEOUT_MS / 2);
       }
-      world.signal(pickSlot(world, name, random), 'SIGSTOP');
+      world.stop(pickSlot(world, name, random), 'SIGSTOP');
       if (options.holdMongo) await world.mongo.signal('SIGCONT');
     },
     heal: async (world) => {
-      for (const slot of world.slotsOf(name)) world.signal(slot, 'SIGCONT');
+      for (const slot of world.slotsOf(name)) world.stop(slot, 'SIGCONT');
     },
   };
 }
@@ -102,8 +102,8 @@ export const processFaults = {
   'ingest-choked': {
     about: 'one ingest gets the CPU for 300 of every 700 ms',
     rhythm: { onMs: 400, offMs: 300 },
-    inject: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGSTOP'),
-    heal: async (world) => world.signal(world.slotsOf('ingest')[0]!, 'SIGCONT'),
+    inject: async (world) => world.stop(world.slotsOf('ingest')[0]!, 'SIGSTOP'),
+    heal: async (world) => world.stop(world.slotsOf('ingest')[0]!, 'SIGCONT'),
   },
   'ingest-frozen': frozen('ingest', INGEST_FREEZE_MS, { holdMongo: true }),
   'processor-frozen': frozen('processor', PROCESSOR_FREEZE_MS, { holdMongo: false }),

@@ -6,15 +6,14 @@ import { performance } from 'node:perf_hooks';
 import { join } from 'node:path';
 import {
   startPrometheus,
-  type ActiveAlert,
   type Prometheus,
+  type ScrapeTarget,
 } from '../../deploy/local/prometheus.ts';
-import { renderRules, ruleFile } from '../chart/rules.ts';
+import { NAMESPACE, renderRules, ruleFile } from '../chart/rules.ts';
 import type { Fault } from './fault.ts';
 import type { Course, Watch } from './play.ts';
-import { podsOf, type Pod } from './pods.ts';
 import { RULE_VALUES, shorten } from './short-rules.ts';
-import type { ChaosWorld } from './world.ts';
+import type { ChaosWorld, Slot } from './world.ts';
 
 const EVERY_SECONDS = 1;
 const POLL_MS = 250;
@@ -42,26 +41,31 @@ export interface Alarm {
   readonly unexpected: readonly string[];
 }
 
-export interface WatchOptions {
+interface WatchOptions {
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
   readonly onAlarm: (alarm: Alarm) => void;
 }
 
-/** Starts Prometheus; what was opened is closed again when that fails. */
 export async function watchAlerts(
   world: ChaosWorld,
   folder: string,
   options: WatchOptions,
 ): Promise<Watch> {
-  const rules = ruleFile(shorten(await renderRules(RULE_VALUES)));
   const prometheus = await startPrometheus({
     folder: join(folder, 'prometheus'),
     everySeconds: EVERY_SECONDS,
-    rules,
+    rules: ruleFile(shorten(await renderRules(RULE_VALUES))),
     log: options.log,
   });
-  const stopScraping = keepScraping(podsOf(world), prometheus);
+  const pods = world.slots.map(targetOf);
+  let told = '';
+  const timer = setInterval(() => {
+    const targets = pods.flatMap((target) => target() ?? []);
+    const text = JSON.stringify(targets);
+    if (text !== told) void prometheus.scrape(targets);
+    told = text;
+  }, POLL_MS);
   return {
     async begin(fault) {
       if (!(await calm(world, prometheus, options.signal)))
@@ -69,24 +73,30 @@ export async function watchAlerts(
       return untilAlarm(fault, world, prometheus, options);
     },
     async close() {
-      stopScraping();
+      clearInterval(timer);
       await prometheus.stop();
     },
   };
 }
 
-/** Tells Prometheus of the processes as they come and go; gives what ends that. */
-function keepScraping(pods: readonly Pod[], prometheus: Prometheus): () => void {
-  let told = '';
-  const timer = setInterval(() => {
-    for (const pod of pods) pod.look();
-    const targets = pods.flatMap((pod) => pod.target());
-    const text = JSON.stringify(targets);
-    if (text === told) return;
-    told = text;
-    void prometheus.scrape(targets);
-  }, POLL_MS);
-  return () => clearInterval(timer);
+/**
+ * What Kubernetes would call the process in the slot: a container that died starts again in its pod,
+ * one that ended well leaves it to a new one. To be asked often: a process that came and went in
+ * between is not seen.
+ */
+function targetOf(slot: Slot): () => ScrapeTarget | undefined {
+  let [seen, number] = [slot.process, 1];
+  return () => {
+    if (slot.process !== undefined && slot.process !== seen) {
+      if (seen?.child.exitCode === 0) number += 1;
+      seen = slot.process;
+    }
+    if (seen === undefined) return undefined;
+    const pod = `${slot.label}-${number}`;
+    const job = `${NAMESPACE}/${NAMESPACE}`;
+    const labels = { namespace: NAMESPACE, job, container: slot.name, pod, instance: pod };
+    return { adminUrl: seen.adminUrl, labels };
+  };
 }
 
 /** Waits until no alert fires, or is about to, for a while; false when that takes too long. */
@@ -116,10 +126,11 @@ function untilAlarm(
   const { raises, may = [], repair } = fault;
   const injectedAt = performance.now();
   const fired = new Map<string, number>();
-  const look = async (): Promise<readonly ActiveAlert[]> => {
+  /** Whether any alert fires. */
+  const look = async (): Promise<boolean> => {
     const firing = (await prometheus.alerts()).filter(({ state }) => state === 'firing');
     for (const { name } of firing) if (!fired.has(name)) fired.set(name, seconds(injectedAt));
-    return firing;
+    return firing.length > 0;
   };
   const allFired = (): boolean => raises.every((alert) => fired.has(alert));
   const leastMs = Math.max(fault.leastMs ?? 0, raises.length === 0 ? QUIET_MS : 0);
@@ -147,7 +158,7 @@ function untilAlarm(
       let resolvedAfter: number | undefined;
       let quietSince: number | undefined;
       while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {
-        if ((await look()).length > 0 || !allFired()) quietSince = undefined;
+        if ((await look()) || !allFired()) quietSince = undefined;
         else quietSince ??= performance.now();
         if (quietSince !== undefined && performance.now() - quietSince >= CALM_MS) {
           resolvedAfter = (quietSince - healedAt) / 1_000;

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
-import { portOf } from '../support/mail-catcher/smtp.ts';
+import { portOf } from '../support/mail-catcher.ts';
 import { createMailer, type HandOver, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf, type TlsMode } from '../../internal/mail/relay.ts';
 import { makeCertificate } from '../support/certificate.ts';

@@ -92,46 +92,29 @@ test('an election: the primary steps down under load', async () => {
   await expectPromise(new Map(sent.flatMap((answers) => [...answers])));
 }, 600_000);
 
-withFailPoints(
-  'a stall: writes answer later than a request may wait',
-  async () => {
-    await failWrites(client, world.stores.database, 'alwaysOn', {
-      blockConnection: true,
-      blockTimeMS: STALL_MS,
-    });
-    const answers = await sendMany();
-    await endFault(client);
-    expect(count(answers, 500)).toBe(AT_ONCE);
-    await expectPromise(answers);
-  },
-  600_000,
-);
-
-withFailPoints(
-  'a write is applied, but no majority acknowledges it',
-  async () => {
-    const writeConcernError = {
-      code: WRITE_CONCERN_TIMEOUT,
-      errmsg: 'waiting for replication timed out',
-    };
-    await failWrites(client, world.stores.database, 'alwaysOn', { writeConcernError });
-    const answers = await sendMany();
-    await endFault(client);
-    expect(count(answers, 500)).toBe(AT_ONCE);
-    await expectPromise(answers);
-  },
-  600_000,
-);
-
+const noMajority = {
+  code: WRITE_CONCERN_TIMEOUT,
+  errmsg: 'waiting for replication timed out',
+};
 withFailPoints.each([
-  [
-    'the server is no primary any more',
-    { errorCode: NOT_WRITABLE_PRIMARY, errorLabels: ['RetryableWriteError'] },
-  ],
-  [
-    'the server shuts down',
-    { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels: ['RetryableWriteError'] },
-  ],
+  ['writes answer later than a request may wait', { blockConnection: true, blockTimeMS: STALL_MS }],
+  ['writes are applied, but no majority acknowledges them', { writeConcernError: noMajority }],
+])(
+  '%s: all are answered 500, and none is processed',
+  async (_name, fault) => {
+    await failWrites(client, world.stores.database, 'alwaysOn', fault);
+    const answers = await sendMany();
+    await endFault(client);
+    expect(count(answers, 500)).toBe(AT_ONCE);
+    await expectPromise(answers);
+  },
+  600_000,
+);
+
+const errorLabels = ['RetryableWriteError'];
+withFailPoints.each([
+  ['the server is no primary any more', { errorCode: NOT_WRITABLE_PRIMARY, errorLabels }],
+  ['the server shuts down', { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels }],
   ['the connection closes', { closeConnection: true }],
 ])('%s in one write: each answer stays true', async (_name, fault) => {
   await failWrites(client, world.stores.database, { times: 1 }, fault);

@@ -7,8 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 import { ROOT } from '../support/needs.ts';
-import { mutants } from './list.ts';
-import { draw, mutated } from './mutant.ts';
+import { mutants, mutated } from './list.ts';
 
 /** So that a whole run takes ten minutes. */
 const AT_MOST = 60;
@@ -29,11 +28,4 @@ test('each breaks a promise of docs/proof.md, and they are not too many', () => 
   expect(promises.filter((promise) => !proof.includes(`| ${promise} `))).toEqual([]);
   expect(promises.length).toBeGreaterThan(5);
   expect(mutants.length).toBeLessThanOrEqual(AT_MOST);
-});
-
-test('a commit always draws the same ones, and another commit others', () => {
-  const [one, again, other] = ['a', 'a', 'b'].map((seed) => draw(mutants, seed, 10));
-  expect(one).toHaveLength(10);
-  expect(again).toEqual(one);
-  expect(other).not.toEqual(one);
 });

@@ -1,196 +1,163 @@
 /**
- * Applies each mutant to a copy of the working tree and runs its tests there: each must turn red.
- * Prints a table and ends red if one survives. A test must first be green without a mutant, because
- * a test that is red anyway shows nothing.
+ * Applies each mutant to a copy of the working tree and runs its test there: it must turn red. A
+ * test must first be green without a mutant, because a test that is red anyway shows nothing.
  */
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
-import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
-import { duration, table } from '../../internal/platform/terminal.ts';
-import { copyTree, type Copy, type Outcome } from './copy.ts';
-import { mutants } from './list.ts';
-import { draw, mutated, type Mutant } from './mutant.ts';
+import { startMongo, startRedis } from '../../deploy/local/stores.ts';
+import { duration } from '../../internal/platform/terminal.ts';
+import { ROOT } from '../support/needs.ts';
+import { mutants, mutated, type Mutant } from './list.ts';
 
 /** As many tests at a time as the machines have cores that this is made for. */
 const COPIES = 2;
 const DRAWN = 10;
-/** Characters of a change that the table shows, and how many of them before it. */
-const SHOWN = 30;
-const CONTEXT = 10;
+/** A test run that takes longer hangs, which is not green. */
+const RUN_DEADLINE_MS = 300_000;
 
-const colours = {
-  red: 'green',
-  survived: 'red',
-  invalid: 'red',
-  'left out': 'yellow',
-} as const;
-
-interface Tried {
-  readonly mutant: Mutant;
-  readonly verdict: keyof typeof colours;
-  /** The tests that turned red, or what is wrong. */
-  readonly words: string;
-  readonly milliseconds: number;
-}
+const colours = { red: 'green', survived: 'red', invalid: 'red', 'left out': 'yellow' } as const;
+type Verdict = keyof typeof colours;
 
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
+const stop = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
 
-function chosen(commit: string, count: number): readonly Mutant[] {
-  if (!Number.isInteger(count) || count < 1) throw new Error('COUNT must be a whole number from 1');
-  return commit === '' ? mutants : draw(mutants, commit, count);
+const { values: flags } = parseArgs({
+  options: { draw: { type: 'string', default: '' }, count: { type: 'string', default: '' } },
+});
+const rank = ({ file, find, replace }: Mutant): string =>
+  createHash('sha256').update([flags.draw, file, find, replace].join('\0')).digest('hex');
+/** All, or for a commit a few of them, always the same ones. */
+const wanted =
+  flags.draw === ''
+    ? mutants
+    : mutants
+        .toSorted((one, other) => (rank(one) < rank(other) ? -1 : 1))
+        .slice(0, Number(flags.count === '' ? DRAWN : flags.count));
+const left = [...wanted];
+
+/** A copy of the working tree; the packages are shared. */
+async function copyTree(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'mutants-'));
+  const isOurs = (path: string): boolean =>
+    !/^(node_modules|dist|coverage|\.git|\.run)$/.test(relative(ROOT, path));
+  await cp(ROOT, folder, { recursive: true, filter: isOurs });
+  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+  return folder;
+}
+
+type Outcome = 'green' | 'red' | 'broken' | 'nothing ran';
+
+/** Runs a test file; `broken`: it could not even be loaded, which says nothing of its tests. */
+async function runTest(folder: string, test: string, stores: NodeJS.ProcessEnv): Promise<Outcome> {
+  const results = join(folder, '.mutant-results.json');
+  await rm(results, { force: true });
+  const options = ['--ci', '--passWithNoTests', '--json', `--outputFile=${results}`, '--runInBand'];
+  const child = spawn('npm', ['run', '-s', 'jest', '--', ...options, '--runTestsByPath', test], {
+    cwd: folder,
+    env: { ...process.env, ...stores },
+    stdio: 'ignore',
+    // A group of its own, so that what the tests started ends with them.
+    detached: true,
+  });
+  const end = (): void => {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
+  };
+  const timer = setTimeout(end, RUN_DEADLINE_MS);
+  stop.signal.addEventListener('abort', end);
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject).once('close', resolve);
+  });
+  clearTimeout(timer);
+  stop.signal.removeEventListener('abort', end);
+  const text = await readFile(results, 'utf8').catch(() => undefined);
+  // A test file that this machine cannot run is no test file to Jest.
+  if (text === undefined) return code === 0 ? 'nothing ran' : 'red';
+  const told = JSON.parse(text) as { numPassedTests: number; numFailedTests: number };
+  if (told.numFailedTests > 0) return 'red';
+  if (code !== 0) return 'broken';
+  return told.numPassedTests === 0 ? 'nothing ran' : 'green';
 }
 
 const needsStores = (test: string): boolean => /^test\/(integration|kubernetes)\//.test(test);
+/** How each test ends without a mutant. */
+const unchanged = new Map<string, Promise<Outcome>>();
 
-class Trial {
-  readonly #stores: NodeJS.ProcessEnv;
-  readonly #signal: AbortSignal;
-  /** How each test ends without a mutant. */
-  readonly #unchanged = new Map<string, Promise<Outcome>>();
-
-  constructor(stores: NodeJS.ProcessEnv, signal: AbortSignal) {
-    this.#stores = stores;
-    this.#signal = signal;
-  }
-
-  async try(mutant: Mutant, copy: Copy): Promise<Tried> {
-    const startedAt = performance.now();
-    const tried = (verdict: Tried['verdict'], words: string): Tried => ({
-      mutant,
-      verdict,
-      words,
-      milliseconds: performance.now() - startedAt,
-    });
-    const path = join(copy.folder, mutant.file);
-    const text = await readFile(path, 'utf8');
-    const changed = mutated(text, mutant);
-    if (changed === undefined) return tried('invalid', 'its text does not occur exactly once');
-    const unchanged = await this.#withoutMutant(mutant.test, copy);
-    if (unchanged.result === 'nothing ran')
-      return tried('left out', 'its test is skipped on this machine');
-    if (unchanged.result !== 'green')
-      return tried('invalid', `red without it: ${unchanged.failed.join('; ')}`);
-    await writeFile(path, changed);
-    try {
-      const { result, failed } = await this.#run(mutant.test, copy);
-      if (result === 'broken')
-        return tried('invalid', `with it nothing runs: ${failed.join(', ')}`);
-      return result === 'red' ? tried('red', failed.join('; ')) : tried('survived', mutant.why);
-    } finally {
-      await writeFile(path, text);
-    }
-  }
-
-  #withoutMutant(test: string, copy: Copy): Promise<Outcome> {
-    const known = this.#unchanged.get(test) ?? this.#run(test, copy);
-    this.#unchanged.set(test, known);
-    return known;
-  }
-
-  #run(test: string, copy: Copy): Promise<Outcome> {
-    const stores = needsStores(test) ? this.#stores : { PARTNER_INGEST_TEST_STORES: 'none' };
-    return copy.test(test, { ...process.env, ...stores }, this.#signal);
+async function tryOne(
+  mutant: Mutant,
+  folder: string,
+  stores: NodeJS.ProcessEnv,
+): Promise<readonly [Verdict, string]> {
+  const run = (): Promise<Outcome> =>
+    runTest(
+      folder,
+      mutant.test,
+      needsStores(mutant.test) ? stores : { PARTNER_INGEST_TEST_STORES: 'none' },
+    );
+  const path = join(folder, mutant.file);
+  const text = await readFile(path, 'utf8');
+  const changed = mutated(text, mutant);
+  if (changed === undefined) return ['invalid', 'its text does not occur exactly once'];
+  const before = unchanged.get(mutant.test) ?? run();
+  unchanged.set(mutant.test, before);
+  if ((await before) === 'nothing ran') return ['left out', 'its test does not run here'];
+  if ((await before) !== 'green') return ['invalid', 'its test is red without it'];
+  await writeFile(path, changed);
+  try {
+    const outcome = await run();
+    if (outcome === 'red') return ['red', ''];
+    return outcome === 'broken' ? ['invalid', 'with it nothing runs'] : ['survived', mutant.why];
+  } finally {
+    await writeFile(path, text);
   }
 }
 
-async function startStores(
-  wanted: readonly Mutant[],
-): Promise<readonly [Store, Store] | readonly []> {
-  if (!wanted.some(({ test }) => needsStores(test))) return [];
-  return Promise.all([
-    startMongo({ url: process.env['MONGODB_URI'], log: say }),
-    startRedis({ url: process.env['REDIS_URL'], log: say }),
-  ]);
-}
-
-async function tryAll(wanted: readonly Mutant[], signal: AbortSignal): Promise<Tried[]> {
-  const stores = await startStores(wanted);
-  const [mongo, redis] = stores;
-  const copies = await Promise.all(
-    Array.from({ length: Math.min(COPIES, wanted.length) }, copyTree),
-  );
-  const trial = new Trial({ MONGODB_URI: mongo?.url, REDIS_URL: redis?.url }, signal);
-  const all: Tried[] = [];
-  const left = [...wanted];
-  const work = async (copy: Copy): Promise<void> => {
+async function tryAll(): Promise<Verdict[]> {
+  const verdicts: Verdict[] = [];
+  const servers = wanted.some(({ test }) => needsStores(test))
+    ? await Promise.all([
+        startMongo({ url: process.env['MONGODB_URI'], log: say }),
+        startRedis({ url: process.env['REDIS_URL'], log: say }),
+      ])
+    : [];
+  const stores = { MONGODB_URI: servers[0]?.url, REDIS_URL: servers[1]?.url };
+  const folders = await Promise.all(Array.from({ length: COPIES }, copyTree));
+  const work = async (folder: string): Promise<void> => {
     for (
       let mutant = left.shift();
-      mutant !== undefined && !signal.aborted;
+      mutant !== undefined && !stop.signal.aborted;
       mutant = left.shift()
     ) {
-      const tried = await trial.try(mutant, copy);
-      if (signal.aborted) return;
-      all.push(tried);
-      const { verdict, milliseconds } = tried;
-      say(
-        `${all.length}/${wanted.length}  ${verdict.padEnd(8)}  ${mutant.file}  ${duration(milliseconds)}`,
-      );
+      const startedAt = performance.now();
+      const [verdict, words] = await tryOne(mutant, folder, stores);
+      if (stop.signal.aborted) return;
+      verdicts.push(verdict);
+      const place = `${verdicts.length}/${wanted.length}`;
+      const took = duration(performance.now() - startedAt);
+      const change = `${mutant.file}: ${JSON.stringify(mutant.find)}`;
+      say(`${place}  ${styleText(colours[verdict], verdict)}  ${change}  ${took}  ${words}`);
     }
   };
   try {
-    await Promise.all(copies.map(work));
+    await Promise.all(folders.map(work));
   } finally {
-    await Promise.all([
-      ...copies.map((copy) => copy.remove()),
-      ...stores.map((store) => store.stop()),
-    ]);
+    await Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true })));
+    await Promise.all(servers.map((server) => server.stop()));
   }
-  return wanted.flatMap((mutant) => all.filter((tried) => tried.mutant === mutant));
+  return verdicts;
 }
 
-const short = (text: string, length: number): string => {
-  const line = text.replaceAll(/\s+/g, ' ').trim();
-  return line.length > length ? `${line.slice(0, length - 1)}…` : line;
-};
-
-/** What differs, from a few characters before it on. */
-function changeOf({ find, replace }: Mutant): string {
-  const differsAt = find.split('').findIndex((character, index) => character !== replace[index]);
-  const from = Math.max(0, (differsAt === -1 ? find.length : differsAt) - CONTEXT);
-  return `${short(find.slice(from), SHOWN)} → ${short(replace.slice(from), SHOWN)}`;
-}
-
-function tableOf(all: readonly Tried[]): string {
-  const rows = all.map(({ mutant, verdict, words, milliseconds }) => [
-    styleText(colours[verdict], verdict),
-    mutant.file.split('/').at(-1) ?? '',
-    changeOf(mutant),
-    duration(milliseconds),
-    short(words, 60),
-  ]);
-  return table(
-    [['verdict', 'file', 'change', 'time', 'what turned red, or is wrong'], ...rows],
-    '',
-  );
-}
-
-async function main(): Promise<number> {
-  const { values } = parseArgs({
-    options: {
-      draw: { type: 'string', default: '' },
-      count: { type: 'string', default: '' },
-    },
-  });
-  const wanted = chosen(values.draw, values.count === '' ? DRAWN : Number(values.count));
-  const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  const startedAt = performance.now();
-  const all = await tryAll(wanted, stop.signal);
-  const counts = Object.keys(colours).map(
-    (verdict) => `${all.filter((tried) => tried.verdict === verdict).length} ${verdict}`,
-  );
-  const good =
-    all.length === wanted.length &&
-    all.every(({ verdict }) => verdict === 'red' || verdict === 'left out');
-  const took = styleText('dim', `in ${duration(performance.now() - startedAt)}`);
-  console.log(
-    `\n${tableOf(all)}\n\n${styleText(good ? 'green' : 'red', counts.join(', '))} ${took}`,
-  );
-  return good ? 0 : 1;
-}
-
-process.exitCode = await main().catch((error: unknown) => {
-  console.error(error instanceof Error ? error.message : error);
-  return 2;
-});
+const startedAt = performance.now();
+const verdicts = await tryAll();
+const isGood = (verdict: Verdict): boolean => verdict === 'red' || verdict === 'left out';
+const good = verdicts.length === wanted.length && verdicts.every(isGood);
+const counts = Object.entries(Object.groupBy(verdicts, (verdict) => verdict)).map(
+  ([verdict, some]) => `${some.length} ${verdict}`,
+);
+const took = styleText('dim', `in ${duration(performance.now() - startedAt)}`);
+console.log(`\n${styleText(good ? 'green' : 'red', counts.join(', '))} ${took}`);
+process.exitCode = good ? 0 : 1;

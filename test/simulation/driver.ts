@@ -154,7 +154,7 @@ export function driverOf<T extends { _id: string }>(
 
 /** A driver's database of these collections. */
 export function databaseOf(
-  collections: Readonly<Record<string, Collection<never>>>,
+  collections: Readonly<Record<string, unknown>>,
   hello: () => Promise<Document> = () => Promise.resolve({ localTime: new Date() }),
 ): Db {
   return {

@@ -2,7 +2,7 @@
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
-import { leapt, PROCESSORS, startOf, type Fault, type Plan } from './plan.ts';
+import { leapt, PROCESSORS, startOf, type Fault, type FaultKind, type Plan } from './plan.ts';
 import { startPartner, type Partner } from './partner.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
@@ -24,7 +24,6 @@ export interface Told {
   readonly windows: Windows;
   readonly events: number;
   readonly mails: number;
-  readonly handOvers: number;
   readonly states: Readonly<Record<string, number>>;
   readonly simulatedMs: number;
 }
@@ -102,8 +101,7 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
       windows,
       events: scheduler.events,
       mails: world.relay.mails.length,
-      handOvers: world.relay.handOvers,
-      states: countStates(world),
+      states: countsOf(world.records().map(({ state }) => state)),
       simulatedMs: scheduler.now,
     };
   });
@@ -179,92 +177,63 @@ function strike(
     world.disturb('frozen', process, forMs);
   };
   /** Faults of one kind may overlap; the last to end puts things right. */
-  const forAWhile = (begin: () => void, end: () => void): void => {
-    begin();
-    scheduler.after(forMs, end);
+  const forAWhile = <T extends object>(weather: T, bad: Partial<T>, good: Partial<T>): void => {
+    Object.assign(weather, bad);
+    scheduler.after(forMs, () => Object.assign(weather, good));
   };
-  switch (kind) {
-    case 'kill_processor':
-      return kill(service.processors[target]!.process, () => service.newProcessor(target));
-    case 'freeze_processor':
-      return freeze(service.processors[target]!.process);
-    case 'restart_processor':
+  const faults: Readonly<Record<FaultKind, () => void>> = {
+    kill_processor: () =>
+      kill(service.processors[target]!.process, () => service.newProcessor(target)),
+    freeze_processor: () => freeze(service.processors[target]!.process),
+    restart_processor: () => {
       // A pod that was killed is started again by itself.
       if (!service.processors[target]!.process.alive) return;
       service.processors[target]!.close();
-      return service.newProcessor(target);
-    case 'kill_ingest':
-      return kill(service.ingests[0]!.process, () => {
-        service.ingests[0] = startIngestProcess(
-          world,
-          world.newProcess('ingest 0', service.skew(0)),
-        );
-      });
-    case 'freeze_ingest':
-      return freeze(service.ingests[0]!.process);
-    case 'mongo_away':
+      service.newProcessor(target);
+    },
+    kill_ingest: () =>
+      kill(service.ingests[0]!.process, () => {
+        const process = world.newProcess('ingest 0', service.skew(0));
+        service.ingests[0] = startIngestProcess(world, process);
+      }),
+    freeze_ingest: () => freeze(service.ingests[0]!.process),
+    mongo_away: () => {
       world.disturb('cutOff', undefined, forMs);
-      return forAWhile(
-        () => {
-          mongo.away = true;
-          world.crashMongo();
-        },
-        () => (mongo.away = false),
-      );
-    case 'mongo_shaky':
+      forAWhile(mongo, { away: true }, { away: false });
+      world.crashMongo();
+    },
+    mongo_shaky: () => {
       world.disturb('cutOff', undefined, forMs);
-      return forAWhile(
-        () => (mongo.shaky = 0.2),
-        () => (mongo.shaky = 0),
-      );
-    case 'redis_away':
-      return forAWhile(
-        () => (redis.away = true),
-        () => {
-          redis.away = false;
-          queue.handOut();
-        },
-      );
-    case 'redis_lossy':
-      return forAWhile(
-        () => Object.assign(redis, { lossy: 0.5, repeating: 0.5 }),
-        () => Object.assign(redis, { lossy: 0, repeating: 0.05 }),
-      );
-    case 'redis_emptied':
-      return queue.flush();
-    case 'relay_away':
-      return forAWhile(
-        () => (smtp.away = true),
-        () => (smtp.away = false),
-      );
-    case 'relay_hangs':
+      forAWhile(mongo, { shaky: 0.2 }, { shaky: 0 });
+    },
+    mongo_stalled: () => {
+      world.disturb('cutOff', undefined, forMs);
+      forAWhile(mongo, { stalled: true }, { stalled: false });
+    },
+    redis_away: () => {
+      forAWhile(redis, { away: true }, { away: false });
+      scheduler.after(forMs, () => queue.handOut());
+    },
+    redis_lossy: () =>
+      forAWhile(redis, { lossy: 0.5, repeating: 0.5 }, { lossy: 0, repeating: 0.05 }),
+    redis_emptied: () => queue.flush(),
+    relay_away: () => forAWhile(smtp, { away: true }, { away: false }),
+    relay_hangs: () => {
       smtp.hangsUntil = Math.max(smtp.hangsUntil, scheduler.now + forMs);
-      return;
-    case 'relay_refuses':
-      return forAWhile(
-        () => (smtp.refuses = true),
-        () => (smtp.refuses = false),
-      );
-    case 'relay_turns_away':
-      return forAWhile(
-        () => (smtp.turnsAway = true),
-        () => (smtp.turnsAway = false),
-      );
-    case 'partner_on_hold':
-      return forAWhile(
-        () => service.operator.hold(true),
-        () => service.operator.hold(false),
-      );
-    case 'relay_shaky':
-      return forAWhile(
-        () => (smtp.shaky = 0.8),
-        () => (smtp.shaky = 0),
-      );
-  }
+    },
+    relay_refuses: () => forAWhile(smtp, { refuses: true }, { refuses: false }),
+    relay_turns_away: () => forAWhile(smtp, { turnsAway: true }, { turnsAway: false }),
+    relay_shaky: () => forAWhile(smtp, { shaky: 0.8 }, { shaky: 0 }),
+    partner_on_hold: () => {
+      service.operator.hold(true);
+      scheduler.after(forMs, () => service.operator.hold(false));
+    },
+  };
+  faults[kind]();
 }
 
-function countStates(world: World): Record<string, number> {
+function countsOf(names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
-  for (const { state } of world.records()) counts[state] = (counts[state] ?? 0) + 1;
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   return counts;
 }

@@ -62,7 +62,7 @@ export class MemoryCollection {
   find(filter: Document, options: FindOptions = {}): Stored[] {
     const found = this.#candidates(filter).filter((document) => matches(document, filter));
     for (const [path, direction] of Object.entries(options.sort ?? {}).toReversed()) {
-      found.sort((one, other) => direction * compare(get(one, path), get(other, path)));
+      found.sort((one, other) => direction * compare(rank(get(one, path)), rank(get(other, path))));
     }
     return found
       .slice(0, options.limit ?? found.length)
@@ -73,7 +73,7 @@ export class MemoryCollection {
     const { durable = true } = options;
     const before = this.#candidates(filter).find((document) => matches(document, filter));
     if (before !== undefined) {
-      const after = updated(before, update, { inserting: false });
+      const after = updated(before, update, false);
       this.#write(after, before, durable);
       return { matchedCount: 1, upsertedCount: 0, after };
     }
@@ -81,7 +81,7 @@ export class MemoryCollection {
     const equalities = Object.entries(filter).filter(
       ([path, value]) => !path.startsWith('$') && !isOperators(value),
     );
-    const made = updated(Object.fromEntries(equalities) as Stored, update, { inserting: true });
+    const made = updated(Object.fromEntries(equalities) as Stored, update, true);
     this.insert(made, options);
     return { matchedCount: 0, upsertedCount: 1, after: made };
   }
@@ -165,31 +165,27 @@ function holds(value: unknown, operator: string, operand: unknown): boolean {
       return !equal(value, operand);
     case '$exists':
       return (value !== undefined) === operand;
-    // Values of another type, or none, are neither above nor below.
     case '$lte':
-      return comparable(value, operand) && ordered(value) <= ordered(operand);
+      return isBelow(value, operand) || equal(value, operand);
     case '$lt':
-      return comparable(value, operand) && ordered(value) < ordered(operand);
+      return isBelow(value, operand);
     case '$gte':
-      return comparable(value, operand) && ordered(value) >= ordered(operand);
+      return isBelow(operand, value) || equal(value, operand);
     case '$gt':
-      return comparable(value, operand) && ordered(value) > ordered(operand);
+      return isBelow(operand, value);
     default:
       throw new Error(`the model knows no ${operator}`);
   }
 }
 
-function updated(
-  before: Stored,
-  update: Document,
-  options: { readonly inserting: boolean },
-): Stored {
+function updated(before: Stored, update: Document, inserting: boolean): Stored {
   const after = { ...before };
   for (const [operator, changes] of Object.entries(update)) {
     for (const [path, value] of Object.entries(changes as Document)) {
+      const present = get(after, path);
       switch (operator) {
         case '$setOnInsert':
-          if (options.inserting) set(after, path, copy(value));
+          if (inserting) set(after, path, copy(value));
           break;
         case '$set':
           if (value !== undefined) set(after, path, copy(value));
@@ -198,16 +194,13 @@ function updated(
           set(after, path, undefined);
           break;
         case '$inc':
-          set(after, path, number(get(after, path) ?? 0) + number(value));
+          set(after, path, Number(present ?? 0) + Number(value));
           break;
-        case '$min': {
-          const present = get(after, path);
-          if (present === undefined || number(value) < number(present))
-            set(after, path, copy(value));
+        case '$min':
+          if (present === undefined || isBelow(value, present)) set(after, path, copy(value));
           break;
-        }
         case '$push':
-          set(after, path, [...((get(after, path) as unknown[] | undefined) ?? []), copy(value)]);
+          set(after, path, [...((present as unknown[] | undefined) ?? []), copy(value)]);
           break;
         default:
           throw new Error(`the model knows no ${operator}`);
@@ -253,29 +246,22 @@ function isPlain(value: unknown): value is Document {
   );
 }
 
+const rank = (value: unknown): number | string =>
+  value instanceof Date ? value.getTime() : (value as number | string);
+const kindOf = (value: unknown): string => (value instanceof Date ? 'date' : typeof value);
+
 function equal(one: unknown, other: unknown): boolean {
-  return one instanceof Date && other instanceof Date
-    ? one.getTime() === other.getTime()
-    : one === other;
+  return kindOf(one) === kindOf(other) && rank(one) === rank(other);
 }
 
-function comparable(one: unknown, other: unknown): boolean {
-  if (one instanceof Date) return other instanceof Date;
-  return typeof one === typeof other && ['number', 'string'].includes(typeof one);
+function compare(one: number | string, other: number | string): number {
+  return Number(one > other) - Number(one < other);
 }
 
-function compare(one: unknown, other: unknown): number {
-  const [first, second] = [ordered(one), ordered(other)];
-  if (first === second) return 0;
-  return first < second ? -1 : 1;
-}
-
-function ordered(value: unknown): number | string {
-  return typeof value === 'string' ? value : number(value);
-}
-
-function number(value: unknown): number {
-  return value instanceof Date ? value.getTime() : Number(value);
+/** Values of another type, or none, are neither above nor below. */
+function isBelow(one: unknown, other: unknown): boolean {
+  const kinds = [kindOf(one), kindOf(other)];
+  return kinds[0] === kinds[1] && compare(rank(one), rank(other)) < 0;
 }
 
 /**

@@ -7,7 +7,7 @@ import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { normalizeEmail } from '../../internal/application/identity.ts';
 import { bounce } from '../../internal/cli/bounce.ts';
 import { close } from '../../internal/cli/close.ts';
-import { CommandError, EXIT, type Call } from '../../internal/cli/command.ts';
+import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
 import { ClockError } from '../../internal/platform/clock-offset.ts';
@@ -46,49 +46,32 @@ export function startOperator(world: World, skewMs: number): Operator {
     record: (_action: unknown, act: () => Promise<boolean>) => act(),
   };
   const desk = { submissions, accounts, moves, corrections, trail };
-  /** Gives the command itself; what it refuses is done with. */
-  const give = async (name: 'close' | 'bounce', requestId: string): Promise<boolean> => {
-    const words = { yes: true, json: true, why: 'an order' };
-    const call =
-      name === 'close'
-        ? { positionals: [requestId], values: words }
-        : { positionals: [], values: { ...words, request: requestId } };
-    const command = name === 'close' ? close : bounce;
-    await command
-      .run({ ...call, desk, clock, out, stop: never } as unknown as Call)
+  /** Gives the command itself; true once it has nothing left to do, or refuses. */
+  const give = async (command: Command, call: Pick<Call, 'positionals'> & { request?: string }) => {
+    const values = { yes: true, json: true, why: 'an order', request: call.request };
+    const { positionals } = call;
+    const code = await command
+      .run({ positionals, values, desk, clock, out, stop: never } as unknown as Call)
       .catch((error: unknown) => {
         if (!(error instanceof CommandError || error instanceof ClockError)) throw error;
       });
-    return true;
+    return command !== erase || code === undefined || code === EXIT.ok;
   };
-  /** Gives the command, always the same; true once it says that nothing is left. */
-  const eraseOne = async (record: SubmissionRecord): Promise<boolean> => {
+  const noteErasure = (record: SubmissionRecord): void => {
     const person = applicantOf(record).email;
-    const theirs = world
-      .records()
-      .filter((one) => person !== undefined && applicantOf(one).email === person);
-    for (const { _id } of theirs) world.toErase.add(_id);
-    if (person !== undefined) world.erasedPeople.add(person);
-    const call = {
-      positionals: [record._id],
-      values: { yes: true, json: true },
-      desk,
-      clock,
-      out,
-      stop: never,
-    };
-    const code = await erase.run(call as unknown as Call).catch((error: unknown) => {
-      if (error instanceof CommandError) return EXIT.ok;
-      throw error;
-    });
-    return code === EXIT.ok;
+    if (person === undefined) return;
+    world.erasedPeople.add(person);
+    for (const one of world.records())
+      if (applicantOf(one).email === person) world.toErase.add(one._id);
   };
   /** True when there is nothing more to do. */
   const order = async (requestId: string, event: OrderEvent): Promise<boolean> => {
     const record = await submissions.byId(requestId);
     if (record === undefined) return true;
-    if (event === 'erase') return eraseOne(record);
-    if (event === 'close' || event === 'bounce') return give(event, requestId);
+    if (event === 'erase') noteErasure(record);
+    if (event === 'erase') return give(erase, { positionals: [requestId] });
+    if (event === 'close') return give(close, { positionals: [requestId] });
+    if (event === 'bounce') return give(bounce, { positionals: [], request: requestId });
     const account = await accounts.find('requestId', requestId);
     if (account?.releasedAt !== undefined) return true;
     if (event === 'release') {
@@ -121,32 +104,26 @@ export function startOperator(world: World, skewMs: number): Operator {
   };
   let open = 0;
   let holding = Promise.resolve();
-  const persist = async (requestId: string, event: OrderEvent): Promise<void> => {
-    while (!(await order(requestId, event).catch((error: unknown) => error instanceof ClockError)))
+  /** As people do: again and again, until it is done. */
+  const untilDone = async (act: () => Promise<boolean>): Promise<void> => {
+    while (!(await act().catch((error: unknown) => error instanceof ClockError)))
       await world.scheduler.pause(AGAIN_MS);
+    open -= 1;
+  };
+  const start = (run: () => void): void => {
+    open += 1;
+    world.scheduler.after(0, run, process);
   };
   return {
-    order: (requestId, event) => {
-      open += 1;
-      world.scheduler.after(
-        0,
-        () => void persist(requestId, event).then(() => (open -= 1)),
-        process,
-      );
-    },
+    order: (requestId, event) => start(() => void untilDone(() => order(requestId, event))),
     hold: (onHold) => {
-      open += 1;
       const setHold = async (): Promise<boolean> => {
         await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));
         return true;
       };
-      const untilDone = async (): Promise<void> => {
-        while (!(await setHold().catch(() => false))) await world.scheduler.pause(AGAIN_MS);
-      };
-      const run = (): void => {
-        holding = holding.then(untilDone).then(() => void (open -= 1));
-      };
-      world.scheduler.after(0, run, process);
+      start(() => {
+        holding = holding.then(() => untilDone(setHold));
+      });
     },
     atRest: () => open === 0,
   };

@@ -14,6 +14,7 @@ export const faultKinds = [
   'freeze_ingest',
   'mongo_away',
   'mongo_shaky',
+  'mongo_stalled',
   'redis_away',
   'redis_lossy',
   'redis_emptied',

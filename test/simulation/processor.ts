@@ -18,7 +18,7 @@ import type { Hint } from '../../internal/queue/job.ts';
 import type { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import type { SimProcess } from './scheduler.ts';
-import { noMetric, silent, type World } from './world.ts';
+import { noMetric, noMetrics, silent, type World } from './world.ts';
 
 const CONCURRENCY = 2;
 const templates = await loadTemplates();
@@ -26,32 +26,17 @@ const templates = await loadTemplates();
 /** Starts the processor; the result ends it as a signal does: what it has in hand is finished. */
 export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
-  const {
-    store,
-    mailQueue,
-    holds: holdStore,
-    accounts,
-    ledger,
-    clock,
-    ping,
-  } = world.connect(process, 'processor');
+  const connection = world.connect(process, 'processor');
+  const { store, mailQueue, accounts, ledger, clock, ping } = connection;
   // Asked for at each round, so that days of back-off are not made of questions that find nothing.
-  const follower = new HoldFollower({ holds: holdStore, log: silent, onHold: noMetric });
+  const follower = new HoldFollower({ holds: connection.holds, log: silent, onHold: noMetric });
   const workers = createWorkers({
     slots: { applications: CONCURRENCY, mails: CONCURRENCY },
     mailsPerSecond: 0,
     queue: mailQueue,
     tools: {
-      outcomes: noMetric,
-      partnerOutcomes: noMetric,
+      ...noMetrics,
       partnerLabels: new PartnerLabels(),
-      attempts: noMetric,
-      failures: noMetric,
-      mails: noMetric,
-      handOverSeconds: noMetric,
-      duplicateKeys: noMetric,
-      completionSeconds: noMetric,
-      possibleSecondMails: noMetric,
       store,
       holds: follower,
       accounts,
@@ -69,16 +54,15 @@ export function startProcessor(world: World, process: SimProcess): () => void {
     },
     databaseTakesWrites: ping,
     clockFaults: () => [],
-    metrics: { workerPaused: noMetric, senderRefused: noMetric },
+    metrics: noMetrics,
   });
   const { applications, line } = workers;
   const hasGoodClock = clockFaults(process.skewMs).length === 0;
   // The service's gate would look again and again: a simulated clock stays as it is.
   if (!hasGoodClock) for (const worker of [applications, line]) worker.pause();
   queue.startWorker(process, applications);
-  const parts = { store, clock, workers, follower };
   if (world.parts.reconciles && hasGoodClock)
-    scheduler.as(process, () => workWhenDue(world, process, parts));
+    scheduler.as(process, () => workWhenDue(world, process, { store, clock, workers, follower }));
   const close = async (): Promise<void> => {
     process.closing = true;
     const late = new AbortController();
@@ -91,6 +75,13 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   return () => void scheduler.after(0, () => void close(), process);
 }
 
+interface WorkedBy {
+  readonly store: WorkerMoves;
+  readonly clock: Clock;
+  readonly workers: Workers;
+  readonly follower: HoldFollower;
+}
+
 /**
  * Rounds of reconcile and of the line at the service's pace, but none while nothing can be due:
  * days of back-off would otherwise be made of rounds that find nothing.
@@ -98,15 +89,9 @@ export function startProcessor(world: World, process: SimProcess): () => void {
 function workWhenDue(
   world: World,
   process: SimProcess,
-  parts: {
-    readonly store: WorkerMoves;
-    readonly clock: Clock;
-    readonly workers: Workers;
-    readonly follower: HoldFollower;
-  },
+  { store, clock, workers, follower }: WorkedBy,
 ): void {
   const { scheduler, queue } = world;
-  const { store, clock, workers, follower } = parts;
   const tools = {
     requeued: noMetric,
     unknown: noMetric,

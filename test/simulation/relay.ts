@@ -48,20 +48,15 @@ const LONGEST_ANSWER_MS = 590_000;
 
 export class SimRelay {
   readonly mails: SentMail[] = [];
-  handOvers = 0;
   readonly #scheduler: Scheduler;
   readonly #weather: RelayWeather;
   readonly #temperOf: (email: string) => Temper;
   readonly #busyLeft = new Map<string, number>();
 
-  constructor(
-    scheduler: Scheduler,
-    weather: RelayWeather,
-    options: { temperOf(email: string): Temper },
-  ) {
+  constructor(scheduler: Scheduler, weather: RelayWeather, temperOf: (email: string) => Temper) {
     this.#scheduler = scheduler;
     this.#weather = weather;
-    this.#temperOf = (email) => options.temperOf(email);
+    this.#temperOf = temperOf;
   }
 
   /** A mailer as one process has it. */
@@ -85,7 +80,6 @@ export class SimRelay {
   ): Promise<HandOver> {
     const { random } = this.#scheduler;
     const process = this.#scheduler.process!;
-    this.handOvers += 1;
     const startedAt = this.#scheduler.now;
     await this.#scheduler.pause(random.between(1, 100));
     if (this.#weather.away) {

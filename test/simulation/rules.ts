@@ -1,7 +1,7 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
-import { checkRecord, kinds as findings, type Kind } from '../../internal/cli/check-records.ts';
+import { checkRecord, kinds as findings } from '../../internal/cli/check-records.ts';
 import {
   eventsOf,
   firstStates,
@@ -11,13 +11,16 @@ import {
 } from '../../internal/submission/states.ts';
 import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import type { Stored } from './memory-collection.ts';
 import type { SentMail } from './relay.ts';
 import type { Sent, World } from './world.ts';
 
 /** A broken promise; the message says which, and of whom. */
 export class Violation extends Error {
   override readonly name = 'Violation';
+}
+
+function insist(holds: boolean, words: string): asserts holds {
+  if (!holds) throw new Violation(words);
 }
 
 /**
@@ -58,10 +61,7 @@ export function watch(world: World): { readonly violations: Violation[] } {
       before !== undefined &&
       after.history.length > before.history.length
     ) {
-      world.reopenings.set(after._id, [
-        ...(world.reopenings.get(after._id) ?? []),
-        world.scheduler.now,
-      ]);
+      note(world.reopenings, after._id, world.scheduler.now);
     }
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
       const accounts = [...world.erasedAccounts.values(), ...world.allAccounts()];
@@ -77,17 +77,14 @@ export function watch(world: World): { readonly violations: Violation[] } {
     world.erasedAccounts.set(account._id, account as unknown as Account);
   world.accounts.onWrite = (stored, before) => {
     const wished = before?.['notifiedAt'] !== undefined && stored['notifiedAt'] === undefined;
-    if (world.mongo.caller === 'operator' || wished) noteWish(world, stored);
+    if (world.mongo.caller === 'operator' || wished)
+      note(world.mailWishes, stored._id, world.scheduler.now);
   };
   return { violations };
 }
 
-function noteWish(world: World, account: Stored): void {
-  world.mailWishes.set(account._id, [
-    ...(world.mailWishes.get(account._id) ?? []),
-    world.scheduler.now,
-  ]);
-}
+const note = (times: Map<string, number[]>, id: string, now: number): void =>
+  void times.set(id, [...(times.get(id) ?? []), now]);
 
 type Check = (holds: boolean, words: string) => void;
 
@@ -156,103 +153,92 @@ function checkStep(
 }
 
 /** The end of a history, when all is quiet. */
+interface End {
+  readonly world: World;
+  readonly byId: ReadonlyMap<string, SubmissionRecord>;
+  readonly accounts: readonly Account[];
+  readonly windows: Windows;
+}
+
+/** Throws a `Violation` where a promise is broken. */
 export function judge(world: World): Windows {
   const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
   const byId = new Map(world.records().map((record) => [record._id, record]));
   const accounts = world.allAccounts();
+  const end = { world, byId, accounts, windows };
   for (const key of ['emailNormalized', 'ein', 'requestId'] as const) {
     const values = accounts.map((account) => account[key]);
     const twice = values.find((value, index) => values.indexOf(value) !== index);
-    if (twice !== undefined) throw new Violation(`two accounts share the ${key} ${twice}`);
+    insist(twice === undefined, `two accounts share the ${key} ${twice}`);
   }
-  judgeAnswers(world, byId, windows);
-  judgeKeys(world, byId);
-  for (const record of byId.values()) judgeRecord(record, byId, accounts);
-  for (const account of accounts) judgeMails(world, account, byId.get(account.requestId), windows);
-  judgeErasures(world, byId, windows);
-  judgeAudit(world, byId, accounts);
+  judgeAnswers(end);
+  judgeKeys(end);
+  for (const record of byId.values()) judgeRecord(record, end);
+  for (const account of accounts) judgeMails(account, end);
+  judgeErasures(end);
+  judgeAudit(end);
   return windows;
 }
 
 /** Where nothing is wrong, `partner-ingest audit` finds nothing. */
-function judgeAudit(
-  world: World,
-  byId: ReadonlyMap<string, SubmissionRecord>,
-  accounts: readonly Account[],
-): void {
+function judgeAudit({ world, byId, accounts }: End): void {
   const exists = (id: string): boolean =>
     byId.has(id) || accounts.some(({ requestId }) => requestId === id);
   const options = { now: world.scheduler.date(), onHold: new Set<string>(), exists };
   for (const record of byId.values()) {
     const account = accounts.find(({ requestId }) => requestId === record._id);
-    const problem = checkRecord(record, account, options).find((kind) => isProblem(kind));
-    if (problem !== undefined) throw new Violation(`audit says ${problem} of ${record._id}`);
+    const found = checkRecord(record, account, options);
+    const problem = found.find((kind) => findings[kind][0] === 'problem');
+    insist(problem === undefined, `audit says ${problem} of ${record._id}`);
   }
 }
 
-function isProblem(kind: Kind): boolean {
-  return findings[kind][0] === 'problem';
-}
-
 /** What an operator erased is gone, and nobody is mailed but by a worker that held the record then. */
-function judgeErasures(
-  world: World,
-  byId: ReadonlyMap<string, SubmissionRecord>,
-  windows: Windows,
-): void {
+function judgeErasures(end: End): void {
+  const { world, byId } = end;
   for (const id of world.toErase) {
     const { body, applicant } = byId.get(id) ?? {};
-    if (body !== undefined || applicant !== undefined) throw new Violation(`${id} is not erased`);
+    insist(body === undefined && applicant === undefined, `${id} is not erased`);
   }
   for (const account of world.erasedAccounts.values()) {
     const { _id, requestId } = account;
     // A crash of the database has brought it back.
     if (world.accounts.get(_id) !== undefined) continue;
     const erasure = world.erasures.get(requestId);
-    if (erasure === undefined)
-      throw new Violation(`the account of ${requestId} is erased, its record is not`);
+    insist(erasure !== undefined, `the account of ${requestId} is erased, its record is not`);
     const mails = world.relay.mails.filter(({ accountId }) => accountId === _id);
     // The one worker that holds the record may be about to note its hand-over.
-    if (
-      mails.length > erasure.possibleMails + 1 ||
-      mails.some(({ at }) => at > erasure.at + CLAIM_TRUSTED_MS)
-    ) {
-      throw new Violation(`${requestId} was mailed after it was erased`);
-    }
-    judgeMails(world, account, byId.get(requestId), windows);
+    insist(
+      mails.length <= erasure.possibleMails + 1 &&
+        mails.every(({ at }) => at <= erasure.at + CLAIM_TRUSTED_MS),
+      `${requestId} was mailed after it was erased`,
+    );
+    judgeMails(account, end);
   }
 }
 
-function judgeAnswers(
-  world: World,
-  byId: ReadonlyMap<string, SubmissionRecord>,
-  windows: Windows,
-): void {
+function judgeAnswers({ world, byId, windows }: End): void {
   for (const sent of world.sent) {
     const { requestId, answer, answeredAt, answeredId = requestId, body } = sent;
     const record = byId.get(answeredId);
     if (answer === 202) {
-      if (record === undefined) throw new Violation(`${requestId} was answered 202 and is lost`);
-      if (record.state === 'withdrawn')
-        throw new Violation(`${requestId} was answered 202 and then withdrawn`);
-      if (!isKept(body, record, world)) throw new Violation(`${requestId} is not what was sent`);
-      if (sent.at > (world.erasures.get(answeredId)?.at ?? Infinity))
-        throw new Violation(
-          `${requestId} was answered 202 because of ${answeredId}, which is erased`,
-        );
+      insist(record !== undefined, `${requestId} was answered 202 and is lost`);
+      insist(record.state !== 'withdrawn', `${requestId} was answered 202 and then withdrawn`);
+      insist(isKept(body, record, world), `${requestId} is not what was sent`);
+      insist(
+        sent.at <= (world.erasures.get(answeredId)?.at ?? Infinity),
+        `${requestId} was answered 202 because of ${answeredId}, which is erased`,
+      );
     }
-    if (
-      answer === 422 &&
-      (record === undefined || body.equals(record.body?.buffer ?? Buffer.alloc(0)))
-    ) {
-      throw new Violation(`${requestId} was answered 422 because of ${answeredId}`);
-    }
+    const isSame = body.equals(record?.body?.buffer ?? Buffer.alloc(0));
+    insist(
+      answer !== 422 || (record !== undefined && !isSame),
+      `${requestId} was answered 422 because of ${answeredId}`,
+    );
     if (answer === 500 && record !== undefined && wasProcessed(record)) {
       // So late that reconcile had the record already: only no answer is true then.
-      if (answeredAt! - sent.at >= FIRST_DUE_MS)
-        throw new Violation(`${requestId} was answered 500 too late`);
-      if (!couldNotWithdraw(world, sent))
-        throw new Violation(`${requestId} was answered 500 and processed`);
+      insist(answeredAt! - sent.at < FIRST_DUE_MS, `${requestId} was answered 500 too late`);
+      insist(couldNotWithdraw(world, sent), `${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
     }
   }
@@ -286,27 +272,23 @@ function wasProcessed({ state, adopted, erasedAt, claimedBy }: SubmissionRecord)
  * Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own
  * first try.
  */
-function judgeKeys(world: World, byId: ReadonlyMap<string, SubmissionRecord>): void {
+function judgeKeys({ world, byId }: End): void {
   const keyed = world.sent.filter(({ key }) => key !== null);
   for (const [key, tries] of Map.groupBy(keyed, (sent) => sent.key)) {
     const ids = new Set(tries.map(({ requestId }) => requestId));
     const records = [...byId.values()].filter(
       ({ _id, state }) => ids.has(_id) && state !== 'withdrawn',
     );
-    if (records.length > 1) throw new Violation(`${key} has ${records.length} live records`);
-    const answers = new Set(
-      tries.filter(({ answer }) => answer === 202).map(({ answeredId }) => answeredId),
-    );
-    if (answers.size > 1) throw new Violation(`${key} was answered 202 with ${answers.size} ids`);
-    const bodies = new Set(
-      tries.filter(({ answer }) => answer === 202).map(({ body }) => body.toString()),
-    );
-    if (bodies.size > 1) throw new Violation(`${key} was answered 202 for ${bodies.size} bodies`);
+    insist(records.length <= 1, `${key} has ${records.length} live records`);
+    const accepted = tries.filter(({ answer }) => answer === 202);
+    const answers = new Set(accepted.map(({ answeredId }) => answeredId));
+    insist(answers.size <= 1, `${key} was answered 202 with ${answers.size} ids`);
+    const bodies = new Set(accepted.map(({ body }) => body.toString()));
+    insist(bodies.size <= 1, `${key} was answered 202 for ${bodies.size} bodies`);
     const own = records
       .flatMap(({ reasons = [] }) => reasons)
       .find(({ duplicateOf = '' }) => ids.has(duplicateOf));
-    if (own !== undefined)
-      throw new Violation(`${key}: a submission is called a duplicate of itself`);
+    insist(own === undefined, `${key}: a submission is called a duplicate of itself`);
   }
 }
 
@@ -319,76 +301,70 @@ function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
   );
 }
 
-function judgeRecord(
-  record: SubmissionRecord,
-  byId: ReadonlyMap<string, SubmissionRecord>,
-  accounts: readonly Account[],
-): void {
+function judgeRecord(record: SubmissionRecord, { byId, accounts }: End): void {
   const account = accounts.find(({ requestId }) => requestId === record._id);
   if (record.erasedAt !== undefined) {
-    if (account !== undefined) throw new Violation(`${record._id} is erased, yet has an account`);
+    insist(account === undefined, `${record._id} is erased, yet has an account`);
     return;
   }
   const needsAccount = record.state === 'completed' || record.state === 'undeliverable';
-  if (needsAccount && account === undefined)
-    throw new Violation(`${record._id} is ${record.state} without an account`);
+  insist(
+    !needsAccount || account !== undefined,
+    `${record._id} is ${record.state} without an account`,
+  );
   const forbidden = record.state === 'rejected' || record.state === 'withdrawn';
-  if (forbidden && account !== undefined)
-    throw new Violation(`${record._id} is ${record.state}, yet has an account`);
-  if (record.accountId !== undefined && record.accountId !== account?._id) {
-    throw new Violation(`${record._id} names an account that is not its own`);
-  }
+  insist(
+    !forbidden || account === undefined,
+    `${record._id} is ${record.state}, yet has an account`,
+  );
+  insist(
+    [undefined, account?._id].includes(record.accountId),
+    `${record._id} names an account that is not its own`,
+  );
   if (record.state !== 'rejected') return;
-  if (record.reasons === undefined || record.reasons.length === 0)
-    throw new Violation(`${record._id} has no reason`);
+  insist(record.reasons !== undefined && record.reasons.length > 0, `${record._id} has no reason`);
   for (const { duplicateOf } of record.reasons) {
     if (duplicateOf === undefined) continue;
     const other = byId.get(duplicateOf);
     const stands =
       other?.erasedAt !== undefined || accounts.some((one) => one.requestId === other?._id);
-    if (other?._id === record._id || !stands) {
-      throw new Violation(
-        `${record._id} is called a duplicate of ${duplicateOf}, which has no account`,
-      );
-    }
+    insist(
+      other?._id !== record._id && stands,
+      `${record._id} is called a duplicate of ${duplicateOf}, which has no account`,
+    );
   }
 }
 
 /** One mail for each account and each wish of an operator, but for the two windows. */
-function judgeMails(
-  world: World,
-  account: Account,
-  record: SubmissionRecord | undefined,
-  windows: Windows,
-): void {
+function judgeMails(account: Account, { world, byId, windows }: End): void {
+  const record = byId.get(account.requestId);
   const wishes = world.mailWishes.get(account._id) ?? [];
+  const { requestId: id } = account;
   const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
   const completed = record?.state === 'completed' && record.erasedAt === undefined;
-  if (completed && !mails.some(({ to }) => to === (account.released ?? account).email)) {
-    throw new Violation(`${account.requestId} is completed without a mail to its address`);
-  }
+  insist(
+    !completed || mails.some(({ to }) => to === (account.released ?? account).email),
+    `${id} is completed without a mail to its address`,
+  );
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
-  if (completed && account.notifiedAt === undefined && !wishedSince) {
-    throw new Violation(
-      `${account.requestId} is completed, but its account does not know that the mail is out`,
-    );
-  }
-  if (mails.length > (account.mail?.possible ?? 0)) {
-    throw new Violation(
-      `${account.requestId} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
-    );
-  }
+  insist(
+    !completed || account.notifiedAt !== undefined || wishedSince,
+    `${id} is completed, but its account does not know that the mail is out`,
+  );
+  insist(
+    mails.length <= (account.mail?.possible ?? 0),
+    `${id} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
+  );
   const periods = [0, ...(world.reopenings.get(account.requestId) ?? []), Infinity];
   for (const [index, from] of periods.slice(0, -1).entries()) {
     const within = mails.filter(
       ({ startedAt }) => startedAt >= from && startedAt < periods[index + 1]!,
     );
     for (const [to, some] of Map.groupBy(within, (mail) => mail.to)) {
-      if (some.length > MAX_AMBIGUOUS) {
-        throw new Violation(
-          `${account.requestId} was mailed ${some.length} times at ${to} without an operator's wish`,
-        );
-      }
+      insist(
+        some.length <= MAX_AMBIGUOUS,
+        `${id} was mailed ${some.length} times at ${to} without an operator's wish`,
+      );
     }
   }
   // One that began before a wish may arrive after the one that was wished for.
@@ -399,11 +375,7 @@ function judgeMails(
     if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at))
       continue;
     const window = windowOf(world, before, mail);
-    if (window === undefined) {
-      throw new Violation(
-        `${account.requestId} was mailed twice, at ${before.at} and ${mail.at} ms`,
-      );
-    }
+    insist(window !== undefined, `${id} was mailed twice, at ${before.at} and ${mail.at} ms`);
     windows[window] += 1;
   }
 }

@@ -22,7 +22,6 @@ export interface SimProcess {
 
 interface Task {
   at: number;
-  seq: number;
   readonly process: SimProcess | undefined;
   run: (() => void) | undefined;
 }
@@ -51,8 +50,8 @@ export class Scheduler {
   now = 0;
   events = 0;
   readonly random: Random;
+  /** In their order. */
   readonly #tasks: Task[] = [];
-  #seq = 0;
 
   constructor(random: Random) {
     this.random = random;
@@ -71,7 +70,7 @@ export class Scheduler {
    * Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them.
    */
   after(delayMs: number, run: () => void, process: SimProcess | undefined = this.process): Task {
-    const task: Task = { at: this.now + Math.max(0, delayMs), seq: (this.#seq += 1), process, run };
+    const task: Task = { at: this.now + Math.max(0, delayMs), process, run };
     this.#push(task);
     return task;
   }
@@ -106,7 +105,7 @@ export class Scheduler {
         this.now = Math.max(this.now, untilMs);
         return done();
       }
-      this.#pop();
+      this.#tasks.shift();
       this.now = task.at;
       const { process, run } = task;
       if (run === undefined || process?.alive === false) continue;
@@ -127,13 +126,14 @@ export class Scheduler {
   /** Takes over the timers and the randomness of this process while `history` runs. */
   async rule<T>(history: () => Promise<T>): Promise<T> {
     const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate } = globalThis;
+    const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate };
     const { random } = Math;
     const cancel = (task: Task | undefined): void => {
       if (task !== undefined) task.run = undefined;
     };
     const every = (run: () => void, ms: number): Task => {
       // One handle for all rounds, so that clearing it ends them.
-      const handle: Task = { at: 0, seq: 0, process: undefined, run };
+      const handle: Task = { at: 0, process: undefined, run };
       const round = (): void => {
         if (handle.run === undefined) return;
         handle.run();
@@ -153,46 +153,15 @@ export class Scheduler {
     try {
       return await history();
     } finally {
-      Object.assign(globalThis, {
-        setTimeout,
-        clearTimeout,
-        setInterval,
-        clearInterval,
-        setImmediate,
-      });
+      Object.assign(globalThis, real);
       Math.random = random;
       await oneTurn();
     }
   }
 
+  /** Behind those of the same time. */
   #push(task: Task): void {
-    const tasks = this.#tasks;
-    let index = tasks.push(task) - 1;
-    while (index > 0) {
-      const parent = (index - 1) >> 1;
-      if (!isBefore(tasks[index]!, tasks[parent]!)) break;
-      [tasks[index], tasks[parent]] = [tasks[parent]!, tasks[index]!];
-      index = parent;
-    }
+    const before = this.#tasks.findLastIndex(({ at }) => at <= task.at);
+    this.#tasks.splice(before + 1, 0, task);
   }
-
-  #pop(): void {
-    const tasks = this.#tasks;
-    const last = tasks.pop()!;
-    if (tasks.length === 0) return;
-    tasks[0] = last;
-    for (let index = 0; ;) {
-      let least = index;
-      for (const child of [2 * index + 1, 2 * index + 2]) {
-        if (child < tasks.length && isBefore(tasks[child]!, tasks[least]!)) least = child;
-      }
-      if (least === index) return;
-      [tasks[index], tasks[least]] = [tasks[least]!, tasks[index]!];
-      index = least;
-    }
-  }
-}
-
-function isBefore(one: Task, other: Task): boolean {
-  return one.at < other.at || (one.at === other.at && one.seq < other.seq);
 }

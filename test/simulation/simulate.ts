@@ -2,8 +2,9 @@
  * Plays many histories and tells of them; a failing one is cut down to the smallest that fails,
  * with how to see it again.
  */
+import { parseArgs } from 'node:util';
 import * as fc from 'fast-check';
-import { play } from './history.ts';
+import { play, type Told } from './history.ts';
 import { plans } from './plan.ts';
 import type { Windows } from './rules.ts';
 import type { Parts } from './world.ts';
@@ -11,7 +12,6 @@ import type { Parts } from './world.ts';
 export interface Simulated {
   readonly seed: number;
   readonly histories: number;
-  readonly requests: number;
   readonly mails: number;
   /** How long all of it would have taken. */
   readonly simulatedDays: number;
@@ -21,85 +21,70 @@ export interface Simulated {
   readonly failure: string | undefined;
 }
 
-export interface SimulationOptions {
+/**
+ * `at` is the number of a history in the run of this seed, as a failure prints it: only that one is
+ * played. `hasty` stops at the first failure as it is, without looking for a smaller one.
+ */
+export async function simulate(options: {
   readonly seed: number;
   readonly histories: number;
-  /**
-   * The number of a history in the run of this seed, as a failure prints it; only that one is
-   * played.
-   */
   readonly at?: string | undefined;
   readonly parts?: Partial<Parts>;
-  /** Stop at the first failure as it is, without looking for a smaller one. */
-  readonly hasty?: boolean;
-}
-
-export async function simulate(options: SimulationOptions): Promise<Simulated> {
-  const { seed, histories, at, parts = {}, hasty = false } = options;
-  const told = { histories: 0, requests: 0, mails: 0, simulatedMs: 0 };
-  const states: Record<string, number> = {};
-  const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
-  const property = fc.asyncProperty(plans, async (plan) => {
-    const history = await play(plan, parts);
-    told.histories += 1;
-    told.requests += plan.submissions.length;
-    told.mails += history.mails;
-    told.simulatedMs += history.simulatedMs;
-    for (const [state, count] of Object.entries(history.states))
-      states[state] = (states[state] ?? 0) + count;
-    for (const window of Object.keys(windows) as (keyof Windows)[])
-      windows[window] += history.windows[window];
-  });
+  readonly hasty: boolean;
+}): Promise<Simulated> {
+  const { seed, at, parts = {}, hasty } = options;
+  const told: Told[] = [];
+  const property = fc.asyncProperty(plans, async (plan) => void told.push(await play(plan, parts)));
   const details = await fc.check(property, {
     seed,
-    numRuns: at === undefined ? histories : 1,
+    numRuns: at === undefined ? options.histories : 1,
     endOnFailure: hasty,
     ...(at === undefined ? {} : { path: at }),
   });
   // What follows the first number is the way to the smallest failing history, which is found again.
   const failedAt = details.counterexamplePath?.split(':')[0];
-  const { simulatedMs, ...counts } = told;
-  const failure = details.failed
-    ? [
-        details.errorInstance instanceof Error
-          ? (details.errorInstance.stack ?? details.errorInstance.message)
-          : '?',
-        `the history: ${JSON.stringify(details.counterexample)}`,
-        `to see it again: make simulate SEED=${seed} AT=${failedAt}`,
-      ].join('\n')
-    : undefined;
+  const error = details.errorInstance;
+  const failure = [
+    error instanceof Error ? (error.stack ?? error.message) : '?',
+    `the history: ${JSON.stringify(details.counterexample)}`,
+    `to see it again: make simulate SEED=${seed} AT=${failedAt}`,
+  ].join('\n');
+  const sum = (of: (one: Told) => Readonly<Record<string, number>>): Record<string, number> => {
+    const sums: Record<string, number> = {};
+    for (const one of told)
+      for (const [name, count] of Object.entries(of(one))) sums[name] = (sums[name] ?? 0) + count;
+    return sums;
+  };
+  const { mails = 0, days = 0 } = sum((one) => ({
+    mails: one.mails,
+    days: one.simulatedMs / 86_400_000,
+  }));
   return {
     seed,
-    ...counts,
-    simulatedDays: Math.round(simulatedMs / 86_400_000),
-    states,
-    windows,
-    failure,
+    histories: told.length,
+    mails,
+    simulatedDays: Math.round(days),
+    states: sum(({ states }) => states),
+    windows: sum(({ windows }) => ({ ...windows })) as unknown as Windows,
+    failure: details.failed ? failure : undefined,
   };
 }
 
 if (import.meta.main) {
-  const option = (name: string): string | undefined => {
-    const value = process.argv
-      .find((argument) => argument.startsWith(`--${name}=`))
-      ?.slice(name.length + 3);
-    return value === '' ? undefined : value;
-  };
+  const text = { type: 'string', default: '' } as const;
+  const { values } = parseArgs({
+    options: { seed: text, histories: text, at: text, hasty: { type: 'boolean', default: false } },
+  });
   const startedAt = performance.now();
   const result = await simulate({
-    seed: Number(option('seed') ?? Date.now() % 2 ** 31),
-    histories: Number(option('histories') ?? 10_000),
-    at: option('at'),
-    hasty: option('hasty') !== undefined,
+    seed: Number(values.seed || Date.now() % 2 ** 31),
+    histories: Number(values.histories || 10_000),
+    at: values.at || undefined,
+    hasty: values.hasty,
   });
   const { failure, ...figures } = result;
-  console.log(
-    JSON.stringify(
-      { ...figures, seconds: Math.round(performance.now() - startedAt) / 1_000 },
-      undefined,
-      2,
-    ),
-  );
+  const seconds = Math.round((performance.now() - startedAt) / 1_000);
+  console.log(JSON.stringify({ ...figures, seconds }, undefined, 2));
   if (failure !== undefined) {
     console.error(failure);
     process.exitCode = 1;

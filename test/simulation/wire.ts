@@ -22,6 +22,8 @@ const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
 export interface MongoWeather {
   /** Nobody reaches it; what is under way is lost or arrives, by chance. */
   away: boolean;
+  /** No write reaches a majority, though it applies. */
+  stalled: boolean;
   /** Share of calls that go wrong in some way although it is there. */
   shaky: number;
   /** Whose call is being carried out. */

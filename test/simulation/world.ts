@@ -16,6 +16,12 @@ import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
+import {
+  ingestMetrics,
+  processorMetrics,
+  type IngestMetrics,
+  type ProcessorMetrics,
+} from '../../internal/telemetry/metrics.ts';
 import { MemoryCollection, type Document } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
 import { newRandom, type Random } from '../support/random.ts';
@@ -98,8 +104,9 @@ const NOT_REPLICATED = 0.25;
 export const silent = createLogger('simulation', 'silent');
 /** Counts nothing. */
 export const noMetric = { inc: () => {}, set: () => {}, observe: () => {} };
-/** Has every metric anybody asks for. */
-export const noMetrics = new Proxy<Record<string, typeof noMetric>>({}, { get: () => noMetric });
+export const noMetrics = Object.fromEntries(
+  Object.keys({ ...ingestMetrics, ...processorMetrics }).map((name) => [name, noMetric]),
+) as unknown as IngestMetrics & ProcessorMetrics;
 
 export class World {
   readonly random: Random;
@@ -107,7 +114,7 @@ export class World {
   readonly requests = new MemoryCollection(['idempotencyDigest']);
   readonly accounts: MemoryCollection;
   readonly holds = new MemoryCollection();
-  readonly mongo: MongoWeather = { away: false, shaky: 0, caller: undefined };
+  readonly mongo: MongoWeather = { away: false, stalled: false, shaky: 0, caller: undefined };
   readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
   readonly smtp: RelayWeather = {
     away: false,
@@ -142,7 +149,7 @@ export class World {
     this.parts = parts;
     this.accounts = new MemoryCollection(parts.uniqueAccountKeys);
     this.queue = new SimQueue(this.scheduler, this.redis);
-    this.relay = new SimRelay(this.scheduler, this.smtp, { temperOf });
+    this.relay = new SimRelay(this.scheduler, this.smtp, temperOf);
   }
 
   newProcess(name: string, skewMs: number): SimProcess {
@@ -157,21 +164,17 @@ export class World {
     const { tamper, concern } = this.parts;
     const options = {
       concern,
-      replicates: () => !this.random.chance(this.mongo.shaky * NOT_REPLICATED),
+      replicates: () =>
+        !this.mongo.stalled && !this.random.chance(this.mongo.shaky * NOT_REPLICATED),
+    };
+    const findsNothing = (filter: Document): boolean => this.#findsNothingDue(filter);
+    const collections = {
+      [SUBMISSIONS]: driverOf(this.requests, wire, { tamper, findsNothing, ...options }),
+      [ACCOUNTS]: driverOf(this.accounts, wire, options),
+      [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
     };
     const hello = () => wire(() => ({ localTime: this.scheduler.date() }));
-    const db = databaseOf(
-      {
-        [SUBMISSIONS]: driverOf(this.requests, wire, {
-          tamper,
-          findsNothing: (filter) => this.#findsNothingDue(filter),
-          ...options,
-        }),
-        [ACCOUNTS]: driverOf(this.accounts, wire, options),
-        [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
-      },
-      hello,
-    );
+    const db = databaseOf(collections, hello);
     return {
       clock,
       db,

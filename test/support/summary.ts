@@ -37,11 +37,10 @@ function main(file: string, e2eFile: string, patterns: string): number {
   const results = read(file);
   const runs = existsSync(e2eFile) ? [results, read(e2eFile)] : [results];
   const broken = runs.flatMap(failures);
-  const skipped = runs.flatMap(({ testResults }) =>
-    testResults.flatMap(({ assertionResults }) =>
-      assertionResults.filter(({ status }) => status === 'pending').map(({ fullName }) => fullName),
-    ),
+  const tests = runs.flatMap(({ testResults }) =>
+    testResults.flatMap((one) => one.assertionResults),
   );
+  const skipped = tests.flatMap(({ status, fullName }) => (status === 'pending' ? fullName : []));
   const unwanted =
     (process.env['REQUIRE_ALL'] ?? '') === ''
       ? []
@@ -52,21 +51,18 @@ function main(file: string, e2eFile: string, patterns: string): number {
     unwanted.length;
   const seconds = Math.round((Date.now() - results.startTime) / 1_000);
 
+  const list = (title: string, lines: readonly string[]): void => {
+    if (lines.length > 0)
+      console.log(`\n${title}\n${lines.map((line) => `  - ${line}`).join('\n')}`);
+  };
   console.log(`\nslowest files:\n${table(slowest(runs))}`);
-  const lines = [
+  const mark = (name: string): string =>
+    unwanted.includes(name) ? styleText('red', 'skipped') : 'skipped';
+  list(styleText('yellow', 'left out:'), [
     ...filesLeftOut(),
-    ...skipped.map(
-      (name) => `${unwanted.includes(name) ? styleText('red', 'skipped') : 'skipped'}: ${name}`,
-    ),
-  ];
-  if (lines.length > 0)
-    console.log(
-      `\n${styleText('yellow', 'left out:')}\n${lines.map((line) => `  - ${line}`).join('\n')}`,
-    );
-  if (broken.length > 0)
-    console.log(
-      `\n${styleText('red', 'failed:')}\n${broken.map((name) => `  - ${name}`).join('\n')}`,
-    );
+    ...skipped.map((name) => `${mark(name)}: ${name}`),
+  ]);
+  list(styleText('red', 'failed:'), broken);
   // For programs.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
   const summary = {
@@ -126,16 +122,15 @@ function slowest(runs: readonly JestResults[]): string[][] {
 function filesLeftOut(): string[] {
   const obstacles = foundObstacles();
   const files = leftOutFiles(obstacles);
-  const lines = needs
-    .map((need) => ({ need, count: files.filter(({ lacks }) => lacks[0] === need).length }))
-    .filter(({ count }) => count > 0)
-    .map(
-      ({ need, count }) =>
-        `${count} test ${count === 1 ? 'file that needs' : 'files that need'} ${need}: ${oneLine(obstacles[need])}`,
-    );
-  return obstacles.cluster === undefined
+  const lines = needs.flatMap((need) => {
+    const count = files.filter(({ lacks }) => lacks[0] === need).length;
+    const words = count === 1 ? 'test file that needs' : 'test files that need';
+    return count === 0 ? [] : `${count} ${words} ${need}: ${oneLine(obstacles[need])}`;
+  });
+  const { cluster } = obstacles;
+  return cluster === undefined
     ? lines
-    : [...lines, `tests in a cluster (make e2e): ${oneLine(obstacles.cluster)}`];
+    : [...lines, `tests in a cluster (make e2e): ${oneLine(cluster)}`];
 }
 
 const oneLine = (reason = ''): string =>

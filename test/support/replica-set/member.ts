@@ -25,8 +25,6 @@ export interface MemberOptions {
   readonly store: { readonly host: string; readonly port: number };
   readonly certificate: Certificate | undefined;
   handle(request: Request, line: Line): Promise<void>;
-  /** Milliseconds that a message takes, in either direction. */
-  delay(): number;
 }
 
 export class Member {
@@ -88,15 +86,8 @@ export class Member {
       { resolve: (reply: Buffer) => void; reject: (error: Error) => void }
     >();
     const held: (() => void)[] = [];
-    let latest = 0;
-    /** In its order, after its delay, and not while the door is cut off. */
-    const pass = (action: () => void): void => {
-      const now = performance.now();
-      latest = Math.max(latest, now + this.#options.delay());
-      const act = (): void => void (this.#parted ? held.push(action) : action());
-      if (latest <= now) act();
-      else setTimeout(act, latest - now);
-    };
+    /** Not while the door is cut off. */
+    const pass = (action: () => void): void => void (this.#parted ? held.push(action) : action());
     const line = {
       socket,
       store,

@@ -32,59 +32,17 @@ export interface Door {
   cut(): void;
 }
 
-export interface ReplicaSet {
-  door(options?: { readonly certificate?: Certificate }): Promise<Door>;
-  /**
-   * The primary steps down with its connections open; another is elected once `meanwhile` is over.
-   */
-  stepDown(meanwhile: () => Promise<unknown>): Promise<void>;
-  /** No write that wants a majority is acknowledged any more, though it applies. */
-  stallMajority(): void;
-  /** The majority is back: everything is acknowledged. */
-  resumeMajority(): void;
-  /** Another primary is elected that has nothing of what was written since `stallMajority()`. */
-  rollBack(): Promise<void>;
-  delay(least: number, most: number): void;
-  /** From now on replies to this command are held for so long. */
-  holdReplies(command: string, milliseconds: number): void;
-  /**
-   * From now on this command on this collection is answered with this error, until it is called
-   * without one.
-   */
-  refuse(
-    command: string,
-    error?: { readonly code: number; readonly codeName: string },
-    collection?: string,
-  ): void;
-  /**
-   * Connections so far that carried commands, not only the driver's watch over the set; and
-   * commands by name.
-   */
-  readonly opened: () => number;
-  readonly commands: ReadonlyMap<string, number>;
-  close(): Promise<void>;
-}
-
 /**
  * `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. With a `login`
  * nobody else is let in.
  */
 export async function startReplicaSet(
   storeUrl: string,
-  options: {
-    readonly directUrl?: string;
-    readonly random?: () => number;
-    readonly login?: Credentials;
-  } = {},
+  options: { readonly directUrl?: string; readonly login?: Credentials } = {},
 ): Promise<ReplicaSet> {
-  const { directUrl = storeUrl, random = Math.random, login } = options;
+  const { directUrl = storeUrl, login } = options;
   const client = await MongoClient.connect(directUrl, { serverSelectionTimeoutMS: 10_000 });
-  return new PlayedSet(
-    storeUrl,
-    client,
-    random,
-    login === undefined ? undefined : new Login(login),
-  );
+  return new ReplicaSet(storeUrl, client, login === undefined ? undefined : new Login(login));
 }
 
 /** Which of the members a connection came to, and the ports of its door. */
@@ -93,11 +51,11 @@ interface Seat {
   readonly ports: readonly number[];
 }
 
-class PlayedSet implements ReplicaSet {
+export class ReplicaSet {
+  /** By name. */
   readonly commands = new Map<string, number>();
   readonly #store: { readonly host: string; readonly port: number };
   readonly #client: MongoClient;
-  readonly #random: () => number;
   readonly #login: Login | undefined;
   readonly #images: PreImages;
   readonly #members: Member[] = [];
@@ -111,24 +69,20 @@ class PlayedSet implements ReplicaSet {
   #version = 1;
   #changed = Promise.withResolvers<void>();
   #stall: PromiseWithResolvers<'acknowledged' | 'interrupted'> | undefined;
-  #delay: readonly [number, number] = [0, 0];
   readonly #used = new Set<Line>();
 
-  constructor(
-    storeUrl: string,
-    client: MongoClient,
-    random: () => number,
-    login: Login | undefined,
-  ) {
+  constructor(storeUrl: string, client: MongoClient, login: Login | undefined) {
     const { hostname, port } = new URL(storeUrl);
     this.#store = { host: hostname, port: Number(port) };
     this.#client = client;
-    this.#random = random;
     this.#login = login;
     this.#images = new PreImages(client);
   }
 
-  opened = (): number => this.#used.size;
+  /** Connections so far that carried commands, not only the driver's watch over the set. */
+  opened(): number {
+    return this.#used.size;
+  }
 
   async door(options: { readonly certificate?: Certificate } = {}): Promise<Door> {
     const ports: number[] = [];
@@ -139,7 +93,6 @@ class PlayedSet implements ReplicaSet {
           store: this.#store,
           certificate: options.certificate,
           handle: (request, line) => this.#handle(request, line, { index, ports }),
-          delay: () => this.#delay[0] + this.#random() * (this.#delay[1] - this.#delay[0]),
         }),
     );
     for (const member of members) {
@@ -157,23 +110,27 @@ class PlayedSet implements ReplicaSet {
     };
   }
 
+  /** The primary steps down with its connections open; another is elected after `meanwhile`. */
   async stepDown(meanwhile: () => Promise<unknown>): Promise<void> {
     this.#stepDown();
     await meanwhile();
     this.#elect();
   }
 
+  /** No write that wants a majority is acknowledged any more, though it applies. */
   stallMajority(): void {
     this.#images.forget();
     this.#stall ??= Promise.withResolvers();
   }
 
+  /** The majority is back: everything is acknowledged. */
   resumeMajority(): void {
     this.#stall?.resolve('acknowledged');
     this.#stall = undefined;
     this.#images.forget();
   }
 
+  /** Another primary is elected that has nothing of what was written since `stallMajority()`. */
   async rollBack(): Promise<void> {
     this.#stepDown();
     await this.#images.restore();
@@ -181,14 +138,12 @@ class PlayedSet implements ReplicaSet {
     this.#elect();
   }
 
-  delay(least: number, most: number): void {
-    this.#delay = [least, most];
-  }
-
+  /** From now on replies to this command are held for so long. */
   holdReplies(command: string, milliseconds: number): void {
     this.#holds.set(command, milliseconds);
   }
 
+  /** This command on this collection is answered with this error, until it is called without. */
   refuse(
     command: string,
     error?: { readonly code: number; readonly codeName: string },

@@ -1,0 +1,13 @@
+/** What is stored of an idempotency key. */
+import { expect, test } from '@jest/globals';
+import { idempotencyDigest } from './idempotency.ts';
+
+test("another partner's key is another key, and the digest is not that of the key alone", () => {
+  const digests = [
+    idempotencyDigest('demo', 'key'),
+    idempotencyDigest('acme', 'key'),
+    idempotencyDigest('demok', 'ey'),
+  ];
+  expect(new Set(digests).size).toBe(3);
+  expect(digests).toEqual(digests.map(() => expect.stringMatching(/^[0-9a-f]{64}$/)));
+});

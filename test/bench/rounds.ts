@@ -1,0 +1,69 @@
+/**
+ * Measures settings in turns, and says what their rounds come to: medians, ratios, and the
+ * processor time of each part.
+ */
+import { styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
+
+const US_PER_SECOND = 1e6;
+
+/** One setting in one round. */
+export interface Sample {
+  /** Requests or applications. */
+  readonly count: number;
+  readonly seconds: number;
+  /** By part: the service, the stores, what the bench itself needs. */
+  readonly processorSeconds: Readonly<Record<string, number>>;
+}
+
+export interface Setting {
+  readonly name: string;
+  readonly run: () => Promise<Sample>;
+}
+
+/** Runs every setting once in each round; the first round warms up and does not count. */
+export async function compare(
+  unit: string,
+  settings: readonly Setting[],
+  rounds: number,
+): Promise<void> {
+  const all = settings.map(({ name }) => ({ name, samples: [] as Sample[] }));
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [index, { name, run }] of settings.entries()) {
+      const sample = await run();
+      if (round > 0) all[index]!.samples.push(sample);
+      const words = `round ${round}, ${name}: ${Math.round(rateOf(sample))}/s`;
+      console.error(styleText('dim', words));
+    }
+  }
+  const parts = [
+    ...new Set(
+      all.flatMap(({ samples }) => samples.flatMap((one) => Object.keys(one.processorSeconds))),
+    ),
+  ];
+  const first = all[0]!.samples;
+  const rows = all.map(({ name, samples }) => [
+    name,
+    `${Math.round(median(samples.map(rateOf)))}/s`,
+    // Ratios of one round, so that a drift of the machine cancels out.
+    `${median(samples.map((sample, index) => rateOf(first[index]!) / rateOf(sample))).toFixed(2)} x`,
+    ...parts.map((part) => `${microseconds(samples, part).toFixed(0)} µs`),
+  ]);
+  const head = [`processor time of one ${unit}`, 'rate', 'the first is', ...parts];
+  console.log(`\n${table([head, ...rows])}`);
+}
+
+const rateOf = ({ count, seconds }: Sample): number => count / seconds;
+
+function microseconds(samples: readonly Sample[], part: string): number {
+  const sum = (of: (sample: Sample) => number): number =>
+    samples.reduce((all, sample) => all + of(sample), 0);
+  return (
+    (US_PER_SECOND * sum(({ processorSeconds }) => processorSeconds[part] ?? 0)) /
+    sum(({ count }) => count)
+  );
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]!;
+}
