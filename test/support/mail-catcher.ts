@@ -1,6 +1,8 @@
 /** Catches the mails of tests: an SMTP server on one port that misbehaves as a test asks for. */
-import { createServer, type Server, type Socket } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import PostalMime from 'postal-mime';
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server';
 import { eventually } from './wait.ts';
 
 /** One mail, as the SMTP server got it and as a reader sees it. */
@@ -50,11 +52,11 @@ export type SmtpFault =
 export type FaultChoice = (session: Envelope) => SmtpFault | undefined;
 
 const LOOPBACK = '127.0.0.1';
-const GREETING = '220 mail-catcher';
-const CAPABILITIES =
-  '250-mail-catcher\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN';
-/** The end of a content; its first line end belongs to the content. */
-const END = '\r\n.\r\n';
+/** Longer than the ten minutes a client waits, so a hang stays a hang. */
+const IDLE_MS = 15 * 60_000;
+
+type Reply = (error?: Error | null) => void;
+type Connection = SMTPServer['connections'] extends Set<infer Item> ? Item : never;
 
 /** Listens on a free port. */
 export async function startMailCatcher(): Promise<MailCatcher> {
@@ -68,9 +70,10 @@ export class MailCatcher {
   readonly mails: CaughtMail[] = [];
   /** TCP connections since the start, and those that a `cut` reset. */
   readonly counts = { connections: 0, cut: 0 };
-  readonly #sockets = new Set<Socket>();
-  readonly #server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
+  /** By the port of the client. */
+  readonly #sockets = new Map<number, Socket>();
   #choose: FaultChoice = () => undefined;
+  #server: SMTPServer | undefined;
   #port = 0;
 
   /** `smtp://127.0.0.1:PORT` */
@@ -105,157 +108,139 @@ export class MailCatcher {
 
   /** Connections are refused and the open ones are destroyed. */
   async stopListening(): Promise<void> {
-    if (!this.#server.listening) return;
-    for (const socket of this.#sockets) socket.destroy();
-    await new Promise((resolve) => void this.#server.close(resolve));
+    const server = this.#server;
+    if (server === undefined) return;
+    this.#server = undefined;
+    await new Promise<void>((resolve) => {
+      server.close(resolve);
+      for (const socket of this.#sockets.values()) socket.destroy();
+    });
   }
 
   /** On the same port; rejects when another process took it meanwhile. */
   async listenAgain(): Promise<void> {
-    if (this.#server.listening) return;
+    if (this.#server !== undefined) return;
+    const server = this.#build();
     await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject).listen(this.#port, LOOPBACK, resolve);
+      server.once('error', reject);
+      server.listen(this.#port, LOOPBACK, () => resolve());
     });
-    this.#server.removeAllListeners('error');
-    this.#port = portOf(this.#server);
+    server.removeAllListeners('error');
+    // Errors of single connections arrive here, too.
+    server.on('error', () => undefined);
+    this.#port = portOf(server.server);
+    this.#server = server;
   }
 
   close(): Promise<void> {
     return this.stopListening();
   }
 
-  #accept(socket: Socket): void {
-    this.counts.connections += 1;
-    this.#sockets.add(socket);
-    socket.on('error', () => undefined).on('close', () => this.#sockets.delete(socket));
-    const session = new Session(socket, {
-      fault: (at, envelope) => {
-        const fault = this.#choose(envelope);
-        return fault?.at === at ? fault : undefined;
+  #build(): SMTPServer {
+    const server = new SMTPServer({
+      name: 'mail-catcher',
+      authOptional: true,
+      allowInsecureAuth: true,
+      disabledCommands: ['STARTTLS'],
+      disableReverseLookup: true,
+      socketTimeout: IDLE_MS,
+      logger: false,
+      onConnect: (session, reply) => this.#answer('connect', envelopeOf(session), reply),
+      onAuth: ({ username = 'anyone' }, session, reply) =>
+        this.#answer('auth', envelopeOf(session), (error) =>
+          error ? reply(error) : reply(null, { user: username }),
+        ),
+      onMailFrom: (_, session, reply) => this.#answer('mail', envelopeOf(session), reply),
+      onRcptTo: ({ address }, session, reply) => {
+        const { rcptTo } = envelopeOf(session);
+        this.#answer('rcpt', { rcptTo: [...rcptTo, address] }, reply);
       },
-      keep: (mail) => void this.mails.push(mail),
-      cut: () => {
-        this.counts.cut += 1;
-        socket.resetAndDestroy();
+      onData: (stream, session, reply) => {
+        // A client that has gone needs no answer.
+        this.#receive(stream, session, reply).catch(() => undefined);
       },
     });
-    session.serve().catch(() => socket.destroy());
-  }
-}
-
-interface SessionTools {
-  fault(at: SmtpPhase, envelope: Envelope): SmtpFault | undefined;
-  keep(mail: CaughtMail): void;
-  cut(): void;
-}
-
-/** One connection: its commands in order, each answered before the next. */
-class Session {
-  readonly #socket: Socket;
-  readonly #tools: SessionTools;
-  readonly #chunks: AsyncIterator<string>;
-  #received = '';
-  #rcptTo: string[] = [];
-
-  constructor(socket: Socket, tools: SessionTools) {
-    this.#socket = socket;
-    this.#tools = tools;
-    this.#chunks = socket.setEncoding('latin1')[Symbol.asyncIterator]();
+    server.server.on('connection', (socket: Socket) => {
+      this.counts.connections += 1;
+      const port = socket.remotePort ?? 0;
+      this.#sockets.set(port, socket);
+      socket.once('close', () => this.#sockets.delete(port));
+    });
+    const connect = server.connect.bind(server);
+    server.connect = (socket, options) => {
+      connect(socket, options);
+      for (const connection of server.connections)
+        if (connection.remotePort === socket.remotePort) this.#adapt(connection);
+    };
+    return server;
   }
 
-  /** Rejects once the client has gone. */
-  async serve(): Promise<void> {
-    if (!(await this.#answers('connect', GREETING))) {
-      this.#socket.end();
-      return;
-    }
-    for (;;) {
-      const line = Buffer.from(await this.#until('\r\n'), 'latin1').toString('utf8');
-      const [, address = ''] = /^[^<]*<([^>]*)>/.exec(line) ?? [];
-      const [command = ''] = line.toUpperCase().split(' ', 1);
-      switch (command) {
-        case 'EHLO':
-          this.#say(CAPABILITIES);
-          break;
-        case 'AUTH':
-          await this.#answers('auth', '235 welcome');
-          break;
-        case 'MAIL':
-          this.#rcptTo = [];
-          await this.#answers('mail', '250 sender taken');
-          break;
-        case 'RCPT':
-          this.#rcptTo.push(address);
-          if (!(await this.#answers('rcpt', '250 recipient taken'))) this.#rcptTo.pop();
-          break;
-        case 'DATA':
-          if (this.#rcptTo.length === 0) this.#say('503 no recipient');
-          else if (await this.#answers('data-command', '354 go on')) await this.#receive();
-          break;
-        case 'QUIT':
-          this.#socket.end('221 bye\r\n');
-          return;
-        default:
-          this.#say('250 fine');
-      }
-    }
+  /** What smtp-server has no option for. */
+  #adapt(connection: Connection): void {
+    // It waits 100 ms before each greeting, which would be most of what a test waits for.
+    const greet = connection.connectionReady.bind(connection);
+    connection.connectionReady = () => undefined;
+    setImmediate(greet);
+    // It has no hook before the 354 reply.
+    const startData = connection.handler_DATA.bind(connection);
+    connection.handler_DATA = (command, done) =>
+      this.#answer('data-command', envelopeOf(connection.session), (error) => {
+        if (!(error instanceof Refusal)) return startData(command, done);
+        connection.send(error.responseCode, error.message);
+        done();
+      });
   }
 
-  /** What the client says up to `end`. */
-  async #until(end: string): Promise<string> {
-    for (;;) {
-      const at = this.#received.indexOf(end);
-      if (at >= 0) {
-        const said = this.#received.slice(0, at);
-        this.#received = this.#received.slice(at + end.length);
-        return said;
-      }
-      const { value, done } = await this.#chunks.next();
-      if (done === true) throw new Error('the client has gone');
-      this.#received += value;
-    }
+  #faultAt(phase: SmtpPhase, envelope: Envelope): SmtpFault | undefined {
+    const fault = this.#choose(envelope);
+    return fault?.at === phase ? fault : undefined;
   }
 
-  #faultAt(at: SmtpPhase): SmtpFault | undefined {
-    return this.#tools.fault(at, { rcptTo: this.#rcptTo });
+  #answer(phase: SmtpPhase, envelope: Envelope, reply: Reply): void {
+    give(this.#faultAt(phase, envelope), reply);
   }
 
-  #say(line: string): void {
-    this.#socket.write(`${line}\r\n`);
-  }
-
-  #answers(at: SmtpPhase, usual: string): Promise<boolean> {
-    return this.#gives(this.#faultAt(at), usual);
-  }
-
-  /** Whether the usual answer was given; a fault that hangs never resolves. */
-  async #gives(fault: SmtpFault | undefined, usual: string): Promise<boolean> {
-    if (fault !== undefined && 'hang' in fault) await new Promise(() => {});
-    if (fault === undefined || !('answer' in fault)) {
-      this.#say(usual);
-      return true;
-    }
-    this.#say(`${fault.answer.code} ${fault.answer.message}`);
-    return false;
-  }
-
-  async #receive(): Promise<void> {
-    this.#received = `\r\n${this.#received}`;
-    const content = (await this.#until(END)).replaceAll('\r\n..', '\r\n.').slice(2);
-    const mail = await parsed(Buffer.from(content, 'latin1'), this.#rcptTo);
-    const fault = this.#faultAt('data');
-    this.#rcptTo = [];
+  async #receive(
+    stream: SMTPServerDataStream,
+    session: SMTPServerSession,
+    reply: Reply,
+  ): Promise<void> {
+    const envelope = envelopeOf(session);
+    const socket = this.#sockets.get(session.remotePort);
+    const mail = await parsed(await buffer(stream), envelope.rcptTo);
+    const fault = this.#faultAt('data', envelope);
     if (fault !== undefined && 'cut' in fault) {
-      if (fault.cut === 'after-store') this.#tools.keep(mail);
-      this.#tools.cut();
+      if (fault.cut === 'after-store') this.mails.push(mail);
+      this.counts.cut += 1;
+      socket?.resetAndDestroy();
       return;
     }
     // Kept before the 250 leaves, so a client that has its answer finds the mail. A connection
     // that ended meanwhile gets neither.
-    if (fault === undefined && !this.#socket.destroyed) this.#tools.keep(mail);
-    await this.#gives(fault, '250 2.0.0 kept');
+    if (fault === undefined && socket?.destroyed === false) this.mails.push(mail);
+    give(fault, reply);
   }
 }
+
+/** The error form in which smtp-server takes a negative answer. */
+class Refusal extends Error {
+  readonly responseCode: number;
+
+  constructor({ code, message }: { readonly code: number; readonly message: string }) {
+    super(message);
+    this.responseCode = code;
+  }
+}
+
+/** A hang is a reply that is never given. */
+function give(fault: SmtpFault | undefined, reply: Reply): void {
+  if (fault === undefined) reply();
+  else if ('answer' in fault) reply(new Refusal(fault.answer));
+}
+
+const envelopeOf = ({ envelope }: SMTPServerSession): Envelope => ({
+  rcptTo: envelope.rcptTo.map(({ address }) => address),
+});
 
 async function parsed(content: Buffer, envelopeTo: readonly string[]): Promise<CaughtMail> {
   const email = await PostalMime.parse(content);
