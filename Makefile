@@ -67,9 +67,9 @@ mutants: node_modules ## Break one line at a time and see that its test turns re
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
 
-chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end)
+chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end JSON=1)
 	@$(NODE) node test/faults/run.ts --kills "$(KILLS)" --seed "$(SEED)" --faults "$(FAULTS)" \
-	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)"
+	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" $(if $(JSON),--json)
 
 fuzz: node_modules ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
 	@$(NEED) 'MongoDB and Redis,schemathesis'
@@ -78,12 +78,12 @@ fuzz: node_modules ## Ask the running service all its OpenAPI document allows an
 profile: node_modules stores build ## Say where the processor time of ingest under load goes, or of the processor in a drain (OF=processor BENCH="--connections 64,256 --seconds 5")
 	@$(NODE) node test/bench/profile.ts --of $(or $(OF),ingest) $(BENCH)
 
-drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=)
+drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=1)
 	@$(NEED) 'Helm,Prometheus'
-	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" --json "$(JSON)"
+	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json)
 
-bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale BENCH="--rounds 3 --seconds 5")
-	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(BENCH)
+bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify; or what several processes cost (OF=scale JSON=1 BENCH="--rounds 3 --seconds 5")
+	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(if $(JSON),--json) $(BENCH)
 
 ##@ Build it
 build: node_modules ## Compile to dist/

@@ -19,9 +19,11 @@ const { values: flags } = parseArgs({
     connections: { type: 'string', default: '1,64,256' },
     /** Applications for each processor; 0 leaves the workers out. */
     drain: { type: 'string', default: '4000' },
+    json: { type: 'boolean', default: false },
   },
 });
 const COUNTS = [1, 2, 4];
+const plan = { rounds: Number(flags.rounds), json: flags.json };
 const connectionCounts = flags.connections.split(',').filter(Boolean).map(Number);
 
 interface Contender {
@@ -72,13 +74,13 @@ await withBench(async (bench) => {
   await bench.start('controller');
   const contenders = await (flags.of === 'scale' ? scale : rivals)(bench);
   for (const connections of connectionCounts) {
-    const plan = { key: bench.key, connections, seconds: Number(flags.seconds) };
+    const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
     const settings = contenders.map(({ name, servers }) => ({
       name: `${name}, ${connections} connections`,
       // One connection is one server's.
-      run: () => load(servers.slice(0, connections), plan),
+      run: () => load(servers.slice(0, connections), wanted),
     }));
-    await compare('request', settings, Number(flags.rounds));
+    await compare('request', settings, plan);
   }
-  if (flags.drain !== '0') await compare('application', drains(bench), Number(flags.rounds));
+  if (flags.drain !== '0') await compare('application', drains(bench), plan);
 });

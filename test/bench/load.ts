@@ -61,6 +61,7 @@ export async function load(
       return JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as {
         readonly requests: number;
         readonly seconds: number;
+        readonly p99Ms: number;
         readonly badStatus: number;
       };
     }),
@@ -70,6 +71,7 @@ export async function load(
   return {
     count: results.reduce((sum, { requests }) => sum + requests, 0),
     seconds: Math.max(...results.map(({ seconds }) => seconds)),
+    p99Ms: Math.max(...results.map(({ p99Ms }) => p99Ms)),
     processorSeconds: measure(),
   };
 }

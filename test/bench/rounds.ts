@@ -12,6 +12,8 @@ export interface Sample {
   /** Requests or applications. */
   readonly count: number;
   readonly seconds: number;
+  /** 99 of 100 requests took at most this long. */
+  readonly p99Ms?: number;
   /** By part: the service, the stores, what the bench itself needs. */
   readonly processorSeconds: Readonly<Record<string, number>>;
 }
@@ -25,7 +27,7 @@ export interface Setting {
 export async function compare(
   unit: string,
   settings: readonly Setting[],
-  rounds: number,
+  { rounds, json }: { readonly rounds: number; readonly json: boolean },
 ): Promise<void> {
   const all = settings.map(({ name }) => ({ name, samples: [] as Sample[] }));
   for (let round = 0; round <= rounds; round += 1) {
@@ -42,14 +44,30 @@ export async function compare(
     ),
   ];
   const first = all[0]!.samples;
-  const rows = all.map(({ name, samples }) => [
+  const results = all.map(({ name, samples }) => ({
     name,
-    `${Math.round(median(samples.map(rateOf)))}/s`,
+    perSecond: median(samples.map(rateOf)),
     // Ratios of one round, so that a drift of the machine cancels out.
-    `${median(samples.map((sample, index) => rateOf(first[index]!) / rateOf(sample))).toFixed(2)} x`,
-    ...parts.map((part) => `${microseconds(samples, part).toFixed(0)} µs`),
+    ratio: median(samples.map((sample, index) => rateOf(first[index]!) / rateOf(sample))),
+    ...(first[0]?.p99Ms === undefined
+      ? {}
+      : { p99Ms: median(samples.map(({ p99Ms = Number.NaN }) => p99Ms)) }),
+    processorMicroseconds: Object.fromEntries(
+      parts.map((part) => [part, microseconds(samples, part)]),
+    ),
+  }));
+  if (json) {
+    console.log(JSON.stringify({ unit, results }));
+    return;
+  }
+  const rows = results.map(({ name, perSecond, ratio, p99Ms, processorMicroseconds }) => [
+    name,
+    `${Math.round(perSecond)}/s`,
+    `${ratio.toFixed(2)} x`,
+    p99Ms === undefined ? '' : `${p99Ms.toFixed(1)} ms`,
+    ...Object.values(processorMicroseconds).map((one) => `${one.toFixed(0)} µs`),
   ]);
-  const head = [`processor time of one ${unit}`, 'rate', 'the first is', ...parts];
+  const head = [`processor time of one ${unit}`, 'rate', 'the first is', 'p99', ...parts];
   console.log(`\n${table([head, ...rows])}`);
 }
 

@@ -26,7 +26,7 @@ function request()
   return wrk.format("POST", nil, headers, body)
 end
 
-function done(summary)
-  io.write(string.format('\nRESULT {"requests":%d,"seconds":%.3f,"badStatus":%d}\n',
-    summary.requests, summary.duration / 1e6, summary.errors.status))
+function done(summary, latency)
+  io.write(string.format('\nRESULT {"requests":%d,"seconds":%.3f,"p99Ms":%.2f,"badStatus":%d}\n',
+    summary.requests, summary.duration / 1e6, latency:percentile(99) / 1e3, summary.errors.status))
 end

@@ -41,6 +41,11 @@ export function report(result: ChaosResult): string {
   ].join('\n');
 }
 
+export const resultForPrograms = ({ audit, ...result }: ChaosResult): object => ({
+  ...result,
+  audit: { ...audit, phases: Object.fromEntries(audit.phases) },
+});
+
 const short = (alert: string): string => alert.replace('PartnerIngest', '');
 
 export const isWell = ({ missing, unexpected, resolvedAfter }: Alarm): boolean =>

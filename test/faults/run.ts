@@ -7,7 +7,7 @@ import { table } from '../../internal/platform/terminal.ts';
 import { runChaos } from './play.ts';
 import { faults, faultsNamed } from './list.ts';
 import { randomKills } from './processes.ts';
-import { cellsOf, isClean, isWell, report } from './report.ts';
+import { cellsOf, isClean, isWell, report, resultForPrograms } from './report.ts';
 import { watchAlerts, type Alarm } from './watch.ts';
 
 const DEFAULT_KILLS = 20;
@@ -17,7 +17,7 @@ const WATCHED_PER_SECOND = 40;
 const WATCHED_SEED = 1;
 const SEEDS = 1_000_000;
 
-const HELP = `node test/faults/run.ts [--seed N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--settle each|end] [--watch]
+const HELP = `node test/faults/run.ts [--seed N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--settle each|end] [--watch] [--json]
 
   --seed               plan of bodies, victims and instants; a random one when left out
   --kills              SIGKILLs of random parts after the faults (${DEFAULT_KILLS}, or 0 with --faults)
@@ -27,6 +27,7 @@ ${faults.map(({ name, about }) => `                         ${name.padEnd(22)} $
   --settle             wait until all is final after each fault, or only at the end: quicker (each)
   --watch              Prometheus with the chart's rules, minutes as seconds: each fault lasts until its alerts fire,
                        no other may, and all must be over after it; all settles at the end
+  --json               the result for programs
 `;
 
 const text = { type: 'string', default: '' } as const;
@@ -38,6 +39,7 @@ const { values: flags } = parseArgs({
     faults: text,
     settle: text,
     watch: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
@@ -89,8 +91,11 @@ async function main(): Promise<boolean> {
         }
       : {}),
   });
-  if (watch) console.log(`\n${table(alarms.map(cellsOf))}`);
-  console.log(`\n${report(result)}`);
+  if (flags.json) console.log(JSON.stringify({ ...resultForPrograms(result), alarms }));
+  else {
+    if (watch) console.log(`\n${table(alarms.map(cellsOf))}`);
+    console.log(`\n${report(result)}`);
+  }
   return !signal.aborted && isClean(result) && alarms.every(isWell);
 }
 

@@ -1,5 +1,5 @@
 /**
- * The short form of `make chaos`: three faults one upon the other, on stores of its own, and an audit
+ * The short form of `make chaos`: five faults one upon the other, on stores of its own, and an audit
  * without a violation.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -7,7 +7,13 @@ import { runChaos, type ChaosResult } from '../faults/play.ts';
 import { faultsNamed } from '../faults/list.ts';
 
 const SEED = 20_260_101;
-const SHORT = ['mongodb-election', 'mongodb-partitioned', 'ingest-killed'];
+const SHORT = [
+  'redis-emptied',
+  'processor-killed',
+  'mongodb-election',
+  'mongodb-partitioned',
+  'ingest-killed',
+];
 const SECONDS_PER_FAULT = 2;
 const PER_SECOND = 20;
 /** Chaos only for stores that are ours: those of the environment are not killed. */
@@ -32,7 +38,7 @@ beforeAll(async () => {
 afterAll(() => stop.abort());
 
 (given ? test.skip : test)(
-  'an election, a partition and killed ingests lose and double nothing',
+  'an emptied Redis, an election, a partition and killed processes lose and double nothing',
   () => {
     const { audit, troubles, phases } = result as ChaosResult;
     expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
