@@ -45,6 +45,7 @@ const keyCache = 'test/integration/key-cache.test.ts';
 const keyRounds = 'test/integration/key-rounds.test.ts';
 const simulation = 'test/simulation/simulation.test.ts';
 const idempotency = 'test/integration/idempotency.test.ts';
+const lateAdoption = 'test/simulation/idempotency.test.ts';
 const render = 'test/chart/render.test.ts';
 
 /** The unit test beside the file. */
@@ -111,7 +112,7 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/submission/idempotency.ts', beside, [
       ['`${partnerId}\\n${key}`', 'key', "a partner is told of another one's request"],
     ]),
-    ...file('internal/submission/group-commit.ts', idempotency, [
+    ...file('internal/submission/group-commit.ts', lateAdoption, [
       ["adopting ? 'unknown' :", "adopting ? 'in_doubt' :", 'what may be adopted is answered 500'],
     ]),
   ]),

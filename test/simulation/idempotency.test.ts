@@ -1,0 +1,56 @@
+/**
+ * A repeated request whose adoption gets no answer in time, on the model of the database: no test
+ * can make the real one answer so late.
+ */
+import { expect, test } from '@jest/globals';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { acceptedRecord } from '../../internal/submission/new-record.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { HANG_MS } from '../support/wait.ts';
+import { databaseOf, driverOf, type Wire } from './driver.ts';
+import { MemoryCollection } from './memory-collection.ts';
+import { noMetrics } from './world.ts';
+
+const body = { bytes: Buffer.from('one body'), received: 8 };
+const newRecord = (requestId: string): SubmissionRecord => {
+  const received = { receivedAt: new Date(), remoteIp: '127.0.0.1', partnerId: 'demo' };
+  return acceptedRecord({ requestId, ...received }, body, 'key');
+};
+
+test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
+  let [adoptions, passed] = [0, 0];
+  let lose = (): void => {};
+  const wire: Wire = async (execute) => {
+    const before = adoptions;
+    await nextTurn();
+    const result = execute();
+    if (adoptions === before) return result;
+    // The answer of an adoption does not come in time.
+    passed = HANG_MS;
+    return new Promise((_resolve, reject) => {
+      lose = () => reject(new Error('connection closed'));
+    });
+  };
+  const requests = driverOf(new MemoryCollection(['idempotencyDigest']), wire, {
+    tamper: (sent) => {
+      if (Object.hasOwn(sent.update['$set'] ?? {}, 'adopted')) adoptions += 1;
+      return sent;
+    },
+  });
+  const commits = new GroupCommit({
+    db: databaseOf({ [SUBMISSIONS]: requests }),
+    limits: groupCommitLimits,
+    timeoutMs: HANG_MS,
+    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + passed },
+    metrics: noMetrics,
+    pendingWithdrawals: () => 0,
+  });
+  await commits.record(newRecord('req_1'));
+  expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'unknown' });
+  expect(adoptions).toBe(1);
+  lose();
+  await commits.whenIdle();
+});
