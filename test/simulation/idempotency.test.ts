@@ -1,8 +1,9 @@
 /**
- * A repeated request whose adoption gets no answer in time, on the model of the database: no test
- * can make the real one answer so late.
+ * Repeats that random histories cannot judge, on the model of the database: of a request that is
+ * erased, and one whose adoption gets no answer in time.
  */
 import { expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -19,6 +20,27 @@ const newRecord = (requestId: string): SubmissionRecord => {
   const received = { receivedAt: new Date(), remoteIp: '127.0.0.1', partnerId: 'demo' };
   return acceptedRecord({ requestId, ...received }, body, 'key');
 };
+
+const commitsTo = (requests: Collection, passed = (): number => 0): GroupCommit =>
+  new GroupCommit({
+    db: databaseOf({ [SUBMISSIONS]: requests }),
+    limits: groupCommitLimits,
+    timeoutMs: HANG_MS,
+    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + passed() },
+    metrics: noMetrics,
+    pendingWithdrawals: () => 0,
+  });
+
+test('what is erased is not replayed', async () => {
+  const documents = new MemoryCollection(['idempotencyDigest']);
+  const requests = driverOf(documents, (execute) => nextTurn().then(execute));
+  const commits = commitsTo(requests as unknown as Collection);
+  await commits.record(newRecord('req_1'));
+  const erased = { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } };
+  documents.update({ _id: 'req_1' }, erased);
+  const result = await commits.record(newRecord('req_2'));
+  expect(result).toMatchObject({ kind: 'erased', first: { _id: 'req_1' } });
+});
 
 test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
   let [adoptions, passed] = [0, 0];
@@ -40,14 +62,7 @@ test('an adoption without an answer leaves it unknown, and what is late does not
       return sent;
     },
   });
-  const commits = new GroupCommit({
-    db: databaseOf({ [SUBMISSIONS]: requests }),
-    limits: groupCommitLimits,
-    timeoutMs: HANG_MS,
-    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + passed },
-    metrics: noMetrics,
-    pendingWithdrawals: () => 0,
-  });
+  const commits = commitsTo(requests as unknown as Collection, () => passed);
   await commits.record(newRecord('req_1'));
   expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'unknown' });
   expect(adoptions).toBe(1);
