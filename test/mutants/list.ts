@@ -45,6 +45,8 @@ const keyCache = 'test/integration/key-cache.test.ts';
 const keyRounds = 'test/integration/key-rounds.test.ts';
 const simulation = 'test/simulation/simulation.test.ts';
 const idempotency = 'test/integration/idempotency.test.ts';
+const lateAdoption = 'test/simulation/idempotency.test.ts';
+const withdrawals = 'test/simulation/withdrawals.test.ts';
 const render = 'test/chart/render.test.ts';
 
 /** The unit test beside the file. */
@@ -57,6 +59,7 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/submission/group-commit.ts', groupCommit, [
       ['durable ? STORED : NOT_DURABLE', 'STORED', 'a write without a majority is answered 202'],
+      ['ours ? STORED :', 'true ? STORED :', "another one's record is answered 202"],
       ['writeErrors.length !== batch', 'writeErrors.length > batch', 'a lost one is answered 202'],
       ["? ({ kind: 'in_doubt'", "? ({ kind: 'not_stored'", 'nobody withdraws what may be stored'],
     ]),
@@ -66,6 +69,9 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/ingest/submit-application.ts', simulation, [
       ['      tools.withdraw(record);\n', '', 'what was answered 500 is processed'],
       ['>= FIRST_DUE_MS', '>= Infinity', 'a thawed process answers 500 for what is processed'],
+    ]),
+    ...file('internal/submission/withdrawals.ts', withdrawals, [
+      ['first?.tried !== false', 'true', 'an outage leaves withdrawals untried for long'],
     ]),
     ...file('internal/submission/worker-moves.ts', claims, [
       ['{ ...q, claimedUntil: { $lte: now } }', '{ ...q }', 'a claim takes what another holds'],
@@ -111,7 +117,7 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/submission/idempotency.ts', beside, [
       ['`${partnerId}\\n${key}`', 'key', "a partner is told of another one's request"],
     ]),
-    ...file('internal/submission/group-commit.ts', idempotency, [
+    ...file('internal/submission/group-commit.ts', lateAdoption, [
       ["adopting ? 'unknown' :", "adopting ? 'in_doubt' :", 'what may be adopted is answered 500'],
     ]),
   ]),
@@ -158,6 +164,7 @@ export const mutants: readonly Mutant[] = [
   ...promise('A hold, a revoked key and a disabled partner take effect at once', [
     ...file('internal/ingest/authenticate.ts', beside, [
       ['!found.active', 'false', 'a partner that is switched off submits'],
+      ['!found.known', 'false', 'any key is good'],
       ['tools.now() >= terms.notAfter', 'false', 'a key goes on after its end'],
     ]),
     ...file('internal/partner/key-cache.ts', keyCache, [

@@ -1,0 +1,71 @@
+/**
+ * Repeats that random histories cannot judge, on the model of the database: of a request that is
+ * erased, and one whose adoption gets no answer in time.
+ */
+import { expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { systemClock } from '../../internal/platform/clock.ts';
+import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { acceptedRecord } from '../../internal/submission/new-record.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { HANG_MS } from '../support/wait.ts';
+import { databaseOf, driverOf, type Wire } from './driver.ts';
+import { MemoryCollection } from './memory-collection.ts';
+import { noMetrics } from './world.ts';
+
+const body = { bytes: Buffer.from('one body'), received: 8 };
+const newRecord = (requestId: string): SubmissionRecord => {
+  const received = { receivedAt: new Date(), remoteIp: '127.0.0.1', partnerId: 'demo' };
+  return acceptedRecord({ requestId, ...received }, body, 'key');
+};
+
+const commitsTo = (requests: Collection, passed = (): number => 0): GroupCommit =>
+  new GroupCommit({
+    db: databaseOf({ [SUBMISSIONS]: requests }),
+    limits: groupCommitLimits,
+    timeoutMs: HANG_MS,
+    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + passed() },
+    metrics: noMetrics,
+    pendingWithdrawals: () => 0,
+  });
+
+test('what is erased is not replayed', async () => {
+  const documents = new MemoryCollection(['idempotencyDigest']);
+  const requests = driverOf(documents, (execute) => nextTurn().then(execute));
+  const commits = commitsTo(requests as unknown as Collection);
+  await commits.record(newRecord('req_1'));
+  const erased = { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } };
+  documents.update({ _id: 'req_1' }, erased);
+  const result = await commits.record(newRecord('req_2'));
+  expect(result).toMatchObject({ kind: 'erased', first: { _id: 'req_1' } });
+});
+
+test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
+  let [adoptions, passed] = [0, 0];
+  let lose = (): void => {};
+  const wire: Wire = async (execute) => {
+    const before = adoptions;
+    await nextTurn();
+    const result = execute();
+    if (adoptions === before) return result;
+    // The answer of an adoption does not come in time.
+    passed = HANG_MS;
+    return new Promise((_resolve, reject) => {
+      lose = () => reject(new Error('connection closed'));
+    });
+  };
+  const requests = driverOf(new MemoryCollection(['idempotencyDigest']), wire, {
+    tamper: (sent) => {
+      if (Object.hasOwn(sent.update['$set'] ?? {}, 'adopted')) adoptions += 1;
+      return sent;
+    },
+  });
+  const commits = commitsTo(requests as unknown as Collection, () => passed);
+  await commits.record(newRecord('req_1'));
+  expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'unknown' });
+  expect(adoptions).toBe(1);
+  lose();
+  await commits.whenIdle();
+});
