@@ -106,7 +106,7 @@ function concerns(): Record<string, readonly string[]> {
       const [name = '', collection] = Object.entries(command)[0] ?? [];
       // How long the server waits for the majority (`wtimeout`) differs between writes.
       const { w, j } = (command['writeConcern'] ?? {}) as Record<string, unknown>;
-      return WRITES.includes(name) ? [[String(collection), `${w} ${j}`] as const] : [];
+      return WRITES.includes(name) ? [[String(collection), JSON.stringify([w, j])] as const] : [];
     }),
   );
   return Object.fromEntries(
@@ -270,7 +270,7 @@ test('each process uses the rights that it has and no others, and every write wa
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
   expect(all(used)).toEqual(all(documented));
-  const durable = ['majority true'];
+  const durable = ['["majority",true]'];
   expect(concerns()).toEqual({
     requests: durable,
     accounts: durable,
