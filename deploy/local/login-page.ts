@@ -137,7 +137,7 @@ const words: Readonly<Record<Outcome, readonly [title: string, text: string]>> =
 };
 
 /** What an opened link shows. */
-export function confirmPage(account: string, token: string): string {
+function confirmPage(account: string, token: string): string {
   if (account === '' || token === '')
     return pageOf('Log in', 'Open the link in your e-mail first: it activates your account.');
   const fields = Object.entries({ account, token }).map(

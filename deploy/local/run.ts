@@ -18,7 +18,7 @@ import { freePort } from './stores/wait.ts';
 import { table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
-export const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));
+const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));
 export const RUN_STATE = join(RUN_FOLDER, 'state.json');
 
 /** What `make smoke` needs to know of a running system. */

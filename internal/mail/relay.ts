@@ -2,7 +2,7 @@
 import { defined } from '../platform/defined.ts';
 import { isLoopback } from '../platform/loopback.ts';
 
-export const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
+const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
 /** `auto` requires TLS if a password would leave this machine. Certificates are always verified. */
 export type TlsMode = (typeof tlsModes)[number];
 

@@ -9,7 +9,7 @@ export const PARTNER_KEY_SYNC = 'partner_key_sync';
 const KEYS = 'keys';
 
 /** Only the database's clock measures it. */
-export const LEASE_MS = 15_000;
+const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
 
 interface SyncDocument {

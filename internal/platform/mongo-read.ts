@@ -3,7 +3,7 @@ import { MongoServerError, type Collection, type Document, type Filter } from 'm
 import { idLater, timeOfId } from './ids.ts';
 
 /** Below the client's 10 s, so that the server's error gives the reason. */
-export const READ_DEADLINE_MS = 8_000;
+const READ_DEADLINE_MS = 8_000;
 
 /** About 100 KB. */
 export const WALK_PAGE = 500;
@@ -105,7 +105,7 @@ export function tookTooLong(error: unknown): boolean {
 }
 
 /** Resolves to undefined if the server gave up, so that the caller can ask for less. */
-export function unlessTooLong<T>(reading: Promise<T>): Promise<T | undefined> {
+function unlessTooLong<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch((error: unknown) => {
     if (!tookTooLong(error)) throw error;
     return undefined;

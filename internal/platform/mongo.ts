@@ -203,7 +203,7 @@ const CONFLICT_TRIES = 5;
  * Writes to several keys can deadlock; the server ends one, and a retry succeeds. FerretDB says
  * "deadlock detected", MongoDB WriteConflict.
  */
-export function isLockConflict(error: unknown): boolean {
+function isLockConflict(error: unknown): boolean {
   return error instanceof MongoServerError && namesLockConflict(error.code, error.message);
 }
 

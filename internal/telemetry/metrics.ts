@@ -251,7 +251,7 @@ export const processorMetrics = {
 };
 
 /** Only the leader sets the backlog, so that one process queries the stores. */
-export const controllerMetrics = {
+const controllerMetrics = {
   clockOffset,
   records: gauge(
     'records',

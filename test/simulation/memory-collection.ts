@@ -135,7 +135,7 @@ export class MemoryCollection {
   }
 }
 
-export function duplicateKey(key: string): MongoServerError {
+function duplicateKey(key: string): MongoServerError {
   return new MongoServerError({
     message: `E11000 duplicate key error: index: ${key} dup key`,
     code: DUPLICATE_KEY,

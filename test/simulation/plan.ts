@@ -7,7 +7,7 @@ import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
 
-export const faultKinds = [
+const faultKinds = [
   'kill_processor',
   'freeze_processor',
   'kill_ingest',
@@ -95,7 +95,7 @@ export function startOf(fault: Fault, { submissions }: Plan): number {
 
 /** So long a submission that meets no fault takes to be completed. */
 const NEAR_MS = 300;
-export const PEOPLE = 3;
+const PEOPLE = 3;
 export const PROCESSORS = 2;
 const MINUTE_MS = 60_000;
 /**

@@ -109,7 +109,7 @@ const promiseKept = (window: string): string =>
 const FIRING = `ALERTS{${IN},alertname=~"PartnerIngest.*",alertstate="firing"}`;
 
 /** What stands on the board, from top to bottom. */
-export const dashboardRows: readonly RowSpec[] = [
+const dashboardRows: readonly RowSpec[] = [
   {
     title: 'In one look',
     open: true,

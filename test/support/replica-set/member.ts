@@ -17,7 +17,6 @@ export interface Line {
   /** Sends a request on to the store; resolves with its answer, rejects when there will be none. */
   forward(request: Pick<Request, 'id' | 'bytes'>): Promise<Buffer>;
   /** Resets the connection. */
-  cut(): void;
   readonly closed: boolean;
 }
 
@@ -65,10 +64,6 @@ export class Member {
     for (const line of this.#lines) line.flush();
   }
 
-  cut(): void {
-    for (const line of this.#lines) line.cut();
-  }
-
   close(): Promise<void> {
     return new Promise((resolve) => {
       for (const { socket, store } of this.#lines) {
@@ -105,7 +100,6 @@ export class Member {
           answers.set(id, { resolve, reject });
           store.write(bytes);
         }),
-      cut: () => void socket.resetAndDestroy(),
       flush: () => {
         for (const action of held.splice(0)) action();
       },

@@ -28,8 +28,6 @@ export interface Door {
   /** Nothing comes through in either direction, and new connections are silent. */
   part(): void;
   join(): void;
-  /** Resets the open connections. */
-  cut(): void;
 }
 
 /**
@@ -106,7 +104,6 @@ export class ReplicaSet {
       ports,
       part: () => members.forEach((member) => member.part()),
       join: () => members.forEach((member) => member.join()),
-      cut: () => members.forEach((member) => member.cut()),
     };
   }
 
