@@ -16,7 +16,6 @@ export interface Line {
   reply(bytes: Buffer): void;
   /** Sends a request on to the store; resolves with its answer, rejects when there will be none. */
   forward(request: Pick<Request, 'id' | 'bytes'>): Promise<Buffer>;
-  /** Resets the connection. */
   readonly closed: boolean;
 }
 
