@@ -64,10 +64,11 @@ export async function compare(
     name,
     `${Math.round(perSecond)}/s`,
     `${ratio.toFixed(2)} x`,
-    p99Ms === undefined ? '' : `${p99Ms.toFixed(1)} ms`,
+    ...(p99Ms === undefined ? [] : [`${p99Ms.toFixed(1)} ms`]),
     ...Object.values(processorMicroseconds).map((one) => `${one.toFixed(0)} µs`),
   ]);
-  const head = [`processor time of one ${unit}`, 'rate', 'the first is', 'p99', ...parts];
+  const latency = first[0]?.p99Ms === undefined ? [] : ['p99'];
+  const head = [`processor time of one ${unit}`, 'rate', 'the first is', ...latency, ...parts];
   console.log(`\n${table([head, ...rows])}`);
 }
 
