@@ -86,7 +86,7 @@ export function startProcessorTime(pids: readonly number[]): () => Record<string
   return () => {
     const others = Object.entries(secondsByProgram())
       // The servers and what is idle beside them.
-      .filter(([program]) => !/node|MainThread|redpanda/i.test(program))
+      .filter(([program]) => !/node|MainThread/i.test(program))
       .map(([program, seconds]) => [program, seconds - (before[program] ?? 0)] as const)
       .filter(([, seconds]) => seconds > 0);
     return { service: own() - ownBefore, ...Object.fromEntries(others) };

@@ -38,9 +38,7 @@ export interface World extends Shared {
   /** Makes the Secret `partner-<partner>` what it says, by `kubectl apply`. */
   applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
   deletePartner(partner: string): Promise<void>;
-  /**
-   * Waits until requests with this key are answered so by every pod.
-   */
+  /** Waits until requests with this key are answered so by every pod. */
   answers(key: string, status: number, timeoutMs?: number): Promise<void>;
   /** Sum of a metric over the pods of a component that answer. */
   metric(component: Component, name: string, labels?: string): Promise<number>;

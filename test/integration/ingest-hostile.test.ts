@@ -9,6 +9,7 @@ import {
   expectRecord,
   head,
   openRaw,
+  type ExpectedRecord,
   type RawConnection,
 } from '../support/ingest.ts';
 import { INGEST_PATH, type Answer } from '../support/http.ts';
@@ -94,16 +95,30 @@ async function bodyBegun(bytes: string): Promise<RawConnection> {
   return connection;
 }
 
-async function expectAccepted(answer: Answer): Promise<void> {
-  const id = expectAnswer(answer, 202, bodies.accepted);
+/** Answered with the record's status and these words, and recorded so. */
+async function expectKept(
+  answer: Answer,
+  words: (id: string) => string,
+  record: ExpectedRecord,
+): Promise<void> {
+  const id = expectAnswer(answer, record.httpStatus, words);
   recorded.add(id);
-  await expectRecord(world, id, {
+  await expectRecord(world, id, { partnerId: 'demo', ...record });
+}
+
+const expectAccepted = (answer: Answer): Promise<void> =>
+  expectKept(answer, bodies.accepted, {
     state: 'recorded',
     httpStatus: 202,
-    partnerId: 'demo',
     bytes: Buffer.from('{}'),
   });
-}
+
+const expectMalformed = (answer: Answer, bytes: string | Uint8Array): Promise<void> =>
+  expectKept(answer, bodies.notAnObject, {
+    state: 'malformed',
+    httpStatus: 400,
+    bytes: Buffer.from(bytes),
+  });
 
 const broken = (kind: string): Promise<number> =>
   world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
@@ -111,17 +126,6 @@ const broken = (kind: string): Promise<number> =>
 /** Exactly `count` of this kind, once the last is counted. */
 const becomesBroken = (kind: string, count: number): Promise<unknown> =>
   eventually(`${count} ${kind}`, async () => (await broken(kind)) === count);
-
-async function expectMalformed(answer: Answer, bytes: string | Uint8Array): Promise<void> {
-  const id = expectAnswer(answer, 400, bodies.notAnObject);
-  recorded.add(id);
-  await expectRecord(world, id, {
-    state: 'malformed',
-    httpStatus: 400,
-    partnerId: 'demo',
-    bytes: Buffer.from(bytes),
-  });
-}
 
 describe('what is no HTTP', () => {
   test.each<[name: string, bytes: string | Uint8Array, kind: string]>([
