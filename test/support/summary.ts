@@ -5,7 +5,7 @@
 /* oxlint-disable node/no-process-env -- what `make` was told */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { relative } from 'node:path';
 import { styleText } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
 import { foundObstacles, leftOutFiles, needs, ROOT } from './needs.ts';
@@ -63,7 +63,7 @@ function main(file: string, e2eFile: string, patterns: string): number {
     ...skipped.map((name) => `${mark(name)}: ${name}`),
   ]);
   list(styleText('red', 'failed:'), broken);
-  // For programs.
+  // For programs: beside the results, of each run its own.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
   const summary = {
     passed,
@@ -72,7 +72,7 @@ function main(file: string, e2eFile: string, patterns: string): number {
     broken: [...broken, ...unwanted],
     commit: commitOf(patterns),
   };
-  writeFileSync(join(dirname(file), 'test-summary.json'), JSON.stringify(summary));
+  writeFileSync(file.replace('-results', '-summary'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
   console.log(
     `\n${styleText(failed === 0 ? 'green' : 'red', line)} ${styleText('dim', `in ${seconds} s`)}`,
