@@ -3,7 +3,7 @@
  */
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
-import type { KeyChange, KeyStore } from '../partner/key-store.ts';
+import type { KeyChange, KeyStore, PartnerKey } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -46,8 +46,11 @@ export class KeyRounds {
 
   async round(list: SecretList): Promise<{ readonly deferred: number }> {
     const { store, clock, metrics } = this.#tools;
-    const { keys: wanted, problems } = wantedKeys(list.secrets, this.#tools);
     const stored = new Map((await store.all()).map((key) => [key._id, key]));
+    const { keys: wanted, problems } = wantedKeys(list.secrets, {
+      allowPublished: this.#tools.allowPublished,
+      ownerOf: (hash) => ownerOf(stored.get(hash)),
+    });
     const plan = planRound(list, wanted, stored, clock.now());
 
     // An operator's command may have died before it counted a revocation.
@@ -90,6 +93,10 @@ export class KeyRounds {
     this.#synced = true;
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
   }
+}
+
+function ownerOf(stored: PartnerKey | undefined): string | undefined {
+  return stored?.status === 'removed' ? undefined : stored?.partnerId;
 }
 
 function revokedProblem(source: KeySource): Problem {

@@ -217,6 +217,23 @@ describe('the same key twice', () => {
     }
   });
 
+  test('under two partners it stays with the one that has it, though another Secret is older', () => {
+    const has = secret('has', [key], { createdAt: newer });
+    const claims = secret('claims', [key], { createdAt: older, status: 'inactive' });
+    for (const listed of [
+      [has, claims],
+      [claims, has],
+    ]) {
+      const { keys, problems } = wantedKeys(listed, { ownerOf: () => 'has' });
+      expect(keys.get(hashApiKey(key))).toMatchObject({ partnerId: 'has', status: 'active' });
+      expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
+        `same_key_two_partners ${claims.uid}`,
+      ]);
+    }
+    const { keys } = wantedKeys([claims], { ownerOf: () => 'has' });
+    expect(keys.get(hashApiKey(key))?.partnerId).toBe('claims');
+  });
+
   test('of one partner it is a problem of the newer Secret, and has the stricter terms; in one Secret it is none', () => {
     const both = (one: Record<string, string>, other: Record<string, string>) =>
       wantedKeys([

@@ -81,6 +81,8 @@ export interface Problem {
   readonly message: string;
 }
 
+type Report = (code: ProblemCode, message: string) => void;
+
 /** Kubernetes allows this as a label value. */
 const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
@@ -90,18 +92,25 @@ export function isPartnerId(text: string): boolean {
 
 /**
  * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
- * counts for it. A key in two Secrets has the stricter terms of both; a key under two partners
- * belongs to the older Secret. A bad entry affects only itself, a bad annotation only its Secret.
+ * counts for it. A key in two Secrets has the stricter terms of both. A key under two partners stays
+ * with the one that has it, its owner; a new one belongs to the older Secret. A bad entry affects
+ * only itself, a bad annotation only its Secret.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  { allowPublished = false }: { readonly allowPublished?: boolean } = {},
+  {
+    allowPublished = false,
+    ownerOf = () => undefined,
+  }: {
+    readonly allowPublished?: boolean;
+    readonly ownerOf?: (hash: string) => string | undefined;
+  } = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
 } {
   const problems: Problem[] = [];
-  const keys = new Map<string, WantedKey>();
+  const claims: (WantedKey & { readonly report: Report; readonly entry: string })[] = [];
   const switchedOff = new Map(
     secrets
       .filter(({ status }) => status === 'inactive')
@@ -113,8 +122,7 @@ export function wantedKeys(
   for (const secret of secrets.toSorted(byAge)) {
     const { partnerId } = secret;
     const source = sourceOf(secret);
-    const report = (code: ProblemCode, message: string): void =>
-      void problems.push({ source, code, message });
+    const report: Report = (code, message) => void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
     if (terms === undefined) continue;
     const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
@@ -133,18 +141,26 @@ export function wantedKeys(
         report(read.code, `${entry} ${read.why}`);
         continue;
       }
-      const { hash } = read;
-      const other = keys.get(hash);
-      if (other === undefined) {
-        keys.set(hash, { hash, ...wanted });
-      } else if (other.partnerId !== partnerId) {
-        const message = `${entry} is already a key of another partner and was ignored here`;
-        report('same_key_two_partners', message);
-      } else if (other.source.uid !== source.uid) {
-        keys.set(hash, { ...other, terms: stricterTerms(other.terms, terms) });
-        const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
-        report('same_key_two_secrets', message);
-      }
+      claims.push({ hash: read.hash, ...wanted, report, entry });
+    }
+  }
+
+  const keys = new Map<string, WantedKey>();
+  const isOwner = ({ hash, partnerId }: WantedKey): boolean => ownerOf(hash) === partnerId;
+  for (const { report, entry, ...key } of [
+    ...claims.filter(isOwner),
+    ...claims.filter((claim) => !isOwner(claim)),
+  ]) {
+    const other = keys.get(key.hash);
+    if (other === undefined) {
+      keys.set(key.hash, key);
+    } else if (other.partnerId !== key.partnerId) {
+      const message = `${entry} is already a key of another partner and was ignored here`;
+      report('same_key_two_partners', message);
+    } else if (other.source.uid !== key.source.uid) {
+      keys.set(key.hash, { ...other, terms: stricterTerms(other.terms, key.terms) });
+      const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
+      report('same_key_two_secrets', message);
     }
   }
   return { keys, problems };
@@ -153,7 +169,7 @@ export function wantedKeys(
 /** Undefined if the Secret's keys are not used. */
 function termsOf(
   { partnerId, status, annotations = {}, data }: PartnerSecret,
-  report: (code: ProblemCode, message: string) => void,
+  report: Report,
 ): KeyTerms | undefined {
   if (!isPartnerId(partnerId)) {
     const message = `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`;

@@ -79,7 +79,7 @@ class History {
   }
 
   async play([what, byMs]: readonly [Step, number]): Promise<void> {
-    const before = this.#rounds === undefined ? [] : await this.#active();
+    const before = this.#rounds === undefined ? [] : await this.#store.all();
     this.#nowMs += byMs;
     await this.#do(what);
     this.#rounds ??= await this.#lead();
@@ -160,15 +160,17 @@ class History {
     });
   }
 
-  async #active(): Promise<readonly PartnerKey[]> {
-    const keys = await this.#store.all();
-    return keys.filter(({ status, revokedAt }) => status === 'active' && revokedAt === undefined);
-  }
-
   async #judge(before: readonly PartnerKey[]): Promise<void> {
-    const { keys: wanted } = wantedKeys([...this.#secrets.values()]);
+    const owners = new Map(
+      before
+        .filter(({ status }) => status !== 'removed')
+        .map(({ _id, partnerId }) => [_id, partnerId]),
+    );
+    const { keys: wanted } = wantedKeys([...this.#secrets.values()], {
+      ownerOf: (hash) => owners.get(hash),
+    });
     const now = this.#clock.now().getTime();
-    const active = new Map((await this.#active()).map((key) => [key._id, key]));
+    const active = new Map(activeOf(await this.#store.all()).map((key) => [key._id, key]));
     for (const hash of this.#revoked) expect(active.has(hash)).toBe(false);
     for (const { hash, partnerId, status, source } of wanted.values()) {
       if (status !== 'active' || this.#revoked.has(hash)) continue;
@@ -180,7 +182,7 @@ class History {
       // It outlives its Secret for ten minutes at most.
       expect(now - (key.deferredAt?.getTime() ?? 0)).toBeLessThan(DEFER_MS);
     }
-    this.#judgeEnds(before, active, now);
+    this.#judgeEnds(activeOf(before), active, now);
     const loaded = await this.#store.load();
     expect([...loaded!.disabled].toSorted()).toEqual([...this.#disabled].toSorted());
     expect(loaded!.keys.filter(({ status }) => status === 'active').length).toBe(active.size);
@@ -203,6 +205,8 @@ class History {
   }
 }
 
+const activeOf = (keys: readonly PartnerKey[]): readonly PartnerKey[] =>
+  keys.filter(({ status, revokedAt }) => status === 'active' && revokedAt === undefined);
 const hashOf = (key: number): string => hashApiKey(KEYS[key]!);
 const partnerOf = (at: number): string => `p${at % PARTNERS}`;
 
