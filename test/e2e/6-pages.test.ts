@@ -220,7 +220,7 @@ step('upgrade.md: upgrade and rollback', async () => {
     'superseded: Upgrade complete',
     'deployed: Rollback to 1',
   ]);
-  expect((await post(key)).status).toBe(202);
+  await becomes(key, 202);
 });
 
 step('restore.md: stop, the command as a Job, what is lost, start', async () => {
@@ -241,7 +241,7 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-controller"');
   await reader.paste('docs/runbooks/README.md', 'NS=');
   await reader.type('partner-ingest audit');
-  expect((await post(key)).status).toBe(202);
+  await becomes(key, 202);
 });
 
 /** As a backup of before `requestId` does. */

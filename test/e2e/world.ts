@@ -80,10 +80,10 @@ export function openShared(): Shared & { readonly kubectl: Kubectl } {
 }
 
 /**
- * Pods that say the same on this many connections in a row are all of them: 1 in 256 that one of
- * two was never asked.
+ * Pods that say the same on this many connections in a row are all of them: 1 in 65,536 that one
+ * of two was never asked.
  */
-const IN_A_ROW = 8;
+const IN_A_ROW = 16;
 let senders = 0;
 
 /** Another address each time, from the range that is nobody's: the limit is for each. */

@@ -9,6 +9,7 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { utc } from '../../internal/cli/timeline.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
@@ -30,7 +31,8 @@ beforeAll(async () => {
 // A query of one test finds nothing of another.
 afterEach(async () => {
   world.mail.setFault(undefined);
-  for (const name of [SUBMISSIONS, ACCOUNTS]) await world.stores.db.collection(name).deleteMany({});
+  for (const name of [SUBMISSIONS, ACCOUNTS])
+    await pastLockConflicts(() => world.stores.db.collection(name).deleteMany({}));
 });
 afterAll(() => world.close());
 

@@ -141,7 +141,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
 
 test('by request, still being worked on: it ends rejected, and no mail goes out any more', async () => {
   const application = newApplication();
-  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
+  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const id = await submit(world, ingest, application);
   await eventually(
     'a failed attempt',
@@ -167,7 +167,7 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
 
 test('by request: another applicant’s open request that mentions them keeps its body, and the named one goes last', async () => {
   const person = newApplication();
-  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.3.0 try later' } });
+  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const named = await submit(world, ingest, person);
   const other = { ...newApplication(), contact: person.email };
   const mentioning = await submit(world, ingest, other);

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import { send } from '../support/http.ts';
-import { IN_FORCE_HANG_MS, eventually } from '../support/wait.ts';
+import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
@@ -26,7 +26,7 @@ const status = async (key: string, of: { readonly url: string } = ingest): Promi
   (await send(of.url, { key, body: JSON.stringify(newApplication()) })).status;
 
 const becomes = (key: string, wanted: number): Promise<boolean> =>
-  eventually(`${wanted}`, async () => (await status(key)) === wanted, IN_FORCE_HANG_MS);
+  eventually(`${wanted}`, async () => (await status(key)) === wanted);
 
 async function write(name: string, text: string): Promise<void> {
   const file = join(world.keyFolder, name);

@@ -8,7 +8,7 @@ import { KeyStore, PARTNER_KEYS, type KeyChange } from '../../internal/partner/k
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
-import { eventually, IN_FORCE_HANG_MS } from '../support/wait.ts';
+import { eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
 const ignore = (): void => {};
@@ -116,10 +116,10 @@ test('changes and revocations count by themselves, though nobody tells of them',
     for (const end of ['revoke', 'remove'] as const) {
       const key = newApiKey();
       await change([put(key)]);
-      await eventually('the key', () => cache.lookup(key).known, IN_FORCE_HANG_MS);
+      await eventually('the key', () => cache.lookup(key).known);
       if (end === 'revoke') await store.revoke(hashApiKey(key));
       else await change([{ kind: end, hash: hashApiKey(key), endedAt: undefined }]);
-      await eventually('the key to be gone', () => !cache.lookup(key).known, IN_FORCE_HANG_MS);
+      await eventually('the key to be gone', () => !cache.lookup(key).known);
     }
   } finally {
     await cache.close();

@@ -17,7 +17,7 @@ import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { read } from '../support/pages.ts';
-import { submit } from '../support/processing.ts';
+import { hurryReconcile, submit } from '../support/processing.ts';
 import { openTestStores } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import {
@@ -158,6 +158,7 @@ async function live(): Promise<void> {
   );
   const held = await submit(world, ingest!, newApplication());
   await cli('partner', 'release', 'demo');
+  await hurryReconcile(world, [held]);
   await world.recordIn('completed', held);
 
   // An insert whose answer says nothing of durability: the record is withdrawn.

@@ -255,7 +255,7 @@ test('while MongoDB hangs look-ups are answered 503, and come back by themselves
     try {
       const { url } = await own.start('ingest');
       const ask = (): Promise<Answer> => lookUpOnce(newId('req'), { url, key: own.key });
-      expect((await ask()).status).toBe(404);
+      await eventually('a look-up that is served', async () => (await ask()).status === 404);
       await store.signal('SIGSTOP');
       for (const answer of await Promise.all([ask(), ask()]))
         expectAnswer(answer, 503, UNAVAILABLE);

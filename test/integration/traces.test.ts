@@ -184,7 +184,7 @@ test('an address that does not exist: what came of the e-mail is in its trace', 
   const { requestId } = await post(ingest);
   const undeliverable = await world.recordIn('undeliverable', requestId);
   const tree = printTrace(await spansOf(traceIdOf(undeliverable), SPANS)).split('\n');
-  expect(tree.slice(5)).toEqual([
+  expect(tree.slice(tree.findIndex((line) => line.startsWith('└─ mail')))).toEqual([
     '└─ mail applicant (processor, internal, failed) attempt=1 error=permanent',
     '   ├─ update requests (processor, client) state=account_created',
     '   ├─ send mail (processor, client, failed) mail=refused error=550',
@@ -208,12 +208,14 @@ test('a job that reconcile made again belongs to the same trace and is linked to
     .updateOne({ _id: requestId }, { $set: { dueAt: due, firstSeenAt: due } });
   const record = await world.recordIn('completed', requestId);
   const tree = printTrace(await spansOf(traceIdOf(record), 1 + SPANS)).split('\n');
-  expect(tree.slice(1, 5)).toEqual([
-    '├─ insert requests (ingest, client) batch=1',
-    '├─ send applications (ingest, producer, failed) error=RedisAwayError',
-    '├─ send applications (processor, producer) by=reconcile',
-    '├─ process applications (processor, consumer) attempt=1 ← send applications',
-  ]);
+  expect(tree).toEqual(
+    expect.arrayContaining([
+      '├─ insert requests (ingest, client) batch=1',
+      '├─ send applications (ingest, producer, failed) error=RedisAwayError',
+      '├─ send applications (processor, producer) by=reconcile',
+      '├─ process applications (processor, consumer) attempt=1 ← send applications',
+    ]),
+  );
   const spans = collector.ofTrace(traceIdOf(record));
   const made = spans.find(({ attributes }) => attributes['partner_ingest.sent_by'] === 'reconcile');
   const worked = spans.find(({ name }) => name === 'process applications');

@@ -164,8 +164,8 @@ describe('keys from the Kubernetes API', () => {
     await own.remove('lost');
 
     await controller.close();
-    const blind = own.world.spawn('controller', await own.settings());
     const before = await own.term();
+    const blind = own.world.spawn('controller', await own.settings());
     await eventually('it to lead', async () => (await own.term()) > before);
     expect(await own.status(lost)).toBe(202);
 

@@ -7,7 +7,7 @@ import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.
 import { PARTNER_KEY_SYNC } from '../../internal/partner/key-sync.ts';
 import { Cluster, type SecretWish } from './cluster.ts';
 import { send } from './http.ts';
-import { IN_FORCE_HANG_MS, eventually } from './wait.ts';
+import { HANG_MS, eventually } from './wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from './world.ts';
 
 export interface KeysWorld {
@@ -60,7 +60,7 @@ export async function openKeysWorld(): Promise<KeysWorld> {
     status,
     apply: (name, wish) => cluster.apply(keys, name, wish),
     remove: (name) => cluster.remove(keys, name),
-    async becomes(key, wanted, withinMs = IN_FORCE_HANG_MS) {
+    async becomes(key, wanted, withinMs = HANG_MS) {
       const started = performance.now();
       await eventually(`${wanted}`, async () => (await status(key)) === wanted, withinMs);
       return performance.now() - started;

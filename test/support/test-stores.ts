@@ -45,10 +45,13 @@ export async function openTestStores(): Promise<TestStores> {
       for (const collection of await db.collections()) await collection.deleteMany({});
     },
     close: async () => {
-      await db.dropDatabase();
-      await redis.flushdb();
-      redis.disconnect();
-      await client.close();
+      try {
+        await db.dropDatabase();
+        await redis.flushdb();
+      } finally {
+        redis.disconnect();
+        await client.close();
+      }
     },
   };
 }

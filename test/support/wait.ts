@@ -20,9 +20,6 @@ export const HANG_MS = 60_000;
  */
 export const HEAL_HANG_MS = 6 * HANG_MS;
 
-/** The same for a change of keys to count, which takes about a second. */
-export const IN_FORCE_HANG_MS = HANG_MS / 5;
-
 /** Jest's bound of a test: longer than its waits, because a wait says what it waited for. */
 export const TEST_HANG_MS = 2 * HEAL_HANG_MS;
 

@@ -27,7 +27,7 @@ import {
 } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
-import { eventually } from './wait.ts';
+import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
 
 type Environment = Readonly<Record<string, string>>;
 
@@ -81,9 +81,9 @@ export interface World {
 export async function openWorld(
   options: { readonly controller?: boolean; readonly environment?: Environment } = {},
 ): Promise<World> {
-  const closers = new Closers(createLogger('test', 'silent'));
+  const closers = new Closers(createLogger('test', 'warn'));
   const stores = await openTestStores();
-  closers.add('stores', () => stores.close());
+  closers.add('stores', () => stores.close(), HANG_MS);
   const mail = await startMailCatcher();
   closers.add('mail', () => mail.close());
   const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
@@ -129,8 +129,8 @@ export async function openWorld(
     keyFolder,
     environment,
     async start(name, overrides = {}) {
-      const own = new Closers(createLogger('test', 'silent'));
-      closers.add(name, () => own.closeAll());
+      const own = new Closers(createLogger('test', 'warn'));
+      closers.add(name, () => own.closeAll(), HANG_MS);
       const wanted = { ...environment, ...overrides };
       const log = createLogger(name, wanted['LOG_LEVEL'] ?? 'silent');
       const tools = { log, closers: own, registry: createRegistry(name) };
@@ -148,14 +148,14 @@ export async function openWorld(
     },
     async spawn(name, overrides = {}) {
       const service = await startService(name, { ...environment, LOG_LEVEL: 'info', ...overrides });
-      closers.add(name, () => service.stop());
+      closers.add(name, () => service.stop(), HANG_MS);
       await service.ready();
       return service;
     },
     writePartner: (partner) => writePartnerSecret(keyFolder, partner),
     record: (requestId) =>
       stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: requestId }),
-    recordIn: (state, requestId, timeoutMs) =>
+    recordIn: (state, requestId, timeoutMs = HEAL_HANG_MS) =>
       eventually(
         `${requestId} to be ${state}`,
         async () => {

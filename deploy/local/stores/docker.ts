@@ -188,6 +188,12 @@ async function containerStore(
     await one.kill({ signal: 'SIGKILL' });
     await gone;
   }
+  async function wake(): Promise<void> {
+    const { State: state } = await one.inspect();
+    if (!state.Running) throw new Error(`${description} has ended`);
+    // An engine refuses to wake what is not paused.
+    if (state.Paused) await one.unpause();
+  }
   async function end(): Promise<void> {
     const { State: state } = await one.inspect();
     if (state.Paused) await one.unpause();
@@ -200,7 +206,7 @@ async function containerStore(
     async signal(signal: FaultSignal) {
       if (signal === 'SIGKILL') await kill();
       else if (signal === 'SIGSTOP') await one.pause();
-      else await one.unpause();
+      else await wake();
     },
     async restart() {
       await kill();
