@@ -79,7 +79,7 @@ function scene() {
 
 test('sixteen slow hand-overs and a job that waits are life, for as long as it takes', async () => {
   const { begun, clock, consumer, work } = scene();
-  await sender.send(Array.from({ length: SLOTS + 1 }, (_, id) => hint(id)));
+  for (let id = 0; id <= SLOTS; id += 1) await sender.send([hint(id)]);
   await eventually('all slots to be busy', () => work.count === SLOTS);
   expect(begun).toHaveLength(SLOTS);
   clock.advance(20 * DEADLINE_MS);
