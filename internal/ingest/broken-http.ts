@@ -53,8 +53,6 @@ function answerByHand(
     'Connection: close',
     ...headers,
   ];
-  // Node removes its listener at a CONNECT, and a socket error would end the process.
-  socket.on('error', () => {});
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
   tools.metrics.requests.inc({ status: `${status}` });
   setTimeout(() => socket.destroy(), BROKEN_ANSWER_MS).unref();

@@ -14,7 +14,7 @@ const WHOLE_ADDRESS_BITS = 128;
 const IPV4_AT_BYTE = 12;
 
 /** `claimed` comes from trusted proxies. */
-export function clientAddress(claimed: string, socketAddress = '0.0.0.0'): ClientAddress {
+export function clientAddress(claimed: string, socketAddress: string): ClientAddress {
   const bare = withoutPort(claimed);
   const address = isIP(bare) === 0 ? socketAddress : bare;
   if (!address.includes(':')) return { ip: address, limitKey: address };

@@ -22,11 +22,17 @@ export function watchConnections(
   // drain.
   const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
+    // Node removes its own listener at a CONNECT, and a socket error would end the process.
+    socket.on('error', () => {});
     const { remoteAddress } = socket;
+    // It was reset before; what it sent could be limited and recorded only under a false address.
+    if (remoteAddress === undefined) {
+      socket.destroy();
+      return;
+    }
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
-    // A connection that was already reset has no address.
-    if (remoteAddress === undefined || isProxy(remoteAddress)) return;
+    if (isProxy(remoteAddress)) return;
     const key = limitKeyOf(remoteAddress);
     const count = (byAddress.get(key) ?? 0) + 1;
     byAddress.set(key, count);

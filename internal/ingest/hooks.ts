@@ -112,7 +112,7 @@ function begin(
   // Fastify would answer a malformed Content-Type by itself.
   request.raw.headers['content-type'] = 'application/octet-stream';
   const { ips: addresses = [request.ip] } = request;
-  request.client = clientAddress(addresses.at(-1)!, request.socket.remoteAddress);
+  request.client = clientAddress(addresses.at(-1)!, request.socket.remoteAddress!);
   reply.header('x-request-id', request.id);
   if (request.headers['x-forwarded-for'] !== undefined && addresses.length === 1) {
     tools.metrics.untrustedForwardedFor.inc();
