@@ -53,6 +53,8 @@ export class GroupCommit {
   #spare: Entry[] = [];
   #waitingBytes = 0;
   readonly #dispatcher: Dispatcher<Entry>;
+  /** How long the last insert took. */
+  #insertMs = 0;
   #sweeper: NodeJS.Timeout | undefined;
   #idleListeners: (() => void)[] = [];
 
@@ -152,8 +154,9 @@ export class GroupCommit {
   }
 
   #takeBatch(): Entry[] {
-    const { limits, timeoutMs, clock, metrics } = this.#tools;
+    const { limits, clock, metrics } = this.#tools;
     const now = clock.monotonicMs();
+    const neededMs = this.#neededMs();
     const batch: Entry[] = [];
     let bytes = 0;
     const inDoubt = this.#inDoubt();
@@ -167,7 +170,7 @@ export class GroupCommit {
           entry.settle({ kind: 'not_stored', reason: 'withdrawals_pending' });
           continue;
         }
-        if (entry.deadline - now < Math.min(limits.minSendBudgetMs, timeoutMs / 2)) {
+        if (entry.deadline - now < neededMs) {
           entry.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
           continue;
         }
@@ -186,6 +189,13 @@ export class GroupCommit {
     return batch;
   }
 
+  /** Above its capacity a database would otherwise work only for answers that come too late. */
+  #neededMs(): number {
+    const { limits, timeoutMs } = this.#tools;
+    const { leastMs, timesLastInsert, mostShare } = limits.timeToSend;
+    return Math.min(Math.max(leastMs, timesLastInsert * this.#insertMs), mostShare * timeoutMs);
+  }
+
   async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {
     const { timeoutMs, clock, metrics } = this.#tools;
     const sentAt = clock.monotonicMs();
@@ -198,10 +208,13 @@ export class GroupCommit {
           timeoutMs,
         ),
       );
-      metrics.commitSeconds.observe((clock.monotonicMs() - sentAt) / 1_000);
+      this.#insertMs = clock.monotonicMs() - sentAt;
+      metrics.commitSeconds.observe(this.#insertMs / 1_000);
       await this.#settleAnswered(batch, reply, options);
     } catch (error) {
-      const result = wasSent(error)
+      const isSent = wasSent(error);
+      if (isSent) this.#insertMs = clock.monotonicMs() - sentAt;
+      const result = isSent
         ? ({ kind: 'in_doubt', reason: 'no_answer' } as const)
         : ({ kind: 'not_stored', reason: 'database_away' } as const);
       for (const entry of batch) entry.settle(result);
@@ -223,7 +236,7 @@ export class GroupCommit {
       const failure = failedAt.get(index);
       if (failure === undefined) entry.settle(durable ? STORED : NOT_DURABLE);
       else if (isDuplicateKey(failure)) exists.push(entry);
-      else entry.settle({ kind: 'not_stored', reason: 'write_error' });
+      else entry.settle({ kind: 'in_doubt', reason: 'write_error' });
     }
     const { keyed = [], plain = [] } = Object.groupBy(exists, ({ record }) =>
       record.idempotencyDigest === undefined ? 'plain' : 'keyed',
@@ -234,9 +247,15 @@ export class GroupCommit {
 
   /** The duplicate is the key or, if no record has that key, our own `_id`. */
   async #settleKeyed(
-    entries: readonly Entry[],
+    keyed: readonly Entry[],
     { again }: { readonly again: boolean },
   ): Promise<void> {
+    const entries: Entry[] = [];
+    for (const entry of keyed) {
+      // Its answer is a 500, after which the first record must not be adopted.
+      if (this.#isLate(entry)) entry.settle({ kind: 'in_doubt', reason: 'timed_out_sent' });
+      else entries.push(entry);
+    }
     if (entries.length === 0) return;
     for (const entry of entries) entry.adopting = true;
     const free: Entry[] = [];
@@ -251,12 +270,15 @@ export class GroupCommit {
     } catch {
       for (const entry of entries) entry.settle({ kind: 'unknown', reason: 'no_answer' });
     }
-    const now = this.#tools.clock.monotonicMs();
-    const inTime = again ? free.filter(({ deadline }) => deadline > now) : [];
+    const inTime = again ? free.filter((entry) => !this.#isLate(entry)) : [];
     for (const entry of inTime) entry.adopting = false;
     await this.#settleExisting(free.filter((entry) => !inTime.includes(entry)));
     // The first record was withdrawn, so its key is free.
     if (inTime.length > 0) await this.#send(inTime, { again: false });
+  }
+
+  #isLate({ deadline }: Entry): boolean {
+    return deadline <= this.#tools.clock.monotonicMs();
   }
 
   /** A duplicate `_id` is our earlier insert or a withdrawal; only a majority read can tell. */

@@ -11,8 +11,12 @@ export interface GroupCommitLimits {
   readonly maxWaitingBytes: number;
   /** Above this share, records of refused requests are dropped. */
   readonly spareShare: number;
-  /** With less time left nothing is sent, so the 500 is certain. */
-  readonly minSendBudgetMs: number;
+  /** With less time left nothing is sent, so the 500 is certain; at most a share of the time-out. */
+  readonly timeToSend: {
+    readonly leastMs: number;
+    readonly timesLastInsert: number;
+    readonly mostShare: number;
+  };
   /** At this number nothing more is sent, so that all can be withdrawn before reconcile looks. */
   readonly maxPendingWithdrawals: number;
 }
@@ -24,7 +28,7 @@ export const groupCommitLimits: GroupCommitLimits = {
   maxWaitingDocuments: 10_000,
   maxWaitingBytes: 16 * 1024 * 1024,
   spareShare: 0.25,
-  minSendBudgetMs: 100,
+  timeToSend: { leastMs: 100, timesLastInsert: 1.2, mostShare: 0.75 },
   maxPendingWithdrawals: 500,
 };
 

@@ -119,6 +119,7 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/submission/group-commit.ts', lateAdoption, [
       ["adopting ? 'unknown' :", "adopting ? 'in_doubt' :", 'what may be adopted is answered 500'],
+      ['if (this.#isLate(entry))', 'if (false)', 'what was answered 500 keeps the first record'],
     ]),
   ]),
   ...promise('Hostile clients cannot exhaust the memory of ingest', [

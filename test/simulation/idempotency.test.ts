@@ -42,6 +42,24 @@ test('what is erased is not replayed', async () => {
   expect(result).toMatchObject({ kind: 'erased', first: { _id: 'req_1' } });
 });
 
+test('a repeat that is answered 500 adopts nothing, though it hears later that its key is taken', async () => {
+  const documents = new MemoryCollection(['idempotencyDigest']);
+  // Its insert has landed, its answer was 500, and its withdrawal is under way.
+  documents.insert({ ...newRecord('req_1') });
+  let passed = 0;
+  const requests = driverOf(documents, async (execute) => {
+    await nextTurn();
+    passed = HANG_MS;
+    return execute();
+  });
+  const commits = commitsTo(requests as unknown as Collection, () => passed);
+  expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'in_doubt' });
+  await commits.whenIdle();
+  expect(documents.get('req_1')).toMatchObject({ state: 'recorded' });
+  expect(documents.get('req_1')).not.toHaveProperty('adopted');
+  expect(documents.get('req_2')).toBeUndefined();
+});
+
 test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
   let [adoptions, passed] = [0, 0];
   let lose = (): void => {};

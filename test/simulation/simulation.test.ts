@@ -137,7 +137,7 @@ interface Made {
 const made: Readonly<Record<string, Made>> = {
   /** Keyed requests are sent again while MongoDB loses, delays and repeats. */
   'a partner asks again until it hears, and no withdrawal takes what another answer promised': {
-    histories: 60,
+    histories: 200,
     planOf: (seed) =>
       planOf(seed, {
         submissions: three.map((one) => ({ ...one, key: one.atMs })),
