@@ -38,6 +38,8 @@ export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   };
 }
 
+const bytesKeyOf = ({ partnerId }: FastifyRequest): string => `partner:${partnerId}:bytes`;
+
 export function partnerLimits(tools: LimitTools) {
   const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
     const { key, by, max, amount, windowSeconds } = count;
@@ -60,19 +62,24 @@ export function partnerLimits(tools: LimitTools) {
         windowSeconds: PARTNER_MINUTE_SECONDS,
       });
     },
-    /** Counts the stored bytes. */
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
       const { maxMegabytesPerDay: megabytes } = request.bounds;
       if (megabytes === undefined || bytes === 0) return undefined;
-      const max = megabytes * BYTES_PER_MEGABYTE;
-      const key = `partner:${request.partnerId}:bytes`;
       return admit(request, {
-        key,
+        key: bytesKeyOf(request),
         by: bytes,
-        max,
+        max: megabytes * BYTES_PER_MEGABYTE,
         amount: `${megabytes} megabytes`,
         windowSeconds: PARTNER_DAY_SECONDS,
+      }).catch((error: unknown) => {
+        tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
+        throw error;
       });
+    },
+    /** Only what is stored counts: an outage must not use up a partner's day. */
+    giveBackBody: (request: FastifyRequest, bytes: number): void => {
+      if (request.bounds.maxMegabytesPerDay === undefined || bytes === 0) return;
+      tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
     },
   };
 }

@@ -85,6 +85,10 @@ export class SharedLimiterStore {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
   }
 
+  giveBack(key: string, by: number, windowMs: number): void {
+    this.#count({ key, by: -by, windowMs, max: Infinity, answer: () => {} });
+  }
+
   /** The keys of our routes differ by `groupId`, so one store is enough. */
   child(): this {
     return this;
@@ -145,11 +149,13 @@ export class SharedLimiterStore {
       this.#answer('local', count, this.#local.add(count.key, count.by, count.windowMs));
   }
 
-  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: Counted): void {
-    this.#tools.metrics.limiterDecisions.inc({
-      store,
-      decision: counted.current > max ? 'refused' : 'served',
-    });
+  #answer(store: 'redis' | 'local', { by, max, answer }: Count, counted: Counted): void {
+    if (by > 0) {
+      this.#tools.metrics.limiterDecisions.inc({
+        store,
+        decision: counted.current > max ? 'refused' : 'served',
+      });
+    }
     answer(counted);
   }
 

@@ -84,7 +84,10 @@ export class IncomingBody implements MemoryHolder, Dropped {
   }
 
   get expectsContinue(): boolean {
-    const { expect } = this.#request.headers;
+    const { headers, httpVersion } = this.#request;
+    const { expect } = headers;
+    // RFC 9110 §10.1.1: in HTTP/1.0 it is ignored.
+    if (httpVersion === '1.0') return false;
     return expect !== undefined && /^100-continue$/i.test(expect);
   }
 

@@ -17,7 +17,7 @@ import {
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
-export interface RouteTools extends Omit<SubmitTools, 'admitBody'>, LimitTools {
+export interface RouteTools extends Omit<SubmitTools, 'admitBody' | 'giveBackBody'>, LimitTools {
   readonly log: Logger;
   readonly readStatus: LookUpTools['readStatus'] | undefined;
 }
@@ -29,8 +29,8 @@ export async function addRoutes(
 ): Promise<void> {
   await registerLimiter(app, tools);
   const limits = operationLimits(settings, tools);
-  const { admitRequest, admitBody } = partnerLimits(tools);
-  const submitTools: SubmitTools = { ...tools, admitBody };
+  const { admitRequest, ...ofBodies } = partnerLimits(tools);
+  const submitTools: SubmitTools = { ...tools, ...ofBodies };
   // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
   // limited too.
   app.route({

@@ -32,6 +32,7 @@ export interface SubmitTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
   admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
+  giveBackBody(request: FastifyRequest, bytes: number): void;
   record(record: SubmissionRecord): Promise<CommitResult>;
   readonly refusals: Pick<Refusals, 'keep'>;
   withdraw(record: SubmissionRecord): void;
@@ -110,6 +111,7 @@ export async function submitApplication(
   // The commit counts these bytes from now on.
   incomingBody.release();
   const result = await recording;
+  if (result.kind !== 'stored') tools.giveBackBody(request, body.bytes.length);
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);

@@ -34,8 +34,8 @@ export const groupCommitLimits: GroupCommitLimits = {
 
 export const KEPT_HEADER_CHARACTERS = 256;
 
-/** Further addresses share one count. */
-export const OVER_LIMIT_ADDRESSES = 10_000;
+/** Of a window, status and process; further addresses share one count. */
+export const OVER_LIMIT_ADDRESSES = 200;
 export const OVER_LIMIT_IDS = 20;
 export const REFUSED_WINDOW_MS = 60_000;
 export const OVER_LIMIT_FLUSH_MS = 5_000;

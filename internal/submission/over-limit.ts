@@ -39,6 +39,11 @@ interface Counted {
 
 const OTHERS = 'others';
 
+interface Window {
+  readonly start: number;
+  readonly addresses: Set<string>;
+}
+
 export interface OverLimitTools {
   readonly db: Db;
   readonly windowMs: number;
@@ -52,6 +57,7 @@ export class OverLimitRecorder {
   readonly #collection: Collection<RateLimitedRecord>;
   readonly #timer: NodeJS.Timeout;
   #counted = new Map<string, Counted>();
+  readonly #windows = new Map<RefusedStatus | undefined, Window>();
   #flushing = Promise.resolve();
 
   constructor(tools: OverLimitTools) {
@@ -64,11 +70,9 @@ export class OverLimitRecorder {
     const { clock } = this.#tools;
     const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
     const windowStart = new Date(Math.floor(clock.now().getTime() / windowMs) * windowMs);
-    const full = this.#counted.size >= OVER_LIMIT_ADDRESSES;
-    const rest = `${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
-    const id = (who: string): string => `${who} ${rest}`;
-    const who = full && !this.#counted.has(id(address)) ? OTHERS : address;
-    const counted = this.#counted.get(id(who)) ?? {
+    const who = this.#isNamed(address, status, windowStart.getTime()) ? address : OTHERS;
+    const id = `${who} ${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
+    const counted = this.#counted.get(id) ?? {
       address: who,
       status,
       windowStart,
@@ -77,7 +81,18 @@ export class OverLimitRecorder {
     };
     counted.count += 1;
     if (counted.requestIds.length < OVER_LIMIT_IDS) counted.requestIds.push(requestId);
-    this.#counted.set(id(who), counted);
+    this.#counted.set(id, counted);
+  }
+
+  /** A flood from many addresses has one count for all beyond the bound. */
+  #isNamed(address: string, status: RefusedStatus | undefined, start: number): boolean {
+    let window = this.#windows.get(status);
+    if (window?.start !== start) {
+      window = { start, addresses: new Set() };
+      this.#windows.set(status, window);
+    }
+    if (window.addresses.size < OVER_LIMIT_ADDRESSES) window.addresses.add(address);
+    return window.addresses.has(address);
   }
 
   flush(): Promise<void> {

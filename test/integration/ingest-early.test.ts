@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
+import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/limits.ts';
 import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
@@ -88,6 +89,14 @@ describe('Expect: 100-continue', () => {
     }
   });
 
+  test('HTTP/1.0 knows no 100, so none is sent', async () => {
+    const connection = await openRaw(ingest.url);
+    connection.write(`${expecting(world.key, 2).replace('HTTP/1.1', 'HTTP/1.0')}{}`);
+    expectAnswer(await connection.answer(), 202, bodies.accepted);
+    await connection.closed();
+    expect(connection.text()).not.toContain('100 Continue');
+  });
+
   test('a wanted body is asked for before it has come, and then read', async () => {
     const connection = await openRaw(ingest.url);
     connection.write(expecting(world.key, 2));
@@ -142,6 +151,32 @@ test('a flood of refusals is recorded in part and counted beyond it, with nothin
   });
   for (const { _id, status, windowStart } of counted)
     expect([_id, status]).toEqual([`${address} 401 ${windowStart.toISOString()}`, 401]);
+  await flooded.close();
+});
+
+test('a flood of refusals from an address each fills no database: beyond a number they share a count', async () => {
+  const flooded = await world.start('ingest', { TRUSTED_PROXIES: '127.0.0.0/8' });
+  const [prefix, count] = ['2001:db8:1', REFUSAL_BURST + 3 * OVER_LIMIT_ADDRESSES];
+  const guess = (from: number) => {
+    const headers = { 'x-forwarded-for': `${prefix}:${from.toString(16)}::1` };
+    return send(flooded.url, { key: 'guess', body: '{}', headers });
+  };
+  for (let from = 0; from < count; from += 50) {
+    const guesses = Array.from({ length: 50 }, (_, index) => guess(from + index));
+    const answers = await Promise.all(guesses);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401]));
+  }
+  const counts = await eventually('all to be kept', async () => {
+    const found = (await world.rateLimited()).filter(
+      ({ address }) => address === 'others' || address.startsWith(prefix),
+    );
+    const sum = found.reduce((total, record) => total + record.count, 0);
+    const recorded = await world.records({ remoteIp: { $regex: `^${prefix}` }, state: 'refused' });
+    return recorded.length + sum === count && found;
+  });
+  // The minute may have ended meanwhile.
+  const windows = new Set(counts.map(({ windowStart }) => windowStart.getTime()));
+  expect(counts.length).toBeLessThanOrEqual(windows.size * (OVER_LIMIT_ADDRESSES + 1));
   await flooded.close();
 });
 

@@ -9,6 +9,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
 
@@ -234,6 +235,28 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
   }));
 
 describe('in one process', () => {
+  test("a partner's megabytes are those that were stored: what is answered 429 or 500 uses up none", async () => {
+    const database = await startTcpProxy(world.stores.mongodbUri);
+    try {
+      const ingest = await startIngest({ MONGODB_URI: database.url, ACCEPT_TIMEOUT_MS: '500' });
+      const bounds = { 'partner-ingest.io/max-megabytes-per-day': '1' };
+      const key = await boundedPartner('megabytes', bounds, [ingest]);
+      const sendBig = (): Promise<Answer> =>
+        send(ingest.url, { key, body: Buffer.alloc(65_000, ' ') });
+      database.holdRequests();
+      for (const { status } of await Promise.all(Array.from({ length: 15 }, sendBig)))
+        expect(status).toBe(500);
+      database.pass();
+      await eventually('the database to be back', async () => (await sendBig()).status === 400);
+      for (let count = 1; count < 15; count += 1) expect((await sendBig()).status).toBe(400);
+      for (let count = 0; count < 3; count += 1)
+        await expectLimited(await sendBig(), '1 megabytes', 86_400, 'this partner');
+      expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
+    } finally {
+      await database.close();
+    }
+  });
+
   test('the limit comes before authentication, and other methods and paths do not count', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '3' });
     await withSharedCount([ingest], async (address) => {

@@ -89,6 +89,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
       }),
     },
     admitBody: () => undefined,
+    giveBackBody: () => {},
     record: async (record) => {
       const result = await group.record(record);
       return result.kind === 'in_doubt' && parts.takesDoubtForStored ? { kind: 'stored' } : result;
