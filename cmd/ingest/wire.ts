@@ -193,7 +193,8 @@ function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     record: (record: SubmissionRecord) => commits.record(record),
     refusals: new Refusals({
       clock,
-      offer: (record, dropped) => commits.offer(record, dropped),
+      metrics: parts.metrics,
+      record: (record) => commits.record(record),
       countRefused: (address, status, requestId) => overLimit.add(address, requestId, status),
     }),
     withdraw: (record: SubmissionRecord) => withdrawals.add(record),

@@ -9,7 +9,11 @@ function newRefusals() {
   const counted: string[] = [];
   const refusals = new Refusals({
     clock: { now: () => new Date(0), monotonicMs: () => nowMs },
-    offer: () => void (recorded += 1),
+    metrics: { refusedDropped: { inc: () => {} } },
+    record: () => {
+      recorded += 1;
+      return Promise.resolve({ kind: 'stored' });
+    },
     countRefused: (...what) => void counted.push(what.join(' ')),
   });
   return {

@@ -3,12 +3,15 @@
  * fill the database.
  */
 import type { Clock } from '../platform/clock.ts';
+import type { CommitResult } from '../submission/commit-entry.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { REFUSAL_BURST, REFUSALS_PER_SECOND } from './limits.ts';
 
 export interface RefusalTools {
   readonly clock: Clock;
-  offer(record: SubmissionRecord, dropped: () => void): void;
+  readonly metrics: Pick<IngestMetrics, 'refusedDropped'>;
+  record(record: SubmissionRecord): Promise<CommitResult>;
   countRefused(address: string, status: 401 | 403, requestId: string): void;
 }
 
@@ -28,8 +31,15 @@ export class Refusals {
   ): void {
     const { address, status, requestId } = request;
     const count = (): void => this.#tools.countRefused(address, status, requestId);
-    if (this.#mayRecord()) this.#tools.offer(recordOf(), count);
+    if (this.#mayRecord()) void this.#record(recordOf(), count);
     else count();
+  }
+
+  async #record(record: SubmissionRecord, count: () => void): Promise<void> {
+    const { kind } = await this.#tools.record(record);
+    if (kind === 'stored') return;
+    this.#tools.metrics.refusedDropped.inc();
+    count();
   }
 
   #mayRecord(): boolean {

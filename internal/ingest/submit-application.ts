@@ -111,6 +111,7 @@ export async function submitApplication(
   // The commit counts these bytes from now on.
   incomingBody.release();
   const result = await recording;
+  if ('reason' in result) tools.metrics.notAccepted.inc({ reason: result.reason });
   if (result.kind !== 'stored') tools.giveBackBody(request, body.bytes.length);
   switch (result.kind) {
     case 'stored':

@@ -8,16 +8,9 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
-import type { Counts, CountsAll, Observes, Shows } from '../platform/metric-types.ts';
+import type { Observes, Shows } from '../platform/metric-types.ts';
 import type { GroupCommitLimits } from './limits.ts';
-import {
-  inKeyOrder,
-  once,
-  wasSent,
-  type CommitResult,
-  type Entry,
-  type NotAccepted,
-} from './commit-entry.ts';
+import { inKeyOrder, once, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
@@ -25,8 +18,6 @@ import { traceInsert } from './trace-insert.ts';
 export interface GroupCommitMetrics {
   readonly batchDocuments: Observes;
   readonly commitSeconds: Observes;
-  readonly notAccepted: Counts<{ readonly reason: NotAccepted }>;
-  readonly refusedDropped: CountsAll;
   readonly waitingDocuments: Shows;
 }
 /** An estimate without the body. */
@@ -36,6 +27,11 @@ const SWEEP_MS = 20;
 
 const STORED: CommitResult = { kind: 'stored' };
 const NOT_DURABLE: CommitResult = { kind: 'in_doubt', reason: 'write_concern' };
+const WITHDRAWALS_PENDING: CommitResult = { kind: 'not_stored', reason: 'withdrawals_pending' };
+const NO_ROOM: CommitResult = { kind: 'not_stored', reason: 'no_room' };
+/** No two requests have one id. */
+const ID_TAKEN: CommitResult = { kind: 'in_doubt', reason: 'id_taken' };
+const TIMED_OUT_WAITING: CommitResult = { kind: 'not_stored', reason: 'timed_out_waiting' };
 
 export interface CommitTools {
   readonly db: Db;
@@ -50,7 +46,6 @@ export class GroupCommit {
   readonly #tools: CommitTools;
   readonly #collection: Collection<SubmissionRecord>;
   #waiting: Entry[] = [];
-  #spare: Entry[] = [];
   #waitingBytes = 0;
   readonly #dispatcher: Dispatcher<Entry>;
   /** How long the last insert took. */
@@ -72,15 +67,13 @@ export class GroupCommit {
   /** Never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult> {
     const bytes = RECORD_OVERHEAD_BYTES + (record.body?.length() ?? 0);
-    const { limits, metrics } = this.#tools;
-    if (this.#inDoubt()) {
-      return Promise.resolve(this.#refuse('withdrawals_pending'));
-    }
+    const { limits } = this.#tools;
+    if (this.#inDoubt()) return Promise.resolve(WITHDRAWALS_PENDING);
     if (
       this.#waiting.length >= limits.maxWaitingDocuments ||
       this.#waitingBytes + bytes > limits.maxWaitingBytes
     ) {
-      return Promise.resolve(this.#refuse('no_room'));
+      return Promise.resolve(NO_ROOM);
     }
     return new Promise((resolve) => {
       this.#waitingBytes += bytes;
@@ -89,38 +82,10 @@ export class GroupCommit {
         bytes,
         deadline: this.#deadline(),
         adopting: false,
-        settle: once((result: CommitResult) => {
-          if ('reason' in result) metrics.notAccepted.inc({ reason: result.reason });
-          resolve(result);
-        }),
+        settle: once(resolve),
       });
       this.#plan();
     });
-  }
-
-  /** Drops the record unless there is spare room. */
-  offer(record: SubmissionRecord, dropped?: () => void): void {
-    const { limits, metrics } = this.#tools;
-    if (
-      this.#waiting.length + this.#spare.length >=
-      limits.maxWaitingDocuments * limits.spareShare
-    ) {
-      metrics.refusedDropped.inc();
-      dropped?.();
-      return;
-    }
-    this.#spare.push({
-      record,
-      bytes: RECORD_OVERHEAD_BYTES,
-      deadline: this.#deadline(),
-      adopting: false,
-      settle: once((result: CommitResult) => {
-        if (result.kind === 'stored') return;
-        metrics.refusedDropped.inc();
-        dropped?.();
-      }),
-    });
-    this.#plan();
   }
 
   whenIdle(): Promise<void> {
@@ -129,19 +94,12 @@ export class GroupCommit {
       : new Promise((resolve) => this.#idleListeners.push(resolve));
   }
 
-  #refuse(reason: NotAccepted): CommitResult {
-    this.#tools.metrics.notAccepted.inc({ reason });
-    return { kind: 'not_stored', reason };
-  }
-
   #inDoubt(): boolean {
     return this.#tools.pendingWithdrawals() >= this.#tools.limits.maxPendingWithdrawals;
   }
 
   #isIdle(): boolean {
-    return (
-      this.#waiting.length === 0 && this.#spare.length === 0 && this.#dispatcher.inFlight.size === 0
-    );
+    return this.#waiting.length === 0 && this.#dispatcher.inFlight.size === 0;
   }
 
   #deadline(): number {
@@ -158,32 +116,22 @@ export class GroupCommit {
     const now = clock.monotonicMs();
     const neededMs = this.#neededMs();
     const batch: Entry[] = [];
-    let bytes = 0;
     const inDoubt = this.#inDoubt();
-    const takeFrom = (queue: Entry[]): number => {
-      let taken = 0;
-      for (const entry of queue) {
-        if (batch.length >= limits.maxBatchDocuments) break;
-        if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) break;
-        taken += 1;
-        if (inDoubt) {
-          entry.settle({ kind: 'not_stored', reason: 'withdrawals_pending' });
-          continue;
-        }
-        if (entry.deadline - now < neededMs) {
-          entry.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
-          continue;
-        }
+    let [taken, takenBytes, bytes] = [0, 0, 0];
+    for (const entry of this.#waiting) {
+      if (batch.length >= limits.maxBatchDocuments) break;
+      if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) break;
+      taken += 1;
+      takenBytes += entry.bytes;
+      if (inDoubt) entry.settle(WITHDRAWALS_PENDING);
+      else if (entry.deadline - now < neededMs) entry.settle(TIMED_OUT_WAITING);
+      else {
         batch.push(entry);
         bytes += entry.bytes;
       }
-      return taken;
-    };
-    const taken = takeFrom(this.#waiting);
-    for (let index = 0; index < taken; index += 1)
-      this.#waitingBytes -= this.#waiting[index]?.bytes ?? 0;
+    }
     this.#waiting.splice(0, taken);
-    this.#spare.splice(0, takeFrom(this.#spare));
+    this.#waitingBytes -= takenBytes;
     metrics.waitingDocuments.set(this.#waiting.length);
     if (batch.length === 0) this.#tellIfIdle();
     return batch;
@@ -231,21 +179,18 @@ export class GroupCommit {
       return;
     }
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
-    const exists: Entry[] = [];
+    const keyed: Entry[] = [];
     for (const [index, entry] of batch.entries()) {
       const failure = failedAt.get(index);
       if (failure === undefined) entry.settle(durable ? STORED : NOT_DURABLE);
-      else if (isDuplicateKey(failure)) exists.push(entry);
-      else entry.settle({ kind: 'in_doubt', reason: 'write_error' });
+      else if (!isDuplicateKey(failure)) entry.settle({ kind: 'in_doubt', reason: 'write_error' });
+      else if (entry.record.idempotencyDigest === undefined) entry.settle(ID_TAKEN);
+      else keyed.push(entry);
     }
-    const { keyed = [], plain = [] } = Object.groupBy(exists, ({ record }) =>
-      record.idempotencyDigest === undefined ? 'plain' : 'keyed',
-    );
-    await this.#settleExisting(plain);
     await this.#settleKeyed(keyed, options);
   }
 
-  /** The duplicate is the key or, if no record has that key, our own `_id`. */
+  /** The duplicate is the key or, if no record has that key, the `_id`. */
   async #settleKeyed(
     keyed: readonly Entry[],
     { again }: { readonly again: boolean },
@@ -272,38 +217,13 @@ export class GroupCommit {
     }
     const inTime = again ? free.filter((entry) => !this.#isLate(entry)) : [];
     for (const entry of inTime) entry.adopting = false;
-    await this.#settleExisting(free.filter((entry) => !inTime.includes(entry)));
+    for (const entry of free) if (!inTime.includes(entry)) entry.settle(ID_TAKEN);
     // The first record was withdrawn, so its key is free.
     if (inTime.length > 0) await this.#send(inTime, { again: false });
   }
 
   #isLate({ deadline }: Entry): boolean {
     return deadline <= this.#tools.clock.monotonicMs();
-  }
-
-  /** A duplicate `_id` is our earlier insert or a withdrawal; only a majority read can tell. */
-  async #settleExisting(entries: readonly Entry[]): Promise<void> {
-    if (entries.length === 0) return;
-    try {
-      const found = await this.#collection
-        .find(
-          { _id: { $in: entries.map((entry) => entry.record._id) } },
-          { readConcern: 'majority', projection: { state: 1, bodySha256: 1, receivedAt: 1 } },
-        )
-        .toArray();
-      const byId = new Map(found.map((record) => [record._id, record]));
-      for (const entry of entries) {
-        const other = byId.get(entry.record._id);
-        const ours =
-          other !== undefined &&
-          other.state !== 'withdrawn' &&
-          other.bodySha256 === entry.record.bodySha256 &&
-          other.receivedAt.getTime() === entry.record.receivedAt.getTime();
-        entry.settle(ours ? STORED : { kind: 'not_stored', reason: 'id_taken' });
-      }
-    } catch {
-      for (const entry of entries) entry.settle({ kind: 'in_doubt', reason: 'no_answer' });
-    }
   }
 
   #sweep(): void {
@@ -313,15 +233,10 @@ export class GroupCommit {
     while ((this.#waiting[expired]?.deadline ?? Infinity) <= now) {
       const entry = this.#waiting[expired];
       this.#waitingBytes -= entry?.bytes ?? 0;
-      entry?.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
+      entry?.settle(TIMED_OUT_WAITING);
       expired += 1;
     }
     this.#waiting.splice(0, expired);
-    this.#spare = this.#spare.filter((entry) => {
-      if (entry.deadline > now) return true;
-      entry.settle({ kind: 'not_stored', reason: 'timed_out_waiting' });
-      return false;
-    });
     for (const batch of this.#dispatcher.inFlight) {
       for (const entry of batch)
         if (entry.deadline <= now)

@@ -9,8 +9,6 @@ export interface GroupCommitLimits {
   /** One second of work at 10,000 a second; further requests get a 500. */
   readonly maxWaitingDocuments: number;
   readonly maxWaitingBytes: number;
-  /** Above this share, records of refused requests are dropped. */
-  readonly spareShare: number;
   /** With less time left nothing is sent, so the 500 is certain; at most a share of the time-out. */
   readonly timeToSend: {
     readonly leastMs: number;
@@ -27,7 +25,6 @@ export const groupCommitLimits: GroupCommitLimits = {
   maxBatchBytes: 4 * 1024 * 1024,
   maxWaitingDocuments: 10_000,
   maxWaitingBytes: 16 * 1024 * 1024,
-  spareShare: 0.25,
   timeToSend: { leastMs: 100, timesLastInsert: 1.2, mostShare: 0.75 },
   maxPendingWithdrawals: 500,
 };

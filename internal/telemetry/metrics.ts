@@ -120,7 +120,7 @@ export const ingestMetrics = {
   ),
   refusedDropped: counter(
     'refused_dropped',
-    'Records of refused requests dropped for want of spare room.',
+    'Refused requests that were to be recorded and were only counted.',
   ),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
     result: withdrawalResults,

@@ -32,7 +32,7 @@ const closers: (() => Promise<unknown>)[] = [];
 let stored: Collection<SubmissionRecord>;
 /** Withdrawals said to be pending. */
 let pending: number;
-let counted: { batches: number[]; notAccepted: string[]; dropped: number; waiting: number };
+let counted: { batches: number[]; notAccepted: string[]; waiting: number };
 
 beforeAll(async () => {
   stores = await openTestStores();
@@ -44,14 +44,14 @@ afterAll(() => stores.close());
 beforeEach(async () => {
   proxy = await startTcpProxy(stores.mongodbUri);
   pending = 0;
-  counted = { batches: [], notAccepted: [], dropped: 0, waiting: 0 };
+  counted = { batches: [], notAccepted: [], waiting: 0 };
 });
 afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close();
   await proxy.close();
 });
 
-type Commits = Pick<GroupCommit, 'offer' | 'whenIdle'> & {
+type Commits = Pick<GroupCommit, 'whenIdle'> & {
   /** The kind of the result. */
   record(record: SubmissionRecord): Promise<CommitResult['kind']>;
 };
@@ -86,13 +86,14 @@ async function groupCommit(
       batchDocuments: { observe: (value) => counted.batches.push(value) },
       commitSeconds: { observe: () => {} },
       waitingDocuments: { set: (value) => (counted.waiting = value) },
-      notAccepted: { inc: ({ reason }) => counted.notAccepted.push(reason) },
-      refusedDropped: { inc: () => (counted.dropped += 1) },
     },
   });
   return {
-    record: async (record) => (await commits.record(record)).kind,
-    offer: (record, dropped) => commits.offer(record, dropped),
+    record: async (record) => {
+      const result = await commits.record(record);
+      if ('reason' in result) counted.notAccepted.push(result.reason);
+      return result.kind;
+    },
     whenIdle: () => commits.whenIdle(),
   };
 }
@@ -123,23 +124,12 @@ test('an _id that exists fails its own document only', async () => {
   const records = [newRecord(), newRecord({ _id: taken._id }), newRecord()];
   expect(await Promise.all(records.map((record) => commits.record(record)))).toEqual([
     'stored',
-    'not_stored',
+    'in_doubt',
     'stored',
   ]);
   expect(counted).toMatchObject({ batches: [3], notAccepted: ['id_taken'] });
   expect(await stored.findOne({ _id: taken._id })).toEqual(taken);
   expect(await Promise.all(records.map(stateOf))).toEqual(['recorded', 'recorded', 'recorded']);
-});
-
-test.each<[what: string, changes: Partial<SubmissionRecord>, result: CommitResult['kind']]>([
-  ['this very record counts as stored', {}, 'stored'],
-  ['its withdrawal means refused', { state: 'withdrawn' }, 'not_stored'],
-  ['the body of another time is somebody else', { receivedAt: new Date(0) }, 'not_stored'],
-])('an _id that exists: %s', async (_what, changes, result) => {
-  const record = newRecord();
-  await stored.insertOne({ ...record, ...changes });
-  expect(await (await groupCommit()).record(record)).toBe(result);
-  expect(await stateOf(record)).toBe(changes.state ?? 'recorded');
 });
 
 test('beyond the documents that may wait a record is refused at once', async () => {
@@ -174,20 +164,6 @@ test('a record that has less time left than the last insert took is refused, and
   expect(await stateOf(unsent)).toBeUndefined();
   // A database that is fast again has all of its time again.
   expect(await sendDuring(0, newRecord(), newRecord())).toEqual(['stored', 'stored']);
-});
-
-test('what is offered uses spare room only, and is dropped beyond it', async () => {
-  const commits = await groupCommit({ maxWaitingDocuments: 8, spareShare: 0.25 });
-  const offered = newRecords(3).map((record) => ({ ...record, state: 'refused' as const }));
-  for (const record of offered) commits.offer(record);
-  expect(counted.dropped).toBe(1);
-  await commits.whenIdle();
-  expect(await Promise.all(offered.map(stateOf))).toEqual(['refused', 'refused', undefined]);
-
-  const wanted = newRecords(2).map((record) => commits.record(record));
-  commits.offer(newRecord());
-  expect(counted.dropped).toBe(2);
-  expect(await Promise.all(wanted)).toEqual(['stored', 'stored']);
 });
 
 test('fewer documents than were sent mean in doubt, all of them: which one is missing is not told', async () => {

@@ -59,7 +59,6 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/submission/group-commit.ts', groupCommit, [
       ['durable ? STORED : NOT_DURABLE', 'STORED', 'a write without a majority is answered 202'],
-      ['ours ? STORED :', 'true ? STORED :', "another one's record is answered 202"],
       ['writeErrors.length !== batch', 'writeErrors.length > batch', 'a lost one is answered 202'],
       ["? ({ kind: 'in_doubt'", "? ({ kind: 'not_stored'", 'nobody withdraws what may be stored'],
     ]),
