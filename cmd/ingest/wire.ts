@@ -274,7 +274,6 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, 
     send: (batch) => sender.send(batch),
     otherwise: (batch) => makeDue(db, batch, clock),
     results: metrics.hints,
-    clock,
   });
   closers.add('hints', () => outbox.whenEmpty());
   return { hint: (hint: Hint) => outbox.add(hint) };

@@ -134,7 +134,7 @@ export const mutants: readonly Mutant[] = [
   ]),
   ...promise('Workers resume after an outage of Redis', [
     ...file('internal/queue/hint-outbox.ts', beside, [
-      ['if (this.#failed) await', 'if (false) await', 'a failover delays hints by half a minute'],
+      ['Promise.resolve(this.#otherwise(batch))', 'Promise.resolve()', 'an outage delays all work'],
     ]),
     ...file('internal/queue/hints-in-hand.ts', beside, [
       ['!this.#paused && !this.#closed', '!this.#closed', 'a paused worker goes on'],
