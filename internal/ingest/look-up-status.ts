@@ -61,7 +61,7 @@ export async function lookUpStatus(
   try {
     record = asked.success ? await tools.readStatus(asked.data, request.partnerId) : undefined;
   } catch (error) {
-    tools.log.warn({ err: error, request_id: request.id }, 'a status could not be read');
+    tools.log.debug({ err: error, request_id: request.id }, 'a status could not be read');
     answerEarly(request, reply, errors.statusUnavailable);
     return reply;
   }
