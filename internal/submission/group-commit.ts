@@ -11,6 +11,7 @@ import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mon
 import type { Observes, Shows } from '../platform/metric-types.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import { inKeyOrder, once, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
+import { FairQueue } from './fair-queue.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
@@ -45,8 +46,7 @@ export interface CommitTools {
 export class GroupCommit {
   readonly #tools: CommitTools;
   readonly #collection: Collection<SubmissionRecord>;
-  #waiting: Entry[] = [];
-  #waitingBytes = 0;
+  readonly #waiting = new FairQueue();
   readonly #dispatcher: Dispatcher<Entry>;
   /** How long the last insert took. */
   #insertMs = 0;
@@ -67,23 +67,19 @@ export class GroupCommit {
   /** Never rejects. */
   record(record: SubmissionRecord): Promise<CommitResult> {
     const bytes = RECORD_OVERHEAD_BYTES + (record.body?.length() ?? 0);
-    const { limits } = this.#tools;
+    const { maxWaitingDocuments, maxWaitingBytes } = this.#tools.limits;
     if (this.#inDoubt()) return Promise.resolve(WITHDRAWALS_PENDING);
-    if (
-      this.#waiting.length >= limits.maxWaitingDocuments ||
-      this.#waitingBytes + bytes > limits.maxWaitingBytes
-    ) {
-      return Promise.resolve(NO_ROOM);
-    }
+    const waiting = this.#waiting;
     return new Promise((resolve) => {
-      this.#waitingBytes += bytes;
-      this.#waiting.push({
+      waiting.push({
         record,
         bytes,
         deadline: this.#deadline(),
         adopting: false,
         settle: once(resolve),
       });
+      while (waiting.length > maxWaitingDocuments || waiting.bytes > maxWaitingBytes)
+        waiting.displace()?.settle(NO_ROOM);
       this.#plan();
     });
   }
@@ -117,21 +113,18 @@ export class GroupCommit {
     const neededMs = this.#neededMs();
     const batch: Entry[] = [];
     const inDoubt = this.#inDoubt();
-    let [taken, takenBytes, bytes] = [0, 0, 0];
-    for (const entry of this.#waiting) {
-      if (batch.length >= limits.maxBatchDocuments) break;
-      if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) break;
-      taken += 1;
-      takenBytes += entry.bytes;
-      if (inDoubt) entry.settle(WITHDRAWALS_PENDING);
-      else if (entry.deadline - now < neededMs) entry.settle(TIMED_OUT_WAITING);
-      else {
-        batch.push(entry);
-        bytes += entry.bytes;
+    let bytes = 0;
+    this.#waiting.take((entry) => {
+      if (batch.length >= limits.maxBatchDocuments) return 'full';
+      if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) return 'full';
+      if (inDoubt || entry.deadline - now < neededMs) {
+        entry.settle(inDoubt ? WITHDRAWALS_PENDING : TIMED_OUT_WAITING);
+        return 'ended';
       }
-    }
-    this.#waiting.splice(0, taken);
-    this.#waitingBytes -= takenBytes;
+      batch.push(entry);
+      bytes += entry.bytes;
+      return 'taken';
+    });
     metrics.waitingDocuments.set(this.#waiting.length);
     if (batch.length === 0) this.#tellIfIdle();
     return batch;
@@ -228,15 +221,7 @@ export class GroupCommit {
 
   #sweep(): void {
     const now = this.#tools.clock.monotonicMs();
-    // Entries are in order of deadline.
-    let expired = 0;
-    while ((this.#waiting[expired]?.deadline ?? Infinity) <= now) {
-      const entry = this.#waiting[expired];
-      this.#waitingBytes -= entry?.bytes ?? 0;
-      entry?.settle(TIMED_OUT_WAITING);
-      expired += 1;
-    }
-    this.#waiting.splice(0, expired);
+    for (const entry of this.#waiting.expire(now)) entry.settle(TIMED_OUT_WAITING);
     for (const batch of this.#dispatcher.inFlight) {
       for (const entry of batch)
         if (entry.deadline <= now)

@@ -6,7 +6,7 @@ export interface GroupCommitLimits {
   readonly maxBatchDocuments: number;
   /** Holds 60 of the largest bodies. */
   readonly maxBatchBytes: number;
-  /** One second of work at 10,000 a second; further requests get a 500. */
+  /** One second of work at 10,000 a second; beyond it the partner with most waiting gets a 500. */
   readonly maxWaitingDocuments: number;
   readonly maxWaitingBytes: number;
   /** With less time left nothing is sent, so the 500 is certain; at most a share of the time-out. */

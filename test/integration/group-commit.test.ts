@@ -144,6 +144,26 @@ test('beyond the documents that may wait a record is refused at once', async () 
   expect(await commits.record(over)).toBe('stored');
 });
 
+test('a partner that sends more than fits waits for itself: another is written in the next insert', async () => {
+  const commits = await groupCommit({
+    maxInFlight: 1,
+    maxBatchDocuments: 4,
+    maxWaitingDocuments: 8,
+  });
+  const written: string[] = [];
+  const record = (partnerId: string): Promise<unknown> =>
+    commits.record(newRecord({ partnerId })).then((kind) => written.push(`${partnerId} ${kind}`));
+  proxy.holdRequests();
+  const first = record('flood');
+  await eventually('an insert to be under way', () => proxy.heldBytes() > 0);
+  const others = [...Array.from({ length: 9 }, () => record('flood')), record('other')];
+  proxy.pass();
+  await Promise.all([first, ...others]);
+  expect(counted).toMatchObject({ batches: [1, 4, 4], notAccepted: ['no_room', 'no_room'] });
+  expect(written.slice(0, 2)).toEqual(['flood not_stored', 'flood not_stored']);
+  expect(written.filter((each) => each.endsWith(' stored')).slice(0, 5)).toContain('other stored');
+});
+
 test('a record that has less time left than the last insert took is refused, and never sent', async () => {
   let later = 0;
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() + later };

@@ -126,7 +126,11 @@ export const mutants: readonly Mutant[] = [
       ['oldest.giveWay();', '', 'bodies on their way take all memory'],
     ]),
     ...file('internal/submission/group-commit.ts', groupCommit, [
-      ['#waiting.length >= limits', '#waiting.length < 0 * limits', 'an outage takes all memory'],
+      [
+        'waiting.length > maxWaiting',
+        'waiting.length < 0 * maxWaiting',
+        'an outage takes all memory',
+      ],
     ]),
     ...file('internal/ingest/client-address.ts', beside, [
       ['SUBNET_BITS = 64', 'SUBNET_BITS = 128', 'one IPv6 client has endless addresses'],
