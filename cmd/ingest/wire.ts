@@ -1,62 +1,32 @@
 /** Constructs ingest's parts. */
 import type { AddressInfo } from 'node:net';
-import type { Db, MongoClientOptions } from 'mongodb';
 import type { Registry } from 'prom-client';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
   LAST_ANSWERS_MS,
   LIMITER_PROBE_MS,
-  STATUS_CONNECTIONS,
-  STATUS_LOOKUPS,
-  STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { OutageLog } from '../../internal/ingest/outage-log.ts';
-import { Refusals } from '../../internal/ingest/refusals.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
-import { KeyCache } from '../../internal/partner/key-cache.ts';
-import { KeyStore } from '../../internal/partner/key-store.ts';
 import {
   displayAddress,
   startAdminServer,
   type Probe,
 } from '../../internal/platform/admin-server.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { pause, withDeadline } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
-import { HintSender } from '../../internal/queue/enqueue.ts';
-import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import type { Hint } from '../../internal/queue/job.ts';
-import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
-import { makeDue } from '../../internal/submission/make-due.ts';
-import { GroupCommit } from '../../internal/submission/group-commit.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { groupCommitLimits } from '../../internal/submission/limits.ts';
-import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
-import { StatusReader } from '../../internal/submission/status-reader.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
-import { Withdrawals } from '../../internal/submission/withdrawals.ts';
-import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
+import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
-
-interface Parts {
-  readonly log: Logger;
-  readonly closers: Closers;
-  readonly metrics: IngestMetrics;
-  readonly partnerLabels: PartnerLabels;
-  readonly ready: Probe[];
-  readonly warnings: Probe[];
-}
+import { openStores, type Parts } from './wire-stores.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(
@@ -151,134 +121,6 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
-  const { log, closers, ready } = parts;
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
-  closers.add('mongodb', () => mongo.close());
-  const db = mongo.db(config.MONGODB_DATABASE);
-  const commitDb = openDatabase(
-    'group commit',
-    config,
-    commitClient(config.ACCEPT_TIMEOUT_MS),
-    parts,
-  );
-  const indexes = ensureIndexesUntilDone(db, submissionIndexes, log);
-  closers.add('indexes', () => indexes.stop());
-  ready.push(indexes.faults);
-  const offset = watchClockOffset({
-    db,
-    clock,
-    onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000),
-  });
-  closers.add('clock offset', () => offset.stop());
-  // Hints close after the commits and before the database, their fallback.
-  const hints = openHints(config, db, parts);
-
-  const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
-
-  const overLimit = new OverLimitRecorder({
-    db,
-    windowMs: config.RATE_LIMIT_WINDOW_SECONDS * 1_000,
-    retentionDays: config.RETENTION_REFUSED_DAYS,
-    clock,
-    log,
-  });
-  closers.add('over-limit counts', () => overLimit.close());
-
-  const keys = openKeys(db, parts);
-  const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
-
-  return {
-    ...hints,
-    record: (record: SubmissionRecord) => commits.record(record),
-    refusals: new Refusals({
-      clock,
-      metrics: parts.metrics,
-      record: (record) => commits.record(record),
-      countRefused: (address, status, requestId) => overLimit.add(address, requestId, status),
-    }),
-    withdraw: (record: SubmissionRecord) => withdrawals.add(record),
-    overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
-    readStatus:
-      statusReader &&
-      ((requestId: string, partnerId: string) => statusReader.read(requestId, partnerId)),
-    keys,
-  };
-}
-
-/** Opened last and closed first, so that withdrawals have the whole drain to settle. */
-function openCommits(
-  config: ConfigOf<'ingest'>,
-  { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
-  { log, closers, metrics }: Parts,
-) {
-  const withdrawals = new Withdrawals({
-    db,
-    retentionDays: config.RETENTION_WITHDRAWN_DAYS,
-    clock,
-    log,
-    metrics,
-  });
-  // Pending withdrawals are logged, however the process ends.
-  const abandon = (): void => withdrawals.stop();
-  process.once('exit', abandon);
-  closers.add(
-    'withdrawals',
-    async () => {
-      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(
-        abandon,
-      );
-      process.off('exit', abandon);
-    },
-    DRAIN_DEADLINE_MS + 1_000,
-  );
-  const commits = new GroupCommit({
-    db: commitDb,
-    limits: groupCommitLimits,
-    timeoutMs: config.ACCEPT_TIMEOUT_MS,
-    clock,
-    metrics,
-    pendingWithdrawals: () => withdrawals.pending,
-  });
-  closers.add('group commit', () => commits.whenIdle());
-  return { commits, withdrawals };
-}
-
-function openDatabase(
-  name: string,
-  config: ConfigOf<'ingest'>,
-  options: MongoClientOptions,
-  { log, closers, ready }: Parts,
-): Db {
-  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, options);
-  closers.add(`mongodb ${name}`, () => mongo.close());
-  const connection = connectUntilDone(mongo, log);
-  closers.add(`${name} connection`, () => connection.stop());
-  ready.push(connection.faults);
-  return mongo.db(config.MONGODB_DATABASE);
-}
-
-function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReader {
-  return new StatusReader({
-    db: openDatabase('status', config, statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS), parts),
-    timeoutMs: STATUS_TIMEOUT_MS,
-    maxUnderWay: STATUS_LOOKUPS,
-  });
-}
-
-function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, warnings }: Parts) {
-  const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
-  warnings.push(() => redisWarnings(sender.redis));
-  closers.add('queues', () => sender.close());
-  const outbox = new HintOutbox({
-    send: (batch) => sender.send(batch),
-    otherwise: (batch) => makeDue(db, batch, clock),
-    results: metrics.hints,
-  });
-  closers.add('hints', () => outbox.whenEmpty());
-  return { hint: (hint: Hint) => outbox.add(hint) };
-}
-
 function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: Parts) {
   const redis = createRedis(
     config.REDIS_URL,
@@ -292,30 +134,4 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
     redis.disconnect();
   });
   return limiter;
-}
-
-function openKeys(db: Db, parts: Parts): KeyCache {
-  const { log, closers, metrics, partnerLabels, ready } = parts;
-  const keys = new KeyCache({
-    store: new KeyStore({ db, clock }),
-    clock,
-    log,
-    onRemovedUse: () => metrics.removedKeyUses.inc(),
-    onLoad: ({ keys: all }) => {
-      // Sorting makes all pods show the same partners.
-      for (const partnerId of all.map((key) => key.partnerId).toSorted())
-        partnerLabels.of(partnerId);
-      metrics.keys.set(all.length);
-    },
-    onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
-  });
-  closers.add('partner keys', () => keys.close());
-  keys.start();
-  ready.push(() => {
-    if (keys.loaded) return [];
-    if (keys.failure !== undefined)
-      return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
-    return ['partner keys are not loaded yet: has the controller finished its first sync?'];
-  });
-  return keys;
 }
