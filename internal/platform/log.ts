@@ -13,7 +13,7 @@ const output = {
     if (process.stdout.writableLength < MAX_UNREAD_BYTES) process.stdout.write(line);
   },
 };
-let isWatched = false;
+const ignore = (): void => {};
 
 export async function logWritten(withinMs: number): Promise<void> {
   const written = new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
@@ -22,8 +22,7 @@ export async function logWritten(withinMs: number): Promise<void> {
 
 export function createLogger(service: string, level: string): Logger {
   // The process must outlive the reader of its log.
-  if (!isWatched) process.stdout.on('error', () => {});
-  isWatched = true;
+  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', ignore);
   const options: pino.LoggerOptions = {
     level,
     base: { service },
