@@ -48,13 +48,8 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
   const told = await desk.trail.record(
     { action: 'bounce', requestId: record._id, accountId: account._id },
-    async () => {
-      // The request comes first, so that a repeat after an interruption finishes the account.
-      if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason)))
-        return false;
-      // This bounce does not concern the e-mail of a later retry.
-      return desk.corrections.mailAgain(account);
-    },
+    // The account notes the e-mail until a retry, so this is one write.
+    () => desk.moves.reportBounce(record, reason),
   );
   if (!told) throw changedMeanwhile(record);
   if (values.json) out.json({ request_id: record._id, from: record.state, to: 'undeliverable' });
@@ -122,9 +117,7 @@ function reportedBefore(
   if (isNewest?.(account) === false) {
     return 'it is about an earlier e-mail, which was reported before or followed by another';
   }
-  return record.state === 'undeliverable' && account.notifiedAt === undefined
-    ? 'it is undeliverable already'
-    : undefined;
+  return record.state === 'undeliverable' ? 'it is undeliverable already' : undefined;
 }
 
 function assertReportable(record: FoundSubmission, account: Account): void {
@@ -137,7 +130,7 @@ function assertReportable(record: FoundSubmission, account: Account): void {
   }
   if (record.pastRetention === true)
     throw new CommandError(`${id} is past its retention: nothing was changed`);
-  if (record.state !== 'completed' && record.state !== 'undeliverable') {
+  if (record.state !== 'completed') {
     throw new CommandError(
       `${id} is ${record.state}: only the e-mail of a completed request can bounce later`,
     );

@@ -1,6 +1,6 @@
 /**
  * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`,
- * `close` and `bounce` are the commands themselves.
+ * `close`, `retry` and `bounce` are the commands themselves.
  */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
@@ -10,6 +10,7 @@ import { close } from '../../internal/cli/close.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
+import { retry } from '../../internal/cli/retry.ts';
 import { ClockError } from '../../internal/platform/clock-offset.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
 import { isOpen, nextState } from '../../internal/submission/states.ts';
@@ -45,7 +46,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     by: 'somebody',
     record: (_action: unknown, act: () => Promise<boolean>) => act(),
   };
-  const desk = { submissions, accounts, moves, corrections, trail };
+  const desk = { submissions, accounts, moves, corrections, holds, trail };
   /** Gives the command itself; true once it has nothing left to do, or refuses. */
   const give = async (command: Command, call: Pick<Call, 'positionals'> & { request?: string }) => {
     const values = { yes: true, json: true, why: 'an order', request: call.request };
@@ -71,16 +72,12 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (event === 'erase') noteErasure(record);
     if (event === 'erase') return give(erase, { positionals: [requestId] });
     if (event === 'close') return give(close, { positionals: [requestId] });
+    if (event === 'retry') return give(retry, { positionals: [requestId] });
     if (event === 'bounce') return give(bounce, { positionals: [], request: requestId });
     const account = await accounts.find('requestId', requestId);
     if (account?.releasedAt !== undefined) return true;
     if (event === 'release') {
       return account === undefined || isOpen(record.state) || corrections.release(account);
-    }
-    if (event === 'retry' && isOpen(record.state)) {
-      // A worker that holds the record may be mailing: the operator is told when it is free.
-      const held = record.claimedUntil !== undefined && record.claimedUntil > clock.now();
-      return held || moves.hurry(record);
     }
     const facts = {
       account: account !== undefined,

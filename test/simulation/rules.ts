@@ -63,6 +63,8 @@ export function watch(world: World): { readonly violations: Violation[] } {
     ) {
       note(world.reopenings, after._id, world.scheduler.now);
     }
+    if (after.bouncedAt?.getTime() !== before?.bouncedAt?.getTime())
+      world.bounces.set(after._id, world.scheduler.now);
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
       const accounts = [...world.erasedAccounts.values(), ...world.allAccounts()];
       const account = accounts.findLast(({ requestId }) => requestId === after._id);
@@ -345,6 +347,11 @@ function judgeMails(account: Account, { world, byId, windows }: End): void {
   insist(
     !completed || mails.some(({ to }) => to === (account.released ?? account).email),
     `${id} is completed without a mail to its address`,
+  );
+  const bouncedAt = record?.bouncedAt === undefined ? 0 : (world.bounces.get(id) ?? 0);
+  insist(
+    !completed || mails.some(({ at }) => at >= bouncedAt),
+    `${id} is completed, and its mail came back`,
   );
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
   insist(

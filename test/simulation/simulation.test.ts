@@ -252,6 +252,19 @@ const made: Readonly<Record<string, Made>> = {
       }),
     told: { mails: 3, states: { completed: 3 } },
   },
+  /** Answers of the database are lost while the operator reports the bounce and orders the retry. */
+  'a bounce and then a retry mail once more, wherever either was cut off': {
+    histories: 100,
+    planOf: (seed) =>
+      planOf(seed, {
+        submissions: [application(0)],
+        faults: [fault('mongo_shaky', 9_000, 20_000)],
+        orders: [
+          { atMs: 10_000, submission: 0, event: 'bounce' },
+          { atMs: 10_000 + ((seed * 331) % 15_000), submission: 0, event: 'retry' },
+        ],
+      }),
+  },
   'an address that is corrected while its e-mail is handed over is mailed again': {
     histories: 1,
     planOf: () =>
