@@ -2,7 +2,6 @@
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
-import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
@@ -27,7 +26,6 @@ export interface PlannedMove {
 }
 
 export class OperatorMoves {
-  readonly #db: Db;
   readonly #collection: Collection<SubmissionRecord>;
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
@@ -37,7 +35,6 @@ export class OperatorMoves {
     readonly retention: RetentionDays;
     readonly clock: Clock;
   }) {
-    this.#db = options.db;
     this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
@@ -109,12 +106,8 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /**
-   * Leaves claimed records, because their workers may be creating accounts. Rejects with
-   * `ClockError` if this clock cannot tell whether a claim has ended; so does `hurry`.
-   */
+  /** Leaves claimed records, because their workers may be creating accounts. */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
-    await mustHaveRightClock(this.#db, this.#clock);
     const now = this.#clock.now();
     const newAccount = ({ seen, accountId }: PlannedMove) =>
       accountId === seen.accountId ? undefined : accountId;
@@ -158,7 +151,6 @@ export class OperatorMoves {
 
   /** False if the record has changed or a worker may be sending its e-mail. */
   async hurry(seen: Seen): Promise<boolean> {
-    await mustHaveRightClock(this.#db, this.#clock);
     const now = this.#clock.now();
     const free = [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }];
     const result = await this.#collection.updateOne(

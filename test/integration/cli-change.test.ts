@@ -137,7 +137,7 @@ test('retry and close are refused while a worker has the request in hand, and wh
   );
   for (const words of [['retry', id], close]) {
     const wrong = await spawnCli({ ...world.environment, ...wrongClock(60) }, '', ...words);
-    expect(wrong).toMatchObject({ code: 1, stdout: '' });
+    expect(wrong).toMatchObject({ code: 75, stdout: '' });
     expect(wrong.stderr).toMatch(/the clock here is (59|60) s ahead of the database's: give the/);
   }
   expect(await world.record(id)).toEqual(before);

@@ -284,7 +284,7 @@ const made: Readonly<Record<string, Made>> = {
           { atMs: 178_738, submission: 0, event: 'correct_address' },
           { atMs: 154_184, submission: 3, event: 'correct_address' },
         ],
-        skewsMs: [53_418, -52_247, -1_634, 54_301],
+        skewsMs: [53_418, -52_247, -1_634, 0],
       }),
     told: { mails: 3, states: { completed: 1 } },
   },
