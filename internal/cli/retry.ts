@@ -13,6 +13,7 @@ import {
   type ExitCode,
 } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
+import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { maybeRequestId } from './options.ts';
 import { changedMeanwhile, claimInWords, whenDue } from './waiting-reason.ts';
@@ -65,6 +66,7 @@ const retryOrder: Order = {
   past: 'retried',
   states: ['dead_lettered', 'undeliverable'],
   plan: planRetry,
+  atOnce: WALK_PAGE,
   act: async (planned, { desk }) => {
     const ready: PlannedMove[] = [];
     for (const { record, account, to } of planned) {
@@ -76,7 +78,6 @@ const retryOrder: Order = {
   },
 };
 
-/** One after another, because each account gets a new version of its e-mail. */
 const resendOrder: Order = {
   action: 'resend',
   past: 'resent',
@@ -85,12 +86,12 @@ const resendOrder: Order = {
     const whyNot = whyNoMail(record, account);
     return whyNot === undefined ? { to: 'account_created' } : { whyNot };
   },
-  act: async (planned, { desk }) => {
-    let done = 0;
-    for (const { record, account } of planned) {
-      if (account !== undefined && (await mailAgain(record, account, desk))) done += 1;
-    }
-    return done;
+  // Each account gets a new version of its e-mail.
+  atOnce: 1,
+  act: async ([planned], { desk }) => {
+    const { record, account } = planned ?? {};
+    if (record === undefined || account === undefined) return 0;
+    return (await mailAgain(record, account, desk)) ? 1 : 0;
   },
 };
 

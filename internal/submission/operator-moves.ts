@@ -3,7 +3,7 @@ import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
+import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
 import { CLAIM_MS } from './limits.ts';
 import {
@@ -133,10 +133,7 @@ export class OperatorMoves {
         u: { ...move, $set: { ...move.$set, ...account } },
       };
     });
-    const reply = await updateInOrder(this.#collection, updates);
-    if (!reply.durable || reply.writeErrors.length > 0)
-      throw new Error('records were not written durably');
-    return reply.n;
+    return requireDurable(await updateInOrder(this.#collection, updates)).n;
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {
@@ -199,7 +196,7 @@ export class OperatorMoves {
 
   async correctEmail(requestId: string, email: string): Promise<void> {
     await this.#collection.updateOne(
-      { _id: requestId, applicant: { $exists: true } },
+      { _id: requestId, erasedAt: { $exists: false } },
       { $set: { 'applicant.email': email } },
     );
   }

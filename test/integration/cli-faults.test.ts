@@ -4,7 +4,7 @@
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
-import { ACCOUNTS } from '../../internal/account/account.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { commands } from '../../internal/cli/commands.ts';
 import { PARTNER_HOLDS, PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
@@ -41,6 +41,7 @@ afterAll(async () => {
 });
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 
 async function completed() {
   const application = newApplication();
@@ -185,4 +186,70 @@ test('no command changes anything where the clock is wrong', async () => {
     });
   }
   expect(await everything()).toEqual(before);
+});
+
+test('many: what a worker has in hand is left, counted, named, and told by the exit code', async () => {
+  const until = new Date(Date.now() + CLAIM_MS);
+  const free = Array.from({ length: 203 }, () => ({}));
+  const held = await plant(...free, { claimedUntil: until }, { claimedUntil: until });
+  const close = ['close', '--state', 'account_created', '--partner', 'acme', '--why', 'x'];
+  expect((await cli(...close)).code).toBe(0);
+  const some = await cli(...close, '--yes');
+  expect(some).toMatchObject({ code: 1, stdout: expect.stringContaining('203 closed') });
+  expect(some.stderr).toContain('2 not closed');
+  for (const id of held.slice(-2)) expect(some.stdout).toContain(id);
+  const none = await cli(...close, '--yes', '--json');
+  expect(none).toMatchObject({ code: 1 });
+  expect(none.json()).toMatchObject({ looked_at: 2, closed: 0, left: 2 });
+  await requests().updateMany({ partnerId: 'acme' }, { $unset: { claimedUntil: true } });
+  expect(await cli(...close, '--yes')).toMatchObject({ code: 0 });
+});
+
+test('many: where MongoDB loses its majority, what was done is told, and where to go on', async () => {
+  const dead = Array.from({ length: 503 }, () => ({ state: 'dead_lettered' }) as const);
+  const ids = await plant(...dead);
+  const close = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--yes', '--why', 'x'];
+  const fast = [...close, '--rate', '100000'];
+  let writes = 0;
+  const cutOff = await overWire(
+    ({ update }, reply) => {
+      if (update !== SUBMISSIONS) return undefined;
+      writes += 1;
+      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
+    },
+    ...fast,
+  );
+  expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('500 closed') });
+  expect(cutOff.stderr).toContain('stopped: what was done stays done');
+  expect(cutOff.stderr).toContain('MongoDB');
+  const since = /--since "([^"]+)"/.exec(cutOff.stderr)?.[1] ?? '';
+  // The answer was lost, not the write.
+  const left = { _id: { $in: ids.slice(500) } };
+  expect(await requests().countDocuments({ ...left, state: 'rejected' })).toBe(3);
+  await requests().updateMany(left, { $set: { state: 'dead_lettered' } });
+  expect(await cli(...fast, '--since', since)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('3 closed'),
+  });
+});
+
+test('correct-email of a dead letter whose worker died after it had created the account', async () => {
+  const { id, application } = await completed();
+  const history = [{ state: 'dead_lettered', at: new Date(), attempt: 5 }] as const;
+  await requests().updateOne(
+    { _id: id },
+    {
+      $set: { state: 'dead_lettered', history },
+      $unset: { accountId: true, applicant: true, expiresAt: true },
+    },
+  );
+  const accountId = (await accounts().findOne({ requestId: id }))?._id;
+  const address = `right-${application.email}`;
+  const words = ['account', 'correct-email', id, address, '--yes'];
+  expect(await cli(...words)).toMatchObject({ code: 0 });
+  expect(await world.recordIn('completed', id)).toMatchObject({ accountId });
+  expect(world.mail.mailsTo(address)).toHaveLength(1);
+  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
 });
