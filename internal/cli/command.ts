@@ -43,7 +43,7 @@ export interface Desk {
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;
-  /** The shortest retention of an account's request. */
+  /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
 

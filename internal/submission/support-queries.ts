@@ -36,7 +36,6 @@ const checkedFields = {
   erasedAt: 1,
   accountId: 1,
   history: { $slice: -1 },
-  'reasons.duplicateOf': 1,
   'reasons.code': 1,
 } as const;
 export type CheckedRecord = Pick<

@@ -253,3 +253,29 @@ test('correct-email of a dead letter whose worker died after it had created the 
     { request_id: id },
   ]);
 });
+
+test('an account without a request is a problem only where no retention explains it', async () => {
+  const { id } = await completed();
+  await requests().deleteOne({ _id: id });
+  const lost = await cli('audit');
+  expect(lost).toMatchObject({ code: 1 });
+  expect(lost.stdout).toContain('1 account_without_request');
+  // The retention may have been as short as a day when its request expired.
+  const createdAt = new Date(Date.now() - 2 * 86_400_000);
+  await accounts().updateOne({ requestId: id }, { $set: { createdAt } });
+  const old = await cli('audit');
+  expect(old).toMatchObject({ code: 0 });
+  expect(old.stdout).toContain('1 request_expired_or_lost');
+});
+
+test('a duplicate is right although what it is a duplicate of was erased and is past its retention', async () => {
+  const { id, application } = await completed();
+  const second = await submit(world, ingest, {
+    ...newApplication(),
+    ein: application.ein,
+  });
+  await world.recordIn('rejected', second);
+  expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
+  await requests().deleteOne({ _id: id });
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+});

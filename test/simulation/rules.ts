@@ -184,9 +184,7 @@ export function judge(world: World): Windows {
 
 /** Where nothing is wrong, `partner-ingest audit` finds nothing. */
 function judgeAudit({ world, byId, accounts }: End): void {
-  const exists = (id: string): boolean =>
-    byId.has(id) || accounts.some(({ requestId }) => requestId === id);
-  const options = { now: world.scheduler.date(), onHold: new Set<string>(), exists };
+  const options = { now: world.scheduler.date(), onHold: new Set<string>() };
   for (const record of byId.values()) {
     const account = accounts.find(({ requestId }) => requestId === record._id);
     const found = checkRecord(record, account, options);
