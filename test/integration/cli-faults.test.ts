@@ -12,6 +12,7 @@ import { PARTNER_KEYS } from '../../internal/partner/key-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
+import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
@@ -278,4 +279,17 @@ test('a duplicate is right although what it is a duplicate of was erased and is 
   expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
   await requests().deleteOne({ _id: id });
   expect(await cli('audit')).toMatchObject({ code: 0 });
+});
+
+test('an unknown id is unknown although the counts of a flood take too long to search', async () => {
+  const unknown = newId('req');
+  const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
+  const shown = await overWire(
+    ({ find }) => (find === RATE_LIMITED ? tooLong : undefined),
+    'show',
+    unknown,
+  );
+  expect(shown).toMatchObject({ code: 1, stdout: '' });
+  expect(shown.stderr).toContain(`there is no request ${unknown}`);
+  expect(shown.stderr).toContain('could not be searched');
 });
