@@ -293,3 +293,55 @@ test('an unknown id is unknown although the counts of a flood take too long to s
   expect(shown.stderr).toContain(`there is no request ${unknown}`);
   expect(shown.stderr).toContain('could not be searched');
 });
+
+test.each([['id'], ['address']])(
+  'erase by %s goes on where a worker claims the request in between',
+  async (by) => {
+    world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
+    const application = newApplication();
+    const id = await submit(world, ingest, application);
+    await eventually('an attempt', async () => (await world.record(id))?.lastError !== undefined);
+    const words = by === 'id' ? [id] : ['--email', application.email];
+    const from = wire.commands.length;
+    const writes = () => wire.commands.slice(from).filter(({ update }) => update === SUBMISSIONS);
+    const erased = await overWire(
+      ({ find }, reply) => {
+        const cursor = reply['cursor'] as { firstBatch: Document[] } | undefined;
+        const record = cursor?.firstBatch.find(({ _id }) => _id === id);
+        if (find !== SUBMISSIONS || record === undefined || writes().length > 0) return undefined;
+        // Seen as it was before the claim.
+        record['version'] = Number(record['version']) - 1;
+        return reply;
+      },
+      'erase',
+      ...words,
+      '--yes',
+    );
+    expect(writes()).toHaveLength(2);
+    expect(erased).toMatchObject({ code: 0 });
+    expect(await world.record(id)).toMatchObject({ erasedAt: expect.any(Date) });
+  },
+);
+
+test('erase: where MongoDB loses its majority, what was done is told', async () => {
+  const { id, application } = await completed();
+  const second = await submit(world, ingest, application);
+  await world.recordIn('rejected', second);
+  let writes = 0;
+  const words = ['erase', '--email', application.email, '--yes'];
+  const cutOff = await overWire(
+    ({ update }, reply) => {
+      if (update !== SUBMISSIONS) return undefined;
+      writes += 1;
+      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
+    },
+    ...words,
+  );
+  expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('1 done') });
+  expect(cutOff.stdout).toContain(id);
+  expect(cutOff.stderr).toContain('give the same command again');
+  await cli(...words);
+  for (const one of [id, second])
+    expect(await world.record(one)).toMatchObject({ erasedAt: expect.any(Date) });
+  expect(await world.accounts({ requestId: id })).toEqual([]);
+});
