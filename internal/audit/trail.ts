@@ -1,5 +1,6 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
 import type { Db } from 'mongodb';
+import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
@@ -62,8 +63,10 @@ export class Trail {
 
   /**
    * Notes the action before `act` and its result after. `act` returns whether it changed anything.
+   * Rejects with `ClockError` before either: changes and entries hold this clock's times.
    */
   async record(action: OperatorAction, act: () => Promise<boolean>): Promise<boolean> {
+    await mustHaveRightClock(this.#db, this.#clock);
     const begun = await this.#append(action, { result: 'begun' });
     const done = await act();
     await this.#append(action, { result: done ? 'done' : 'not_done', ends: begun._id });

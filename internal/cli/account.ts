@@ -45,8 +45,6 @@ async function correctAddress(call: Call): Promise<ExitCode> {
   const [id = '', email = ''] = call.positionals;
   const { desk } = call;
   const record = await submissionById(id, desk, clock.now());
-  if (record.accountId === undefined)
-    throw new CommandError(`${record._id} is ${record.state} and has no account`);
   const account = await accountToMail(record, desk);
   if (!canMailAgain(record))
     throw new CommandError(`${record._id} is ${record.state}: its account is not mailed`);

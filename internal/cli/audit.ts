@@ -6,8 +6,8 @@ import { printable, table } from '../platform/terminal.ts';
 import { states, type State } from '../submission/states.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { checkRecord, kinds, type Kind } from './check-records.ts';
-import { EXIT, type Call, type Command, type Desk, type ExitCode } from './command.ts';
-import { FINDINGS_LISTED, SECOND_LOOK_MS } from './limits.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { FINDINGS_LISTED, SECOND_LOOK_MS, SHORTEST_RETENTION_MS } from './limits.ts';
 
 export const audit: Command = {
   name: 'audit',
@@ -100,14 +100,9 @@ async function checkRecords(
   { desk, clock }: Call,
 ): Promise<Finding[]> {
   const ids = records.map(({ _id }) => _id);
-  const originals = records.flatMap(({ reasons = [] }) =>
-    reasons.flatMap((reason) => reason.duplicateOf ?? []),
-  );
-  const there = await existing(originals, desk);
-  const found = await desk.accounts.checked('requestId', [...ids, ...originals]);
+  const found = await desk.accounts.checked('requestId', ids);
   const accounts = new Map(found.map((account) => [account.requestId, account]));
-  const exists = (requestId: string): boolean => there.has(requestId) || accounts.has(requestId);
-  const options = { now: clock.now(), onHold, exists };
+  const options = { now: clock.now(), onHold };
   return records.flatMap((record) =>
     checkRecord(record, accounts.get(record._id), options).map((kind) => ({
       kind,
@@ -123,23 +118,16 @@ async function checkAccounts(
   report: Report,
 ): Promise<Finding[]> {
   const requestIds = accounts.map(({ requestId }) => requestId);
-  const there = await existing(requestIds, desk);
+  const there = new Set((await desk.submissions.checked(requestIds)).map(({ _id }) => _id));
   const orphans = accounts.filter((account) => !there.has(account.requestId));
-  const keptMs = desk.accountRequestsKeptMs;
-  const old = orphans.filter(
-    (account) => clock.now().getTime() - account.createdAt.getTime() > keptMs,
-  );
-  report.pastRetention += old.length;
-  return orphans
-    .filter((account) => !old.includes(account))
-    .map((account) => ({ kind: 'account_without_request', id: account._id }));
-}
-
-async function existing(
-  requestIds: readonly string[],
-  { submissions }: Desk,
-): Promise<ReadonlySet<string>> {
-  return new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
+  return orphans.flatMap(({ _id, createdAt }): Finding[] => {
+    const ageMs = clock.now().getTime() - createdAt.getTime();
+    if (ageMs <= SHORTEST_RETENTION_MS) return [{ kind: 'account_without_request', id: _id }];
+    // The setting may have been anything from a day up when the request became final.
+    if (ageMs <= desk.accountRequestsKeptMs) return [{ kind: 'request_expired_or_lost', id: _id }];
+    report.pastRetention += 1;
+    return [];
+  });
 }
 
 function printJson({ out }: Call, report: Report): void {

@@ -9,14 +9,13 @@ import type { Account } from '../account/account.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
 import { UsageError } from './options.ts';
-import { changedMeanwhile } from './waiting-reason.ts';
 
 export const bounce: Command = {
   name: 'bounce',
   positionals: [],
   about: 'report that the e-mail of a completed request bounced later',
   details:
-    'Reads the notification of a mail system from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0; one that is about no mail of ours, with 1. Not for a request whose link has been used.',
+    'Reads the notification of a mail system from standard input, or takes --message-id or --request. The request becomes undeliverable. A notification that is no failure, or was reported before, changes nothing and exits with 0; one that is about no mail of ours, with 1; one that comes before its request is completed, with 75: give it again later. Not for a request whose link has been used.',
   options: ['messageId', 'request', 'status', 'as', 'why'],
   examples: [
     'bounce --as bounces < notification.eml',
@@ -48,15 +47,11 @@ async function reportBounce(call: Call): Promise<ExitCode> {
   const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
   const told = await desk.trail.record(
     { action: 'bounce', requestId: record._id, accountId: account._id },
-    async () => {
-      // The request comes first, so that a repeat after an interruption finishes the account.
-      if (record.state === 'completed' && !(await desk.moves.reportBounce(record, reason)))
-        return false;
-      // This bounce does not concern the e-mail of a later retry.
-      return desk.corrections.mailAgain(account);
-    },
+    // The account notes the e-mail until a retry, so this is one write.
+    () => desk.moves.reportBounce(record, reason),
   );
-  if (!told) throw changedMeanwhile(record);
+  if (!told)
+    throw new CommandError(`${record._id} changed meanwhile: report it again later`, EXIT.later);
   if (values.json) out.json({ request_id: record._id, from: record.state, to: 'undeliverable' });
   else out.line(`${record._id}  ${record.state} → undeliverable; "show" says what to do next`);
   return EXIT.ok;
@@ -122,9 +117,7 @@ function reportedBefore(
   if (isNewest?.(account) === false) {
     return 'it is about an earlier e-mail, which was reported before or followed by another';
   }
-  return record.state === 'undeliverable' && account.notifiedAt === undefined
-    ? 'it is undeliverable already'
-    : undefined;
+  return record.state === 'undeliverable' ? 'it is undeliverable already' : undefined;
 }
 
 function assertReportable(record: FoundSubmission, account: Account): void {
@@ -137,7 +130,13 @@ function assertReportable(record: FoundSubmission, account: Account): void {
   }
   if (record.pastRetention === true)
     throw new CommandError(`${id} is past its retention: nothing was changed`);
-  if (record.state !== 'completed' && record.state !== 'undeliverable') {
+  if (record.state === 'account_created') {
+    throw new CommandError(
+      `${id} is account_created: its e-mail is not noted as sent yet, so report it again later`,
+      EXIT.later,
+    );
+  }
+  if (record.state !== 'completed') {
     throw new CommandError(
       `${id} is ${record.state}: only the e-mail of a completed request can bounce later`,
     );

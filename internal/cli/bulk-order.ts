@@ -28,6 +28,8 @@ export interface Order {
   readonly past: string;
   readonly states: readonly State[];
   plan(record: SubmissionRecord, account: Account | undefined): Plan;
+  /** The number of requests that one call of `act` takes. */
+  readonly atOnce: number;
   /** Returns how many were unchanged and done. */
   act(planned: readonly Planned[], call: Call): Promise<number>;
 }
@@ -58,12 +60,14 @@ interface Row {
 
 class Tally {
   readonly rows: Row[] = [];
+  /** Long lists are cut, so what was left has room of its own. */
+  readonly room = { planned: CHANGES_LISTED, left: CHANGES_LISTED };
   looked = 0;
   possible = 0;
   done = 0;
   waiting = 0;
-  /** A stopped command can continue from here. */
-  stoppedBefore: Date | undefined;
+  /** A stopped command can continue from this request. */
+  reached: string | undefined;
 }
 
 export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
@@ -73,37 +77,64 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
     const choice = order.states.map((one) => `--state ${one}`).join(' or ');
     throw new UsageError(`${order.action}: give a REQUEST_ID, or ${choice}`);
   }
-  const { desk, stop } = call;
+  const { desk } = call;
   const progress = new Progress(out, clock, values.limit ?? (await desk.submissions.count(values)));
   const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
   const tally = new Tally();
+  let isStopped: boolean;
+  try {
+    isStopped = await orderPages(call, order, { tally, onHold, progress });
+  } catch (error) {
+    // What is done is told in any case, and where to go on.
+    if (tally.reached !== undefined) report(call, order, tally, true);
+    throw error;
+  }
+  report(call, order, tally, isStopped);
+  if (isStopped) return EXIT.stopped;
+  const isLeft = values.yes && tally.done < tally.looked;
+  return tally.looked === 0 || isLeft ? EXIT.found : EXIT.ok;
+}
+
+interface Work {
+  readonly tally: Tally;
+  readonly onHold: ReadonlySet<string>;
+}
+
+/** True if a signal ended it before its last request. */
+async function orderPages(
+  call: Call,
+  order: Order,
+  { tally, onHold, progress }: Work & { readonly progress: Progress },
+): Promise<boolean> {
+  const { desk, values, clock, stop } = call;
   const startedMs = clock.monotonicMs();
   const rate = values.yes ? (values.rate ?? RATE_DEFAULT) : Number.POSITIVE_INFINITY;
-  pages: for await (const page of desk.submissions.pages(values, { bodies: false })) {
+  for await (const page of desk.submissions.pages(values, { bodies: false })) {
     const size = Math.min(page.length, rate);
     for (let from = 0; from < page.length; from += size) {
       const left = (values.limit ?? Number.POSITIVE_INFINITY) - tally.looked;
       const part = page.slice(from, from + size).slice(0, left);
-      if (stop.aborted) tally.stoppedBefore = timeOfId(part[0]?._id ?? '');
-      if (part.length === 0 || stop.aborted) break pages;
+      if (part.length === 0) return false;
+      tally.reached = part[0]?._id;
+      if (stop.aborted) return true;
       await orderPart(part, call, order, { tally, onHold });
+      tally.reached = part.at(-1)?._id;
       progress.add(part.length);
       const aheadMs = (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
       if (aheadMs > 0) await pause(aheadMs, stop);
     }
   }
-  report(call, order, tally);
-  if (stop.aborted) return EXIT.stopped;
-  return tally.looked === 0 ? EXIT.found : EXIT.ok;
+  return false;
 }
 
 async function orderPart(
   part: readonly SubmissionRecord[],
   call: Call,
   order: Order,
-  { tally, onHold }: { readonly tally: Tally; readonly onHold: ReadonlySet<string> },
+  { tally, onHold }: Work,
 ): Promise<void> {
   const { desk, values, clock } = call;
+  tally.looked += part.length;
   const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
   const accounts = new Map(found.map((account) => [account.requestId, account]));
   const plans = part.map((record) => {
@@ -117,15 +148,19 @@ async function orderPart(
   );
   const waits = ({ record, to }: { readonly record: SubmissionRecord; readonly to?: State }) =>
     to !== undefined && isOpen(to) && onHold.has(record.partnerId ?? '');
-  const done = values.yes && planned.length > 0 ? await act(planned, call, order) : 0;
+  const done = values.yes && planned.length > 0 ? await act(planned, call, order, tally) : 0;
   const { past } = order;
-  const result = !values.yes
-    ? `would be ${past}`
-    : done === planned.length
+  const isSure = !values.yes || done === planned.length;
+  const result = !isSure
+    ? `${past}, unless it changed meanwhile`
+    : values.yes
       ? past
-      : `${past}, unless it changed meanwhile`;
-  for (const plan of plans.slice(0, CHANGES_LISTED - tally.rows.length)) {
+      : `would be ${past}`;
+  for (const plan of plans) {
     const { record, to, whyNot } = plan;
+    const kind = whyNot === undefined && isSure ? 'planned' : 'left';
+    tally.room[kind] -= 1;
+    if (tally.room[kind] < 0) continue;
     const held = waits(plan) ? `, and waits: ${record.partnerId} is on hold` : '';
     tally.rows.push({
       request_id: record._id,
@@ -134,13 +169,16 @@ async function orderPart(
       result: whyNot ?? `${result}${held}`,
     });
   }
-  tally.looked += part.length;
   tally.possible += planned.length;
-  tally.done += done;
   tally.waiting += planned.filter(waits).length;
 }
 
-async function act(planned: readonly Planned[], call: Call, order: Order): Promise<number> {
+async function act(
+  planned: readonly Planned[],
+  call: Call,
+  order: Order,
+  tally: Tally,
+): Promise<number> {
   const [only] = planned;
   const which =
     planned.length === 1 && only !== undefined
@@ -148,23 +186,32 @@ async function act(planned: readonly Planned[], call: Call, order: Order): Promi
       : { count: planned.length };
   let done = 0;
   await call.desk.trail.record({ action: order.action, ...which }, async () => {
-    done = await order.act(planned, call);
+    for (let from = 0; from < planned.length; from += order.atOnce) {
+      const some = planned.slice(from, from + order.atOnce);
+      tally.reached = some[0]?.record._id;
+      const count = await order.act(some, call);
+      done += count;
+      tally.done += count;
+    }
     return done > 0;
   });
   return done;
 }
 
-function report({ out, values, stop }: Call, { past }: Order, tally: Tally): void {
-  const { rows, looked, possible, done, waiting, stoppedBefore } = tally;
+function report({ out, values }: Call, { past }: Order, tally: Tally, isStopped: boolean): void {
+  const { rows, looked, possible, done, waiting } = tally;
+  const left = looked - done;
+  const stoppedBefore = timeOfId(tally.reached ?? '');
   if (values.json) {
     out.json({
       dry_run: !values.yes,
       looked_at: looked,
       possible,
       [past]: done,
+      ...(values.yes ? { left } : {}),
       waiting_for_a_partner_on_hold: waiting,
       requests: rows,
-      ...(stop.aborted ? { stopped: true, stopped_before: stoppedBefore ?? null } : {}),
+      ...(isStopped ? { stopped: true, stopped_before: stoppedBefore ?? null } : {}),
     });
   } else {
     const cells = rows.map(({ request_id, from, to, result }) => {
@@ -176,9 +223,12 @@ function report({ out, values, stop }: Call, { past }: Order, tally: Tally): voi
   }
   if (waiting > 0)
     out.note(`${waiting} of them wait until "partner release": their partners are on hold`);
-  if (values.yes && done < possible)
-    out.note(`${possible - done} changed meanwhile or are being worked on: run it again`);
-  if (stop.aborted) {
+  if (values.yes && left > 0) {
+    out.note(
+      `${left} not ${past}: being worked on, changed meanwhile, or not possible; for the first two run it again`,
+    );
+  }
+  if (isStopped) {
     const where = stoppedBefore === undefined ? '' : ` with --since "${utc(stoppedBefore)}"`;
     out.note(`stopped: what was done stays done; to go on, give the same command${where}`);
   }

@@ -36,7 +36,6 @@ const check = (record: CheckedRecord, made?: CheckedAccount): Kind[] =>
   checkRecord(record, made, {
     now: NOW,
     onHold: new Set(['held']),
-    exists: (id) => id === 'req_there',
   });
 
 test.each(states)('a right %s record has no finding', (state) => {
@@ -68,16 +67,6 @@ const wrong: [Kind, CheckedRecord, CheckedAccount?][] = [
 ];
 test.each(wrong)('%s', (kind, record, ...made) => {
   expect(check(record, ...made)).toEqual([kind]);
-});
-
-test('a duplicate points at something that is or was there', () => {
-  const reason = { field: 'ein', code: 'duplicate_ein', message: '' } as const;
-  expect(check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_there' }] }))).toEqual(
-    [],
-  );
-  expect(
-    check(right('rejected', { reasons: [{ ...reason, duplicateOf: 'req_nowhere' }] })),
-  ).toEqual(['duplicate_of_nothing']);
 });
 
 test('what a crash leaves is no finding: the next attempt, or a retry, heals it', () => {

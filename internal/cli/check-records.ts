@@ -26,24 +26,23 @@ export const kinds = {
   account_unexpected: ['problem', 'has an account, though it should have none'],
   account_disagrees: ['problem', 'names another account than the one made for it'],
   mail_not_noted: ['problem', 'is completed, but its account does not say that the mail is out'],
-  duplicate_of_nothing: [
-    'problem',
-    'is a duplicate of a request that left neither record nor account',
-  ],
   account_without_request: ['problem', 'is an account whose request is not there'],
+  request_expired_or_lost: [
+    'notice',
+    'is an account whose request is not there: lost, or past a retention that was shorter then',
+  ],
   erased_but_account: ['problem', 'was erased, but an account was made meanwhile: erase it again'],
   mailed_twice: ['notice', 'may have reached its applicant more than once'],
 } as const satisfies Record<string, readonly [Weight, string]>;
 export type Kind = keyof typeof kinds;
 
-/** `account` belongs to this record; `exists` looks for another request's record or account. */
+/** `account` belongs to this record. */
 export function checkRecord(
   record: CheckedRecord,
   account: CheckedAccount | undefined,
   options: {
     readonly now: Date;
     readonly onHold: ReadonlySet<string>;
-    exists(requestId: string): boolean;
   },
 ): Kind[] {
   const found: Kind[] = [];
@@ -52,9 +51,6 @@ export function checkRecord(
   if (record.history.at(-1)?.state !== record.state) found.push('history_disagrees');
   if (!answers(record)) found.push('wrong_answer');
   found.push(...checkDates(record, options), ...checkAccount(record, account));
-  const originals = (record.reasons ?? []).flatMap(({ duplicateOf }) => duplicateOf ?? []);
-  if (!originals.every((requestId) => options.exists(requestId)))
-    found.push('duplicate_of_nothing');
   return found;
 }
 

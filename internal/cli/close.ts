@@ -5,6 +5,7 @@ import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById } from './find-submission.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
+import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { UsageError, maybeRequestId } from './options.ts';
 import { changedMeanwhile, claimInWords } from './waiting-reason.ts';
 
@@ -28,6 +29,7 @@ const order: Order = {
   past: 'closed',
   states: ['recorded', 'account_created', 'dead_lettered'],
   plan,
+  atOnce: WALK_PAGE,
   act: (planned, { desk, values }) =>
     desk.moves.moveAll(
       planned.map(({ record, account, to }) => ({ seen: record, to, accountId: account?._id })),

@@ -14,14 +14,22 @@ export const EXIT = {
   found: 1,
   usage: 2,
   storeAway: 3,
+  /** The number of sendmail's EX_TEMPFAIL, for which a mail system gives the mail again. */
+  later: 75,
   stopped: 130,
   fault: 70,
 } as const;
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** The thing is missing, or its state forbids the command. */
+/** The thing is missing, or its state forbids the command; with `later`, only for now. */
 export class CommandError extends Error {
   override readonly name = 'CommandError';
+  readonly code: ExitCode;
+
+  constructor(message: string, code: ExitCode = EXIT.found) {
+    super(message);
+    this.code = code;
+  }
 }
 
 export interface Desk {
@@ -35,7 +43,7 @@ export interface Desk {
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;
-  /** The shortest retention of an account's request. */
+  /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
 

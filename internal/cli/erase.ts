@@ -15,7 +15,7 @@ import {
   type ExitCode,
 } from './command.ts';
 import { UsageError, maybeRequestId } from './options.ts';
-import { ALIKE_LISTED, CHANGES_LISTED } from './limits.ts';
+import { ALIKE_LISTED, CHANGES_LISTED, REOPEN_TRIES } from './limits.ts';
 import { alikeOf, otherHalf, type Alike } from './left-after-erasure.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { applicantOf, isAccountOf, relationOf } from './match-person.ts';
@@ -88,25 +88,31 @@ async function eraseApplicant(call: Call): Promise<ExitCode> {
     return tally.count > 0;
   };
   const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
-  if (values.yes) await desk.trail.record({ action: 'erase', ...requestId }, work);
-  else {
-    // The list shows where a person is found.
-    await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
-    await work();
+  try {
+    if (values.yes) await desk.trail.record({ action: 'erase', ...requestId }, work);
+    else {
+      // The list shows where a person is found.
+      await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
+      await work();
+    }
+  } catch (error) {
+    tally.stopped = true;
+    if (tally.count > 0) report(call, tally, undefined);
+    throw error;
   }
   report(call, tally, await alikeOf(subject, call, tally));
   if (tally.stopped) return EXIT.stopped;
   return tally.count === 0 || tally.left ? EXIT.found : EXIT.ok;
 }
 
-function report({ out, values }: Call, tally: Tally, alike: Alike): void {
+function report({ out, values }: Call, tally: Tally, alike: Alike | undefined): void {
   const { count, listed, stopped } = tally;
   if (values.json) {
     out.json({
       dry_run: !values.yes,
       count,
       listed,
-      [`${alike.same}_elsewhere`]: alike.requestIds,
+      ...(alike === undefined ? {} : { [`${alike.same}_elsewhere`]: alike.requestIds }),
       ...(stopped ? { stopped } : {}),
     });
   } else {
@@ -128,7 +134,7 @@ function report({ out, values }: Call, tally: Tally, alike: Alike): void {
       'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
     );
   }
-  const { same, requestIds } = alike;
+  const { same, requestIds = [] } = alike ?? {};
   if (requestIds.length > 0) {
     out.note(
       `not erased, but of the same ${same === 'ein' ? 'EIN' : 'e-mail address'}: ${requestIds.join(', ')}${requestIds.length < ALIKE_LISTED ? '' : ', and perhaps more'}: ` +
@@ -254,11 +260,13 @@ async function eraseOwn(
   );
 }
 
+/** A worker may claim the request between read and write, so it is read again a few times. */
 async function eraseRecord(
   record: PersonalRecord,
   bodyOnly: boolean,
   desk: Desk,
   yes: boolean,
+  triesLeft = REOPEN_TRIES,
 ): Promise<Found> {
   const entry = { what: 'request', id: record._id, state: record.state };
   // Another applicant's request still needs its body, even as a dead letter.
@@ -268,7 +276,10 @@ async function eraseRecord(
   const done = bodyOnly
     ? await desk.moves.eraseBody(record)
     : await desk.moves.erase(record, `operator erase by ${desk.trail.by}`);
-  return { ...entry, result: !done ? 'changed' : bodyOnly ? 'body erased' : 'erased' };
+  if (done) return { ...entry, result: bodyOnly ? 'body erased' : 'erased' };
+  const now = triesLeft > 1 ? await desk.submissions.byId(record._id) : undefined;
+  if (now === undefined) return { ...entry, result: 'changed' };
+  return eraseRecord(now, bodyOnly, desk, yes, triesLeft - 1);
 }
 
 async function eraseAccounts(

@@ -67,16 +67,18 @@ function fromAccount(account: Account): FoundSubmission {
 }
 
 async function knownOf(id: string, desk: Desk, now: Date): Promise<string> {
-  const counted = await desk.submissions.countedStatus(id);
-  if (counted === 429)
-    return 'it was over the rate limit and answered 429, which is counted but not recorded';
-  if (counted !== undefined)
-    return `it was one of many answered ${counted}, which are counted but not recorded`;
   const madeAt = id.startsWith('req_') ? timeOfId(id) : undefined;
   if (madeAt === undefined) {
     return 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of them; else try find --email, --ein or --partner';
   }
   const age = now.getTime() - madeAt.getTime();
   if (age < 0) return `its time is ${utc(madeAt)} UTC, which has not come yet; is it copied right?`;
-  return `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago: answered 500, dropped in a flood of invalid keys, or past its retention`;
+  const counted = await desk.submissions.countedStatus(id);
+  if (counted === 429)
+    return 'it was over the rate limit and answered 429, which is counted but not recorded';
+  if (counted === 401 || counted === 403)
+    return `it was one of many answered ${counted}, which are counted but not recorded`;
+  const unsearched =
+    counted === undefined ? '' : '; the many requests counted as turned away could not be searched';
+  return `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago: answered 500, dropped in a flood of invalid keys, or past its retention${unsearched}`;
 }

@@ -10,6 +10,8 @@ export const OVERDUE_MS = 300_000;
 /** Retries end after three days. */
 export const OPEN_TOO_LONG_MS = 4 * 86_400_000;
 export const FINDINGS_LISTED = 20;
+/** The settings allow no retention below a day. */
+export const SHORTEST_RETENTION_MS = 86_400_000;
 /** Work in progress settles within this time. */
 export const SECOND_LOOK_MS = 1_000;
 

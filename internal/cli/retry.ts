@@ -1,9 +1,9 @@
 /** `retry` and `resend`: let a processor work on a request or e-mail its applicant again. */
 import { defined } from '../platform/defined.ts';
 import type { Account } from '../account/account.ts';
-import type { Seen } from '../submission/operator-moves.ts';
+import type { PlannedMove, Seen } from '../submission/operator-moves.ts';
 import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
+import { isBounced, type SubmissionRecord } from '../submission/submission.ts';
 import {
   CommandError,
   EXIT,
@@ -13,6 +13,7 @@ import {
   type ExitCode,
 } from './command.ts';
 import { submissionById, type FoundSubmission } from './find-submission.ts';
+import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { maybeRequestId } from './options.ts';
 import { changedMeanwhile, claimInWords, whenDue } from './waiting-reason.ts';
@@ -65,14 +66,18 @@ const retryOrder: Order = {
   past: 'retried',
   states: ['dead_lettered', 'undeliverable'],
   plan: planRetry,
-  act: (planned, { desk }) =>
-    desk.moves.moveAll(
-      planned.map(({ record, account, to }) => ({ seen: record, to, accountId: account?._id })),
-      `operator retry by ${desk.trail.by}`,
-    ),
+  atOnce: WALK_PAGE,
+  act: async (planned, { desk }) => {
+    const ready: PlannedMove[] = [];
+    for (const { record, account, to } of planned) {
+      if (await wantsMail(record, account, desk))
+        ready.push({ seen: record, to, accountId: account?._id });
+    }
+    const reason = `operator retry by ${desk.trail.by}`;
+    return ready.length === 0 ? 0 : desk.moves.moveAll(ready, reason);
+  },
 };
 
-/** One after another, because each account gets a new version of its e-mail. */
 const resendOrder: Order = {
   action: 'resend',
   past: 'resent',
@@ -81,12 +86,12 @@ const resendOrder: Order = {
     const whyNot = whyNoMail(record, account);
     return whyNot === undefined ? { to: 'account_created' } : { whyNot };
   },
-  act: async (planned, { desk }) => {
-    let done = 0;
-    for (const { record, account } of planned) {
-      if (account !== undefined && (await mailAgain(record, account, desk))) done += 1;
-    }
-    return done;
+  // Each account gets a new version of its e-mail.
+  atOnce: 1,
+  act: async ([planned], { desk }) => {
+    const { record, account } = planned ?? {};
+    if (record === undefined || account === undefined) return 0;
+    return (await mailAgain(record, account, desk)) ? 1 : 0;
   },
 };
 
@@ -126,6 +131,19 @@ async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk)
   );
 }
 
+/**
+ * Before a retry: an account whose e-mail came back wants another one. False if the account has
+ * changed. The account comes first, so that a repeat works after an interruption.
+ */
+async function wantsMail(
+  record: SubmissionRecord,
+  account: Account | undefined,
+  desk: Desk,
+): Promise<boolean> {
+  if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
+  return desk.corrections.mailAgain(account);
+}
+
 /** Throws `CommandError` if an e-mail is of no use. */
 export async function accountToMail(record: SubmissionRecord, desk: Desk): Promise<Account> {
   const account =
@@ -140,12 +158,14 @@ function whyNoMail(record: SubmissionRecord, account: Account | undefined): stri
   if (record.erasedAt !== undefined) return `${id} was erased: there is nobody to mail`;
   if (account === undefined) return `${id} has no account`;
   if (account.releasedAt !== undefined) return `the account of ${id} was released`;
-  // A login application may remove `activation` instead of recording the use.
-  const removed = account.notifiedAt !== undefined && account.activation === undefined;
-  if (removed || account.activation?.usedAt !== undefined) {
-    return `the link of ${id} has been used: the applicant can log in and change things there`;
-  }
-  return undefined;
+  return linkUsed(account)
+    ? `the link of ${id} has been used: the applicant can log in and change things there`
+    : undefined;
+}
+
+/** A login application may remove `activation` instead of recording the use. */
+function linkUsed({ notifiedAt, activation }: Account): boolean {
+  return activation === undefined ? notifiedAt !== undefined : activation.usedAt !== undefined;
 }
 
 /** Recreates a record that is past its retention. */
@@ -193,6 +213,7 @@ async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promis
     { action: 'retry', requestId, ...defined({ accountId }) },
     async () => {
       if (isOpen(state)) return desk.moves.hurry(record);
+      if (!(await wantsMail(record, account, desk))) return false;
       const reason = `operator retry by ${desk.trail.by}`;
       return (await reopen(desk, record, 'retry', { accountId, reason })) === plan.to;
     },

@@ -1,7 +1,11 @@
-/** Checks a command line: its values, or one line and exit code 2 before any store is opened. */
+/** Checks a command line: its values, or one line and an exit code. */
 import { expect, test } from '@jest/globals';
 import { systemClock } from '../platform/clock.ts';
-import type { Output } from './command.ts';
+import { MongoServerError } from 'mongodb';
+import { ClockError } from '../platform/clock-offset.ts';
+import { DeadlineError } from '../platform/deadline.ts';
+import { NotDurableError } from '../platform/mongo.ts';
+import { CommandError, EXIT, type Output } from './command.ts';
 import { UsageError, type Values } from './options.ts';
 import { runCommand } from './run-command.ts';
 import { utc } from './timeline.ts';
@@ -9,6 +13,11 @@ import { utc } from './timeline.ts';
 const now = new Date('2026-11-25T12:00:00Z');
 
 async function run(...words: readonly string[]) {
+  return runWith(new UsageError('a store was opened'), ...words);
+}
+
+/** The command, whose store fails with `fault` as it is opened. */
+async function runWith(fault: Error, ...words: readonly string[]) {
   const said = { answer: '', notes: '' };
   let values: Values | undefined;
   const out: Output = {
@@ -20,7 +29,7 @@ async function run(...words: readonly string[]) {
   };
   const openDesk = (given: Values): never => {
     values = given;
-    throw new UsageError('a store was opened');
+    throw fault;
   };
   const code = await runCommand(words, {
     out,
@@ -29,7 +38,7 @@ async function run(...words: readonly string[]) {
     input: async () => '',
     openDesk,
     catchStop: () => new AbortController().signal,
-    storeFault: () => '',
+    storeFault: () => 'the store',
   });
   return { code, values, ...said };
 }
@@ -80,6 +89,21 @@ test.each([
   [`${utc(now)} UTC`, now.toISOString()],
 ])('--since %s is %s, in UTC unless it says otherwise', async (value, expected) => {
   expect((await run('find', '--since', value)).values?.since?.toISOString()).toBe(expected);
+});
+
+test.each<[Error, number, string]>([
+  [new DeadlineError('write took longer than 10000 ms'), 3, 'MongoDB took too long'],
+  [new NotDurableError('no majority acknowledged the write in time'), 3, 'MongoDB took too long'],
+  [new MongoServerError({ message: 'secret', code: 1 }), 3, 'the store'],
+  [new CommandError('there is none'), 1, 'there is none'],
+  [new CommandError('not yet', EXIT.later), 75, 'not yet'],
+  [new ClockError('the clock here is 9 s ahead'), 75, 'give the command in a pod'],
+  [new TypeError('a bug'), 70, 'a fault of this program'],
+])('%s ends with %i', async (error, code, line) => {
+  const ran = await runWith(error, ...find);
+  expect(ran).toMatchObject({ code, answer: '' });
+  expect(ran.notes).toContain(line);
+  expect(ran.notes).not.toContain('secret');
 });
 
 test('values are made of what was given; a group of commands lists what is in it', async () => {

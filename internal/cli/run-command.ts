@@ -4,6 +4,8 @@ import { MongoError } from 'mongodb';
 import { ClockError } from '../platform/clock-offset.ts';
 import type { Clock } from '../platform/clock.ts';
 import { classify } from '../platform/contact-failure.ts';
+import { DeadlineError } from '../platform/deadline.ts';
+import { NotDurableError } from '../platform/mongo.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
 import { printable } from '../platform/terminal.ts';
 import { PROGRAM, programOf } from './command-line.ts';
@@ -78,9 +80,15 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
     return code;
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
-  if (error instanceof CommandError) return say(error.message, EXIT.found);
+  if (error instanceof CommandError) return say(error.message, error.code);
   if (error instanceof ClockError)
-    return say(`${error.message}: give the command in a pod of the service`, EXIT.found);
+    return say(`${error.message}: give the command in a pod of the service`, EXIT.later);
+  if (error instanceof DeadlineError || error instanceof NotDurableError) {
+    return say(
+      'MongoDB took too long to confirm a write, which may be done: give the command again',
+      EXIT.storeAway,
+    );
+  }
   // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
   if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';

@@ -2,9 +2,8 @@
 import type { Collection, Db } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
-import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
+import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
 import { moveUpdate } from './move-update.ts';
 import { CLAIM_MS } from './limits.ts';
 import {
@@ -27,7 +26,6 @@ export interface PlannedMove {
 }
 
 export class OperatorMoves {
-  readonly #db: Db;
   readonly #collection: Collection<SubmissionRecord>;
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
@@ -37,7 +35,6 @@ export class OperatorMoves {
     readonly retention: RetentionDays;
     readonly clock: Clock;
   }) {
-    this.#db = options.db;
     this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
@@ -109,12 +106,8 @@ export class OperatorMoves {
     return result.matchedCount === 1;
   }
 
-  /**
-   * Leaves claimed records, because their workers may be creating accounts. Rejects with
-   * `ClockError` if this clock cannot tell whether a claim has ended; so does `hurry`.
-   */
+  /** Leaves claimed records, because their workers may be creating accounts. */
   async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
-    await mustHaveRightClock(this.#db, this.#clock);
     const now = this.#clock.now();
     const newAccount = ({ seen, accountId }: PlannedMove) =>
       accountId === seen.accountId ? undefined : accountId;
@@ -140,10 +133,7 @@ export class OperatorMoves {
         u: { ...move, $set: { ...move.$set, ...account } },
       };
     });
-    const reply = await updateInOrder(this.#collection, updates);
-    if (!reply.durable || reply.writeErrors.length > 0)
-      throw new Error('records were not written durably');
-    return reply.n;
+    return requireDurable(await updateInOrder(this.#collection, updates)).n;
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {
@@ -158,7 +148,6 @@ export class OperatorMoves {
 
   /** False if the record has changed or a worker may be sending its e-mail. */
   async hurry(seen: Seen): Promise<boolean> {
-    await mustHaveRightClock(this.#db, this.#clock);
     const now = this.#clock.now();
     const free = [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }];
     const result = await this.#collection.updateOne(
@@ -207,7 +196,7 @@ export class OperatorMoves {
 
   async correctEmail(requestId: string, email: string): Promise<void> {
     await this.#collection.updateOne(
-      { _id: requestId, applicant: { $exists: true } },
+      { _id: requestId, erasedAt: { $exists: false } },
       { $set: { 'applicant.email': email } },
     );
   }

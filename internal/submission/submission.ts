@@ -75,6 +75,15 @@ export interface SubmissionRecord {
   readonly expiresAt?: Date;
 }
 
+/** The last move says that the e-mail came back after the relay had taken it. */
+export function isBounced({
+  state,
+  stateAt,
+  bouncedAt,
+}: Pick<SubmissionRecord, 'state' | 'stateAt' | 'bouncedAt'>): boolean {
+  return state === 'undeliverable' && bouncedAt?.getTime() === stateAt.getTime();
+}
+
 /** Counts from 1 in each open state. */
 export function attemptOf({
   attempts,

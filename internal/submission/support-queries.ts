@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
-import { bounded, pagesOf } from '../platform/mongo-read.ts';
+import { bounded, pagesOf, tookTooLong } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { BODY_PAGE } from './limits.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
@@ -36,7 +36,6 @@ const checkedFields = {
   erasedAt: 1,
   accountId: 1,
   history: { $slice: -1 },
-  'reasons.duplicateOf': 1,
   'reasons.code': 1,
 } as const;
 export type CheckedRecord = Pick<
@@ -73,9 +72,15 @@ export class SupportQueries {
     return (await found.toArray()).map(({ _id }) => _id);
   }
 
-  async countedStatus(requestId: string): Promise<401 | 403 | 429 | undefined> {
-    const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
-    return counted === null ? undefined : (counted.status ?? 429);
+  /** Reads all counts, which no index serves: a flood would pay for one at every request. */
+  async countedStatus(requestId: string): Promise<401 | 403 | 429 | 'too_many' | undefined> {
+    try {
+      const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
+      return counted === null ? undefined : (counted.status ?? 429);
+    } catch (error) {
+      if (tookTooLong(error)) return 'too_many';
+      throw error;
+    }
   }
 
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {

@@ -1,18 +1,21 @@
 /**
  * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`,
- * `close` and `bounce` are the commands themselves.
+ * `close`, `retry` and `bounce` are the commands themselves.
  */
+import type { Account } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { normalizeEmail } from '../../internal/application/identity.ts';
+import type { OperatorAction } from '../../internal/audit/entry.ts';
 import { bounce } from '../../internal/cli/bounce.ts';
 import { close } from '../../internal/cli/close.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
-import { ClockError } from '../../internal/platform/clock-offset.ts';
+import { retry } from '../../internal/cli/retry.ts';
+import { ClockError, mustHaveRightClock } from '../../internal/platform/clock-offset.ts';
 import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
-import { isOpen, nextState } from '../../internal/submission/states.ts';
+import { isOpen, nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import type { OrderEvent } from './plan.ts';
@@ -41,11 +44,26 @@ export function startOperator(world: World, skewMs: number): Operator {
   const corrections = new AccountCorrections({ db, clock });
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
 
+  const noteErasure = (requestId: string | undefined): void => {
+    const record = world.records().find(({ _id }) => _id === requestId);
+    const person = record === undefined ? undefined : applicantOf(record).email;
+    if (person === undefined) return;
+    world.erasedPeople.add(person);
+    for (const one of world.records())
+      if (applicantOf(one).email === person) world.toErase.add(one._id);
+  };
   const trail = {
     by: 'somebody',
-    record: (_action: unknown, act: () => Promise<boolean>) => act(),
+    record: async (
+      { action, requestId }: Pick<OperatorAction, 'action' | 'requestId'>,
+      act: () => Promise<boolean>,
+    ) => {
+      await mustHaveRightClock(db, clock);
+      if (action === 'erase') noteErasure(requestId);
+      return act();
+    },
   };
-  const desk = { submissions, accounts, moves, corrections, trail };
+  const desk = { submissions, accounts, moves, corrections, holds, trail };
   /** Gives the command itself; true once it has nothing left to do, or refuses. */
   const give = async (command: Command, call: Pick<Call, 'positionals'> & { request?: string }) => {
     const values = { yes: true, json: true, why: 'an order', request: call.request };
@@ -57,30 +75,19 @@ export function startOperator(world: World, skewMs: number): Operator {
       });
     return command !== erase || code === undefined || code === EXIT.ok;
   };
-  const noteErasure = (record: SubmissionRecord): void => {
-    const person = applicantOf(record).email;
-    if (person === undefined) return;
-    world.erasedPeople.add(person);
-    for (const one of world.records())
-      if (applicantOf(one).email === person) world.toErase.add(one._id);
-  };
   /** True when there is nothing more to do. */
   const order = async (requestId: string, event: OrderEvent): Promise<boolean> => {
     const record = await submissions.byId(requestId);
     if (record === undefined) return true;
-    if (event === 'erase') noteErasure(record);
     if (event === 'erase') return give(erase, { positionals: [requestId] });
     if (event === 'close') return give(close, { positionals: [requestId] });
+    if (event === 'retry') return give(retry, { positionals: [requestId] });
     if (event === 'bounce') return give(bounce, { positionals: [], request: requestId });
     const account = await accounts.find('requestId', requestId);
     if (account?.releasedAt !== undefined) return true;
     if (event === 'release') {
-      return account === undefined || isOpen(record.state) || corrections.release(account);
-    }
-    if (event === 'retry' && isOpen(record.state)) {
-      // A worker that holds the record may be mailing: the operator is told when it is free.
-      const held = record.claimedUntil !== undefined && record.claimedUntil > clock.now();
-      return held || moves.hurry(record);
+      if (account === undefined || isOpen(record.state)) return true;
+      return trail.record({ action: event }, () => corrections.release(account));
     }
     const facts = {
       account: account !== undefined,
@@ -88,6 +95,15 @@ export function startOperator(world: World, skewMs: number): Operator {
       erased: record.erasedAt !== undefined,
     };
     if (nextState(record.state, event, facts) === undefined) return true;
+    return trail.record({ action: event }, () => carryOut(record, account, event));
+  };
+  /** True when there is nothing more to do. */
+  const carryOut = async (
+    record: SubmissionRecord,
+    account: Account | undefined,
+    event: ReopeningEvent,
+  ): Promise<boolean> => {
+    const requestId = record._id;
     const reason = `operator: ${event}`;
     let seen: Seen | undefined = record;
     if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account)))

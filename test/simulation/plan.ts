@@ -104,6 +104,8 @@ const MINUTE_MS = 60_000;
 const PLANNED_MS = 4 * MINUTE_MS;
 
 const workingSkew = fc.integer({ min: -CLOCK_OFFSET_MAX_MS, max: CLOCK_OFFSET_MAX_MS });
+/** An operator's commands are refused. */
+const refusedSkew = fc.constantFrom(-10 * CLOCK_OFFSET_MAX_MS, 10 * CLOCK_OFFSET_MAX_MS);
 const wildSkew = fc.integer({ min: -60_000, max: 60_000 });
 
 const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
@@ -181,6 +183,6 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     wildSkew,
     ...Array.from({ length: PROCESSORS - 1 }, () => fc.oneof(workingSkew, wildSkew)),
     workingSkew,
-    wildSkew,
+    fc.oneof({ arbitrary: workingSkew, weight: 9 }, { arbitrary: refusedSkew, weight: 1 }),
   ),
 });

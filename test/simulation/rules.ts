@@ -63,6 +63,8 @@ export function watch(world: World): { readonly violations: Violation[] } {
     ) {
       note(world.reopenings, after._id, world.scheduler.now);
     }
+    if (after.bouncedAt?.getTime() !== before?.bouncedAt?.getTime())
+      world.bounces.set(after._id, world.scheduler.now);
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
       const accounts = [...world.erasedAccounts.values(), ...world.allAccounts()];
       const account = accounts.findLast(({ requestId }) => requestId === after._id);
@@ -182,9 +184,7 @@ export function judge(world: World): Windows {
 
 /** Where nothing is wrong, `partner-ingest audit` finds nothing. */
 function judgeAudit({ world, byId, accounts }: End): void {
-  const exists = (id: string): boolean =>
-    byId.has(id) || accounts.some(({ requestId }) => requestId === id);
-  const options = { now: world.scheduler.date(), onHold: new Set<string>(), exists };
+  const options = { now: world.scheduler.date(), onHold: new Set<string>() };
   for (const record of byId.values()) {
     const account = accounts.find(({ requestId }) => requestId === record._id);
     const found = checkRecord(record, account, options);
@@ -345,6 +345,11 @@ function judgeMails(account: Account, { world, byId, windows }: End): void {
   insist(
     !completed || mails.some(({ to }) => to === (account.released ?? account).email),
     `${id} is completed without a mail to its address`,
+  );
+  const bouncedAt = record?.bouncedAt === undefined ? 0 : (world.bounces.get(id) ?? 0);
+  insist(
+    !completed || mails.some(({ at }) => at >= bouncedAt),
+    `${id} is completed, and its mail came back`,
   );
   const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
   insist(

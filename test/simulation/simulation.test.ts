@@ -252,6 +252,40 @@ const made: Readonly<Record<string, Made>> = {
       }),
     told: { mails: 3, states: { completed: 3 } },
   },
+  /** Answers of the database are lost while the operator reports the bounce and orders the retry. */
+  'a bounce and then a retry mail once more, wherever either was cut off': {
+    histories: 100,
+    planOf: (seed) =>
+      planOf(seed, {
+        submissions: [application(0)],
+        faults: [fault('mongo_shaky', 9_000, 20_000)],
+        orders: [
+          { atMs: 10_000, submission: 0, event: 'bounce' },
+          { atMs: 10_000 + ((seed * 331) % 15_000), submission: 0, event: 'retry' },
+        ],
+      }),
+  },
+  /** The operator's claim would have run out before it began, while a slow relay answers. */
+  'an address is not corrected by a clock that is behind': {
+    histories: 1,
+    planOf: () =>
+      planOf(951_778_490, {
+        submissions: [
+          application(0, { atMs: 0 }),
+          application(1, { atMs: 156, email: 2, ein: 1 }),
+          application(0, { atMs: 5_190 }),
+        ],
+        tempers: ['busy', 'takes', 'slow'],
+        faults: [
+          fault('redis_away', 50_571, 397),
+          { ...fault('partner_on_hold', 936, 64_563), near: 1 },
+          { ...fault('freeze_processor', 25_662, 2_950, 1), near: 0 },
+        ],
+        orders: [{ atMs: 255_167, submission: 1, event: 'correct_address' }],
+        skewsMs: [0, 0, 3_463, -41_532],
+      }),
+    told: { mails: 2, states: { completed: 2, rejected: 1 } },
+  },
   'an address that is corrected while its e-mail is handed over is mailed again': {
     histories: 1,
     planOf: () =>
@@ -271,7 +305,7 @@ const made: Readonly<Record<string, Made>> = {
           { atMs: 178_738, submission: 0, event: 'correct_address' },
           { atMs: 154_184, submission: 3, event: 'correct_address' },
         ],
-        skewsMs: [53_418, -52_247, -1_634, 54_301],
+        skewsMs: [53_418, -52_247, -1_634, 0],
       }),
     told: { mails: 3, states: { completed: 1 } },
   },

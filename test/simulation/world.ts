@@ -132,6 +132,8 @@ export class World {
   readonly mailWishes = new Map<string, number[]>();
   /** When an operator's move made work of a request, by request id. */
   readonly reopenings = new Map<string, number[]>();
+  /** When a bounce was reported last, by request id. */
+  readonly bounces = new Map<string, number>();
   /** What an operator erased, by request id. */
   readonly erasures = new Map<string, Erasure>();
   /** Accounts that an operator erased, as they were last, by account id. */

@@ -1,0 +1,349 @@
+/**
+ * Commands that meet a fault: a lost answer, a wrong clock, a worker in between. What they print
+ * and their exit codes stay true, and the same command given again does the rest.
+ */
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import type { Document } from 'mongodb';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { commands } from '../../internal/cli/commands.ts';
+import { PARTNER_HOLDS, PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
+import { PARTNER_KEYS } from '../../internal/partner/key-store.ts';
+import { newId } from '../../internal/platform/ids.ts';
+import { pastLockConflicts } from '../../internal/platform/mongo.ts';
+import { CLAIM_MS } from '../../internal/submission/limits.ts';
+import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
+import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
+import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import { wrongClock } from '../support/wrong-clock.ts';
+import { newApplication, type InProcess, type World } from '../support/world.ts';
+
+let world: World;
+let ingest: InProcess;
+let wire: MongoWire;
+let cli: (...words: string[]) => Promise<Ran>;
+
+beforeAll(async () => {
+  ({ world, ingest, cli } = await openOperatorWorld());
+  wire = await startMongoWire(world.stores.mongodbUri);
+});
+afterEach(async () => {
+  world.mail.setFault(undefined);
+  wire.answer(() => undefined);
+  for (const name of [SUBMISSIONS, ACCOUNTS])
+    await pastLockConflicts(() => world.stores.db.collection(name).deleteMany({}));
+});
+afterAll(async () => {
+  await wire.close();
+  await world.close();
+});
+
+const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
+
+async function completed() {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const mails = () => world.mail.mailsTo(application.email);
+  return { id, application, mails, messageId: mails()[0]?.messageId ?? '' };
+}
+
+/** Records of the partner `acme` that no worker looks at for an hour, in the order of their ids. */
+async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<string[]> {
+  const at = new Date();
+  const records = changes.map((change): SubmissionRecord => {
+    const state = change.state ?? 'account_created';
+    return {
+      _id: newId('req'),
+      receivedAt: at,
+      partnerId: 'acme',
+      remoteIp: '192.0.2.1',
+      bodyBytes: 2,
+      httpStatus: 202,
+      schema: 1,
+      stateAt: at,
+      version: 1,
+      attempts: 0,
+      history: [{ state, at, attempt: 1 }],
+      state,
+      ...(state === 'account_created' ? { dueAt: new Date(at.getTime() + 3_600_000) } : {}),
+      ...change,
+    };
+  });
+  await requests().insertMany(records);
+  return records.map(({ _id }) => _id);
+}
+
+/** The command over a connection whose answers `change` makes. */
+function overWire(change: Parameters<MongoWire['answer']>[0], ...words: string[]): Promise<Ran> {
+  wire.answer(change);
+  return runCli({ ...world.environment, MONGODB_URI: wire.url }, '', ...words);
+}
+
+const noMajority = { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'no majority in time' };
+
+test.each([['one'], ['many']])(
+  'a bounce whose end was lost, then a retry of %s: the applicant is mailed again',
+  async (which) => {
+    const { id, mails, messageId } = await completed();
+    const bounce = ['bounce', '--message-id', messageId];
+    const cutOff = await overWire(
+      ({ update }, reply) =>
+        update === SUBMISSIONS ? { ...reply, writeConcernError: noMajority } : undefined,
+      ...bounce,
+    );
+    expect(cutOff).toMatchObject({ code: 3, stdout: '' });
+    await world.recordIn('undeliverable', id);
+    const retry = which === 'one' ? ['retry', id] : ['retry', '--state', 'undeliverable', '--yes'];
+    expect(await cli(...retry)).toMatchObject({ code: 0 });
+    await world.recordIn('completed', id);
+    expect(new Set(mails().map((mail) => mail.messageId)).size).toBe(2);
+    // The notification is about the first of two mails now.
+    expect((await cli(...bounce)).stdout).toContain('nothing to do');
+    expect((await world.record(id))?.state).toBe('completed');
+    expect(await cli('audit')).toMatchObject({ code: 0 });
+  },
+);
+
+test('a request that was closed after its e-mail is completed by a retry, without a second one', async () => {
+  const { id, mails } = await completed();
+  const dueAt = new Date(Date.now() + 3_600_000);
+  await requests().updateOne(
+    { _id: id },
+    { $set: { state: 'account_created', dueAt }, $unset: { expiresAt: true } },
+  );
+  expect(await cli('close', id, '--yes', '--why', 'x')).toMatchObject({ code: 0 });
+  expect(await world.record(id)).toMatchObject({ state: 'undeliverable' });
+  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await world.recordIn('completed', id);
+  expect(mails()).toHaveLength(1);
+});
+
+test('a bounce that comes before its request is completed is to be given again later', async () => {
+  const { id, messageId } = await completed();
+  const dueAt = new Date(Date.now() + CLAIM_MS);
+  const waiting = { state: 'account_created', dueAt, claimedUntil: dueAt } as const;
+  await requests().updateOne({ _id: id }, { $set: waiting, $unset: { expiresAt: true } });
+  const early = await cli('bounce', '--message-id', messageId);
+  expect(early).toMatchObject({ code: 75, stdout: '' });
+  expect(early.stderr).toContain(`${id} is account_created`);
+});
+
+test('no command changes anything where the clock is wrong', async () => {
+  const [first, second] = [await completed(), await completed()];
+  const [dead] = (await plant({ state: 'dead_lettered' })) as [string];
+  const keys = world.stores.db.collection<{ _id: string } & Document>(PARTNER_KEYS);
+  await eventually('the keys', async () => (await keys.countDocuments({})) > 0);
+  const [key] = await keys.find({}).toArray();
+  const source = { namespace: 'keys', name: 'planted' };
+  await keys.insertOne({ _id: 'f'.repeat(64), partnerId: 'acme', source, deferredAt: new Date() });
+  const sure = ['--yes', '--why', 'x'];
+  const given: readonly (readonly string[])[] = [
+    ['retry', dead],
+    ['retry', '--state', 'dead_lettered', '--yes'],
+    ['resend', first.id, '--yes'],
+    ['resend', '--state', 'completed', '--yes'],
+    ['close', dead, ...sure],
+    ['close', '--state', 'dead_lettered', ...sure],
+    ['account', 'correct-email', first.id, 'right@example.com', '--yes'],
+    ['account', 'release', first.id, '--yes'],
+    ['bounce', '--message-id', second.messageId],
+    ['erase', first.id, '--yes'],
+    ['partner', 'disable', 'acme'],
+    ['partner', 'enable', 'acme'],
+    ['partner', 'hold', 'acme'],
+    ['partner', 'release', 'acme'],
+    ['keys', 'revoke', key!._id, '--yes'],
+    ['keys', 'confirm', '--yes'],
+  ];
+  const reading = ['show', 'find', 'export'];
+  const changing = commands.filter(
+    ({ name, options }) => options.includes('as') && !reading.includes(name),
+  );
+  const isGiven = (name: string): boolean =>
+    given.some((words) => words.join(' ').startsWith(name));
+  expect(changing.map(({ name }) => name).filter((name) => !isGiven(name))).toEqual([]);
+
+  const stored = [SUBMISSIONS, ACCOUNTS, PARTNER_KEYS, PARTNER_HOLDS, PARTNERS_DISABLED];
+  // Ingest and controller write these in their own time.
+  const projection = { lastUsedAt: 0, updatedAt: 0 };
+  const everything = () =>
+    Promise.all(
+      [...stored, OPERATOR_AUDIT].map((name) =>
+        world.stores.db.collection(name).find({}, { projection }).sort({ _id: 1 }).toArray(),
+      ),
+    );
+  const before = await everything();
+  for (const words of given) {
+    const seconds = words[0] === 'bounce' ? -401 * 86_400 : 3_600;
+    const env = { ...world.environment, ...wrongClock(seconds) };
+    const { code, stderr } = await spawnCli(env, '', ...words);
+    expect({ words, code, stderr }).toEqual({
+      words,
+      code: 75,
+      stderr: expect.stringMatching(/the clock here is \d+ s (ahead of|behind) the database's/),
+    });
+  }
+  expect(await everything()).toEqual(before);
+});
+
+test('many: what a worker has in hand is left, counted, named, and told by the exit code', async () => {
+  const until = new Date(Date.now() + CLAIM_MS);
+  const free = Array.from({ length: 203 }, () => ({}));
+  const held = await plant(...free, { claimedUntil: until }, { claimedUntil: until });
+  const close = ['close', '--state', 'account_created', '--partner', 'acme', '--why', 'x'];
+  expect((await cli(...close)).code).toBe(0);
+  const some = await cli(...close, '--yes');
+  expect(some).toMatchObject({ code: 1, stdout: expect.stringContaining('203 closed') });
+  expect(some.stderr).toContain('2 not closed');
+  for (const id of held.slice(-2)) expect(some.stdout).toContain(id);
+  const none = await cli(...close, '--yes', '--json');
+  expect(none).toMatchObject({ code: 1 });
+  expect(none.json()).toMatchObject({ looked_at: 2, closed: 0, left: 2 });
+  await requests().updateMany({ partnerId: 'acme' }, { $unset: { claimedUntil: true } });
+  expect(await cli(...close, '--yes')).toMatchObject({ code: 0 });
+});
+
+test('many: where MongoDB loses its majority, what was done is told, and where to go on', async () => {
+  const dead = Array.from({ length: 503 }, () => ({ state: 'dead_lettered' }) as const);
+  const ids = await plant(...dead);
+  const close = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--yes', '--why', 'x'];
+  const fast = [...close, '--rate', '100000'];
+  let writes = 0;
+  const cutOff = await overWire(
+    ({ update }, reply) => {
+      if (update !== SUBMISSIONS) return undefined;
+      writes += 1;
+      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
+    },
+    ...fast,
+  );
+  expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('500 closed') });
+  expect(cutOff.stderr).toContain('stopped: what was done stays done');
+  expect(cutOff.stderr).toContain('MongoDB');
+  const since = /--since "([^"]+)"/.exec(cutOff.stderr)?.[1] ?? '';
+  // The answer was lost, not the write.
+  const left = { _id: { $in: ids.slice(500) } };
+  expect(await requests().countDocuments({ ...left, state: 'rejected' })).toBe(3);
+  await requests().updateMany(left, { $set: { state: 'dead_lettered' } });
+  expect(await cli(...fast, '--since', since)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('3 closed'),
+  });
+});
+
+test('correct-email of a dead letter whose worker died after it had created the account', async () => {
+  const { id, application } = await completed();
+  const history = [{ state: 'dead_lettered', at: new Date(), attempt: 5 }] as const;
+  await requests().updateOne(
+    { _id: id },
+    {
+      $set: { state: 'dead_lettered', history },
+      $unset: { accountId: true, applicant: true, expiresAt: true },
+    },
+  );
+  const accountId = (await accounts().findOne({ requestId: id }))?._id;
+  const address = `right-${application.email}`;
+  const words = ['account', 'correct-email', id, address, '--yes'];
+  expect(await cli(...words)).toMatchObject({ code: 0 });
+  expect(await world.recordIn('completed', id)).toMatchObject({ accountId });
+  expect(world.mail.mailsTo(address)).toHaveLength(1);
+  expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([
+    { request_id: id },
+  ]);
+});
+
+test('an account without a request is a problem only where no retention explains it', async () => {
+  const { id } = await completed();
+  await requests().deleteOne({ _id: id });
+  const lost = await cli('audit');
+  expect(lost).toMatchObject({ code: 1 });
+  expect(lost.stdout).toContain('1 account_without_request');
+  // The retention may have been as short as a day when its request expired.
+  const createdAt = new Date(Date.now() - 2 * 86_400_000);
+  await accounts().updateOne({ requestId: id }, { $set: { createdAt } });
+  const old = await cli('audit');
+  expect(old).toMatchObject({ code: 0 });
+  expect(old.stdout).toContain('1 request_expired_or_lost');
+});
+
+test('a duplicate is right although what it is a duplicate of was erased and is past its retention', async () => {
+  const { id, application } = await completed();
+  const second = await submit(world, ingest, {
+    ...newApplication(),
+    ein: application.ein,
+  });
+  await world.recordIn('rejected', second);
+  expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
+  await requests().deleteOne({ _id: id });
+  expect(await cli('audit')).toMatchObject({ code: 0 });
+});
+
+test('an unknown id is unknown although the counts of a flood take too long to search', async () => {
+  const unknown = newId('req');
+  const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
+  const shown = await overWire(
+    ({ find }) => (find === RATE_LIMITED ? tooLong : undefined),
+    'show',
+    unknown,
+  );
+  expect(shown).toMatchObject({ code: 1, stdout: '' });
+  expect(shown.stderr).toContain(`there is no request ${unknown}`);
+  expect(shown.stderr).toContain('could not be searched');
+});
+
+test.each([['id'], ['address']])(
+  'erase by %s goes on where a worker claims the request in between',
+  async (by) => {
+    world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
+    const application = newApplication();
+    const id = await submit(world, ingest, application);
+    await eventually('an attempt', async () => (await world.record(id))?.lastError !== undefined);
+    const words = by === 'id' ? [id] : ['--email', application.email];
+    const from = wire.commands.length;
+    const writes = () => wire.commands.slice(from).filter(({ update }) => update === SUBMISSIONS);
+    const erased = await overWire(
+      ({ find }, reply) => {
+        const cursor = reply['cursor'] as { firstBatch: Document[] } | undefined;
+        const record = cursor?.firstBatch.find(({ _id }) => _id === id);
+        if (find !== SUBMISSIONS || record === undefined || writes().length > 0) return undefined;
+        // Seen as it was before the claim.
+        record['version'] = Number(record['version']) - 1;
+        return reply;
+      },
+      'erase',
+      ...words,
+      '--yes',
+    );
+    expect(writes()).toHaveLength(2);
+    expect(erased).toMatchObject({ code: 0 });
+    expect(await world.record(id)).toMatchObject({ erasedAt: expect.any(Date) });
+  },
+);
+
+test('erase: where MongoDB loses its majority, what was done is told', async () => {
+  const { id, application } = await completed();
+  const second = await submit(world, ingest, application);
+  await world.recordIn('rejected', second);
+  let writes = 0;
+  const words = ['erase', '--email', application.email, '--yes'];
+  const cutOff = await overWire(
+    ({ update }, reply) => {
+      if (update !== SUBMISSIONS) return undefined;
+      writes += 1;
+      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
+    },
+    ...words,
+  );
+  expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('1 done') });
+  expect(cutOff.stdout).toContain(id);
+  expect(cutOff.stderr).toContain('give the same command again');
+  await cli(...words);
+  for (const one of [id, second])
+    expect(await world.record(one)).toMatchObject({ erasedAt: expect.any(Date) });
+  expect(await world.accounts({ requestId: id })).toEqual([]);
+});
