@@ -64,6 +64,8 @@ class Tally {
   readonly room = { planned: CHANGES_LISTED, left: CHANGES_LISTED };
   looked = 0;
   possible = 0;
+  /** Whatever is done later, the command does not change them. */
+  never = 0;
   done = 0;
   waiting = 0;
   /** A stopped command can continue from this request. */
@@ -91,9 +93,12 @@ export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
   }
   report(call, order, tally, isStopped);
   if (isStopped) return EXIT.stopped;
-  const isLeft = values.yes && tally.done < tally.looked;
+  const isLeft = values.yes && leftOf(tally) > 0;
   return tally.looked === 0 || isLeft ? EXIT.found : EXIT.ok;
 }
+
+/** Those that workers have in hand, and those that changed meanwhile. */
+const leftOf = ({ looked, done, never }: Tally): number => looked - done - never;
 
 interface Work {
   readonly tally: Tally;
@@ -141,6 +146,7 @@ async function orderPart(
     const account = accounts.get(record._id);
     const claimed = claimInWords(record, clock.now());
     const plan = claimed === undefined ? order.plan(record, account) : { whyNot: claimed };
+    if (claimed === undefined && plan.to === undefined) tally.never += 1;
     return { record, account, ...plan };
   });
   const planned = plans.flatMap(({ record, account, to }) =>
@@ -199,8 +205,8 @@ async function act(
 }
 
 function report({ out, values }: Call, { past }: Order, tally: Tally, isStopped: boolean): void {
-  const { rows, looked, possible, done, waiting } = tally;
-  const left = looked - done;
+  const { rows, looked, possible, done, waiting, never } = tally;
+  const left = leftOf(tally);
   const stoppedBefore = timeOfId(tally.reached ?? '');
   if (values.json) {
     out.json({
@@ -208,6 +214,7 @@ function report({ out, values }: Call, { past }: Order, tally: Tally, isStopped:
       looked_at: looked,
       possible,
       [past]: done,
+      not_possible: never,
       ...(values.yes ? { left } : {}),
       waiting_for_a_partner_on_hold: waiting,
       requests: rows,
@@ -223,11 +230,8 @@ function report({ out, values }: Call, { past }: Order, tally: Tally, isStopped:
   }
   if (waiting > 0)
     out.note(`${waiting} of them wait until "partner release": their partners are on hold`);
-  if (values.yes && left > 0) {
-    out.note(
-      `${left} not ${past}: being worked on, changed meanwhile, or not possible; for the first two run it again`,
-    );
-  }
+  if (values.yes && left > 0)
+    out.note(`${left} not ${past}, being worked on or changed meanwhile: run it again`);
   if (isStopped) {
     const where = stoppedBefore === undefined ? '' : ` with --since "${utc(stoppedBefore)}"`;
     out.note(`stopped: what was done stays done; to go on, give the same command${where}`);

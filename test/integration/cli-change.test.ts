@@ -160,9 +160,7 @@ test('retry of many: a list without --yes, done with it, and only what can be re
   expect(dry.stdout).toContain('was erased');
   expect(await requests().countDocuments({ _id: { $in: ids }, state: 'undeliverable' })).toBe(3);
 
-  const retried = await cli('retry', '--state', 'undeliverable', '--yes');
-  expect(retried).toMatchObject({ code: 1, stdout: expect.stringContaining('2 retried') });
-  expect(retried.stderr).toContain('1 not retried');
+  expect((await done('retry', '--state', 'undeliverable', '--yes')).stdout).toContain('2 retried');
   for (const id of ids.slice(1)) await world.recordIn('completed', id);
   expect(await cli('retry', '--state', 'dead_lettered', '--since', '1s')).toMatchObject({
     code: 1,

@@ -7,7 +7,6 @@ import type { Document } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { commands } from '../../internal/cli/commands.ts';
-import { PARTNER_HOLDS, PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
 import { PARTNER_KEYS } from '../../internal/partner/key-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
@@ -133,14 +132,9 @@ test('a bounce that comes before its request is completed is to be given again l
   expect(early.stderr).toContain(`${id} is account_created`);
 });
 
-test('no command changes anything where the clock is wrong', async () => {
+test('no command changes a request where the clock is wrong', async () => {
   const [first, second] = [await completed(), await completed()];
   const [dead] = (await plant({ state: 'dead_lettered' })) as [string];
-  const keys = world.stores.db.collection<{ _id: string } & Document>(PARTNER_KEYS);
-  await eventually('the keys', async () => (await keys.countDocuments({})) > 0);
-  const [key] = await keys.find({}).toArray();
-  const source = { namespace: 'keys', name: 'planted' };
-  await keys.insertOne({ _id: 'f'.repeat(64), partnerId: 'acme', source, deferredAt: new Date() });
   const sure = ['--yes', '--why', 'x'];
   const given: readonly (readonly string[])[] = [
     ['retry', dead],
@@ -153,28 +147,20 @@ test('no command changes anything where the clock is wrong', async () => {
     ['account', 'release', first.id, '--yes'],
     ['bounce', '--message-id', second.messageId],
     ['erase', first.id, '--yes'],
-    ['partner', 'disable', 'acme'],
-    ['partner', 'enable', 'acme'],
-    ['partner', 'hold', 'acme'],
-    ['partner', 'release', 'acme'],
-    ['keys', 'revoke', key!._id, '--yes'],
-    ['keys', 'confirm', '--yes'],
   ];
   const reading = ['show', 'find', 'export'];
   const changing = commands.filter(
-    ({ name, options }) => options.includes('as') && !reading.includes(name),
+    ({ name, options }) =>
+      options.includes('as') && !reading.includes(name) && !/^(partner|keys) /.test(name),
   );
   const isGiven = (name: string): boolean =>
     given.some((words) => words.join(' ').startsWith(name));
   expect(changing.map(({ name }) => name).filter((name) => !isGiven(name))).toEqual([]);
 
-  const stored = [SUBMISSIONS, ACCOUNTS, PARTNER_KEYS, PARTNER_HOLDS, PARTNERS_DISABLED];
-  // Ingest and controller write these in their own time.
-  const projection = { lastUsedAt: 0, updatedAt: 0 };
   const everything = () =>
     Promise.all(
-      [...stored, OPERATOR_AUDIT].map((name) =>
-        world.stores.db.collection(name).find({}, { projection }).sort({ _id: 1 }).toArray(),
+      [SUBMISSIONS, ACCOUNTS, OPERATOR_AUDIT].map((name) =>
+        world.stores.db.collection(name).find().sort({ _id: 1 }).toArray(),
       ),
     );
   const before = await everything();
@@ -189,6 +175,21 @@ test('no command changes anything where the clock is wrong', async () => {
     });
   }
   expect(await everything()).toEqual(before);
+});
+
+test('a key is revoked and a partner disabled whatever the clock says', async () => {
+  const keys = world.stores.db.collection<{ readonly _id: string }>(PARTNER_KEYS);
+  const { _id: key } = await eventually(
+    'a key',
+    async () => (await keys.findOne({ partnerId: 'dormant' })) ?? undefined,
+  );
+  for (const words of [
+    ['keys', 'revoke', key, '--yes'],
+    ['partner', 'disable', 'dormant'],
+  ])
+    expect(
+      await spawnCli({ ...world.environment, ...wrongClock(3_600) }, '', ...words),
+    ).toMatchObject({ code: 0 });
 });
 
 test('many: what a worker has in hand is left, counted, named, and told by the exit code', async () => {
