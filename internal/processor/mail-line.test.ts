@@ -58,7 +58,6 @@ function scene(
       const delayMs = blame === 'relay' ? 0 : 1_000;
       open.set(waiting.requestId, {
         ...waiting,
-        urgent: false,
         dueAt: new Date(+waiting.dueAt + delayMs),
       });
     }
@@ -93,7 +92,6 @@ function scene(
         partnerId: partner,
         domain: domainOf(n),
         dueAt: new Date(),
-        urgent: false,
       };
       open.set(requestId, waiting);
       return requestId;
@@ -212,23 +210,6 @@ test.each(outages)(
     end();
   },
 );
-
-test('what an operator asks for is tried at once', async () => {
-  let well = false;
-  const outage = refused('mail', '550 5.7.1 Sender refused');
-  const { put, start, until, end, open } = scene(() => ({
-    afterMs: 20,
-    handOver: well ? accepted : outage,
-  }));
-  const ids = put(24, {});
-  start();
-  await jest.advanceTimersByTimeAsync(10 * 60_000);
-  well = true;
-  const last = open.get(ids.at(-1)!)!;
-  open.set(last.requestId, { ...last, version: 2, urgent: true });
-  expect(await until(ids)).toBeLessThan(2_000);
-  end();
-});
 
 const silence: Answer = {
   afterMs: 60_000,

@@ -149,7 +149,7 @@ export class MailLine {
     this.#timer = setTimeout(() => this.#serve(), waitMs);
   }
 
-  #next(only: (waiting: WaitingMail) => boolean = () => true): WaitingMail | undefined {
+  #next(): WaitingMail | undefined {
     const { holds } = this.#options;
     const mayTake = this.#places.now();
     for (const rule of rules) {
@@ -158,7 +158,7 @@ export class MailLine {
         // If one e-mail must wait, so must the partner's others to that domain.
         const full = new Set<string>();
         for (const one of waiting) {
-          if (full.has(one.domain) || !only(one)) continue;
+          if (full.has(one.domain)) continue;
           if (mayTake(one, rule)) return one;
           full.add(one.domain);
         }
@@ -208,20 +208,19 @@ export class MailLine {
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;
-    const urgent = this.#next(({ urgent: isUrgent }) => isUrgent);
     const waitMs = relay.waitMs(clock.monotonicMs());
-    if (urgent === undefined && waitMs > 0) return this.#serveLater(waitMs);
+    if (waitMs > 0) return this.#serveLater(waitMs);
     relay.beginTrial();
-    void this.#trial(urgent).finally(() => {
+    void this.#trial().finally(() => {
       if (relay.trying) relay.endTrial(clock.monotonicMs());
       this.#serve();
     });
   }
 
-  async #trial(urgent: WaitingMail | undefined): Promise<void> {
+  async #trial(): Promise<void> {
     const { relay } = this.#options;
     if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
-    for (let next = urgent ?? this.#next(); next !== undefined; next = this.#next()) {
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
       if (this.#closed || this.#paused || (await this.#tried(next))) return;
     }
     // A record that was put back may not be in memory yet.

@@ -90,7 +90,7 @@ function afterAccount(
   created: Created,
   { clock }: AttemptTools,
 ): SubmissionRecord {
-  const { backedOffMs: _backedOff, crashes: _crashes, urgent: _urgent, ...kept } = record;
+  const { backedOffMs: _backedOff, crashes: _crashes, ...kept } = record;
   const { applicant, accountId } = created;
   const now = clock.now();
   const moved = {
