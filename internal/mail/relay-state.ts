@@ -73,8 +73,13 @@ export class RelayState {
     return Math.max(0, (this.#pause?.trialAtMs ?? this.#nextAtMs) - nowMs);
   }
 
-  begin(nowMs: number): void {
-    this.#nextAtMs = Math.max(nowMs, this.#nextAtMs) + SECOND_MS / this.#pace;
+  /** Returns what gives the mail's share of the pace back, if it is not handed over. */
+  begin(nowMs: number): () => void {
+    const shareMs = SECOND_MS / this.#pace;
+    this.#nextAtMs = Math.max(nowMs, this.#nextAtMs) + shareMs;
+    return () => {
+      this.#nextAtMs -= shareMs;
+    };
   }
 
   beginTrial(): void {

@@ -181,10 +181,14 @@ export class MailLine {
 
   #start(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): void {
     const { relay, clock } = this.#options;
-    relay.begin(clock.monotonicMs());
+    const giveShareBack = relay.begin(clock.monotonicMs());
     const place = this.#places.take(waiting);
     this.#inWork.add(waiting.requestId);
-    void work(this.#placeOf(waiting, place)).finally(() => {
+    let handedOver = false;
+    const noting = (): void => void (handedOver = true);
+    void work(this.#placeOf(waiting, place, noting)).finally(() => {
+      // Another process may have had its record.
+      if (!handedOver) giveShareBack();
       place.release();
       this.#inWork.delete(waiting.requestId);
       for (const tell of this.#changed) tell();
@@ -193,14 +197,20 @@ export class MailLine {
     });
   }
 
-  #placeOf({ partnerId, domain }: Addressed, { startedAtMs }: Place): MailPlace {
+  #placeOf(
+    { partnerId, domain }: Addressed,
+    { startedAtMs }: Place,
+    noting: () => void,
+  ): MailPlace {
     const { relay, clock } = this.#options;
     return {
-      note: (handOver, dropped) =>
-        relay.note({ partnerId, domain, startedAtMs }, handOver, {
+      note: (handOver, dropped) => {
+        noting();
+        return relay.note({ partnerId, domain, startedAtMs }, handOver, {
           nowMs: clock.monotonicMs(),
           dropped,
-        }),
+        });
+      },
     };
   }
 
