@@ -43,6 +43,11 @@ describe('verdict', () => {
     throw new Error('it is never given up');
   }
 
+  test('a relay that cuts for half an hour makes no dead letter of an ambiguous mail', () => {
+    const [first, second] = delaysOf('ambiguous', () => 0);
+    expect(first! + second!).toBeGreaterThan(30 * 60_000);
+  });
+
   test.each(Object.keys(BACK_OFFS) as (keyof typeof BACK_OFFS)[])(
     '%s is tried again for three days, within its bounds, and then given up',
     (failure) => {
