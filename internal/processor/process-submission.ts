@@ -187,7 +187,7 @@ async function settle(
 async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
   const { position } = claim;
   const say = async (): Promise<void> => void (await tools.store.putBack(position, record.stateAt));
-  await sayLater(say, (error) =>
+  await sayLater(say, tools.closed, (error) =>
     tools.log.debug({ request_id: record._id, err: error }, 'not given back yet'),
   );
 }

@@ -28,6 +28,8 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
   readonly store: WorkerMoves;
   readonly log: Logger;
   waitForDatabase(): void;
+  /** Ends what is still retried when the processor closes. */
+  readonly closed: AbortSignal;
 }
 
 /**
@@ -48,7 +50,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
     'attempt failed',
   );
   if (failure === 'infrastructure') tools.waitForDatabase();
-  await sayLater(carryOut, (error) =>
+  await sayLater(carryOut, tools.closed, (error) =>
     tools.log.debug({ ...fields, err: error }, 'not settled yet'),
   );
 
@@ -81,6 +83,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
 
 export async function sayLater(
   say: () => Promise<void>,
+  closed: AbortSignal,
   onFailure: (error: unknown) => void,
 ): Promise<void> {
   const enough = new AbortController();
@@ -89,7 +92,8 @@ export async function sayLater(
   };
   await say().catch((error: unknown) => {
     onFailure(error);
-    void retryUntilDone(say, { ...SETTLE_RETRY, signal: enough.signal, onFailure: giveUp });
+    const signal = AbortSignal.any([enough.signal, closed]);
+    void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure: giveUp });
   });
 }
 
