@@ -25,7 +25,7 @@ export const BACK_OFFS = {
   ambiguous: { share: 100, firstMs: 30_000, capMs: 3_600_000 },
   ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
   busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
-  throttled: { share: 1, firstMs: 1_000, capMs: 900_000 },
+  throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
 } as const satisfies Record<string, BackOff>;
 export const BACK_OFF_JITTER = 0.2;
 /** docs/privacy.md promises that a record ends after three days. */

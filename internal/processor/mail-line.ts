@@ -16,7 +16,7 @@ import { LINE_EVERY_MS, LINE_KEPT, LINE_LOW } from './limits.ts';
 import type { Holds } from './follow-holds.ts';
 
 export interface MailPlace {
-  note(handOver: HandOver, dropped: boolean): Blame;
+  note(handOver: HandOver): Blame;
 }
 
 export interface MailLineOptions {
@@ -204,12 +204,9 @@ export class MailLine {
   ): MailPlace {
     const { relay, clock } = this.#options;
     return {
-      note: (handOver, dropped) => {
+      note: (handOver) => {
         noting();
-        return relay.note({ partnerId, domain, startedAtMs }, handOver, {
-          nowMs: clock.monotonicMs(),
-          dropped,
-        });
+        return relay.note({ partnerId, domain, startedAtMs }, handOver, clock.monotonicMs());
       },
     };
   }
@@ -229,7 +226,10 @@ export class MailLine {
 
   async #trial(): Promise<void> {
     const { relay } = this.#options;
-    if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
+    if (relay.paused === 'unreachable') {
+      if (await this.#options.probe()) relay.resume();
+      return;
+    }
     for (let next = this.#next(); next !== undefined; next = this.#next()) {
       if (this.#closed || this.#paused || (await this.#tried(next))) return;
     }
@@ -249,9 +249,9 @@ export class MailLine {
       this.#start(waiting, (place) =>
         this.#options
           .work(waiting, {
-            note: (handOver, dropped) => {
+            note: (handOver) => {
               tried = true;
-              return place.note(handOver, dropped);
+              return place.note(handOver);
             },
           })
           .finally(() => resolve(tried)),

@@ -1,5 +1,5 @@
 /** Applies the verdict on a failed attempt in one update of the record. */
-import type { Clock } from '../platform/clock.ts';
+import { later, type Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
@@ -57,7 +57,8 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
   async function carryOut(): Promise<void> {
     switch (what.kind) {
       case 'put_back':
-        await tools.store.putBack(position, record.stateAt, lastError);
+        // Behind all that are due, so that a mail which is the cause does not stop them.
+        await tools.store.putBack(position, later(tools.clock.now(), what.delayMs), lastError);
         return;
       case 'retry': {
         const backedOffMs = soFar.backedOffMs + what.delayMs;
@@ -73,9 +74,9 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
           lastError,
           reason: lastError,
         });
-        if (state === undefined || failure === 'infrastructure' || failure === 'relay') return;
+        if (state === undefined) return;
         const to = what.event === 'bounce' ? 'undeliverable' : 'dead_lettered';
-        countOutcome(record, { state: to, reason: failure }, tools);
+        countOutcome(record, { state: to, reason: what.reason }, tools);
       }
     }
   }
@@ -104,5 +105,6 @@ function levelOf(
 ): 'info' | 'warn' | 'error' {
   if (failure === 'permanent') return 'info';
   if (failure === 'ours' || kind === 'finish') return 'error';
-  return failure === 'busy' || failure === 'throttled' || failure === 'relay' ? 'info' : 'warn';
+  const isOrdinary = ['busy', 'throttled', 'no_capacity', 'relay'].includes(failure);
+  return isOrdinary ? 'info' : 'warn';
 }
