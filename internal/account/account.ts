@@ -71,10 +71,4 @@ export const accountIndexes: readonly IndexDefinition[] = [
     key: { releasedAt: 1 },
     partialFilterExpression: { released: { $exists: true } },
   },
-  {
-    collection: ACCOUNTS,
-    name: 'accounts_mailed_twice',
-    key: { 'mail.possible': 1 },
-    partialFilterExpression: { 'mail.possible': { $gt: 1 } },
-  },
 ];

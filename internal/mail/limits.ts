@@ -12,16 +12,20 @@ export const DOMAINS_KNOWN = 1_000;
 /** Older answers do not show whom the relay refuses now. */
 export const EVIDENCE_MS = 5_000;
 export const EVIDENCE_ANSWERS = 2_000;
-/** With fewer, a quota may explain the refusals. */
-export const CLEAN_DOMAIN_MAILS = 3;
-/** Refusals of this many others concern everybody. */
+/** Of other domains; with fewer, a quota may explain the refusals. */
+export const CLEAN_MAILS = 3;
+/** Refusals of this many others concern everybody, unless they are a smaller share. */
 export const TURNED_AWAY_MANY = 2;
+export const TURNED_AWAY_SHARE = 0.1;
+
+/** An outage is counted against no mail for longer; one mail an hour shows who is at fault. */
+export const TAKES_MAIL_MS = 3_600_000;
 
 export const TRIAL = { share: 0.1, firstMs: 250, capMs: 15_000 } as const;
 
-/** Mails a second after a pause; doubles each second. */
-export const PACE_START = 10;
 export const PACE_LEAST = 1;
+/** Mails a second once one is accepted; doubles each second. */
+export const PACE_START = 10;
 /** The bound ends at this pace. */
 export const PACE_UNBOUNDED = 200;
 /** Share of what the relay accepted in the last second. */

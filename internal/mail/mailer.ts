@@ -2,6 +2,7 @@
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { createTransport, type SendMailOptions } from 'nodemailer';
+import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
@@ -10,7 +11,7 @@ import type { Relay } from './relay.ts';
 
 export interface MailerLimits {
   readonly connectMs: number;
-  /** Covers greeting, AUTH, MAIL and RCPT. */
+  /** Covers greeting, AUTH, MAIL and RCPT, and a probe. */
   readonly beforeContentMs: number;
   /** RFC 5321 §4.5.3.2.6: the answer to the final dot may take ten minutes. */
   readonly afterContentMs: number;
@@ -85,7 +86,7 @@ export function createMailer(options: MailerOptions): Mailer {
   const transport = openTransport(options, limits);
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
-      const watched = watch(signal, mayGoOn, limits.beforeContentMs);
+      const watched = watch(signal, mayGoOn, limits);
       // A string may contain several addresses.
       const to = { name: '', address: recipient };
       try {
@@ -114,7 +115,7 @@ export function createMailer(options: MailerOptions): Mailer {
       }
     },
     probe: () =>
-      transport.verify().then(
+      withDeadline(transport.verify(), limits.beforeContentMs, 'a probe of the relay').then(
         () => {
           onContact({});
           return true;
@@ -157,6 +158,7 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
         ...addresses,
         ...defined({ lookup }),
       });
+      endIfUnused(connection, limits.afterContentMs);
       done(null, { connection });
     },
   });
@@ -180,10 +182,23 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
   return transport;
 }
 
-function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) {
-  const beforeContent = new AbortController();
-  const giveUp = (): void => beforeContent.abort();
-  const timer = setTimeout(giveUp, deadlineMs);
+/**
+ * A relay that answers without end resets the socket's time-out. So this counts what we write; each
+ * answer leads to a command, a mail or, after `idleMs`, to QUIT.
+ */
+function endIfUnused(socket: Socket, unusedMs: number): void {
+  let written = -1;
+  const timer = setInterval(() => {
+    if (socket.bytesWritten === written) socket.destroy();
+    written = socket.bytesWritten;
+  }, unusedMs);
+  socket.once('close', () => clearInterval(timer));
+}
+
+function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits) {
+  const gaveUp = new AbortController();
+  const giveUp = (): void => gaveUp.abort();
+  let timer = setTimeout(giveUp, limits.beforeContentMs);
   signal.addEventListener('abort', giveUp, { once: true });
   let progress: Progress = 'connecting';
   let lapsed = false;
@@ -194,16 +209,18 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, deadlineMs: number) 
   const mark: ProgressMark = {
     onProgress: (reached) => {
       progress = reached;
-      // From here only the relay's answer is reliable, so nothing interrupts the wait.
-      if (reached === 'content') end();
+      if (reached !== 'content') return;
+      // From here only the relay's answer is reliable, so no lost claim interrupts the wait.
+      end();
+      timer = setTimeout(giveUp, limits.afterContentMs);
     },
     mayGoOn: () => {
       lapsed = !mayGoOn();
       if (lapsed) giveUp();
-      return !beforeContent.signal.aborted;
+      return !gaveUp.signal.aborted;
     },
   };
-  return { mark, signal: beforeContent.signal, reached: () => ({ progress, lapsed }), end };
+  return { mark, signal: gaveUp.signal, reached: () => ({ progress, lapsed }), end };
 }
 
 interface SmtpError extends Error {

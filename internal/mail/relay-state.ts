@@ -1,15 +1,16 @@
 /**
  * How much mail the relay accepts now: everything, a number a second, or nothing.
  *
- * All mail pauses if it is unreachable, refuses our sender or accepts nothing. Trials follow after
- * a tenth of the pause so far, at most every 15 s. If it refuses some mail, the pace becomes 95 %
- * of what it accepted in the last second: 13 with a quota of 14.
+ * All mail pauses if it is unreachable, refuses our sender or accepts nothing before it knows the
+ * recipient. Trials follow after a tenth of the pause so far, at most every 15 s.
  *
- * A refusal may come from a recipient's server. So it concerns all mail unless others' mails are
- * accepted and at most one other is refused.
+ * A later refusal may be about one recipient, so it never pauses the line, and its mail waits by
+ * itself. It slows the line unless others' mails are accepted and at most one other, or few, are
+ * refused. The pace becomes 95 % of what the relay accepted in the last second: 13 with a quota of
+ * 14. With none accepted it becomes one mail a second.
  */
 import {
-  CLEAN_DOMAIN_MAILS,
+  CLEAN_MAILS,
   EVIDENCE_ANSWERS,
   EVIDENCE_MS,
   PACE_GROWTH,
@@ -18,15 +19,18 @@ import {
   PACE_OF_TAKEN,
   PACE_START,
   PACE_UNBOUNDED,
+  TAKES_MAIL_MS,
   TRIAL,
   TURNED_AWAY_MANY,
+  TURNED_AWAY_SHARE,
 } from './limits.ts';
 import type { HandOver } from './mailer.ts';
 import type { Addressed } from './places.ts';
 
 export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
 
-export type Blame = 'relay' | 'mail';
+/** `unclear`: the relay declined this mail, and has accepted no other for an hour. */
+export type Blame = 'relay' | 'unclear' | 'mail';
 
 interface Pause {
   reason: PauseReason;
@@ -51,6 +55,7 @@ export class RelayState {
   #known = Infinity;
   #nextAtMs = 0;
   #slowedAtMs = -Infinity;
+  #takenAtMs = -Infinity;
   #grownAtMs = 0;
   #answers: Answer[] = [];
 
@@ -73,8 +78,13 @@ export class RelayState {
     return Math.max(0, (this.#pause?.trialAtMs ?? this.#nextAtMs) - nowMs);
   }
 
-  begin(nowMs: number): void {
-    this.#nextAtMs = Math.max(nowMs, this.#nextAtMs) + SECOND_MS / this.#pace;
+  /** Returns what gives the mail's share of the pace back, if it is not handed over. */
+  begin(nowMs: number): () => void {
+    const shareMs = SECOND_MS / this.#pace;
+    this.#nextAtMs = Math.max(nowMs, this.#nextAtMs) + shareMs;
+    return () => {
+      this.#nextAtMs -= shareMs;
+    };
   }
 
   beginTrial(): void {
@@ -90,16 +100,14 @@ export class RelayState {
 
   resume(): void {
     if (this.#pause === undefined) return;
-    if (this.#pause.reason === 'no_capacity') this.#pace = Math.min(this.#most, PACE_START);
     this.#pause = undefined;
     this.#onPause(undefined);
   }
 
-  /** `dropped`: the relay cut the mail off but greets us again. */
   note(
     mail: Addressed & { readonly startedAtMs: number },
     handOver: HandOver,
-    { nowMs, dropped }: { readonly nowMs: number; readonly dropped: boolean },
+    nowMs: number,
   ): Blame {
     switch (handOver.result) {
       case 'aborted':
@@ -112,8 +120,9 @@ export class RelayState {
         this.endTrial(nowMs);
         return 'mail';
       case 'unreachable':
-        if (handOver.busy === true) return this.#noteTurnedAway(mail, nowMs, true);
-        if (handOver.connected && dropped) {
+        if (handOver.busy === true) return this.#noteTurnedAway(mail, nowMs);
+        // If the relay is away, the next connection shows it.
+        if (handOver.connected) {
           this.endTrial(nowMs);
           return 'mail';
         }
@@ -121,7 +130,9 @@ export class RelayState {
         return 'relay';
       case 'refused':
         if (handOver.fault === 'capacity')
-          return this.#noteTurnedAway(mail, nowMs, handOver.phase === 'mail');
+          return handOver.phase === 'mail'
+            ? this.#noteTurnedAway(mail, nowMs)
+            : this.#noteDeclined(mail, nowMs);
         if (handOver.fault === 'sender') {
           this.#begin('refused', nowMs);
           return 'relay';
@@ -147,54 +158,68 @@ export class RelayState {
     nowMs: number,
   ): void {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: true });
-    // An earlier mail does not show the relay's present state.
-    if (this.#pause !== undefined && startedAtMs >= this.#pause.sinceMs) this.resume();
+    this.#takenAtMs = nowMs;
+    this.#noteLetIn(startedAtMs);
     this.#grow(nowMs);
   }
 
+  #noteLetIn(startedAtMs: number): void {
+    // An earlier mail does not show the relay's present state.
+    if (this.#pause !== undefined && startedAtMs >= this.#pause.sinceMs) this.resume();
+  }
+
+  /** Before the recipient is known. */
   #noteTurnedAway(
     { partnerId, domain, startedAtMs }: Addressed & { readonly startedAtMs: number },
     nowMs: number,
-    beforeRecipient: boolean,
   ): Blame {
-    const blame =
-      beforeRecipient || this.#isForAll({ partnerId, domain }, nowMs) ? 'relay' : 'mail';
     this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
-    if (blame === 'mail') this.endTrial(nowMs);
-    else if (this.#pause !== undefined) this.#begin('no_capacity', nowMs);
-    // An earlier mail says nothing about the new pace.
-    else if (startedAtMs >= this.#slowedAtMs) this.#slowDown(nowMs);
-    return blame;
+    const accepts = this.#slowDown(startedAtMs, nowMs);
+    if (!accepts || this.#pause !== undefined) this.#begin('no_capacity', nowMs);
+    return 'relay';
+  }
+
+  #noteDeclined(
+    { partnerId, domain, startedAtMs }: Addressed & { readonly startedAtMs: number },
+    nowMs: number,
+  ): Blame {
+    const isForAll = this.#isForAll({ partnerId, domain }, nowMs);
+    this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
+    this.#noteLetIn(startedAtMs);
+    if (isForAll) this.#slowDown(startedAtMs, nowMs);
+    return nowMs - this.#takenAtMs < TAKES_MAIL_MS ? 'mail' : 'unclear';
   }
 
   #isForAll(mail: Addressed, nowMs: number): boolean {
     const recent = this.#answers.filter(({ atMs }) => atMs > nowMs - EVIDENCE_MS);
     const isOwn = (key: keyof Addressed, least: number): boolean => {
-      const others = [...Map.groupBy(recent, (answer) => answer[key])].filter(
-        ([name]) => name !== mail[key],
-      );
-      const turnedAway = others.filter(([, answers]) => answers.some(({ taken }) => !taken)).length;
-      const clean = others.some(
-        ([, answers]) => answers.length >= least && answers.every(({ taken }) => taken),
-      );
-      return clean && turnedAway < TURNED_AWAY_MANY;
+      const others = recent.filter((answer) => answer[key] !== mail[key]);
+      const turnedAway = new Set(others.filter(({ taken }) => !taken).map((one) => one[key]));
+      const clean = others.filter((answer) => !turnedAway.has(answer[key]));
+      const many = Math.max(TURNED_AWAY_MANY, clean.length * TURNED_AWAY_SHARE);
+      return clean.length >= least && turnedAway.size < many;
     };
-    return !isOwn('partnerId', 1) && !isOwn('domain', CLEAN_DOMAIN_MAILS);
+    return !isOwn('partnerId', 1) && !isOwn('domain', CLEAN_MAILS);
   }
 
-  #slowDown(nowMs: number): void {
+  /** False if the relay accepts nothing. */
+  #slowDown(startedAtMs: number, nowMs: number): boolean {
+    // An earlier mail says nothing about the new pace.
+    if (startedAtMs < this.#slowedAtMs) return true;
     const windowMs = Math.max(SECOND_MS, (2 * SECOND_MS) / this.#pace);
     const taken = this.#answers.filter(
       (answer) => answer.taken && answer.atMs > nowMs - windowMs,
     ).length;
-    if (taken === 0) return this.#begin('no_capacity', nowMs);
     // The relay's quota of this second may be used up.
-    if (this.#pace === Infinity) this.#nextAtMs = nowMs + SECOND_MS;
+    if (this.#pace === Infinity || taken === 0)
+      this.#nextAtMs = Math.max(this.#nextAtMs, nowMs + SECOND_MS);
     const rate = PACE_OF_TAKEN * Math.min(this.#pace, (taken * SECOND_MS) / windowMs);
     this.#pace = Math.max(PACE_LEAST, rate);
-    this.#known = this.#pace;
     this.#slowedAtMs = nowMs;
-    this.#grownAtMs = nowMs;
+    // With nothing accepted, the relay's rate is not known, and the next accepted mail raises it.
+    if (taken > 0) this.#known = this.#pace;
+    this.#grownAtMs = taken > 0 ? nowMs : -Infinity;
+    return taken > 0;
   }
 
   #grow(nowMs: number): void {
@@ -206,7 +231,10 @@ export class RelayState {
       (PACE_GROWTH * (nowMs - this.#slowedAtMs)) / SECOND_MS,
     );
     this.#pace =
-      this.#pace < this.#known ? Math.min(this.#known, this.#pace * 2) : this.#pace * (1 + share);
+      this.#pace < this.#known
+        ? Math.min(this.#known, Math.max(PACE_START, this.#pace * 2))
+        : this.#pace * (1 + share);
+    this.#nextAtMs = Math.min(this.#nextAtMs, nowMs + SECOND_MS / this.#pace);
     if (this.#pace < PACE_UNBOUNDED && this.#pace < this.#most) return;
     this.#pace = this.#most;
     this.#known = Infinity;

@@ -11,16 +11,33 @@ const none = { ambiguous: 0, backedOffMs: 0 };
 
 describe('verdict', () => {
   test('a permanent failure is undeliverable, and a crashing record a dead letter', () => {
-    expect(verdict('permanent', none)).toEqual({ kind: 'finish', event: 'bounce' });
-    expect(verdict('crashed', none)).toEqual({ kind: 'finish', event: 'give_up' });
+    expect(verdict('permanent', none)).toEqual({
+      kind: 'finish',
+      event: 'bounce',
+      reason: 'permanent',
+    });
+    expect(verdict('crashed', none)).toEqual({
+      kind: 'finish',
+      event: 'give_up',
+      reason: 'crashed',
+    });
+  });
+
+  test('a mail that the relay has no capacity for waits longer each time it was at fault', () => {
+    const delayOf = (backedOffMs: number) =>
+      verdict('no_capacity', { ambiguous: 0, backedOffMs }, middle);
+    const { firstMs, capMs } = BACK_OFFS.throttled;
+    expect(delayOf(0)).toEqual({ kind: 'put_back', delayMs: firstMs });
+    expect(delayOf(60_000)).toEqual({ kind: 'put_back', delayMs: 60_000 });
+    expect(delayOf(10 * BACKED_OFF_AT_MOST_MS)).toEqual({ kind: 'put_back', delayMs: capMs });
   });
 
   test.each(['infrastructure', 'relay'] as const)(
     '%s puts the record back, however long it lasts',
     (failure) => {
       const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
-      expect(verdict(failure, none)).toEqual({ kind: 'put_back' });
-      expect(verdict(failure, long)).toEqual({ kind: 'put_back' });
+      expect(verdict(failure, none)).toEqual({ kind: 'put_back', delayMs: 0 });
+      expect(verdict(failure, long)).toEqual({ kind: 'put_back', delayMs: 0 });
     },
   );
 
@@ -42,6 +59,11 @@ describe('verdict', () => {
     }
     throw new Error('it is never given up');
   }
+
+  test('a relay that cuts for half an hour makes no dead letter of an ambiguous mail', () => {
+    const [first, second] = delaysOf('ambiguous', () => 0);
+    expect(first! + second!).toBeGreaterThan(30 * 60_000);
+  });
 
   test.each(Object.keys(BACK_OFFS) as (keyof typeof BACK_OFFS)[])(
     '%s is tried again for three days, within its bounds, and then given up',

@@ -17,16 +17,21 @@ export type FailureClass =
   /** Our sender, settings, rights or disk are at fault. */
   | 'ours'
   | 'busy'
-  /** The relay declines only this domain or partner. */
+  /** The relay declines this mail for now, and takes others. */
   | 'throttled'
+  /** The relay declines this mail for now, and has taken no other. */
+  | 'no_capacity'
   | 'ambiguous'
   /** Several workers died holding the record. */
   | 'crashed';
 
+type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay' | 'no_capacity'>;
+
 export type Verdict =
-  | { readonly kind: 'put_back' }
+  /** Counts nothing. */
+  | { readonly kind: 'put_back'; readonly delayMs: number }
   | { readonly kind: 'retry'; readonly delayMs: number }
-  | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up' };
+  | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up'; readonly reason: EndingClass };
 
 export interface SoFar {
   /** Includes this attempt's e-mail. */
@@ -42,14 +47,16 @@ export function verdict(
 ): Verdict {
   switch (failure) {
     case 'permanent':
-      return { kind: 'finish', event: 'bounce' };
+      return { kind: 'finish', event: 'bounce', reason: failure };
     case 'crashed':
-      return GIVE_UP;
+      return giveUp(failure);
     case 'infrastructure':
     case 'relay':
-      return { kind: 'put_back' };
+      return { kind: 'put_back', delayMs: 0 };
+    case 'no_capacity':
+      return { kind: 'put_back', delayMs: delayAfter('throttled', soFar, random) };
     case 'ambiguous':
-      return soFar.ambiguous >= MAX_AMBIGUOUS ? GIVE_UP : backOff(failure, soFar, random);
+      return soFar.ambiguous >= MAX_AMBIGUOUS ? giveUp(failure) : backOff(failure, soFar, random);
     case 'transient':
     case 'ours':
     case 'busy':
@@ -58,17 +65,23 @@ export function verdict(
   }
 }
 
-const GIVE_UP: Verdict = { kind: 'finish', event: 'give_up' };
+function giveUp(reason: EndingClass): Verdict {
+  return { kind: 'finish', event: 'give_up', reason };
+}
 
-function backOff(
+function backOff(failure: keyof typeof BACK_OFFS, soFar: SoFar, random: () => number): Verdict {
+  if (soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS) return giveUp(failure);
+  return { kind: 'retry', delayMs: delayAfter(failure, soFar, random) };
+}
+
+function delayAfter(
   failure: keyof typeof BACK_OFFS,
   { backedOffMs }: SoFar,
   random: () => number,
-): Verdict {
-  if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return GIVE_UP;
+): number {
   const { share, firstMs, capMs } = BACK_OFFS[failure];
   const delayMs = Math.min(capMs, Math.max(firstMs, backedOffMs * share));
-  return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
+  return jittered(delayMs, BACK_OFF_JITTER, random);
 }
 
 /** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */
@@ -100,6 +113,7 @@ export function classOfHandOver(
   blame: Blame,
 ): FailureClass {
   if (blame === 'relay') return 'relay';
+  if (blame === 'unclear') return 'no_capacity';
   switch (handOver.result) {
     case 'ambiguous':
       return 'ambiguous';

@@ -17,14 +17,15 @@ interface BackOff {
 }
 /**
  * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
- * Failures that an operator corrects are retried more often.
+ * Failures that an operator corrects are retried more often. After the second ambiguous end 50 min
+ * pass, so that a short fault of the relay makes no dead letter.
  */
 export const BACK_OFFS = {
   transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
-  ambiguous: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
+  ambiguous: { share: 100, firstMs: 30_000, capMs: 3_600_000 },
   ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
   busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
-  throttled: { share: 1, firstMs: 1_000, capMs: 900_000 },
+  throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
 } as const satisfies Record<string, BackOff>;
 export const BACK_OFF_JITTER = 0.2;
 /** docs/privacy.md promises that a record ends after three days. */

@@ -119,9 +119,7 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
-  // A relay that accepts a new connection did not decline all mail.
-  const dropped = result === 'unreachable' && handOver.connected && (await tools.mailer.probe());
-  const blame = place.note(handOver, dropped);
+  const blame = place.note(handOver);
   await noteResult(account, intent, handOver, claim, tools);
   if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
   if (handOver.result === 'accepted') return;

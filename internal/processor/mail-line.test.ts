@@ -5,6 +5,8 @@ import { knownAnswers, refusalOf, type Refusal } from '../mail/relay-answers.ts'
 import { RelayState } from '../mail/relay-state.ts';
 import { createLogger } from '../platform/log.ts';
 import type { WaitingMail } from '../submission/mail-queue.ts';
+import { classOfHandOver, verdict } from './failures.ts';
+import { BACKED_OFF_AT_MOST_MS } from './limits.ts';
 import { MailLine, type MailPlace } from './mail-line.ts';
 
 beforeEach(() => void jest.useFakeTimers());
@@ -25,23 +27,37 @@ interface Answer {
 /** Returns the relay's answer to a mail handed over at `nowMs`. */
 type Relay = (mail: WaitingMail, nowMs: number) => Answer;
 
-/**
- * A line over stored records; a record leaves it when its mail is accepted or refused permanently.
- */
+interface Stored extends WaitingMail {
+  readonly backedOffMs: number;
+}
+
+interface Records {
+  readonly open: Map<string, Stored>;
+  readonly doneAt: Map<string, number>;
+}
+
+/** A line over stored records; a record leaves it when its mail is accepted or given up. */
 function scene(
   relayOf: Relay,
-  options: { readonly stored?: number; readonly probe?: () => boolean } = {},
+  options: {
+    readonly stored?: number;
+    readonly probe?: () => boolean;
+    readonly perSecond?: number;
+    /** Those of another process. */
+    readonly records?: Records;
+  } = {},
 ) {
-  const { stored = Infinity, probe = () => true } = options;
-  const open = new Map<string, WaitingMail>();
-  const doneAt = new Map<string, number>();
+  const { stored = Infinity, probe = () => true, perSecond = 0 } = options;
+  const records: Records = options.records ?? { open: new Map(), doneAt: new Map() };
+  const { open, doneAt } = records;
   let handOvers = 0;
   let inHand = 0;
   let mostInHand = 0;
-  const relay = new RelayState(0);
+  const relay = new RelayState(perSecond);
   const now = (): number => performance.now();
   const work = async (waiting: WaitingMail, place: MailPlace): Promise<void> => {
-    if (!open.has(waiting.requestId)) return;
+    const record = open.get(waiting.requestId);
+    if (record === undefined || +record.dueAt > Date.now()) return;
     open.delete(waiting.requestId);
     handOvers += 1;
     inHand += 1;
@@ -49,19 +65,17 @@ function scene(
     const { afterMs, handOver } = relayOf(waiting, now());
     await new Promise((resolve) => setTimeout(resolve, afterMs));
     inHand -= 1;
-    const blame = place.note(handOver, false);
-    const ends =
-      handOver.result === 'accepted' ||
-      (handOver.result === 'refused' && handOver.fault === 'recipient');
-    if (ends) doneAt.set(waiting.requestId, now());
-    else {
-      const delayMs = blame === 'relay' ? 0 : 1_000;
-      open.set(waiting.requestId, {
-        ...waiting,
-        urgent: false,
-        dueAt: new Date(+waiting.dueAt + delayMs),
-      });
-    }
+    const blame = place.note(handOver);
+    if (handOver.result === 'accepted') return void doneAt.set(record.requestId, now());
+    if (handOver.result === 'aborted') throw new Error('no relay of this file aborts');
+    const { backedOffMs } = record;
+    const what = verdict(classOfHandOver(handOver, blame), { ambiguous: 1, backedOffMs });
+    if (what.kind === 'finish') return void doneAt.set(record.requestId, now());
+    open.set(record.requestId, {
+      ...record,
+      dueAt: new Date(Date.now() + what.delayMs),
+      backedOffMs: backedOffMs + (what.kind === 'retry' ? what.delayMs : 0),
+    });
   };
   const line = new MailLine({
     places: 2 * PLACES,
@@ -93,7 +107,7 @@ function scene(
         partnerId: partner,
         domain: domainOf(n),
         dueAt: new Date(),
-        urgent: false,
+        backedOffMs: 0,
       };
       open.set(requestId, waiting);
       return requestId;
@@ -113,6 +127,7 @@ function scene(
     line,
     relay,
     open,
+    doneAt,
     put,
     start,
     until,
@@ -141,6 +156,19 @@ test('after an outage a process goes on though others have taken the mails that 
   expect(await scened.until(more)).toBeLessThan(20_000);
   expect(scened.relay.paused).toBeUndefined();
   scened.end();
+});
+
+test('after an outage no mail waits for one whose recipient is silent', async () => {
+  let away = true;
+  const relay: Relay = (mail) =>
+    away ? { afterMs: 50, handOver: unreachable } : isBad(mail) ? silence : badOnes(mail, 0);
+  const { put, start, until, end } = scene(relay, { probe: () => !away });
+  put(40, { domainOf: () => 'bad.example' });
+  start();
+  await jest.advanceTimersByTimeAsync(5_000);
+  away = false;
+  expect(await until(put(40, {}))).toBeLessThan(10_000);
+  end();
 });
 
 test('a slow domain does not keep others waiting', async () => {
@@ -213,23 +241,6 @@ test.each(outages)(
   },
 );
 
-test('what an operator asks for is tried at once', async () => {
-  let well = false;
-  const outage = refused('mail', '550 5.7.1 Sender refused');
-  const { put, start, until, end, open } = scene(() => ({
-    afterMs: 20,
-    handOver: well ? accepted : outage,
-  }));
-  const ids = put(24, {});
-  start();
-  await jest.advanceTimersByTimeAsync(10 * 60_000);
-  well = true;
-  const last = open.get(ids.at(-1)!)!;
-  open.set(last.requestId, { ...last, version: 2, urgent: true });
-  expect(await until(ids)).toBeLessThan(2_000);
-  end();
-});
-
 const silence: Answer = {
   afterMs: 60_000,
   handOver: { result: 'ambiguous', cause: 'ETIMEDOUT' },
@@ -264,6 +275,109 @@ for (const domainOf of [() => 'one.example', (n: number) => `a${n}.example`]) {
     },
   );
 }
+
+/** The usual answer of a relay that throttles, but only about these. */
+const badly: Answer = { afterMs: 30, handOver: refused('content', '451 4.7.1 Try again later') };
+const isBad = ({ domain }: WaitingMail): boolean => domain.startsWith('bad');
+const badOnes: Relay = (mail) => (isBad(mail) ? badly : { afterMs: 30, handOver: accepted });
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+test.each([
+  { bad: 1, partners: 1, everyMs: 20_000, forMs: HOUR_MS, isOneDomain: true },
+  { bad: 20, partners: 1, everyMs: MINUTE_MS, forMs: HOUR_MS, isOneDomain: false },
+  { bad: 2, partners: 2, everyMs: MINUTE_MS, forMs: HOUR_MS, isOneDomain: true },
+  { bad: 3, partners: 3, everyMs: 5_000, forMs: HOUR_MS, isOneDomain: false },
+  { bad: 5, partners: 1, everyMs: 50 * MINUTE_MS, forMs: 10 * HOUR_MS, isOneDomain: false },
+])(
+  'mails that the relay never takes, $bad of $partners partners, stop no other that comes each $everyMs ms, and come to an end',
+  async ({ bad, partners, everyMs, forMs, isOneDomain }) => {
+    const { put, start, until, end, open } = scene(badOnes);
+    const bads = Array.from({ length: bad }, (_, n) =>
+      put(1, {
+        partner: `p${n % partners}`,
+        domainOf: () => (isOneDomain ? 'bad.example' : `bad${n}.example`),
+      }),
+    ).flat();
+    start();
+    // Longer than the pauses of an outage take to reach their longest.
+    await jest.advanceTimersByTimeAsync(5 * MINUTE_MS);
+    for (let n = 0; n < forMs / everyMs; n += 1) {
+      const good = put(1, { partner: `p${n % partners}`, domainOf: () => `good${n}.example` });
+      expect(await until(good)).toBeLessThan(2_000 + 1_000 * bad);
+      await jest.advanceTimersByTimeAsync(everyMs);
+    }
+    for (const id of bads) expect(open.get(id)!.backedOffMs).toBeGreaterThan(forMs * 0.6);
+    // What is counted ends a record.
+    for (const id of bads) open.set(id, { ...open.get(id)!, backedOffMs: BACKED_OFF_AT_MOST_MS });
+    await until(put(1, { domainOf: () => 'good.example' }));
+    await until(bads, HOUR_MS);
+    end();
+  },
+);
+
+test('while the relay takes no mail, at most the first hour is counted, and all goes on later', async () => {
+  let well = true;
+  const { put, start, until, end, open } = scene(() =>
+    well ? { afterMs: 30, handOver: accepted } : badly,
+  );
+  start();
+  await until(put(1, {}));
+  well = false;
+  const early = put(5, { domainOf: (n) => `d${n}.example` });
+  await jest.advanceTimersByTimeAsync(2 * HOUR_MS);
+  const late = put(5, { domainOf: (n) => `d${n}.example` });
+  await jest.advanceTimersByTimeAsync(8 * HOUR_MS);
+  for (const id of early) expect(open.get(id)!.backedOffMs).toBeLessThan(1.5 * HOUR_MS);
+  for (const id of late) expect(open.get(id)!.backedOffMs).toBe(0);
+  well = true;
+  expect(await until(late)).toBeLessThan(15_000);
+  await until(early, HOUR_MS / 3);
+  end();
+});
+
+test('a few mails that are not taken leave a backlog of one partner its speed', async () => {
+  const { put, start, until, end } = scene(badOnes, { stored: 500 });
+  put(1, { domainOf: () => 'bad.example' });
+  const good = put(1_000, { domainOf: (n) => `good${n}.example` });
+  start();
+  expect(await until(good)).toBeLessThan(10_000);
+  end();
+});
+
+test('a mail whose session ends the relay for half a minute lets all others go first', async () => {
+  let awayUntilMs = 0;
+  const isAway = (): boolean => performance.now() < awayUntilMs;
+  const relay: Relay = (mail, nowMs) => {
+    if (isAway()) return { afterMs: 30, handOver: unreachable };
+    if (!isBad(mail)) return { afterMs: 30, handOver: accepted };
+    awayUntilMs = nowMs + 30_000;
+    return { afterMs: 30, handOver: { ...unreachable, connected: true } };
+  };
+  const { put, start, until, end } = scene(relay, { probe: () => !isAway() });
+  put(1, { domainOf: () => 'bad.example' });
+  start();
+  await jest.advanceTimersByTimeAsync(5_000);
+  await until(put(40, {}), 5 * MINUTE_MS);
+  end();
+});
+
+test.each([2, 4])('%d processes with a bound of their own each send as much as one', async (n) => {
+  const records: Records = { open: new Map(), doneAt: new Map() };
+  const quick = takesAfter(30);
+  const processes = Array.from({ length: n }, () =>
+    scene(quick, { stored: 500, perSecond: 10, records }),
+  );
+  processes[0]!.put(3_000, { domainOf: (m) => `d${m % 50}.example` });
+  for (const { start } of processes) {
+    start();
+    await jest.advanceTimersByTimeAsync(137);
+  }
+  await jest.advanceTimersByTimeAsync(MINUTE_MS);
+  for (const { end } of processes) end();
+  expect(records.doneAt.size).toBeGreaterThan(0.9 * n * 600);
+  expect(records.doneAt.size).toBeLessThan(1.1 * n * 600);
+});
 
 test('a new account goes past nobody who waits, and takes a free place at once', async () => {
   const { line, put, start, until, end, open } = scene(takesAfter(1_000));

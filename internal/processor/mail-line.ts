@@ -16,7 +16,7 @@ import { LINE_EVERY_MS, LINE_KEPT, LINE_LOW } from './limits.ts';
 import type { Holds } from './follow-holds.ts';
 
 export interface MailPlace {
-  note(handOver: HandOver, dropped: boolean): Blame;
+  note(handOver: HandOver): Blame;
 }
 
 export interface MailLineOptions {
@@ -149,7 +149,7 @@ export class MailLine {
     this.#timer = setTimeout(() => this.#serve(), waitMs);
   }
 
-  #next(only: (waiting: WaitingMail) => boolean = () => true): WaitingMail | undefined {
+  #next(): WaitingMail | undefined {
     const { holds } = this.#options;
     const mayTake = this.#places.now();
     for (const rule of rules) {
@@ -158,7 +158,7 @@ export class MailLine {
         // If one e-mail must wait, so must the partner's others to that domain.
         const full = new Set<string>();
         for (const one of waiting) {
-          if (full.has(one.domain) || !only(one)) continue;
+          if (full.has(one.domain)) continue;
           if (mayTake(one, rule)) return one;
           full.add(one.domain);
         }
@@ -181,10 +181,14 @@ export class MailLine {
 
   #start(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): void {
     const { relay, clock } = this.#options;
-    relay.begin(clock.monotonicMs());
+    const giveShareBack = relay.begin(clock.monotonicMs());
     const place = this.#places.take(waiting);
     this.#inWork.add(waiting.requestId);
-    void work(this.#placeOf(waiting, place)).finally(() => {
+    let handedOver = false;
+    const noting = (): void => void (handedOver = true);
+    void work(this.#placeOf(waiting, place, noting)).finally(() => {
+      // Another process may have had its record.
+      if (!handedOver) giveShareBack();
       place.release();
       this.#inWork.delete(waiting.requestId);
       for (const tell of this.#changed) tell();
@@ -193,14 +197,17 @@ export class MailLine {
     });
   }
 
-  #placeOf({ partnerId, domain }: Addressed, { startedAtMs }: Place): MailPlace {
+  #placeOf(
+    { partnerId, domain }: Addressed,
+    { startedAtMs }: Place,
+    noting: () => void,
+  ): MailPlace {
     const { relay, clock } = this.#options;
     return {
-      note: (handOver, dropped) =>
-        relay.note({ partnerId, domain, startedAtMs }, handOver, {
-          nowMs: clock.monotonicMs(),
-          dropped,
-        }),
+      note: (handOver) => {
+        noting();
+        return relay.note({ partnerId, domain, startedAtMs }, handOver, clock.monotonicMs());
+      },
     };
   }
 
@@ -208,20 +215,22 @@ export class MailLine {
   #tryRelay(): void {
     const { relay, clock } = this.#options;
     if (relay.trying || this.#places.free === 0) return;
-    const urgent = this.#next(({ urgent: isUrgent }) => isUrgent);
     const waitMs = relay.waitMs(clock.monotonicMs());
-    if (urgent === undefined && waitMs > 0) return this.#serveLater(waitMs);
+    if (waitMs > 0) return this.#serveLater(waitMs);
     relay.beginTrial();
-    void this.#trial(urgent).finally(() => {
+    void this.#trial().finally(() => {
       if (relay.trying) relay.endTrial(clock.monotonicMs());
       this.#serve();
     });
   }
 
-  async #trial(urgent: WaitingMail | undefined): Promise<void> {
+  async #trial(): Promise<void> {
     const { relay } = this.#options;
-    if (relay.paused === 'unreachable' && !(await this.#options.probe())) return;
-    for (let next = urgent ?? this.#next(); next !== undefined; next = this.#next()) {
+    if (relay.paused === 'unreachable') {
+      if (await this.#options.probe()) relay.resume();
+      return;
+    }
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
       if (this.#closed || this.#paused || (await this.#tried(next))) return;
     }
     // A record that was put back may not be in memory yet.
@@ -240,9 +249,9 @@ export class MailLine {
       this.#start(waiting, (place) =>
         this.#options
           .work(waiting, {
-            note: (handOver, dropped) => {
+            note: (handOver) => {
               tried = true;
-              return place.note(handOver, dropped);
+              return place.note(handOver);
             },
           })
           .finally(() => resolve(tried)),

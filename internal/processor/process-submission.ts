@@ -90,7 +90,7 @@ function afterAccount(
   created: Created,
   { clock }: AttemptTools,
 ): SubmissionRecord {
-  const { backedOffMs: _backedOff, crashes: _crashes, urgent: _urgent, ...kept } = record;
+  const { backedOffMs: _backedOff, crashes: _crashes, ...kept } = record;
   const { applicant, accountId } = created;
   const now = clock.now();
   const moved = {
@@ -187,7 +187,7 @@ async function settle(
 async function giveBack({ record, claim }: Attempt, tools: AttemptTools): Promise<void> {
   const { position } = claim;
   const say = async (): Promise<void> => void (await tools.store.putBack(position, record.stateAt));
-  await sayLater(say, (error) =>
+  await sayLater(say, tools.closed, (error) =>
     tools.log.debug({ request_id: record._id, err: error }, 'not given back yet'),
   );
 }

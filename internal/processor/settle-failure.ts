@@ -1,5 +1,5 @@
 /** Applies the verdict on a failed attempt in one update of the record. */
-import type { Clock } from '../platform/clock.ts';
+import { later, type Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
@@ -28,6 +28,8 @@ export interface FailureTools extends OutcomeTools, Pick<ProcessorMetrics, 'fail
   readonly store: WorkerMoves;
   readonly log: Logger;
   waitForDatabase(): void;
+  /** Ends what is still retried when the processor closes. */
+  readonly closed: AbortSignal;
 }
 
 /**
@@ -48,14 +50,15 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
     'attempt failed',
   );
   if (failure === 'infrastructure') tools.waitForDatabase();
-  await sayLater(carryOut, (error) =>
+  await sayLater(carryOut, tools.closed, (error) =>
     tools.log.debug({ ...fields, err: error }, 'not settled yet'),
   );
 
   async function carryOut(): Promise<void> {
     switch (what.kind) {
       case 'put_back':
-        await tools.store.putBack(position, record.stateAt, lastError);
+        // Behind all that are due, so that a mail which is the cause does not stop them.
+        await tools.store.putBack(position, later(tools.clock.now(), what.delayMs), lastError);
         return;
       case 'retry': {
         const backedOffMs = soFar.backedOffMs + what.delayMs;
@@ -71,9 +74,9 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
           lastError,
           reason: lastError,
         });
-        if (state === undefined || failure === 'infrastructure' || failure === 'relay') return;
+        if (state === undefined) return;
         const to = what.event === 'bounce' ? 'undeliverable' : 'dead_lettered';
-        countOutcome(record, { state: to, reason: failure }, tools);
+        countOutcome(record, { state: to, reason: what.reason }, tools);
       }
     }
   }
@@ -81,6 +84,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
 
 export async function sayLater(
   say: () => Promise<void>,
+  closed: AbortSignal,
   onFailure: (error: unknown) => void,
 ): Promise<void> {
   const enough = new AbortController();
@@ -89,7 +93,8 @@ export async function sayLater(
   };
   await say().catch((error: unknown) => {
     onFailure(error);
-    void retryUntilDone(say, { ...SETTLE_RETRY, signal: enough.signal, onFailure: giveUp });
+    const signal = AbortSignal.any([enough.signal, closed]);
+    void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure: giveUp });
   });
 }
 
@@ -100,5 +105,6 @@ function levelOf(
 ): 'info' | 'warn' | 'error' {
   if (failure === 'permanent') return 'info';
   if (failure === 'ours' || kind === 'finish') return 'error';
-  return failure === 'busy' || failure === 'throttled' || failure === 'relay' ? 'info' : 'warn';
+  const isOrdinary = ['busy', 'throttled', 'no_capacity', 'relay'].includes(failure);
+  return isOrdinary ? 'info' : 'warn';
 }

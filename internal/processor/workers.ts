@@ -21,7 +21,7 @@ export function createWorkers(options: {
   /** 0 means as many as the relay takes. */
   readonly mailsPerSecond: number;
   readonly queue: MailQueue;
-  readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase'>;
+  readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase' | 'closed'>;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
   readonly clockFaults: () => readonly string[];
@@ -36,7 +36,7 @@ export function createWorkers(options: {
   const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
     if (clockFaults().length > 0) return gate.wait();
     try {
-      await processSubmission(hint, { ...tools, line, waitForDatabase: () => gate.wait() }, place);
+      await processSubmission(hint, { ...tools, ...ofWorkers, line }, place);
     } catch (error) {
       // The record is soon due again.
       log.warn(
@@ -73,5 +73,15 @@ export function createWorkers(options: {
     log,
     paused: { set: (value) => metrics.workerPaused.set({ waits_for: 'database' }, value) },
   });
-  return { applications, line, waitForDatabase: () => gate.wait(), close: () => gate.close() };
+  const closing = new AbortController();
+  const ofWorkers = { waitForDatabase: () => gate.wait(), closed: closing.signal };
+  return {
+    applications,
+    line,
+    waitForDatabase: ofWorkers.waitForDatabase,
+    close: () => {
+      closing.abort();
+      gate.close();
+    },
+  };
 }

@@ -12,7 +12,6 @@ export interface WaitingMail {
   readonly partnerId: string;
   readonly domain: string;
   readonly dueAt: Date;
-  readonly urgent: boolean;
   readonly traceparent?: string;
 }
 
@@ -26,7 +25,6 @@ const projection = {
   partnerId: 1,
   'applicant.email': 1,
   dueAt: 1,
-  urgent: 1,
   traceparent: 1,
 };
 
@@ -109,7 +107,6 @@ export function waitingMail(record: SubmissionRecord): WaitingMail {
     partnerId,
     domain: domainOf(applicant?.email ?? ''),
     dueAt,
-    urgent: record.urgent === true,
     ...defined({ traceparent }),
   };
 }

@@ -33,7 +33,6 @@ export function moveUpdate(
     $unset: {
       firstSeenAt: true,
       ...(claimedUntil === undefined ? { claimedUntil: true } : {}),
-      urgent: true,
       backedOffMs: true,
       crashes: true,
       ...(isOpen(to) ? {} : { dueAt: true }),

@@ -78,7 +78,6 @@ export class OperatorMoves {
         state,
         stateAt: now,
         dueAt: now,
-        urgent: true,
         history,
         mailsSince: record.version,
       } as const;
@@ -153,7 +152,7 @@ export class OperatorMoves {
     const result = await this.#collection.updateOne(
       { ...asSeen(seen), $or: free },
       {
-        $set: { dueAt: now, urgent: true, version: seen.version + 1 },
+        $set: { dueAt: now, version: seen.version + 1 },
         $unset: { claimedUntil: true, firstSeenAt: true, crashes: true },
       },
     );
@@ -210,15 +209,13 @@ export class OperatorMoves {
       retention: this.#retention,
     });
     const { $set, ...move } = moved;
-    const { urgent: _urgent, ...$unset } = move.$unset;
     const version = seen.version + 1;
     return {
       ...move,
-      ...(isOpen(to) ? { $unset } : {}),
       $set: {
         ...$set,
         version,
-        ...(isOpen(to) ? { urgent: true as const, mailsSince: version } : {}),
+        ...(isOpen(to) ? { mailsSince: version } : {}),
         // The operator's own reason may name a person.
         ...(to === 'rejected' ? { reasons: [discardedReason] } : {}),
       },

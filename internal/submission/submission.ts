@@ -48,8 +48,6 @@ export interface SubmissionRecord {
   readonly version: number;
   readonly claimedBy?: string;
   readonly dueAt?: Date;
-  /** An operator asked for an attempt, even while the relay is paused. */
-  readonly urgent?: true;
   readonly claimedUntil?: Date;
   readonly firstSeenAt?: Date;
   readonly attempts: number;

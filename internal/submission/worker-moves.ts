@@ -111,7 +111,7 @@ export class WorkerMoves {
           {
             ids,
             q: { ...q, claimedUntil: { $exists: false } },
-            u: { $set, $unset: { urgent: true, takenOver: true } },
+            u: { $set, $unset: { takenOver: true } },
           },
           // The claim expired, so its worker died.
           {
@@ -120,7 +120,6 @@ export class WorkerMoves {
             u: {
               $set: { ...$set, takenOver: true },
               $inc: { crashes: 1 },
-              $unset: { urgent: true },
             },
           },
         ];

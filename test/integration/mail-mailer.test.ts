@@ -3,7 +3,7 @@
  * bounds hold.
  */
 import type { LookupFunction } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
 import { clientNameOf } from '../../internal/mail/client-name.ts';
 import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
@@ -46,7 +46,11 @@ afterAll(() => catcher.close());
 function newMailer(
   smtpUrl = catcher.smtpUrl,
   limits = patient,
-  more: { readonly lookup?: LookupFunction; readonly clientName?: string } = {},
+  more: {
+    readonly lookup?: LookupFunction;
+    readonly clientName?: string;
+    readonly maxConnections?: number;
+  } = {},
 ): Mailer {
   const mailer = createMailer({
     relay: relayOf(smtpUrl, 'auto'),
@@ -172,6 +176,47 @@ describe('a relay that answers 421 and hangs up', () => {
     const expected =
       at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
     expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject(expected);
+  });
+});
+
+describe('a relay that answers without end', () => {
+  let relay: RawRelay;
+  beforeEach(async () => {
+    relay = await startRawRelay({ pipelining: false });
+  });
+  afterEach(() => relay.close());
+  const url = (): string => `smtp://ann:secret@127.0.0.1:${relay.port}`;
+  const early = { result: 'unreachable', connected: false };
+
+  test.each([
+    ['GREETING', '220-wait', early],
+    ['EHLO', '250-wait', early],
+    ['AUTH', '235-wait', early],
+    ['MAIL', '250-wait', { result: 'unreachable', connected: true }],
+    ['RCPT', '250-wait', { result: 'unreachable', connected: true }],
+    ['DATA', '354-wait', { result: 'unreachable', connected: true }],
+    ['CONTENT', '250-wait', { result: 'ambiguous' }],
+  ] as const)('at %s ends at its bound', async (at, says, expected) => {
+    relay.odd = { at, says, drips: true };
+    const bound = at === 'CONTENT' ? 'afterContentMs' : 'beforeContentMs';
+    const mailer = newMailer(url(), { ...patient, [bound]: SHORT_MS });
+    expect(await withDeadline(handOver(mailer), HANG_MS, bound)).toMatchObject(expected);
+  });
+
+  test.each(['GREETING', 'EHLO', 'AUTH'] as const)('at %s fails a probe', async (at) => {
+    relay.odd = { at, says: '250-wait', drips: true };
+    const mailer = newMailer(url(), { ...patient, beforeContentMs: SHORT_MS });
+    expect(await withDeadline(mailer.probe(), HANG_MS, 'probe')).toBe(false);
+  });
+
+  test('at the end of an idle connection does not keep its place', async () => {
+    relay.odd = { at: 'QUIT', says: '221-wait', drips: true };
+    const limits = { ...patient, afterContentMs: SHORT_MS, idleMs: 10 };
+    const mailer = newMailer(url(), limits, { maxConnections: 1 });
+    expect(await handOver(mailer)).toMatchObject({ result: 'accepted' });
+    await eventually('the end of the session', () => relay.heard.includes('QUIT'));
+    const next = withDeadline(handOver(mailer), HANG_MS, 'a place');
+    expect(await next).toMatchObject({ result: 'accepted' });
   });
 });
 

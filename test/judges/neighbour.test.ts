@@ -38,6 +38,7 @@ interface Adversary {
 
 let world: World;
 let ingest: ServiceProcess;
+let processor: ServiceProcess;
 /** Milliseconds in which the victim's work must be done. */
 let bound: number;
 const victimKey = newApiKey();
@@ -46,7 +47,7 @@ beforeAll(async () => {
   world = await openWorld();
   await world.writePartner({ partner: 'victim', keys: [victimKey] });
   ingest = await world.spawn('ingest');
-  await world.spawn('processor');
+  processor = await world.spawn('processor');
   await eventually('the key of the victim', async () => {
     return (await send(ingest.url, { key: victimKey, body: '[]' })).status === 400;
   });
@@ -145,6 +146,29 @@ test.each([...answers])(
     expect(await judge({ does: sends(body), relay })).toEqual([]);
   },
 );
+
+test('the relay declines one applicant of a partner: each later one gets the e-mail', async () => {
+  // This one knows nothing good of the relay yet.
+  await processor.stop();
+  processor = await world.spawn('processor');
+  const ofTheVictim = async (domain: string, mark: string, filter: object): Promise<void> => {
+    const id = requestIdOf(
+      await send(ingest.url, { key: victimKey, body: applicationTo(domain, mark) }),
+    );
+    await eventually(`the answer of the relay for ${domain}`, async () => {
+      return (await world.records({ _id: id, ...filter })).length > 0;
+    });
+  };
+  const answer = { code: 451, message: '4.7.1 Try again later' };
+  world.mail.setFault(({ rcptTo }) => (rcptTo.some(isTheirs) ? { at: 'data', answer } : undefined));
+  try {
+    await ofTheVictim('one.example', '-adversary', { lastError: { $exists: true } });
+    for (let n = 0; n < 4; n += 1)
+      await ofTheVictim(`later${n}.example`, '', { state: 'completed' });
+  } finally {
+    world.mail.setFault(undefined);
+  }
+});
 
 test('the adversary sends bodies of the costliest shapes: the victim’s work is done as if alone', async () => {
   const bodies = newRandom(SEED)

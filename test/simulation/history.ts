@@ -13,10 +13,9 @@ import { World, ourParts, type Parts } from './world.ts';
 
 /**
  * Longest from the end of all faults until every record is at rest: an answer to a mail may take 10
- * minutes, a refusal of our own is tried again every 15, and attempts that failed during minutes of
- * faults back off for some minutes more.
+ * minutes, and two ends without an answer back off for 72 minutes each.
  */
-const QUIET_WITHIN_MS = 40 * 60_000;
+const QUIET_WITHIN_MS = 3 * 3_600_000;
 /** With a server that is always busy, the attempts are used up first: 72 h 15 min, and jitter. */
 const USED_UP_WITHIN_MS = 1.2 * 73 * 3_600_000;
 

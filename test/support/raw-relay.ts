@@ -1,18 +1,21 @@
 /** A mail relay of a few lines, for what a well-behaved SMTP server never does. */
 import { createServer, type Socket } from 'node:net';
 
-type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT';
+type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT' | 'QUIT';
 
 /**
- * What it says instead of the usual, whether it ends the connection with that, and whether all
- * lines get an end.
+ * What it says instead of the usual, whether it ends the connection with that, whether all lines
+ * get an end, and whether it says it again and again.
  */
 export interface Oddity {
   readonly at: Command;
   readonly says: string;
   readonly closes?: true;
   readonly unended?: true;
+  readonly drips?: true;
 }
+
+const DRIP_MS = 100;
 
 export interface RawRelay {
   readonly port: number;
@@ -33,6 +36,7 @@ const usual: Readonly<Record<Command, string>> = {
   RCPT: '250 recipient taken',
   DATA: '354 go on',
   CONTENT: '250 2.0.0 Ok: queued as 4ABC12',
+  QUIT: '221 bye',
 };
 
 /** `pipelining` says that a client may send commands together. */
@@ -71,6 +75,10 @@ export async function startRawRelay({ pipelining = true } = {}): Promise<RawRela
       const words = `${odd.says}${odd.unended === true ? '' : '\r\n'}`;
       if (odd.closes === true) socket.end(words);
       else socket.write(words);
+      if (odd.drips === true) {
+        const drip = setInterval(() => socket.write(words), DRIP_MS);
+        socket.on('close', () => clearInterval(drip));
+      }
       return odd.closes !== true;
     };
     let [received, content] = ['', false];
@@ -86,10 +94,10 @@ export async function startRawRelay({ pipelining = true } = {}): Promise<RawRela
         else relay.heard.push(said);
         const word = content ? 'CONTENT' : (said.split(' ', 1)[0] ?? '').toUpperCase();
         content = false;
-        if (word === 'QUIT') socket.end('221 bye\r\n');
-        else if (!(word in usual)) socket.write('250 fine\r\n');
+        if (!(word in usual)) socket.write('250 fine\r\n');
         else if (answer(word as Command)) content = word === 'DATA' && relay.odd?.at !== 'DATA';
         else return;
+        if (word === 'QUIT' && relay.odd?.at !== 'QUIT') socket.end();
       }
     });
     answer('GREETING');
