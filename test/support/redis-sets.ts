@@ -12,7 +12,7 @@ import {
   type ServerProcess,
 } from '../../deploy/local/stores/process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/root.ts';
-import { makeWorkspace } from '../../deploy/local/stores/running.ts';
+import { storeFolder } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
@@ -214,31 +214,30 @@ function toObject(reply: unknown): Record<string, string> {
 
 /** Servers of one set, with a folder each, all stopped together. */
 async function openServers(name: string) {
-  const workspace = await makeWorkspace(name, undefined);
+  const folder = await storeFolder(name);
   const program = await findProgram('redis-server');
   const root = program === undefined ? await installRoot(() => {}) : undefined;
   const started: { member: RedisMember; process: () => ServerProcess }[] = [];
-  const ca = join(workspace.dataDir, 'ca.pem');
-  makeCertificate(workspace.dataDir);
+  const ca = join(folder, 'ca.pem');
+  makeCertificate(folder);
   const tls = { ca: await readFile(ca, 'utf8') };
   let count = 0;
 
   async function start(lines: readonly string[], sentinel = false): Promise<RedisMember> {
-    const data = join(workspace.dataDir, String((count += 1)));
+    const data = join(folder, String((count += 1)));
     const port = await freePort();
     if (root === undefined) await mkdir(data, { recursive: true });
     else await makeDataDir(data, root, 'redis');
     const seen = root === undefined ? data : DATA_IN_ROOT;
     const file = join(data, 'redis.conf');
     await writeFile(file, [...commonLines(port, seen, sentinel), ...lines, ''].join('\n'));
-    for (const pem of ['ca.pem', 'key.pem'])
-      await copyFile(join(workspace.dataDir, pem), join(data, pem));
+    for (const pem of ['ca.pem', 'key.pem']) await copyFile(join(folder, pem), join(data, pem));
     // The server runs as another user, and a Sentinel writes its file.
     await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
     const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
     const command =
       root === undefined ? [program!, ...server.slice(1)] : inRoot(root, data, 'redis', server);
-    const logFile = join(workspace.logDir, `${count}.log`);
+    const logFile = join(folder, `${count}.log`);
     const run = (): Promise<ServerProcess> =>
       startProcess({ command, logFile, wrapped: root !== undefined });
     let process = await run();
@@ -275,7 +274,7 @@ async function openServers(name: string) {
       await process().signal('SIGKILL');
       await process().end('SIGKILL');
     }
-    await rm(workspace.dataDir, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
   };
   return { start, stop, ca };
 }

@@ -14,7 +14,7 @@ import {
   type Readiness,
 } from './ready.ts';
 import { redisArguments } from './running.ts';
-import type { FaultSignal, Store, StoreOptions, StoreOrReason } from './store.ts';
+import type { FaultSignal, Store, StoreOrReason } from './store.ts';
 import { freePort, messageOf, within } from './wait.ts';
 
 export const MONGO_IMAGE = 'mongo:8';
@@ -77,19 +77,17 @@ interface Server {
   image: string;
   port: number;
   command: string[];
-  data: { directory: string; target: string };
   url(host: string, port: number): string;
   ready(url: string): Promise<Readiness>;
   describe(version: string): string;
 }
 
 /** MongoDB in a container, as a replica set of one member. */
-export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason> {
-  return await container(options, {
+export async function dockerMongo(log: (line: string) => void): Promise<StoreOrReason> {
+  return await container(log, {
     image: MONGO_IMAGE,
     port: MONGO_PORT,
     command: ['mongod', '--replSet', REPLICA_SET, '--bind_ip_all'],
-    data: { directory: 'mongo-docker', target: '/data/db' },
     url: (host, port) => `mongodb://${host}:${port}/?directConnection=true`,
     ready: async (url) => {
       await initiateReplicaSet(url, `127.0.0.1:${MONGO_PORT}`);
@@ -100,10 +98,8 @@ export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason>
 }
 
 /** Redis in a container. */
-export async function dockerRedis(
-  options: StoreOptions & { databases: number },
-): Promise<StoreOrReason> {
-  return await container(options, {
+export async function dockerRedis(log: (line: string) => void): Promise<StoreOrReason> {
+  return await container(log, {
     image: REDIS_IMAGE,
     port: REDIS_PORT,
     // Inside the container every address must answer, for the engine to reach it; the data
@@ -112,28 +108,27 @@ export async function dockerRedis(
       'redis-server',
       '--dir',
       '/data',
-      ...redisArguments(options.databases, EVERY_ADDRESS),
+      ...redisArguments(EVERY_ADDRESS),
       '--protected-mode',
       'no',
     ],
-    data: { directory: 'redis-docker', target: '/data' },
     url: (host, port) => `redis://${host}:${port}`,
     ready: redisReady,
     describe: (version) => `Redis ${version} in Docker`,
   });
 }
 
-async function container(options: StoreOptions, server: Server): Promise<StoreOrReason> {
-  const reason = await dockerImage(server.image, options.log);
+async function container(log: (line: string) => void, server: Server): Promise<StoreOrReason> {
+  const reason = await dockerImage(server.image, log);
   if (reason !== undefined) return reason;
   // A port of our own choice, because one that the engine chooses changes with every restart.
-  const port = options.port ?? (await freePort());
+  const port = await freePort();
   let started: StartedTestContainer;
   try {
     const late = `the container did not start within ${START_TIMEOUT_MS} ms`;
-    started = await within(START_TIMEOUT_MS, late, create(server, port, options.dataDir));
+    started = await within(START_TIMEOUT_MS, late, create(server, port));
   } catch (error) {
-    return skipped(server.image, error, options.log);
+    return skipped(server.image, error, log);
   }
   const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
   const url = server.url(host, port);
@@ -151,22 +146,13 @@ async function container(options: StoreOptions, server: Server): Promise<StoreOr
   }
 }
 
-async function create(
-  server: Server,
-  port: number,
-  dataDir: string | undefined,
-): Promise<StartedTestContainer> {
+async function create(server: Server, port: number): Promise<StartedTestContainer> {
   const { GenericContainer } = await import('testcontainers');
-  const one = new GenericContainer(server.image)
+  return await new GenericContainer(server.image)
     .withCommand(server.command)
     .withExposedPorts({ container: server.port, host: port })
-    .withStartupTimeout(START_TIMEOUT_MS);
-  if (dataDir !== undefined) {
-    const source = join(dataDir, server.data.directory);
-    await mkdir(source, { recursive: true });
-    one.withBindMounts([{ source, target: server.data.target }]);
-  }
-  return await one.start();
+    .withStartupTimeout(START_TIMEOUT_MS)
+    .start();
 }
 
 async function containerStore(

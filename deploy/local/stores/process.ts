@@ -9,7 +9,6 @@ import process from 'node:process';
 import { logTail, poll } from './wait.ts';
 
 const QUESTION_TIMEOUT_MS = 5_000;
-// A primary of MongoDB gives its clients up to 15 s to leave.
 const EXIT_TIMEOUT_MS = 20_000;
 const COMMAND_NAME_END = ') ';
 const PARENT_FIELD = 1;
