@@ -3,9 +3,9 @@
 
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { StartedTestContainer } from 'testcontainers';
+import type { ContainerRuntimeClient, StartedTestContainer } from 'testcontainers';
+import { withDeadline } from '../../../internal/platform/deadline.ts';
 import { cacheDir } from './cache.ts';
-import { engineAnswers } from './engine.ts';
 import {
   initiateReplicaSet,
   mongoReady,
@@ -15,12 +15,14 @@ import {
 } from './ready.ts';
 import { redisArguments } from './running.ts';
 import type { FaultSignal, Store, StoreOrReason } from './store.ts';
-import { freePort, messageOf, within } from './wait.ts';
+import { freePort, messageOf } from './wait.ts';
 
 export const MONGO_IMAGE = 'mongo:8';
 export const REDIS_IMAGE = 'redis:7';
 const MONGO_PORT = 27_017;
 const REDIS_PORT = 6_379;
+/** A socket that nobody serves says so at once; an address may keep silent. */
+const ENGINE_TIMEOUT_MS = 10_000;
 const PULL_TIMEOUT_MS = 3 * 60_000;
 const PULL_AGAIN_AFTER_MS = 30 * 60_000;
 const START_TIMEOUT_MS = 90_000;
@@ -35,22 +37,26 @@ export async function dockerImage(
   image: string,
   log: (line: string) => void,
 ): Promise<string | undefined> {
-  if (!(await engineAnswers())) return 'no Docker engine answers';
+  // Loaded late, because it takes a third of a second.
+  const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
+  let images: ContainerRuntimeClient['image'];
+  try {
+    const client = getContainerRuntimeClient();
+    ({ image: images } = await withDeadline(client, ENGINE_TIMEOUT_MS, 'to find an engine'));
+  } catch {
+    return 'no Docker engine answers';
+  }
   // Where the registry cannot be reached each attempt may take long, so that one in a while has to
   // do for all starts.
   const failed = join(cacheDir(), `no-${image.replaceAll(/\W/g, '-')}`);
   try {
-    // Only here, because it is slow to load and not needed where there is no engine.
-    const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
-    const { image: images } = await getContainerRuntimeClient();
     const name = ImageName.fromString(image);
     if (await images.exists(name)) return undefined;
     if (await youngerThan(PULL_AGAIN_AFTER_MS, failed)) {
       return `a Docker engine answers, but could not pull ${image} a while ago (remove ${failed} to try again now)`;
     }
     log(`pulling ${image} …`);
-    const late = `pulling it took longer than ${PULL_TIMEOUT_MS} ms`;
-    await within(PULL_TIMEOUT_MS, late, images.pull(name));
+    await withDeadline(images.pull(name), PULL_TIMEOUT_MS, 'pulling it');
     // The stream of a pull ends in the same way when it fails on the way.
     if (!(await images.exists(name))) throw new Error('it could not be pulled');
     return undefined;
@@ -125,8 +131,7 @@ async function container(log: (line: string) => void, server: Server): Promise<S
   const port = await freePort();
   let started: StartedTestContainer;
   try {
-    const late = `the container did not start within ${START_TIMEOUT_MS} ms`;
-    started = await within(START_TIMEOUT_MS, late, create(server, port));
+    started = await withDeadline(create(server, port), START_TIMEOUT_MS, 'to start a container');
   } catch (error) {
     return skipped(server.image, error, log);
   }

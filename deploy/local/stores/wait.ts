@@ -75,24 +75,6 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * Gives the result of `work`, or throws `message` after `timeoutMs`; the work itself cannot be
- * stopped and is let go.
- */
-export async function within<T>(timeoutMs: number, message: string, work: Promise<T>): Promise<T> {
-  const end = new AbortController();
-  const late = sleep(timeoutMs, undefined, { signal: end.signal }).then(() => {
-    throw new Error(message);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    end.abort();
-    late.catch(() => undefined);
-    work.catch(() => undefined);
-  }
-}
-
 /** The last lines of a log file, for an error message. */
 export async function logTail(file: string): Promise<string> {
   const text = await readFile(file, 'utf8').catch(() => '');
