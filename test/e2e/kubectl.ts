@@ -1,5 +1,4 @@
 /** The two commands an SRE has: `kubectl` and `helm`, against the cluster of the tests. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
 import type { ClusterTools } from './cluster.ts';
 import { command, type CommandOutput } from './command.ts';
@@ -119,33 +118,4 @@ export function isReady(pod: PodInfo): boolean {
     pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') ===
       true
   );
-}
-
-const POLL_MS = 250;
-
-/**
- * Polls with time between: `kubectl` is a process each time. What it waited for in vain is in the
- * error.
- */
-export async function soon<T>(
-  what: string,
-  look: () => Promise<T | undefined | false>,
-  timeoutMs = TIMEOUT_MS,
-): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
-  let last: Error | undefined;
-  for (;;) {
-    try {
-      const value = await look();
-      if (value !== undefined && value !== false) return value;
-      last = undefined;
-    } catch (error) {
-      last = error as Error;
-    }
-    if (performance.now() > deadline) {
-      const words = last === undefined ? '' : `: ${last.message}`;
-      throw new Error(`waited ${timeoutMs} ms in vain for ${what}${words}`);
-    }
-    await sleep(POLL_MS);
-  }
 }

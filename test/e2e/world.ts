@@ -7,8 +7,9 @@ import { MongoClient, type Db } from 'mongodb';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import type { ShownMail } from '../../deploy/local/maildev.ts';
 import { send, type Answer } from '../support/http.ts';
+import { eventually } from '../support/wait.ts';
 import { diagnose } from './diagnosis.ts';
-import { Kubectl, isReady, soon, type PodInfo } from './kubectl.ts';
+import { Kubectl, isReady, type PodInfo } from './kubectl.ts';
 import { PortForward } from './port-forward.ts';
 import { addressOf } from './release.ts';
 import { WORLD_VARIABLE, type Shared } from './shared.ts';
@@ -140,7 +141,7 @@ export async function openWorld(): Promise<World> {
         }
         return true;
       };
-      await soon(`the key to be answered ${status} by every pod`, byAll, timeoutMs);
+      await eventually(`the key to be answered ${status} by every pod`, byAll, timeoutMs);
     },
     async metric(component, name, labels = '') {
       const pods = (await kubectl.pods(component)).filter(isReady);
@@ -148,7 +149,7 @@ export async function openWorld(): Promise<World> {
       return texts.reduce((sum, text) => sum + sumOf(text, name, labels), 0);
     },
     settled: (image) =>
-      soon(
+      eventually(
         'all pods to be ready, and those of before to be gone',
         async () => {
           const pods = await kubectl.pods();

@@ -15,11 +15,13 @@ import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/roo
 import { storeFolder } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
+import { withDeadline } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { makeCertificate } from './certificate.ts';
 import { eventually } from './wait.ts';
 
 const READY_MS = 60_000;
+const ANSWER_MS = 500;
 /** After this a member counts as down; short, so that a failover takes seconds. */
 const DOWN_AFTER_MS = 1_500;
 const SLOTS = 16_384;
@@ -89,7 +91,7 @@ export async function startRedisSentinel(): Promise<RedisSet> {
           PRIMARY_NAME,
         )) as string[];
         const primary = members.find((member) => member.port === Number(port))!;
-        if (!(await within(primary.client.info('replication'))).includes('role:master'))
+        if (!(await answer(primary.client.info('replication'))).includes('role:master'))
           throw new Error('not yet');
         return primary;
       },
@@ -160,7 +162,7 @@ export async function startRedisCluster(): Promise<RedisSet> {
       ca: servers.ca,
       primary: async () => {
         for (const member of members) {
-          const own = await within(member.client.cluster('NODES').then(String)).catch(() => '');
+          const own = await answer(member.client.cluster('NODES').then(String)).catch(() => '');
           const line = own
             .split('\n')
             .find((one) => one.includes('myself') && one.includes('master'));
@@ -194,12 +196,8 @@ function sentinelLines(primaryPort: number): string[] {
 }
 
 /** A member that was stopped does not answer. */
-async function within<T>(promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>(
-    (_, reject) => (timer = setTimeout(() => reject(new Error('no answer')), 500)),
-  );
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+function answer<T>(promise: Promise<T>): Promise<T> {
+  return withDeadline(promise, ANSWER_MS, 'an answer');
 }
 
 function toObject(reply: unknown): Record<string, string> {
@@ -263,7 +261,7 @@ async function openServers(name: string) {
     started.push({ member, process: () => process });
     await eventually(
       `${logFile} to answer`,
-      async () => (await within(client.ping())) === 'PONG',
+      async () => (await answer(client.ping())) === 'PONG',
       READY_MS,
     );
     return member;

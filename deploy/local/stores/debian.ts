@@ -12,12 +12,12 @@ import {
   POSTGRESQL_BIN,
   POSTGRESQL_VERSION,
 } from './install.ts';
-import { run, startProcess, type ServerProcess } from './process.ts';
+import { run, startProcess, waitUntilUp, type ServerProcess } from './process.ts';
 import { READY_TIMEOUT_MS } from './ready.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 import { redisArguments, runningStore, storeFolder } from './running.ts';
 import type { Store } from './store.ts';
-import { freePort, logTail, poll } from './wait.ts';
+import { freePort } from './wait.ts';
 
 /**
  * DocumentDB lets inserts of equal keys under a unique index wait for each other, and PostgreSQL
@@ -79,22 +79,12 @@ export async function debianMongo(log: (line: string) => void): Promise<Store> {
       String(innerPort),
       ...DEADLOCKS_END_SOON,
     ];
-    const logFile = join(folder, 'postgresql.log');
     const postgresql = await startProcess({
       command: inRoot(root, data, 'postgres', server),
-      logFile,
+      logFile: join(folder, 'postgresql.log'),
       wrapped: true,
     });
-    const ready = await poll(
-      READY_TIMEOUT_MS,
-      async () => !postgresql.running() || (await postgresqlReady(data)),
-    );
-    if (!ready || !postgresql.running()) {
-      await postgresql.signal('SIGKILL');
-      throw new Error(
-        `PostgreSQL did not start on ${data} (is another server using it?); ${await logTail(logFile)}`,
-      );
-    }
+    await waitUntilUp('PostgreSQL', postgresql, READY_TIMEOUT_MS, () => postgresqlReady(data));
     return postgresql;
   }
   async function startFerretDb(): Promise<ServerProcess> {

@@ -181,6 +181,27 @@ export async function startProcess(
   return { logFile: options.logFile, running: () => !ended, signal, end };
 }
 
+/** Waits until a server that was started is up; ends it and throws when it has ended or is late. */
+export async function waitUntilUp(
+  name: string,
+  server: ServerProcess,
+  timeoutMs: number,
+  isUp: () => Promise<boolean>,
+): Promise<void> {
+  const answered = await poll(timeoutMs, async () => !server.running() || (await isUp()));
+  if (answered && server.running()) return;
+  await server.end('SIGKILL');
+  throw new Error(`${name} did not start; ${await logTail(server.logFile)}`);
+}
+
+/** Says whether an HTTP server answers well at this address. */
+export async function answersWell(url: string): Promise<boolean> {
+  return await fetch(url, { signal: AbortSignal.timeout(QUESTION_TIMEOUT_MS) }).then(
+    ({ ok }) => ok,
+    () => false,
+  );
+}
+
 function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
