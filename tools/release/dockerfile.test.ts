@@ -6,7 +6,7 @@ import { expect, test } from '@jest/globals';
 import { read } from '../../test/support/pages.ts';
 import { ROOT } from '../../test/support/needs.ts';
 import { imageConfig, stages } from './dockerfile.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 
 const dockerfile = read('Dockerfile');
 
@@ -64,7 +64,7 @@ function copiedInto(stage: string, tracked: readonly string[]): string[] {
 test('Docker gets exactly the files that the image is made of', async () => {
   const tracked = (
     await run('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { cwd: ROOT })
-  )
+  ).out
     .trim()
     .split('\n')
     .toSorted();

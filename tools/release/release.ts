@@ -14,7 +14,7 @@ import { imagesOfChart, packageChart } from './chart.ts';
 import { chartSbom, imageSbom, provenance, type Subject } from './documents.ts';
 import { buildImage, sha256, unpackImage, type BuiltImage, type Source } from './image.ts';
 import { checkTests, copyOfCommit, git, isClean, ROOT } from './repository.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 import {
   chooseSigner,
   signFile,
@@ -254,7 +254,7 @@ async function runImage(image: BuiltImage, log: (line: string) => void): Promise
     await chmod(folder, 0o755);
     const root = join(folder, 'root');
     await unpackImage(image, root);
-    const said = await run(
+    const { out: said } = await run(
       'chroot',
       ['--userspec=10001:10001', root, '/usr/local/bin/partner-ingest', 'help'],
       {
