@@ -1,8 +1,8 @@
 /** Metrics, dashboard, alert rules and runbooks name the same things, in both directions. */
 import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
+import { ROOT } from '../../tools/root.ts';
 import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import { type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
@@ -11,7 +11,6 @@ import { faults } from '../faults/list.ts';
 import { alertSections } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const CHART = `${ROOT}charts/partner-ingest/`;
 /** Given by Prometheus, by our registries, and by histograms. */
 const COMMON_LABELS = ['namespace', 'pod', 'component', 'le'];

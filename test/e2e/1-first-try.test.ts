@@ -160,7 +160,7 @@ step('SRE: `helm test` passes', async () => {
 const fallback = (): Promise<number> => world.metric('ingest', 'partner_ingest_limiter_fallback');
 /** Decisions pods took on their own memory. */
 const countedAlone = (): Promise<number> =>
-  world.metric('ingest', 'partner_ingest_limiter_decisions_total', 'store="local"');
+  world.metric('ingest', 'partner_ingest_limiter_decisions_total', { store: 'local' });
 
 async function sendFrom(address: string, count: number): Promise<Answer[]> {
   const answers: Answer[] = [];

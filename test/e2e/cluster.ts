@@ -5,12 +5,11 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../../tools/root.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { run } from '../../tools/program.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Logs, the ledger of each load, measurements. */
 export const FOLDER = join(ROOT, '.run/e2e');
 const KIND_CLUSTER = 'partner-ingest-e2e';

@@ -2,10 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ROOT } from '../../tools/root.ts';
 import { MAILDEV_VERSION } from '../../deploy/local/maildev.ts';
 import { run } from '../../tools/program.ts';
 import { copyOfCommit, git } from '../../tools/release/repository.ts';
-import { ROOT, type ClusterTools } from './cluster.ts';
+import type { ClusterTools } from './cluster.ts';
 
 const BUILD_TIMEOUT_MS = 900_000;
 const LOAD_TIMEOUT_MS = 300_000;

@@ -4,8 +4,9 @@
  */
 import { randomBytes } from 'node:crypto';
 import { join, resolve } from 'node:path';
+import { ROOT } from '../../tools/root.ts';
 import { eventually } from '../support/wait.ts';
-import { closeCluster, ROOT, type ClusterTools } from './cluster.ts';
+import { closeCluster, type ClusterTools } from './cluster.ts';
 import type { Images } from './images.ts';
 import { Kubectl } from './kubectl.ts';
 

@@ -3,12 +3,11 @@
  * production.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { parse, stringify } from 'yaml';
+import { ROOT } from '../../tools/root.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { endOf, type Ended } from '../../tools/program.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const CHART = `${ROOT}charts/partner-ingest`;
 export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;

@@ -4,13 +4,11 @@
  */
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { endOf } from '../../tools/program.ts';
 import { HANG_MS } from './wait.ts';
 import { openWorld, type InProcess, type World } from './world.ts';
-
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 
 export interface Ran {
   readonly code: number | null;
@@ -43,7 +41,7 @@ export async function spawnCli(
   ...words: readonly string[]
 ): Promise<Ran> {
   const { code, out, err } = await endOf(process.execPath, ['cmd/cli/main.ts', ...words], {
-    cwd: PROJECT,
+    cwd: ROOT,
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],

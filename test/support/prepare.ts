@@ -8,13 +8,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
+import { ROOT } from '../../tools/root.ts';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
-import { needs, ROOT, testFiles, type Need, type Obstacles } from './needs.ts';
+import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
 type Log = (line: string) => void;

@@ -4,12 +4,12 @@
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { endOf, type Ended } from '../../tools/program.ts';
 import { send } from './http.ts';
+import { listen } from './listen.ts';
 import { read } from './pages.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 import { HANG_MS } from './wait.ts';
@@ -100,10 +100,9 @@ export function testSample(language: string, file: string, program: string): voi
     const line = createServer((incoming, outgoing) => {
       pass(incoming, outgoing).catch((error: Error) => outgoing.destroy(error));
     });
-    await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
+    const port = await listen(line);
     try {
       const body = JSON.stringify(newApplication());
-      const { port } = line.address() as AddressInfo;
       const { code: exit, out } = await run(`http://127.0.0.1:${port}`, body, key);
       expect(exit).toBe(0);
       expect(new Set(tries.map(({ sent }) => sent)).size).toBe(1);

@@ -3,8 +3,8 @@
  * says how they are run.
  */
 import { expect, test } from '@jest/globals';
+import { ROOT } from '../root.ts';
 import { read } from '../../test/support/pages.ts';
-import { ROOT } from '../../test/support/needs.ts';
 import { imageConfig, stages } from './dockerfile.ts';
 import { run } from '../program.ts';
 

@@ -7,13 +7,14 @@ import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
+import { ROOT } from '../root.ts';
 import { table } from '../../internal/platform/terminal.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../go-program.ts';
 import { imagesOfChart, packageChart } from './chart.ts';
 import { chartSbom, imageSbom, provenance, type Subject } from './documents.ts';
 import { buildImage, sha256, unpackImage, type BuiltImage, type Source } from './image.ts';
-import { checkTests, copyOfCommit, git, isClean, ROOT } from './repository.ts';
+import { checkTests, copyOfCommit, git, isClean } from './repository.ts';
 import { run } from '../program.ts';
 import {
   chooseSigner,

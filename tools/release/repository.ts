@@ -2,11 +2,10 @@
 import { spawn } from 'node:child_process';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../root.ts';
 import { run } from '../program.ts';
 import type { Version } from './version.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SUMMARY = '.run/test-summary.json';
 
 export async function git(args: readonly string[]): Promise<string> {
