@@ -5,10 +5,8 @@
 import { expect, test } from '@jest/globals';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../tools/root.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
-
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 /**
  * Arrows point down only: a room imports rooms of lower floors, and its neighbours on floor 2

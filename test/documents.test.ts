@@ -8,11 +8,9 @@ import { programOf } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
 import { optionsAt } from '../internal/cli/options.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
-import { definitions } from '../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../internal/telemetry/registry.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
 import { faults, found, read, type Page } from './support/pages.ts';
-import { selectorsIn } from './support/promql.ts';
+import { missingIn } from './support/promql.ts';
 
 /** Names of Kubernetes, MongoDB, Redis and other tools, which no code of ours holds. */
 const FOREIGN = new Set(
@@ -40,21 +38,6 @@ const targets = new Set([...makefile.matchAll(/^([a-z0-9-]+):/gm)].map(([, targe
 const settings = new Set(describeSettings().flatMap(({ name }) => [name, `${name}_FILE`]));
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
 const values = parse(read('charts/partner-ingest/values.yaml')) as Record<string, unknown>;
-const ours = new Map(
-  Object.values(definitions).flatMap((table) =>
-    Object.values(table).map(({ name, labels }) => [name, labels as Labels]),
-  ),
-);
-type Labels = Readonly<Record<string, readonly string[]>>;
-const LABELS_OF_PROMETHEUS = [
-  'namespace',
-  'pod',
-  'component',
-  'le',
-  'job',
-  'instance',
-  'container',
-];
 
 const slug = (heading: string): string =>
   heading
@@ -179,11 +162,6 @@ function wrongTargets({ spans, lines }: Page): string[] {
   );
 }
 
-const known = new Map<string, readonly string[]>();
-for (const [name, labels] of ours) known.set(name, Object.keys(labels));
-for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
-  known.set(name, ['type', 'kind', 'space', 'version', 'major', 'minor', 'patch']);
-
 /**
  * Full names anywhere; in spans also names without the prefix, as
  * `withdrawals_total{result="too_late"}`.
@@ -201,20 +179,7 @@ function wrongMetrics({ text, spans }: Page): string[] {
     ...short,
     ...(text.match(/\b(?:partner_ingest|nodejs|process)_[a-z0-9_]+(?:\{[^}\n]*\})?/g) ?? []),
   ];
-  return selectors.flatMap(selectorsIn).flatMap(({ metric, matchers }) => {
-    const labels = known.get(metric);
-    if (labels === undefined) return words.has(metric) ? [] : [`metric ${metric}`];
-    return matchers
-      .filter(({ label }) => !LABELS_OF_PROMETHEUS.includes(label))
-      .flatMap(({ label, operator, value }) => {
-        if (!labels.includes(label)) return [`label ${label} of ${metric}`];
-        const may = ours.get(metric)?.[label] ?? [];
-        const asked = operator.includes('~') ? value.split('|') : [value];
-        return asked
-          .filter((one) => may.length > 0 && !may.includes(one))
-          .map((one) => `${metric}{${label}="${one}"}`);
-      });
-  });
+  return selectors.flatMap(missingIn).filter((what) => !words.has(what));
 }
 
 function unknownAlerts({ text }: Page): string[] {

@@ -5,8 +5,8 @@
 import { expect, test } from '@jest/globals';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { ROOT } from '../tools/root.ts';
 import { lockFaults } from '../tools/lock.ts';
-import { ROOT } from './support/needs.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
 const NO_TEXT = /\.(png|jpg|ico)$/;

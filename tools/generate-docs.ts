@@ -3,8 +3,8 @@
  * date.
  */
 import { readFile, writeFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
+import { ROOT } from './root.ts';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { dashboard } from './dashboard/dashboard.ts';
@@ -12,7 +12,6 @@ import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
 import { statesPage } from './states-docs.ts';
 
-const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const CHART = 'charts/partner-ingest';
 const source = async (file: string): Promise<string> => await readFile(ROOT + file, 'utf8');
 const values = async (): Promise<string> => await source(`${CHART}/values.yaml`);

@@ -36,59 +36,38 @@ const PROGRAMS = {
   },
 } as const satisfies Readonly<Record<string, Program>>;
 
-export interface Found {
-  readonly kind: 'found';
-  readonly program: string;
-}
-
-export interface Missing {
-  readonly kind: 'missing';
-  readonly reason: string;
-}
-
 /**
  * The one that the program's variable names, else the PATH's where any serves, else our cache's,
- * else it is built; without `log` nothing is built. `missing` says why there is none.
+ * else it is built; without `log` nothing is built. Throws with the reason where there is none.
  */
-export async function findGoProgram(
+export async function goProgram(
   name: keyof typeof PROGRAMS,
   log?: (line: string) => void,
-): Promise<Found | Missing> {
+): Promise<string> {
   const { package: source, version, variable, onPath = false }: Program = PROGRAMS[name];
   const given = process.env[variable] ?? '';
   if (given !== '') {
-    return (await exists(given))
-      ? { kind: 'found', program: given }
-      : { kind: 'missing', reason: `${variable} is set to ${given}, which is not there` };
+    if (await exists(given)) return given;
+    throw new Error(`there is no ${name}: ${variable} is set to ${given}, which is not there`);
   }
   const found = onPath ? await findProgram(name) : undefined;
-  if (found !== undefined) return { kind: 'found', program: found };
+  if (found !== undefined) return found;
   const part = `${name}-${version}`;
   const program = join(cacheDir(), part, name);
-  if (await exists(program)) return { kind: 'found', program };
-  const none = `${variable} is not set, and ${name} ${version} is not in our cache`;
-  if (log === undefined) return { kind: 'missing', reason: `${none}; \`make prepare\` builds it` };
+  if (await exists(program)) return program;
+  const none = `there is no ${name}: ${variable} is not set, and ${version} is not in our cache`;
+  if (log === undefined) throw new Error(`${none}; \`make prepare\` builds it`);
   if ((await findProgram('go')) === undefined)
-    return { kind: 'missing', reason: `${none}, nor is there Go to build it` };
+    throw new Error(`${none}, nor is there Go to build it`);
   const build = { name: `${name} ${version}`, source: `${source}@${version}` };
   try {
     await cached(part, log, (path) =>
       buildGoProgram(build, path, { log, logFile: installLog(part) }),
     );
-    return { kind: 'found', program };
   } catch (error) {
-    return { kind: 'missing', reason: `${none}, and building it failed: ${messageOf(error)}` };
+    throw new Error(`${none}, and building it failed: ${messageOf(error)}`, { cause: error });
   }
-}
-
-/** The same; throws with the reason where there is none. */
-export async function goProgram(
-  name: keyof typeof PROGRAMS,
-  log?: (line: string) => void,
-): Promise<string> {
-  const found = await findGoProgram(name, log);
-  if (found.kind === 'missing') throw new Error(`there is no ${name}: ${found.reason}`);
-  return found.program;
+  return program;
 }
 
 /** `node tools/go-program.ts cosign` prints where it is. */

@@ -5,8 +5,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cached, installLog } from './stores/cache.ts';
-import { run, startProcess } from './stores/process.ts';
-import { logTail, poll } from './stores/wait.ts';
+import { answersWell, run, startProcess, waitUntilUp } from './stores/process.ts';
 
 export const MAILDEV_VERSION = '3.0.0';
 const PART = `maildev-${MAILDEV_VERSION}`;
@@ -83,18 +82,9 @@ export async function startMailDev(options: {
     wrapped: false,
   });
   const webUrl = `http://${LOOPBACK}:${options.webPort}`;
-  const up = async (): Promise<boolean> => {
-    if (!server.running()) return true;
-    const signal = AbortSignal.timeout(START_TIMEOUT_MS);
-    return await fetch(`${webUrl}/api/healthz`, { signal }).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-  };
-  if (!(await poll(START_TIMEOUT_MS, up)) || !server.running()) {
-    await server.end('SIGKILL');
-    throw new Error(`MailDev did not start; ${await logTail(options.logFile)}`);
-  }
+  await waitUntilUp('MailDev', server, START_TIMEOUT_MS, () =>
+    answersWell(`${webUrl}/api/healthz`),
+  );
   return {
     smtpUrl: `smtp://${LOOPBACK}:${options.smtpPort}`,
     webUrl,

@@ -7,6 +7,7 @@ import { createWriteStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createInterface } from 'node:readline';
 import { killAtExit, tied } from './stores/process.ts';
+import { messageOf, retried } from './stores/wait.ts';
 
 export type ServiceName = 'ingest' | 'processor' | 'controller';
 
@@ -15,7 +16,6 @@ const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 const START_TIMEOUT_MS = 60_000;
 /** From "serving" to a 200 of /readyz. */
 const READY_TIMEOUT_MS = 60_000;
-const READY_POLL_MS = 50;
 /** A drain that takes longer is ended by SIGKILL and reported. */
 const STOP_TIMEOUT_MS = 60_000;
 /** Log lines kept for error messages and assertions. */
@@ -103,7 +103,15 @@ export async function startService(
     adminUrl: admin,
     lines,
     exited,
-    ready: (timeoutMs = READY_TIMEOUT_MS) => waitUntilReady(name, admin, timeoutMs),
+    ready: (timeoutMs = READY_TIMEOUT_MS) =>
+      retried(timeoutMs, async () => {
+        const signal = AbortSignal.timeout(timeoutMs);
+        const response = await fetch(`${admin}/readyz`, { signal });
+        if (!response.ok) throw new Error(await response.text());
+      }).catch((error: unknown) => {
+        const late = `${name} was not ready within ${timeoutMs} ms: ${messageOf(error)}`;
+        throw new Error(late, { cause: error });
+      }),
     stop: async () => {
       const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
       child.kill('SIGTERM');
@@ -112,26 +120,4 @@ export async function startService(
       return code;
     },
   };
-}
-
-async function waitUntilReady(
-  name: ServiceName,
-  adminUrl: string,
-  timeoutMs: number,
-): Promise<void> {
-  const deadline = performance.now() + timeoutMs;
-  let last = 'no answer';
-  while (performance.now() < deadline) {
-    try {
-      const response = await fetch(`${adminUrl}/readyz`, {
-        signal: AbortSignal.timeout(timeoutMs),
-      });
-      last = await response.text();
-      if (response.ok) return;
-    } catch (error) {
-      last = error instanceof Error ? error.message : String(error);
-    }
-    await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS));
-  }
-  throw new Error(`${name} was not ready within ${timeoutMs} ms: ${last}`);
 }

@@ -4,8 +4,8 @@
 import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cached, exists, installLog } from './stores/cache.ts';
-import { findProgram, run, startProcess } from './stores/process.ts';
-import { freePort, logTail, poll } from './stores/wait.ts';
+import { answersWell, findProgram, run, startProcess, waitUntilUp } from './stores/process.ts';
+import { freePort, logTail } from './stores/wait.ts';
 
 const PART = 'prometheus-1';
 const APT_TIMEOUT_MS = 5 * 60_000;
@@ -138,14 +138,7 @@ export async function startPrometheus(options: {
     wrapped: false,
   });
   const url = `http://127.0.0.1:${port}`;
-  const ready = await poll(
-    READY_TIMEOUT_MS,
-    async () => !server.running() || (await answers(`${url}/-/ready`)),
-  );
-  if (!ready || !server.running()) {
-    await server.end('SIGKILL');
-    throw new Error(`prometheus did not start; ${await logTail(logFile)}`);
-  }
+  await waitUntilUp('prometheus', server, READY_TIMEOUT_MS, () => answersWell(`${url}/-/ready`));
   return {
     url,
     async scrape(targets) {
@@ -172,12 +165,4 @@ export async function startPrometheus(options: {
     },
     stop: () => server.end('SIGTERM'),
   };
-}
-
-async function answers(url: string): Promise<boolean> {
-  try {
-    return (await fetch(url, { signal: AbortSignal.timeout(1_000) })).ok;
-  } catch {
-    return false;
-  }
 }

@@ -15,13 +15,11 @@ import { debianObstacle } from './stores/install.ts';
 import { pathMongo, pathRedis } from './stores/path.ts';
 import { findProgram } from './stores/process.ts';
 import { mongoReady, redisReady } from './stores/ready.ts';
-import { makeWorkspace } from './stores/running.ts';
 import { environmentStore, type Store, type StoreOptions } from './stores/store.ts';
 import { messageOf } from './stores/wait.ts';
 
 export type { FaultSignal, Store, StoreKind, StoreOptions } from './stores/store.ts';
 
-const DEFAULT_REDIS_DATABASES = 256;
 const ENVIRONMENT_TIMEOUT_MS = 20_000;
 const MONGO = { name: 'MongoDB', variable: 'MONGODB_URI', program: 'mongod', image: MONGO_IMAGE };
 const REDIS = { name: 'Redis', variable: 'REDIS_URL', program: 'redis-server', image: REDIS_IMAGE };
@@ -36,29 +34,22 @@ export async function startMongo(options: StoreOptions): Promise<Store> {
       mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
     );
   return await firstOf(MONGO, [
-    () => dockerMongo(options),
-    () => pathMongo(options),
-    async () =>
-      (await debianObstacle(true)) ??
-      (await debianMongo(options, await makeWorkspace('mongo', options.dataDir))),
+    () => dockerMongo(options.log),
+    pathMongo,
+    async () => (await debianObstacle(true)) ?? (await debianMongo(options.log)),
   ]);
 }
 
-/** Gives a Redis that answered PONG, with this many databases (256 when not said). */
-export async function startRedis(
-  options: StoreOptions & { databases?: number | undefined },
-): Promise<Store> {
+/** Gives a Redis that answered PONG. */
+export async function startRedis(options: StoreOptions): Promise<Store> {
   if (isSet(options.url))
     return await fromEnvironment(REDIS, options.url, (url) =>
       redisReady(url, ENVIRONMENT_TIMEOUT_MS),
     );
-  const full = { ...options, databases: options.databases ?? DEFAULT_REDIS_DATABASES };
   return await firstOf(REDIS, [
-    () => dockerRedis(full),
-    () => pathRedis(full),
-    async () =>
-      (await debianObstacle(false)) ??
-      (await debianRedis(full, await makeWorkspace('redis', options.dataDir))),
+    () => dockerRedis(options.log),
+    pathRedis,
+    async () => (await debianObstacle(false)) ?? (await debianRedis(options.log)),
   ]);
 }
 

@@ -1,27 +1,14 @@
 /** Metrics, dashboard, alert rules and runbooks name the same things, in both directions. */
 import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
-import { beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
+import { ROOT } from '../../tools/root.ts';
 import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
-import { type Definition } from '../../internal/telemetry/definition.ts';
-import { definitions } from '../../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { faults } from '../faults/list.ts';
 import { alertSections } from '../support/pages.ts';
-import { selectorsIn } from '../support/promql.ts';
+import { missingIn, ours, selectorsIn } from '../support/promql.ts';
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const CHART = `${ROOT}charts/partner-ingest/`;
-/** Given by Prometheus, by our registries, and by histograms. */
-const COMMON_LABELS = ['namespace', 'pod', 'component', 'le'];
-
-const ours = new Map(
-  Object.values(definitions).flatMap((table) =>
-    Object.values(table).map((one) => [one.name, one as Definition]),
-  ),
-);
-const known = new Map<string, readonly string[]>();
 
 interface Alert {
   readonly alert: string;
@@ -35,32 +22,12 @@ const { groups } = parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as {
 const rules = groups.flatMap((group) => group.rules);
 const alerts = rules.filter(({ alert }) => alert !== undefined).map(({ alert }) => alert);
 
-beforeAll(async () => {
-  for (const [name, { labels }] of ours) known.set(name, Object.keys(labels));
-  for (const { name } of await createProcessRegistry('ingest').getMetricsAsJSON())
-    known.set(name, ['type', 'kind', 'space']);
-});
-
-function faultsIn(
+const faultsIn = (
   expressions: readonly { readonly where: string; readonly expression: string }[],
-): string[] {
-  return expressions.flatMap(({ where, expression }) =>
-    selectorsIn(expression).flatMap(({ metric, matchers }) => {
-      const labels = known.get(metric);
-      if (labels === undefined) return [`${where}: ${metric} is not defined`];
-      return matchers.flatMap(({ label, operator, value }) => {
-        if (COMMON_LABELS.includes(label)) return [];
-        if (!labels.includes(label)) return [`${where}: ${metric} has no label ${label}`];
-        const values = ours.get(metric)?.labels[label];
-        if (values === undefined) return [];
-        const wanted = operator.includes('~') ? value.split('|') : [value];
-        return wanted
-          .filter((one) => !values.includes(one))
-          .map((one) => `${where}: ${metric} has no ${label}="${one}"`);
-      });
-    }),
+): string[] =>
+  expressions.flatMap(({ where, expression }) =>
+    missingIn(expression).map((what) => `${where}: no ${what}`),
   );
-}
 
 test('the dashboard asks for nothing that is not there, and leaves nothing of ours out', () => {
   const queries = dashboardQueries().map(({ panel, query }) => ({

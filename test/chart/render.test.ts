@@ -4,6 +4,7 @@
  */
 import { describe, expect, test } from '@jest/globals';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { ROOT } from '../../tools/root.ts';
 import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
 import {
@@ -18,7 +19,6 @@ import {
   production,
   render,
   renderExample,
-  ROOT,
   type Json,
 } from '../support/chart.ts';
 

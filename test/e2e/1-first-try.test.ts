@@ -5,8 +5,8 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import type { Answer } from '../support/http.ts';
 import { requestIdOf } from '../support/world.ts';
+import { eventually } from '../support/wait.ts';
 import { restartsOf } from './diagnosis.ts';
-import { soon } from './kubectl.ts';
 import {
   answeredByEach,
   componentOf,
@@ -86,7 +86,7 @@ step(
     });
     requestId = requestIdOf(answer);
     expect(answer.headers['x-request-id']).toBe(requestId);
-    const mail = await soon(
+    const mail = await eventually(
       'the e-mail',
       async () =>
         (await world.mails()).find(({ envelope }) =>
@@ -120,7 +120,7 @@ step('partner: what is wrong is refused as the contract says', async () => {
 
 step('partner: two ingest pods share the limit of 300 a minute', async () => {
   for (let tried = 1; tried <= LIMIT_TRIES; tried += 1) {
-    await soon('all pods to count in Redis', async () => (await fallback()) === 0);
+    await eventually('all pods to count in Redis', async () => (await fallback()) === 0);
     const [before, local] = [await answeredByEach(world), await countedAlone()];
     const answers = await sendFrom(newAddress(), LIMIT + OVER_LIMIT);
     // Only where Redis was late is another try fair.
@@ -160,7 +160,7 @@ step('SRE: `helm test` passes', async () => {
 const fallback = (): Promise<number> => world.metric('ingest', 'partner_ingest_limiter_fallback');
 /** Decisions pods took on their own memory. */
 const countedAlone = (): Promise<number> =>
-  world.metric('ingest', 'partner_ingest_limiter_decisions_total', 'store="local"');
+  world.metric('ingest', 'partner_ingest_limiter_decisions_total', { store: 'local' });
 
 async function sendFrom(address: string, count: number): Promise<Answer[]> {
   const answers: Answer[] = [];

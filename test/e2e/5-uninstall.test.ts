@@ -1,6 +1,6 @@
 /** `helm uninstall` of an evaluation leaves nothing; 6-pages shows what a production leaves. */
 import { afterAll, beforeAll } from '@jest/globals';
-import { soon } from './kubectl.ts';
+import { eventually } from '../support/wait.ts';
 import { openWorld, step, type World } from './world.ts';
 
 /** What Kubernetes itself puts into every namespace. */
@@ -29,7 +29,7 @@ step('everything goes, volumes and partner keys too', async () => {
   const { kubectl, release } = world;
   const expected = [...KUBERNETES_OWN, `namespace/${release.namespace}`];
   await kubectl.helmAndWait(['uninstall', release.name]);
-  await soon(
+  await eventually(
     'everything to be gone but what Kubernetes puts into a namespace',
     async () => {
       const left = [...(await kubectl.everything()), ...(await clusterWide())];

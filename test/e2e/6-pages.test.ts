@@ -8,13 +8,14 @@ import { resolve } from 'node:path';
 import { readFileSync } from 'node:fs';
 import { MongoClient } from 'mongodb';
 import { parse } from 'yaml';
+import { ROOT } from '../../tools/root.ts';
 import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { send } from '../support/http.ts';
 import { read } from '../support/pages.ts';
 import { requestIdOf } from '../support/world.ts';
-import { ROOT } from './cluster.ts';
-import { Kubectl, soon } from './kubectl.ts';
+import { eventually } from '../support/wait.ts';
+import { Kubectl } from './kubectl.ts';
 import { PortForward } from './port-forward.ts';
 import { Reader } from './reader.ts';
 import { addressOf, remove, type Release } from './release.ts';
@@ -79,7 +80,7 @@ async function post(apiKey: string, body = '{}') {
 }
 
 const becomes = (apiKey: string, status: number): Promise<boolean> =>
-  soon(`an answer ${status}`, async () => (await post(apiKey)).status === status);
+  eventually(`an answer ${status}`, async () => (await post(apiKey)).status === status);
 
 /** What the command of operations.md prints for a fresh key, and applies. */
 function madeKey(said: string): { readonly key: string; readonly secret: string } {
@@ -186,12 +187,12 @@ step(
     reader.inPlace.set('partner-acme-…', made.secret);
     // As the page says, a 401 within the first second is too early.
     let answer = '';
-    await soon('the first 202', async () => {
+    await eventually('the first 202', async () => {
       answer = await reader.paste('docs/install.md', 'key=');
       return answer.includes('HTTP/1.1 202 Accepted');
     });
     reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
-    await soon('the request to be completed', async () => {
+    await eventually('the request to be completed', async () => {
       return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes(
         '  completed\n',
       );

@@ -5,12 +5,11 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../../tools/root.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { goProgram } from '../../tools/go-program.ts';
-import { command } from './command.ts';
+import { run } from '../../tools/program.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Logs, the ledger of each load, measurements. */
 export const FOLDER = join(ROOT, '.run/e2e');
 const KIND_CLUSTER = 'partner-ingest-e2e';
@@ -74,7 +73,7 @@ async function openKind(log: (line: string) => void) {
   await mkdir(FOLDER, { recursive: true });
   const kubeconfig = join(FOLDER, 'kind.kubeconfig');
   log(`making the kind cluster ${KIND_CLUSTER}`);
-  await command(
+  await run(
     'kind',
     ['create', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig, '--wait', '120s'],
     {
@@ -95,7 +94,7 @@ async function openKind(log: (line: string) => void) {
 /** Deletes the cluster where it is ours. */
 export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<void> {
   if (!kind) return;
-  await command('kind', ['delete', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig], {
+  await run('kind', ['delete', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig], {
     timeoutMs: KIND_TIMEOUT_MS,
   });
 }

@@ -2,9 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ROOT } from '../../tools/root.ts';
 import { MAILDEV_VERSION } from '../../deploy/local/maildev.ts';
-import { ROOT, type ClusterTools } from './cluster.ts';
-import { command } from './command.ts';
+import { run } from '../../tools/program.ts';
+import { copyOfCommit, git } from '../../tools/release/repository.ts';
+import type { ClusterTools } from './cluster.ts';
 
 const BUILD_TIMEOUT_MS = 900_000;
 const LOAD_TIMEOUT_MS = 300_000;
@@ -54,7 +56,7 @@ export async function buildAndLoad(
   const [program = '', ...args] = loadImage;
   for (const name of names) {
     log(`${loadImage.join(' ')} ${name}`);
-    await command(program, [...args, name], { timeoutMs: LOAD_TIMEOUT_MS, cwd: ROOT });
+    await run(program, [...args, name], { timeoutMs: LOAD_TIMEOUT_MS, cwd: ROOT });
   }
   return { repository: REPOSITORY, current, earlier, mail: `${MAIL_REPOSITORY}:${mail}` };
 }
@@ -78,13 +80,9 @@ async function build(folder: string, repository: string, more: readonly string[]
 async function buildOf(commit: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
   try {
-    const archive = join(folder, '.archive.tar');
-    // With the modes of a working tree, without which none of the layers built for it would be
-    // found again.
-    await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, commit]);
-    await command('tar', ['-xf', archive, '-C', folder], { timeoutMs: QUICK_TIMEOUT_MS });
-    await rm(archive);
-    return await build(folder, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
+    const source = join(folder, 'source');
+    await copyOfCommit(source, commit);
+    return await build(source, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
   } finally {
     await rm(folder, { recursive: true });
   }
@@ -104,10 +102,6 @@ async function earlierCommit(): Promise<string> {
   });
 }
 
-async function git(args: readonly string[]): Promise<string> {
-  return (await command('git', args, { timeoutMs: QUICK_TIMEOUT_MS, cwd: ROOT })).out.trim();
-}
-
 async function docker(args: readonly string[], timeoutMs = QUICK_TIMEOUT_MS): Promise<string> {
-  return (await command('docker', args, { timeoutMs })).out.trim();
+  return (await run('docker', args, { timeoutMs })).out.trim();
 }

@@ -2,7 +2,8 @@
  * Ends pods the hard ways: deleted by force, and a process that dies in the middle of what it does.
  */
 import { pause } from '../../internal/platform/deadline.ts';
-import { isReady, soon, type PodInfo } from './kubectl.ts';
+import { eventually } from '../support/wait.ts';
+import { isReady, type PodInfo } from './kubectl.ts';
 import { restartsOf } from './diagnosis.ts';
 import { answeredByEach, metricsOf, type Component, type World } from './world.ts';
 
@@ -46,7 +47,7 @@ export async function crash(world: World, pod: PodInfo): Promise<void> {
  * never crashed.
  */
 export async function startedAgain(world: World, pod: PodInfo): Promise<void> {
-  await soon(
+  await eventually(
     `${pod.metadata.name} to have been started again`,
     async () => {
       const now = (await world.kubectl.pods()).find(
@@ -103,7 +104,7 @@ export async function busiest(world: World): Promise<PodInfo> {
 
 /** The controller that leads. */
 export async function leader(world: World): Promise<PodInfo> {
-  return soon('a controller to lead', async () => {
+  return eventually('a controller to lead', async () => {
     for (const pod of await world.kubectl.pods('controller')) {
       const metrics = await metricsOf(world.kubectl, pod).catch(() => '');
       if (/^partner_ingest_leader(\{[^}]*\})? 1$/m.test(metrics)) return pod;

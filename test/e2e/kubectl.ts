@@ -1,8 +1,7 @@
 /** The two commands an SRE has: `kubectl` and `helm`, against the cluster of the tests. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
+import { run, type Ended } from '../../tools/program.ts';
 import type { ClusterTools } from './cluster.ts';
-import { command, type CommandOutput } from './command.ts';
 
 const TIMEOUT_MS = 60_000;
 /** The longest `helm --wait` may take: five minutes, and a little to say so. */
@@ -40,8 +39,8 @@ export class Kubectl {
   }
 
   /** For a child process of one's own. */
-  get environment(): Record<string, string> {
-    return { KUBECONFIG: this.#tools.kubeconfig };
+  get environment(): NodeJS.ProcessEnv {
+    return { ...process.env, KUBECONFIG: this.#tools.kubeconfig };
   }
 
   /** Standard output of `kubectl --namespace … ARGS`. */
@@ -49,7 +48,7 @@ export class Kubectl {
     args: readonly string[],
     options: { readonly input?: string; readonly timeoutMs?: number } = {},
   ) {
-    const { out } = await command(this.program, ['--namespace', this.namespace, ...args], {
+    const { out } = await run(this.program, ['--namespace', this.namespace, ...args], {
       timeoutMs: TIMEOUT_MS,
       env: this.environment,
       ...options,
@@ -63,7 +62,7 @@ export class Kubectl {
 
   /** `kubectl apply` of these objects, each in the namespace that it names. */
   async apply(...objects: readonly object[]): Promise<void> {
-    await command(this.program, ['apply', '--filename=-'], {
+    await run(this.program, ['apply', '--filename=-'], {
       timeoutMs: TIMEOUT_MS,
       env: this.environment,
       input: objects.map((object) => JSON.stringify(object)).join('\n'),
@@ -94,8 +93,8 @@ export class Kubectl {
     return listed.split('\n').filter((line) => line !== '');
   }
 
-  async helm(args: readonly string[], values: readonly object[] = []): Promise<CommandOutput> {
-    return await command(this.#tools.helm, ['--namespace', this.namespace, ...args], {
+  async helm(args: readonly string[], values: readonly object[] = []): Promise<Ended> {
+    return await run(this.#tools.helm, ['--namespace', this.namespace, ...args], {
       timeoutMs: HELM_TIMEOUT_MS,
       env: this.environment,
       input: values.map((value) => JSON.stringify(value)).join('\n'),
@@ -103,7 +102,7 @@ export class Kubectl {
   }
 
   /** A `helm` command that changes the release and waits until Kubernetes says that it is done. */
-  helmAndWait(args: readonly string[], values: readonly object[] = []): Promise<CommandOutput> {
+  helmAndWait(args: readonly string[], values: readonly object[] = []): Promise<Ended> {
     return this.helm([...args, '--wait', '--timeout', HELM_WAIT], values);
   }
 
@@ -119,33 +118,4 @@ export function isReady(pod: PodInfo): boolean {
     pod.status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') ===
       true
   );
-}
-
-const POLL_MS = 250;
-
-/**
- * Polls with time between: `kubectl` is a process each time. What it waited for in vain is in the
- * error.
- */
-export async function soon<T>(
-  what: string,
-  look: () => Promise<T | undefined | false>,
-  timeoutMs = TIMEOUT_MS,
-): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
-  let last: Error | undefined;
-  for (;;) {
-    try {
-      const value = await look();
-      if (value !== undefined && value !== false) return value;
-      last = undefined;
-    } catch (error) {
-      last = error as Error;
-    }
-    if (performance.now() > deadline) {
-      const words = last === undefined ? '' : `: ${last.message}`;
-      throw new Error(`waited ${timeoutMs} ms in vain for ${what}${words}`);
-    }
-    await sleep(POLL_MS);
-  }
 }

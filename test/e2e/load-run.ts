@@ -15,8 +15,8 @@ import { Ledger, numberOf, type LedgerEntry } from '../faults/ledger.ts';
 import { startLoad } from '../faults/load.ts';
 import { Planner } from '../faults/planner.ts';
 import { newRandom } from '../support/random.ts';
+import { eventually } from '../support/wait.ts';
 import { FOLDER } from './cluster.ts';
-import { soon } from './kubectl.ts';
 import type { World } from './world.ts';
 
 const SEED = 20_261_121;
@@ -116,7 +116,7 @@ export async function startRun(world: World, name: string, part: number): Promis
       const entries = ledger.entries.filter((entry) => entry.phase === of && entry.kind !== 'cut');
       const pending = (): boolean =>
         entries.some(({ answer, failure }) => answer === undefined && failure === undefined);
-      await soon('the last answers', async () => !pending(), ANSWERS_WITHIN_MS);
+      await eventually('the last answers', async () => !pending(), ANSWERS_WITHIN_MS);
       const wrong = entries.filter((entry) => !isAsUsual(entry));
       const failed = wrong.filter(({ answer }) => answer?.status === 500);
       // Later ones are the contract's answer to a MongoDB that is slow.
@@ -175,7 +175,7 @@ function wordsOf({ n, kind, answer, failure, sentAt }: LedgerEntry): string {
 
 /** Until no record has work ahead and no withdrawal is pending. */
 async function settle(world: World): Promise<void> {
-  await soon(
+  await eventually(
     'every record to be final and no withdrawal to be pending',
     async () => {
       const open = await world.withDb((db) =>

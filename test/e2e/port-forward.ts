@@ -48,7 +48,7 @@ export class PortForward {
       `:${this.#port}`,
     ];
     const child = spawn(this.#kubectl.program, args, {
-      env: { ...process.env, ...this.#kubectl.environment },
+      env: this.#kubectl.environment,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;

@@ -6,7 +6,8 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { ROOT, type ClusterTools } from './cluster.ts';
+import { ROOT } from '../../tools/root.ts';
+import type { ClusterTools } from './cluster.ts';
 import { BLOCKS, blockOf, type WalkedPage } from './page-blocks.ts';
 import { Terminal } from './terminal.ts';
 

@@ -4,9 +4,11 @@
  */
 import { randomBytes } from 'node:crypto';
 import { join, resolve } from 'node:path';
-import { closeCluster, ROOT, type ClusterTools } from './cluster.ts';
+import { ROOT } from '../../tools/root.ts';
+import { eventually } from '../support/wait.ts';
+import { closeCluster, type ClusterTools } from './cluster.ts';
 import type { Images } from './images.ts';
-import { Kubectl, soon } from './kubectl.ts';
+import { Kubectl } from './kubectl.ts';
 
 export const CHART = join(ROOT, 'charts/partner-ingest');
 const RESTRICTED = {
@@ -86,7 +88,7 @@ export async function remove(tools: ClusterTools, release: Release): Promise<voi
   await kubectl.helm(['uninstall', release.name, '--ignore-not-found']).catch(() => undefined);
   const namespaces = [release.namespace, release.keysNamespace];
   await kubectl.run(['delete', 'namespace', ...namespaces, '--ignore-not-found', '--wait=false']);
-  await soon(
+  await eventually(
     `${namespaces.join(' and ')} to be gone`,
     async () =>
       (await kubectl.run([

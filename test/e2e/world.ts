@@ -7,8 +7,10 @@ import { MongoClient, type Db } from 'mongodb';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import type { ShownMail } from '../../deploy/local/maildev.ts';
 import { send, type Answer } from '../support/http.ts';
+import { sumOf } from '../support/metrics-text.ts';
+import { eventually } from '../support/wait.ts';
 import { diagnose } from './diagnosis.ts';
-import { Kubectl, isReady, soon, type PodInfo } from './kubectl.ts';
+import { Kubectl, isReady, type PodInfo } from './kubectl.ts';
 import { PortForward } from './port-forward.ts';
 import { addressOf } from './release.ts';
 import { WORLD_VARIABLE, type Shared } from './shared.ts';
@@ -41,7 +43,11 @@ export interface World extends Shared {
   /** Waits until requests with this key are answered so by every pod. */
   answers(key: string, status: number, timeoutMs?: number): Promise<void>;
   /** Sum of a metric over the pods of a component that answer. */
-  metric(component: Component, name: string, labels?: string): Promise<number>;
+  metric(
+    component: Component,
+    name: string,
+    labels?: Readonly<Record<string, string>>,
+  ): Promise<number>;
   /** Waits until all pods of the release are ready and none is going; gives them. */
   settled(image?: string): Promise<PodInfo[]>;
   /** A connection to MongoDB for the length of `use`. */
@@ -140,15 +146,15 @@ export async function openWorld(): Promise<World> {
         }
         return true;
       };
-      await soon(`the key to be answered ${status} by every pod`, byAll, timeoutMs);
+      await eventually(`the key to be answered ${status} by every pod`, byAll, timeoutMs);
     },
-    async metric(component, name, labels = '') {
+    async metric(component, name, labels) {
       const pods = (await kubectl.pods(component)).filter(isReady);
       const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));
       return texts.reduce((sum, text) => sum + sumOf(text, name, labels), 0);
     },
     settled: (image) =>
-      soon(
+      eventually(
         'all pods to be ready, and those of before to be gone',
         async () => {
           const pods = await kubectl.pods();
@@ -213,11 +219,4 @@ export async function answeredByEach({ kubectl }: World): Promise<number[]> {
   const pods = (await kubectl.pods('ingest')).filter(isReady);
   const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));
   return texts.map((text) => sumOf(text, 'partner_ingest_requests_total'));
-}
-
-function sumOf(metrics: string, name: string, labels = ''): number {
-  return metrics
-    .split('\n')
-    .filter((line) => line.startsWith(`${name}{`) && line.includes(labels))
-    .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }

@@ -8,6 +8,7 @@ import { Redis } from 'ioredis';
 import { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startMailCatcher } from '../support/mail-catcher.ts';
+import { sumOf } from '../support/metrics-text.ts';
 import {
   startService,
   type ServiceName,
@@ -272,10 +273,7 @@ async function metricOf(service: ServiceProcess | undefined, name: string): Prom
   try {
     const signal = AbortSignal.timeout(SCRAPE_TIMEOUT_MS);
     const response = await fetch(`${service?.adminUrl}/metrics`, { signal });
-    const lines = (await response.text()).split('\n');
-    return lines
-      .filter((line) => line.startsWith(`${name}{`))
-      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+    return sumOf(await response.text(), name);
   } catch {
     return 0;
   }

@@ -23,6 +23,7 @@ import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
+import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
@@ -44,10 +45,7 @@ beforeAll(async () => {
   untrusted = createTlsServer({ key, cert } as { key: Buffer; cert: Buffer });
   untrusted.on('tlsClientError', () => undefined);
   silent = createServer((socket) => socket.on('error', () => undefined));
-  for (const server of [untrusted, silent])
-    await new Promise<void>((resolve) => {
-      server.listen(0, '127.0.0.1', resolve);
-    });
+  for (const server of [untrusted, silent]) await listen(server);
   const [redis, mongo] = await Promise.all([
     startRedis({ log: () => {} }),
     startMongo({ log: () => {} }),

@@ -1,11 +1,12 @@
 /** The ingest process as the cluster sees it: signals, exit codes, and failed starts. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { send } from '../support/http.ts';
+import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
@@ -127,10 +128,7 @@ test.each(['HTTP_PORT', 'ADMIN_PORT'])(
   'a start that cannot succeed exits 1, as when the port of %s is in use',
   async (name) => {
     const taken = createServer();
-    await new Promise<void>((resolve) => {
-      taken.listen(0, '127.0.0.1', resolve);
-    });
-    const port = String((taken.address() as AddressInfo).port);
+    const port = String(await listen(taken));
     await expect(
       startService('ingest', { ...world.environment, LOG_LEVEL: 'info', [name]: port }),
     ).rejects.toThrow(/ended while starting \(1\)[^]*EADDRINUSE/);

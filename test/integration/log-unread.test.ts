@@ -1,12 +1,11 @@
 /** A process serves and ends although nobody reads its log. */
 import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { ROOT } from '../../tools/root.ts';
 import { send } from '../support/http.ts';
 import { eventually, HANG_MS } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 /** Their lines are several times what a pipe and this test's side of it hold. */
 const REQUESTS = 1_000;
 
@@ -19,7 +18,7 @@ afterAll(() => world.close());
 
 test('an ingest whose log reader has stopped accepts, and ends on SIGTERM', async () => {
   const child = spawn(process.execPath, ['cmd/ingest/main.ts'], {
-    cwd: PROJECT,
+    cwd: ROOT,
     env: {
       PATH: process.env['PATH'],
       ...world.environment,

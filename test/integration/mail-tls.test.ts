@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
-import { portOf } from '../support/mail-catcher.ts';
 import { createMailer, type HandOver, type Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf, type TlsMode } from '../../internal/mail/relay.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
@@ -65,14 +65,12 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
   });
   // A client that does not trust the certificate ends its session here.
   server.on('error', () => undefined);
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
+  const port = await listen(server.server);
   const close = () =>
     new Promise<void>((resolve) => {
       server.close(resolve);
     });
-  const relay = { port: portOf(server.server), seen, close };
+  const relay = { port, seen, close };
   relays.push(relay);
   return relay;
 }

@@ -8,9 +8,9 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Document } from 'mongodb';
+import { ROOT } from '../../tools/root.ts';
 import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { cliOf } from '../support/cli.ts';
@@ -28,7 +28,6 @@ import {
   type World,
 } from '../support/world.ts';
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
 type Name = (typeof PROCESSES)[number];
 /** The operator may do anything. */

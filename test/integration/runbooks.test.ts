@@ -4,16 +4,15 @@
  */
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { ROOT } from '../../tools/root.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { listen } from '../support/listen.ts';
 import { alertSections, read } from '../support/pages.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const DEADLINE_MS = 60_000;
 const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
 
@@ -89,9 +88,8 @@ test('metrics: those of every pod, each line with its pod', async () => {
   const admin = createServer((request, response) =>
     response.end(request.url === '/metrics' ? 'first 1\nsecond 2' : ''),
   );
-  await new Promise<void>((resolve) => admin.listen(0, '127.0.0.1', resolve));
+  const port = await listen(admin);
   try {
-    const { port } = admin.address() as AddressInfo;
     const printed = await terminal('metrics ingest | grep -v first', { adminPort: port });
     expect(printed).toBe('pod/one second 2\npod/two second 2\n');
   } finally {

@@ -5,10 +5,10 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
+import { listen } from '../support/listen.ts';
 import {
   printTrace,
   startOtlpReceiver,
@@ -238,8 +238,7 @@ test('a partner that does not sample gets no span, and is processed all the same
 
 test('a collector that hangs: no request notices, one line tells, and closing does not wait for it', async () => {
   const silent = createServer((socket) => void socket.resume());
-  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
-  const { port } = silent.address() as AddressInfo;
+  const port = await listen(silent);
   const lonely = await world.spawn('ingest', {
     OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
     OTEL_BSP_SCHEDULE_DELAY: '10',

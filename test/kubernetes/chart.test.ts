@@ -4,8 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
+import { run } from '../../tools/program.ts';
 import { findKubectl } from '../e2e/cluster.ts';
-import { command } from '../e2e/command.ts';
 import {
   CHART,
   evaluation,
@@ -68,8 +68,8 @@ describe('an API server', () => {
   async function kubectl(args: readonly string[], objects: readonly object[] = []) {
     const input = objects.map((object) => JSON.stringify(object)).join('\n');
     const program = await findKubectl(KUBECONFIG);
-    const options = { input, timeoutMs: CALL_TIMEOUT_MS, env: { KUBECONFIG } };
-    return (await command(program, args, options)).out;
+    const options = { input, timeoutMs: CALL_TIMEOUT_MS, env: { ...process.env, KUBECONFIG } };
+    return (await run(program, args, options)).out;
   }
 
   beforeAll(async () => {
@@ -127,7 +127,7 @@ describe('an API server', () => {
   });
 
   test('an upgrade that switches autoscaling on, and the next one, keep the pods there are', async () => {
-    const run = async (verb: string, values: Json): Promise<void> => {
+    const change = async (verb: string, values: Json): Promise<void> => {
       const args = [verb, 'scaled', CHART, '--kubeconfig', KUBECONFIG, '--namespace', home];
       const { code, err } = await helm([...args, '-f', '-'], {
         ...production,
@@ -139,14 +139,14 @@ describe('an API server', () => {
     const deployment = ['--namespace', home, 'deployment', 'scaled-partner-ingest-ingest'];
     const replicas = (): Promise<string> =>
       kubectl(['get', ...deployment, '--output=jsonpath={.spec.replicas}']);
-    await run('install', { ingest: { replicaCount: 4 } });
+    await change('install', { ingest: { replicaCount: 4 } });
     expect(await replicas()).toBe('4');
     const autoscaling = { enabled: true, minReplicas: 3 };
-    await run('upgrade', { ingest: { replicaCount: 4, autoscaling } });
+    await change('upgrade', { ingest: { replicaCount: 4, autoscaling } });
     expect(await replicas()).toBe('4');
     // As the autoscaler does it.
     await kubectl(['scale', ...deployment, '--replicas=7']);
-    await run('upgrade', { ingest: { replicaCount: 4, autoscaling }, logLevel: 'warn' });
+    await change('upgrade', { ingest: { replicaCount: 4, autoscaling }, logLevel: 'warn' });
     expect(await replicas()).toBe('7');
   });
 });

@@ -6,7 +6,7 @@ import { expect, test } from '@jest/globals';
 import { existsSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
-import { ROOT } from '../support/needs.ts';
+import { ROOT } from '../../tools/root.ts';
 import { mutants, mutated } from './list.ts';
 
 /** So that a whole run takes ten minutes. */

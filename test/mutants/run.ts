@@ -8,9 +8,9 @@ import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
+import { ROOT } from '../../tools/root.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { duration } from '../../internal/platform/terminal.ts';
-import { ROOT } from '../support/needs.ts';
 import { mutants, mutated, type Mutant } from './list.ts';
 
 /** As many tests at a time as the machines have cores that this is made for. */

@@ -2,13 +2,12 @@
  * The chart in tests: rendered by Helm, as objects, with the values of a first try and of a
  * production.
  */
-import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { parse, stringify } from 'yaml';
+import { ROOT } from '../../tools/root.ts';
 import { goProgram } from '../../tools/go-program.ts';
+import { endOf, type Ended } from '../../tools/program.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const CHART = `${ROOT}charts/partner-ingest`;
 export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
@@ -86,25 +85,14 @@ export function withValue(values: Json, path: string, value: unknown): Json {
 }
 
 /** Runs `helm` with the values on its standard input where an argument is `-f -`. */
-export async function helm(
-  args: readonly string[],
-  values: Json = {},
-): Promise<{ code: number | null; out: string; err: string }> {
-  // A short run does not need its garbage collected.
-  const child = spawn(await (program ??= goProgram('helm')), args, {
-    timeout: HELM_TIMEOUT_MS,
+export async function helm(args: readonly string[], values: Json = {}): Promise<Ended> {
+  return await endOf(await (program ??= goProgram('helm')), args, {
+    // As Helm reads it: YAML 1.1, where a bare `yes` is true.
+    input: stringify(values, { version: '1.1' }),
+    timeoutMs: HELM_TIMEOUT_MS,
+    // A short run does not need its garbage collected.
     env: { ...process.env, GOGC: 'off' },
   });
-  const [out, err]: [Buffer[], Buffer[]] = [[], []];
-  child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
-  child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
-  // As Helm reads it: YAML 1.1, where a bare `yes` is true.
-  child.stdin.end(stringify(values, { version: '1.1' }));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', resolve);
-  });
-  return { code, out: Buffer.concat(out).toString(), err: Buffer.concat(err).toString() };
 }
 
 const templateArgs = (release: string, namespace: string, ...files: string[]): string[] => [

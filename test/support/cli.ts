@@ -2,15 +2,13 @@
  * Runs the operator's real command on a world's stores: inside the test's process, or as a child
  * where that is the point.
  */
-import { spawn } from 'node:child_process';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
+import { endOf } from '../../tools/program.ts';
 import { HANG_MS } from './wait.ts';
 import { openWorld, type InProcess, type World } from './world.ts';
-
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 
 export interface Ran {
   readonly code: number | null;
@@ -42,25 +40,18 @@ export async function spawnCli(
   input: string,
   ...words: readonly string[]
 ): Promise<Ran> {
-  const child = spawn(process.execPath, ['cmd/cli/main.ts', ...words], {
-    cwd: PROJECT,
+  const { code, out, err } = await endOf(process.execPath, ['cmd/cli/main.ts', ...words], {
+    cwd: ROOT,
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       ...OPERATOR,
       ...environment,
     },
-    stdio: ['pipe', 'pipe', 'pipe'],
-    timeout: HANG_MS,
-    killSignal: 'SIGKILL',
+    input,
+    timeoutMs: HANG_MS,
   });
-  // A command that reads no input, or not all of it, may be gone before it is written.
-  child.stdin.on('error', () => {}).end(input);
-  const ended = new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject).once('close', (exitCode) => resolve(exitCode));
-  });
-  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
-  return ran(await ended, stdout, stderr);
+  return ran(code, out, err);
 }
 
 /**

@@ -5,6 +5,6 @@
  */
 /* oxlint-disable node/no-process-env -- children get it from there */
 import { join } from 'node:path';
-import { ROOT } from './needs.ts';
+import { ROOT } from '../../tools/root.ts';
 
 process.env['NODE_COMPILE_CACHE'] ??= join(ROOT, '.run', 'compile-cache');

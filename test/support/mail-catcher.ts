@@ -1,8 +1,9 @@
 /** Catches the mails of tests: an SMTP server on one port that misbehaves as a test asks for. */
-import type { Server, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import PostalMime from 'postal-mime';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server';
+import { listen } from './listen.ts';
 import { eventually } from './wait.ts';
 
 /** One mail, as the SMTP server got it and as a reader sees it. */
@@ -121,14 +122,9 @@ export class MailCatcher {
   async listenAgain(): Promise<void> {
     if (this.#server !== undefined) return;
     const server = this.#build();
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(this.#port, LOOPBACK, () => resolve());
-    });
-    server.removeAllListeners('error');
-    // Errors of single connections arrive here, too.
+    // Errors of single connections arrive here.
     server.on('error', () => undefined);
-    this.#port = portOf(server.server);
+    this.#port = await listen(server.server, this.#port);
     this.#server = server;
   }
 
@@ -257,12 +253,4 @@ async function parsed(content: Buffer, envelopeTo: readonly string[]): Promise<C
     links: text.match(/https?:\/\/[^\s<>"'`()[\]{}]+/g) ?? [],
     headers: Object.fromEntries(email.headers.map(({ key, value }) => [key, value])),
   };
-}
-
-/** The port a TCP server listens on. */
-export function portOf(server: Server): number {
-  const address = server.address();
-  if (address === null || typeof address === 'string')
-    throw new Error('the server does not listen on a TCP port');
-  return address.port;
 }

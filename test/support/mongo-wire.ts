@@ -2,9 +2,10 @@
  * A connection that understands what MongoDB's clients say: keeps every command, and may change
  * what is answered.
  */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
+import { listen } from './listen.ts';
 
 export interface MongoWire {
   /** `url` with our host and port instead of the store's. */
@@ -54,12 +55,9 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       return changed === undefined ? bytes : message(changed, { to });
     });
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
   const own = new URL(url);
   own.hostname = '127.0.0.1';
-  own.port = String((server.address() as AddressInfo).port);
+  own.port = String(await listen(server));
   return {
     url: own.href,
     commands,

@@ -6,9 +6,7 @@
 /* oxlint-disable node/no-process-env -- handed from `make` to Jest and to the closing lines */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+import { ROOT } from '../../tools/root.ts';
 
 /** Each by what the text of a test file shows it with; the stores by its folder. */
 const NEEDS = {

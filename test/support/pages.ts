@@ -1,9 +1,8 @@
 /** The project's pages as tests read them: what they name in prose and in blocks of code. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { ROOT } from '../../tools/root.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** The text of a file, by its path from the project's root. */
 export const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 /** Paths from the root that match; what is installed or built is left out. */

@@ -8,13 +8,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
+import { ROOT } from '../../tools/root.ts';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
-import { needs, ROOT, testFiles, type Need, type Obstacles } from './needs.ts';
+import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
 type Log = (line: string) => void;
@@ -25,8 +26,6 @@ const given = (name: string): string | undefined => {
   const value = process.env[name];
   return value === '' ? undefined : value;
 };
-const orReason = (found: object | string): string | undefined =>
-  typeof found === 'string' ? found : undefined;
 const variable = (name: string): string | undefined =>
   given(name) === undefined ? `${name} is not set` : undefined;
 const answers = async (program: string, args: readonly string[]): Promise<string | undefined> =>
@@ -47,7 +46,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   'Python 3': () => answers('python3', ['--version']),
   Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
-  schemathesis: async (log) => orReason(await findSchemathesis(log)),
+  schemathesis: async (log) => void (await findSchemathesis(log)),
   Helm: async (log) => void (await goProgram('helm', log)),
   'API server': async () => variable('TEST_KUBECONFIG'),
   'API server of our own': async () => variable('TEST_API_SERVER_COMMAND'),

@@ -1,5 +1,6 @@
 /** A mail relay of a few lines, for what a well-behaved SMTP server never does. */
 import { createServer, type Socket } from 'node:net';
+import { listen } from './listen.ts';
 
 type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT' | 'QUIT';
 
@@ -48,10 +49,9 @@ export async function startRawRelay({ pipelining = true } = {}): Promise<RawRela
     socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
     serve(socket);
   });
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
+  const port = await listen(server);
   const relay: RawRelay = {
-    port: typeof address === 'object' && address !== null ? address.port : 0,
+    port,
     heard: [],
     contents: [],
     connections: 0,

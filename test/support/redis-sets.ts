@@ -12,14 +12,16 @@ import {
   type ServerProcess,
 } from '../../deploy/local/stores/process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/root.ts';
-import { makeWorkspace } from '../../deploy/local/stores/running.ts';
+import { storeFolder } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
+import { withDeadline } from '../../internal/platform/deadline.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { makeCertificate } from './certificate.ts';
 import { eventually } from './wait.ts';
 
 const READY_MS = 60_000;
+const ANSWER_MS = 500;
 /** After this a member counts as down; short, so that a failover takes seconds. */
 const DOWN_AFTER_MS = 1_500;
 const SLOTS = 16_384;
@@ -89,7 +91,7 @@ export async function startRedisSentinel(): Promise<RedisSet> {
           PRIMARY_NAME,
         )) as string[];
         const primary = members.find((member) => member.port === Number(port))!;
-        if (!(await within(primary.client.info('replication'))).includes('role:master'))
+        if (!(await answer(primary.client.info('replication'))).includes('role:master'))
           throw new Error('not yet');
         return primary;
       },
@@ -160,7 +162,7 @@ export async function startRedisCluster(): Promise<RedisSet> {
       ca: servers.ca,
       primary: async () => {
         for (const member of members) {
-          const own = await within(member.client.cluster('NODES').then(String)).catch(() => '');
+          const own = await answer(member.client.cluster('NODES').then(String)).catch(() => '');
           const line = own
             .split('\n')
             .find((one) => one.includes('myself') && one.includes('master'));
@@ -194,12 +196,8 @@ function sentinelLines(primaryPort: number): string[] {
 }
 
 /** A member that was stopped does not answer. */
-async function within<T>(promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>(
-    (_, reject) => (timer = setTimeout(() => reject(new Error('no answer')), 500)),
-  );
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+function answer<T>(promise: Promise<T>): Promise<T> {
+  return withDeadline(promise, ANSWER_MS, 'an answer');
 }
 
 function toObject(reply: unknown): Record<string, string> {
@@ -214,31 +212,30 @@ function toObject(reply: unknown): Record<string, string> {
 
 /** Servers of one set, with a folder each, all stopped together. */
 async function openServers(name: string) {
-  const workspace = await makeWorkspace(name, undefined);
+  const folder = await storeFolder(name);
   const program = await findProgram('redis-server');
   const root = program === undefined ? await installRoot(() => {}) : undefined;
   const started: { member: RedisMember; process: () => ServerProcess }[] = [];
-  const ca = join(workspace.dataDir, 'ca.pem');
-  makeCertificate(workspace.dataDir);
+  const ca = join(folder, 'ca.pem');
+  makeCertificate(folder);
   const tls = { ca: await readFile(ca, 'utf8') };
   let count = 0;
 
   async function start(lines: readonly string[], sentinel = false): Promise<RedisMember> {
-    const data = join(workspace.dataDir, String((count += 1)));
+    const data = join(folder, String((count += 1)));
     const port = await freePort();
     if (root === undefined) await mkdir(data, { recursive: true });
     else await makeDataDir(data, root, 'redis');
     const seen = root === undefined ? data : DATA_IN_ROOT;
     const file = join(data, 'redis.conf');
     await writeFile(file, [...commonLines(port, seen, sentinel), ...lines, ''].join('\n'));
-    for (const pem of ['ca.pem', 'key.pem'])
-      await copyFile(join(workspace.dataDir, pem), join(data, pem));
+    for (const pem of ['ca.pem', 'key.pem']) await copyFile(join(folder, pem), join(data, pem));
     // The server runs as another user, and a Sentinel writes its file.
     await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
     const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
     const command =
       root === undefined ? [program!, ...server.slice(1)] : inRoot(root, data, 'redis', server);
-    const logFile = join(workspace.logDir, `${count}.log`);
+    const logFile = join(folder, `${count}.log`);
     const run = (): Promise<ServerProcess> =>
       startProcess({ command, logFile, wrapped: root !== undefined });
     let process = await run();
@@ -264,7 +261,7 @@ async function openServers(name: string) {
     started.push({ member, process: () => process });
     await eventually(
       `${logFile} to answer`,
-      async () => (await within(client.ping())) === 'PONG',
+      async () => (await answer(client.ping())) === 'PONG',
       READY_MS,
     );
     return member;
@@ -275,7 +272,7 @@ async function openServers(name: string) {
       await process().signal('SIGKILL');
       await process().end('SIGKILL');
     }
-    await rm(workspace.dataDir, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
   };
   return { start, stop, ca };
 }

@@ -2,14 +2,14 @@
  * The samples for partners of docs/samples.md, run as printed against the service, through a line
  * that loses an answer.
  */
-import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { endOf, type Ended } from '../../tools/program.ts';
 import { send } from './http.ts';
+import { listen } from './listen.ts';
 import { read } from './pages.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 import { HANG_MS } from './wait.ts';
@@ -19,12 +19,6 @@ const MAX_LINES = 40;
 const ACCEPT_TIMEOUT_MS = 1_000;
 /** Longer than the first wait of a sample, so that its second try is one too many. */
 const WINDOW_SECONDS = 5;
-
-interface Ended {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
 
 /** The block below the heading `language`. */
 function blockOf(language: string): string {
@@ -63,24 +57,20 @@ export function testSample(language: string, file: string, program: string): voi
     rmSync(folder, { recursive: true });
   });
 
-  function run(baseUrl: string, body: string, key: string, apiKey = world.key): Promise<Ended> {
+  async function run(
+    baseUrl: string,
+    body: string,
+    key: string,
+    apiKey = world.key,
+  ): Promise<Ended> {
     const path = join(folder, `${key}.json`);
     writeFileSync(path, body);
-    return new Promise((resolve) => {
-      execFile(
-        program,
-        [join(folder, file), path, key],
-        {
-          env: { PATH: process.env['PATH'], BASE_URL: `${baseUrl}/api/v1`, API_KEY: apiKey },
-          timeout: HANG_MS,
-        },
-        (error, stdout, stderr) => {
-          const ended = error === null ? 0 : Number(error.code ?? -1);
-          if (ended < 0 || ended > 2) console.log(stderr);
-          resolve({ code: ended, out: stdout, err: stderr });
-        },
-      );
+    const ended = await endOf(program, [join(folder, file), path, key], {
+      env: { PATH: process.env['PATH'], BASE_URL: `${baseUrl}/api/v1`, API_KEY: apiKey },
+      timeoutMs: HANG_MS,
     });
+    if (![0, 1, 2].includes(ended.code ?? -1)) console.log(ended.err);
+    return ended;
   }
 
   /**
@@ -110,10 +100,9 @@ export function testSample(language: string, file: string, program: string): voi
     const line = createServer((incoming, outgoing) => {
       pass(incoming, outgoing).catch((error: Error) => outgoing.destroy(error));
     });
-    await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
+    const port = await listen(line);
     try {
       const body = JSON.stringify(newApplication());
-      const { port } = line.address() as AddressInfo;
       const { code: exit, out } = await run(`http://127.0.0.1:${port}`, body, key);
       expect(exit).toBe(0);
       expect(new Set(tries.map(({ sent }) => sent)).size).toBe(1);

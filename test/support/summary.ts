@@ -7,8 +7,9 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { styleText } from 'node:util';
+import { ROOT } from '../../tools/root.ts';
 import { table } from '../../internal/platform/terminal.ts';
-import { foundObstacles, leftOutFiles, needs, ROOT } from './needs.ts';
+import { foundObstacles, leftOutFiles, needs } from './needs.ts';
 
 interface JestResults {
   readonly numPassedTests: number;

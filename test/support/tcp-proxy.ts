@@ -2,7 +2,8 @@
  * A connection that can be harmed on purpose: stands between a client and a store, and delays,
  * holds or cuts it.
  */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
+import { listen } from './listen.ts';
 
 export interface TcpProxy {
   /** `url` with our host and port instead of the store's. */
@@ -92,12 +93,9 @@ export async function startTcpProxy(
     client.on('error', () => client.destroy());
     parked.push(client);
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
   const own = new URL(url);
   own.hostname = '127.0.0.1';
-  own.port = String((server.address() as AddressInfo).port);
+  own.port = String(await listen(server));
   return {
     url: own.href,
     pass() {

@@ -10,6 +10,7 @@ import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
 import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
 import { startMailCatcher, type MailCatcher } from './mail-catcher.ts';
+import { sumOf } from './metrics-text.ts';
 import {
   startService,
   type ServiceName,
@@ -169,14 +170,8 @@ export async function openWorld(
     accounts: (filter = {}) => stores.db.collection<Account>(ACCOUNTS).find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
     async metric(process, name, labels = {}) {
-      const text = await (await fetch(`${process.adminUrl}/metrics`)).text();
-      const series = text
-        .split('\n')
-        .filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
-      const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
-      return series
-        .filter((line) => wanted.every((label) => line.includes(label)))
-        .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+      const response = await fetch(`${process.adminUrl}/metrics`);
+      return sumOf(await response.text(), name, labels);
     },
     close: () => closers.closeAll(),
   };

@@ -20,7 +20,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { machineMirror, machineSources } from '../../deploy/local/stores/apt.ts';
 import { cached, exists } from '../../deploy/local/stores/cache.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 
 export const ARCHITECTURES = ['amd64', 'arm64'] as const;
 export type Architecture = (typeof ARCHITECTURES)[number];
@@ -102,7 +102,8 @@ export async function unpackDebian(
     if (only === undefined) await run('dpkg-deb', ['-x', archive, root]);
     else await run('sh', ['-c', UNPACK_SOME, 'sh', archive, root, ...only]);
     // Where scanners look for the packages of an image without a package manager.
-    await writeFile(join(status, name), await run('dpkg-deb', ['-f', archive]));
+    const { out: control } = await run('dpkg-deb', ['-f', archive]);
+    await writeFile(join(status, name), control);
   }
   const needless = [...NOT_NEEDED, `usr/lib/${LIBRARIES[architecture]}/gconv`];
   await Promise.all(needless.map((path) => rm(join(root, path), { recursive: true, force: true })));
@@ -187,7 +188,8 @@ async function withApt<T>(
       'APT::Sandbox::User=root',
       'Acquire::Languages=none',
     ].flatMap((option) => ['-o', option]);
-    const apt: Apt = (program, args, cwd) => run(program, ['-q', ...options, ...args], { cwd });
+    const apt: Apt = async (program, args, cwd) =>
+      (await run(program, ['-q', ...options, ...args], { cwd })).out;
     await apt('apt-get', ['update'], state);
     return await use(apt);
   } finally {
@@ -224,9 +226,8 @@ export async function unpackNode(
   const folder = await cached(`image-node-${architecture}-${version}`, log, async (path) => {
     log(`fetching Node ${version} for ${architecture} …`);
     await mkdir(path, { recursive: true });
-    const file = (
-      await run('npm', ['pack', '--silent', `${name}@${version}`], { cwd: path })
-    ).trim();
+    const { out } = await run('npm', ['pack', '--silent', `${name}@${version}`], { cwd: path });
+    const file = out.trim();
     const archive = await readFile(join(path, file));
     if (`sha512-${digestOf('sha512', archive, 'base64')}` !== integrity) {
       throw new Error(`the registry has another ${name}@${version}`);

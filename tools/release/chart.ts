@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parse, parseDocument } from 'yaml';
 import { goProgram } from '../go-program.ts';
 import { packFolder, type Source } from './image.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 import { entriesOf } from './version.ts';
 
 /** The kinds that Artifact Hub knows. */

@@ -11,18 +11,18 @@ export interface ImageConfig {
   readonly Labels: Readonly<Record<string, string>>;
 }
 
-export interface Instruction {
+interface Instruction {
   readonly name: string;
   readonly rest: string;
 }
 
-export interface Stage {
+interface Stage {
   /** Empty for the last, which is the image. */
   readonly name: string;
   readonly instructions: Instruction[];
 }
 
-export function stages(dockerfile: string): Stage[] {
+function stages(dockerfile: string): Stage[] {
   const lines = dockerfile
     .split('\n')
     .filter((line) => !line.startsWith('#'))

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { ARCHITECTURES, pinnedNode, pinnedPackages } from './base.ts';
 import type { Source } from './image.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 
 export interface Component {
   readonly type: 'library' | 'application' | 'container';
@@ -32,7 +32,8 @@ export async function imageSbom(source: Source, digest: string): Promise<Sbom> {
     '--omit=dev',
     '--omit=optional',
   ];
-  const npm = JSON.parse(await run('npm', ['sbom', ...flags], { cwd: source.folder })) as Sbom;
+  const { out } = await run('npm', ['sbom', ...flags], { cwd: source.folder });
+  const npm = JSON.parse(out) as Sbom;
   const below: Component[] = [];
   const packages = await pinnedPackages();
   for (const architecture of ARCHITECTURES) {

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ARCHITECTURES, pinnedNode, unpackDebian, unpackNode, type Architecture } from './base.ts';
 import { imageConfig, type ImageConfig } from './dockerfile.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
 const INDEX = 'application/vnd.oci.image.index.v1+json';

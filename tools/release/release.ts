@@ -7,14 +7,15 @@ import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
+import { ROOT } from '../root.ts';
 import { table } from '../../internal/platform/terminal.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../go-program.ts';
 import { imagesOfChart, packageChart } from './chart.ts';
 import { chartSbom, imageSbom, provenance, type Subject } from './documents.ts';
 import { buildImage, sha256, unpackImage, type BuiltImage, type Source } from './image.ts';
-import { checkTests, copyOfCommit, git, isClean, ROOT } from './repository.ts';
-import { run } from './shell.ts';
+import { checkTests, copyOfCommit, git, isClean } from './repository.ts';
+import { run } from '../program.ts';
 import {
   chooseSigner,
   signFile,
@@ -254,7 +255,7 @@ async function runImage(image: BuiltImage, log: (line: string) => void): Promise
     await chmod(folder, 0o755);
     const root = join(folder, 'root');
     await unpackImage(image, root);
-    const said = await run(
+    const { out: said } = await run(
       'chroot',
       ['--userspec=10001:10001', root, '/usr/local/bin/partner-ingest', 'help'],
       {

@@ -2,30 +2,32 @@
 import { spawn } from 'node:child_process';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { run } from './shell.ts';
+import { ROOT } from '../root.ts';
+import { run } from '../program.ts';
 import type { Version } from './version.ts';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SUMMARY = '.run/test-summary.json';
 
 export async function git(args: readonly string[]): Promise<string> {
-  return (await run('git', args, { cwd: ROOT })).trim();
+  return (await run('git', args, { cwd: ROOT })).out.trim();
 }
 
 export async function isClean(): Promise<boolean> {
   return (await git(['status', '--porcelain'])) === '';
 }
 
-/** Puts the files of HEAD into `folder`, with the modes that every machine gives them. */
+/** Puts the files of a commit into `folder`, with the modes that every machine gives them. */
 export async function copyOfCommit(
   folder: string,
+  name = 'HEAD',
 ): Promise<{ commit: string; committedAt: number }> {
   await mkdir(folder);
   const archive = `${folder}.tar`;
-  await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, 'HEAD']);
+  await git(['-c', 'tar.umask=0022', 'archive', '--output', archive, name]);
   await run('tar', ['-xf', archive, '-C', folder]);
-  const [commit = '', seconds = ''] = (await git(['log', '-1', '--format=%H %ct'])).split(' ');
+  const [commit = '', seconds = ''] = (await git(['log', '-1', '--format=%H %ct', name])).split(
+    ' ',
+  );
   return { commit, committedAt: Number(seconds) };
 }
 

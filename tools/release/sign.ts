@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { exists } from '../../deploy/local/stores/cache.ts';
 import { sha256 } from './image.ts';
-import { run } from './shell.ts';
+import { run } from '../program.ts';
 
 const VERIFY_PAGE = fileURLToPath(new URL('../../docs/verify.md', import.meta.url));
 const GITHUB_ISSUER = 'https://token.actions.githubusercontent.com';
@@ -56,7 +56,9 @@ export async function writePublicKey({
   cosign,
 }: Signing): Promise<string | undefined> {
   if (signer.kind === 'workflow') return undefined;
-  const text = await run(cosign, ['public-key', '--key', signer.file], { env: withPassword() });
+  const { out: text } = await run(cosign, ['public-key', '--key', signer.file], {
+    env: withPassword(),
+  });
   await writeFile(join(folder, 'cosign.pub'), text);
   const der = Buffer.from(text.replaceAll(/-----[^-]+-----|\s/g, ''), 'base64');
   return sha256(der).replace('sha256:', '');

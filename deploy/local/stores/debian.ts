@@ -1,9 +1,8 @@
 // The way without any server installed: FerretDB, PostgreSQL with DocumentDB, and Redis out of a
 // cached Debian root file system.
 
-import { mkdir, readFile, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { exists } from './cache.ts';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import {
   debianObstacle,
   FERRETDB_VERSION,
@@ -13,12 +12,12 @@ import {
   POSTGRESQL_BIN,
   POSTGRESQL_VERSION,
 } from './install.ts';
-import { run, startProcess, type ServerProcess } from './process.ts';
+import { run, startProcess, waitUntilUp, type ServerProcess } from './process.ts';
 import { READY_TIMEOUT_MS } from './ready.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
-import { redisArguments, runningStore, type Workspace } from './running.ts';
-import type { Store, StoreOptions } from './store.ts';
-import { freePort, logTail, poll } from './wait.ts';
+import { redisArguments, runningStore, storeFolder } from './running.ts';
+import type { Store } from './store.ts';
+import { freePort } from './wait.ts';
 
 /**
  * DocumentDB lets inserts of equal keys under a unique index wait for each other, and PostgreSQL
@@ -57,14 +56,19 @@ async function mongoParts(
 }
 
 /** FerretDB in front of PostgreSQL, together one store. */
-export async function debianMongo(options: StoreOptions, workspace: Workspace): Promise<Store> {
-  const { root, ferretDb, template } = await mongoParts(options.log);
-  const data = join(workspace.dataDir, `postgresql-${POSTGRESQL_VERSION}`);
-  await copyTemplate(template, data, workspace);
-  const port = options.port ?? (await freePort());
+export async function debianMongo(log: (line: string) => void): Promise<Store> {
+  const { root, ferretDb, template } = await mongoParts(log);
+  const folder = await storeFolder('mongo');
+  const data = join(folder, 'postgresql');
+  await run({
+    command: ['cp', '-a', '--reflink=auto', template, data],
+    logFile: join(folder, 'copy.log'),
+    timeoutMs: COPY_TIMEOUT_MS,
+  });
+  const port = await freePort();
   const innerPort = await freePort();
-  const state = join(workspace.logDir, 'ferretdb');
-  await mkdir(state, { recursive: true });
+  const state = join(folder, 'ferretdb');
+  await mkdir(state);
 
   async function startPostgresql(): Promise<ServerProcess> {
     const server = [
@@ -75,22 +79,12 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
       String(innerPort),
       ...DEADLOCKS_END_SOON,
     ];
-    const logFile = join(workspace.logDir, 'postgresql.log');
     const postgresql = await startProcess({
       command: inRoot(root, data, 'postgres', server),
-      logFile,
+      logFile: join(folder, 'postgresql.log'),
       wrapped: true,
     });
-    const ready = await poll(
-      READY_TIMEOUT_MS,
-      async () => !postgresql.running() || (await postgresqlReady(data)),
-    );
-    if (!ready || !postgresql.running()) {
-      await postgresql.signal('SIGKILL');
-      throw new Error(
-        `PostgreSQL did not start on ${data} (is another server using it?); ${await logTail(logFile)}`,
-      );
-    }
+    await waitUntilUp('PostgreSQL', postgresql, READY_TIMEOUT_MS, () => postgresqlReady(data));
     return postgresql;
   }
   async function startFerretDb(): Promise<ServerProcess> {
@@ -105,7 +99,7 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
         `--state-dir=${state}`,
         '--log-level=warn',
       ],
-      logFile: join(workspace.logDir, 'ferretdb.log'),
+      logFile: join(folder, 'ferretdb.log'),
       wrapped: false,
     });
   }
@@ -114,8 +108,7 @@ export async function debianMongo(options: StoreOptions, workspace: Workspace): 
     protocol: 'mongodb',
     describe: () => `FerretDB ${FERRETDB_VERSION} over PostgreSQL ${POSTGRESQL_VERSION}`,
     port,
-    workspace,
-    stopSignal: 'SIGINT',
+    folder,
     start: async (started) => {
       started.push(await startPostgresql());
       started.push(await startFerretDb());
@@ -132,49 +125,29 @@ async function postgresqlReady(data: string): Promise<boolean> {
   return text.trimEnd().endsWith('ready');
 }
 
-async function copyTemplate(template: string, data: string, workspace: Workspace): Promise<void> {
-  if (await exists(data)) return;
-  const logFile = join(workspace.logDir, 'copy.log');
-  const unfinished = `${data}.unfinished`;
-  await mkdir(dirname(data), { recursive: true });
-  await rm(unfinished, { recursive: true, force: true });
-  await run({
-    command: ['cp', '-a', '--reflink=auto', template, unfinished],
-    logFile,
-    timeoutMs: COPY_TIMEOUT_MS,
-  });
-  // Data that is to be kept must survive a power cut from its first moment on.
-  if (!workspace.temporary)
-    await run({ command: ['sync', '-f', unfinished], logFile, timeoutMs: COPY_TIMEOUT_MS });
-  await rename(unfinished, data);
-}
-
 /** Debian's redis-server. */
-export async function debianRedis(
-  options: StoreOptions & { databases: number },
-  workspace: Workspace,
-): Promise<Store> {
-  const root = await installRoot(options.log);
-  const data = join(workspace.dataDir, 'redis');
+export async function debianRedis(log: (line: string) => void): Promise<Store> {
+  const root = await installRoot(log);
+  const folder = await storeFolder('redis');
+  const data = join(folder, 'redis');
   await makeDataDir(data, root, 'redis');
-  const port = options.port ?? (await freePort());
+  const port = await freePort();
   const server = [
     'redis-server',
     '--port',
     String(port),
     '--dir',
     DATA_IN_ROOT,
-    ...redisArguments(options.databases),
+    ...redisArguments(),
   ];
   return await runningStore({
     kind: 'debian',
     protocol: 'redis',
     describe: (version) => `Redis ${version}`,
     port,
-    workspace,
-    stopSignal: 'SIGTERM',
+    folder,
     start: async (started) => {
-      const logFile = join(workspace.logDir, 'redis.log');
+      const logFile = join(folder, 'redis.log');
       const redis = await startProcess({
         command: inRoot(root, data, 'redis', server),
         logFile,

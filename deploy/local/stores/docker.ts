@@ -3,9 +3,9 @@
 
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { StartedTestContainer } from 'testcontainers';
+import type { ContainerRuntimeClient, StartedTestContainer } from 'testcontainers';
+import { withDeadline } from '../../../internal/platform/deadline.ts';
 import { cacheDir } from './cache.ts';
-import { engineAnswers } from './engine.ts';
 import {
   initiateReplicaSet,
   mongoReady,
@@ -14,13 +14,15 @@ import {
   type Readiness,
 } from './ready.ts';
 import { redisArguments } from './running.ts';
-import type { FaultSignal, Store, StoreOptions, StoreOrReason } from './store.ts';
-import { freePort, messageOf, within } from './wait.ts';
+import type { FaultSignal, Store, StoreOrReason } from './store.ts';
+import { freePort, messageOf } from './wait.ts';
 
 export const MONGO_IMAGE = 'mongo:8';
 export const REDIS_IMAGE = 'redis:7';
 const MONGO_PORT = 27_017;
 const REDIS_PORT = 6_379;
+/** A socket that nobody serves says so at once; an address may keep silent. */
+const ENGINE_TIMEOUT_MS = 10_000;
 const PULL_TIMEOUT_MS = 3 * 60_000;
 const PULL_AGAIN_AFTER_MS = 30 * 60_000;
 const START_TIMEOUT_MS = 90_000;
@@ -35,22 +37,26 @@ export async function dockerImage(
   image: string,
   log: (line: string) => void,
 ): Promise<string | undefined> {
-  if (!(await engineAnswers())) return 'no Docker engine answers';
+  // Loaded late, because it takes a third of a second.
+  const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
+  let images: ContainerRuntimeClient['image'];
+  try {
+    const client = getContainerRuntimeClient();
+    ({ image: images } = await withDeadline(client, ENGINE_TIMEOUT_MS, 'to find an engine'));
+  } catch {
+    return 'no Docker engine answers';
+  }
   // Where the registry cannot be reached each attempt may take long, so that one in a while has to
   // do for all starts.
   const failed = join(cacheDir(), `no-${image.replaceAll(/\W/g, '-')}`);
   try {
-    // Only here, because it is slow to load and not needed where there is no engine.
-    const { getContainerRuntimeClient, ImageName } = await import('testcontainers');
-    const { image: images } = await getContainerRuntimeClient();
     const name = ImageName.fromString(image);
     if (await images.exists(name)) return undefined;
     if (await youngerThan(PULL_AGAIN_AFTER_MS, failed)) {
       return `a Docker engine answers, but could not pull ${image} a while ago (remove ${failed} to try again now)`;
     }
     log(`pulling ${image} …`);
-    const late = `pulling it took longer than ${PULL_TIMEOUT_MS} ms`;
-    await within(PULL_TIMEOUT_MS, late, images.pull(name));
+    await withDeadline(images.pull(name), PULL_TIMEOUT_MS, 'pulling it');
     // The stream of a pull ends in the same way when it fails on the way.
     if (!(await images.exists(name))) throw new Error('it could not be pulled');
     return undefined;
@@ -77,19 +83,17 @@ interface Server {
   image: string;
   port: number;
   command: string[];
-  data: { directory: string; target: string };
   url(host: string, port: number): string;
   ready(url: string): Promise<Readiness>;
   describe(version: string): string;
 }
 
 /** MongoDB in a container, as a replica set of one member. */
-export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason> {
-  return await container(options, {
+export async function dockerMongo(log: (line: string) => void): Promise<StoreOrReason> {
+  return await container(log, {
     image: MONGO_IMAGE,
     port: MONGO_PORT,
     command: ['mongod', '--replSet', REPLICA_SET, '--bind_ip_all'],
-    data: { directory: 'mongo-docker', target: '/data/db' },
     url: (host, port) => `mongodb://${host}:${port}/?directConnection=true`,
     ready: async (url) => {
       await initiateReplicaSet(url, `127.0.0.1:${MONGO_PORT}`);
@@ -100,10 +104,8 @@ export async function dockerMongo(options: StoreOptions): Promise<StoreOrReason>
 }
 
 /** Redis in a container. */
-export async function dockerRedis(
-  options: StoreOptions & { databases: number },
-): Promise<StoreOrReason> {
-  return await container(options, {
+export async function dockerRedis(log: (line: string) => void): Promise<StoreOrReason> {
+  return await container(log, {
     image: REDIS_IMAGE,
     port: REDIS_PORT,
     // Inside the container every address must answer, for the engine to reach it; the data
@@ -112,28 +114,26 @@ export async function dockerRedis(
       'redis-server',
       '--dir',
       '/data',
-      ...redisArguments(options.databases, EVERY_ADDRESS),
+      ...redisArguments(EVERY_ADDRESS),
       '--protected-mode',
       'no',
     ],
-    data: { directory: 'redis-docker', target: '/data' },
     url: (host, port) => `redis://${host}:${port}`,
     ready: redisReady,
     describe: (version) => `Redis ${version} in Docker`,
   });
 }
 
-async function container(options: StoreOptions, server: Server): Promise<StoreOrReason> {
-  const reason = await dockerImage(server.image, options.log);
+async function container(log: (line: string) => void, server: Server): Promise<StoreOrReason> {
+  const reason = await dockerImage(server.image, log);
   if (reason !== undefined) return reason;
   // A port of our own choice, because one that the engine chooses changes with every restart.
-  const port = options.port ?? (await freePort());
+  const port = await freePort();
   let started: StartedTestContainer;
   try {
-    const late = `the container did not start within ${START_TIMEOUT_MS} ms`;
-    started = await within(START_TIMEOUT_MS, late, create(server, port, options.dataDir));
+    started = await withDeadline(create(server, port), START_TIMEOUT_MS, 'to start a container');
   } catch (error) {
-    return skipped(server.image, error, options.log);
+    return skipped(server.image, error, log);
   }
   const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
   const url = server.url(host, port);
@@ -151,22 +151,13 @@ async function container(options: StoreOptions, server: Server): Promise<StoreOr
   }
 }
 
-async function create(
-  server: Server,
-  port: number,
-  dataDir: string | undefined,
-): Promise<StartedTestContainer> {
+async function create(server: Server, port: number): Promise<StartedTestContainer> {
   const { GenericContainer } = await import('testcontainers');
-  const one = new GenericContainer(server.image)
+  return await new GenericContainer(server.image)
     .withCommand(server.command)
     .withExposedPorts({ container: server.port, host: port })
-    .withStartupTimeout(START_TIMEOUT_MS);
-  if (dataDir !== undefined) {
-    const source = join(dataDir, server.data.directory);
-    await mkdir(source, { recursive: true });
-    one.withBindMounts([{ source, target: server.data.target }]);
-  }
-  return await one.start();
+    .withStartupTimeout(START_TIMEOUT_MS)
+    .start();
 }
 
 async function containerStore(

@@ -4,25 +4,24 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findProgram, startProcess } from './process.ts';
 import { initiateReplicaSet, REPLICA_SET } from './ready.ts';
-import { makeWorkspace, redisArguments, runningStore } from './running.ts';
-import type { StoreOptions, StoreOrReason } from './store.ts';
+import { redisArguments, runningStore, storeFolder } from './running.ts';
+import type { StoreOrReason } from './store.ts';
 import { freePort } from './wait.ts';
 
 /** A mongod of the PATH as a replica set of one member. */
-export async function pathMongo(options: StoreOptions): Promise<StoreOrReason> {
+export async function pathMongo(): Promise<StoreOrReason> {
   const mongod = await findProgram('mongod');
   if (mongod === undefined) return 'no mongod on the PATH';
-  const workspace = await makeWorkspace('mongo', options.dataDir);
-  const port = options.port ?? (await freePort());
-  const data = join(workspace.dataDir, 'mongod');
-  await mkdir(data, { recursive: true });
+  const folder = await storeFolder('mongo');
+  const port = await freePort();
+  const data = join(folder, 'mongod');
+  await mkdir(data);
   return await runningStore({
     kind: 'path',
     protocol: 'mongodb',
     describe: (version) => `MongoDB ${version}`,
     port,
-    workspace,
-    stopSignal: 'SIGTERM',
+    folder,
     start: async (started) => {
       const command = [
         mongod,
@@ -38,7 +37,7 @@ export async function pathMongo(options: StoreOptions): Promise<StoreOrReason> {
       started.push(
         await startProcess({
           command,
-          logFile: join(workspace.logDir, 'mongod.log'),
+          logFile: join(folder, 'mongod.log'),
           wrapped: false,
         }),
       );
@@ -48,35 +47,25 @@ export async function pathMongo(options: StoreOptions): Promise<StoreOrReason> {
 }
 
 /** A redis-server of the PATH. */
-export async function pathRedis(
-  options: StoreOptions & { databases: number },
-): Promise<StoreOrReason> {
+export async function pathRedis(): Promise<StoreOrReason> {
   const redisServer = await findProgram('redis-server');
   if (redisServer === undefined) return 'no redis-server on the PATH';
-  const workspace = await makeWorkspace('redis', options.dataDir);
-  const port = options.port ?? (await freePort());
-  const data = join(workspace.dataDir, 'redis-server');
-  await mkdir(data, { recursive: true });
+  const folder = await storeFolder('redis');
+  const port = await freePort();
+  const data = join(folder, 'redis-server');
+  await mkdir(data);
   return await runningStore({
     kind: 'path',
     protocol: 'redis',
     describe: (version) => `Redis ${version}`,
     port,
-    workspace,
-    stopSignal: 'SIGTERM',
+    folder,
     start: async (started) => {
-      const command = [
-        redisServer,
-        '--port',
-        String(port),
-        '--dir',
-        data,
-        ...redisArguments(options.databases),
-      ];
+      const command = [redisServer, '--port', String(port), '--dir', data, ...redisArguments()];
       started.push(
         await startProcess({
           command,
-          logFile: join(workspace.logDir, 'redis.log'),
+          logFile: join(folder, 'redis.log'),
           wrapped: false,
         }),
       );

@@ -9,7 +9,6 @@ import process from 'node:process';
 import { logTail, poll } from './wait.ts';
 
 const QUESTION_TIMEOUT_MS = 5_000;
-// A primary of MongoDB gives its clients up to 15 s to leave.
 const EXIT_TIMEOUT_MS = 20_000;
 const COMMAND_NAME_END = ') ';
 const PARENT_FIELD = 1;
@@ -180,6 +179,27 @@ export async function startProcess(
     }
   }
   return { logFile: options.logFile, running: () => !ended, signal, end };
+}
+
+/** Waits until a server that was started is up; ends it and throws when it has ended or is late. */
+export async function waitUntilUp(
+  name: string,
+  server: ServerProcess,
+  timeoutMs: number,
+  isUp: () => Promise<boolean>,
+): Promise<void> {
+  const answered = await poll(timeoutMs, async () => !server.running() || (await isUp()));
+  if (answered && server.running()) return;
+  await server.end('SIGKILL');
+  throw new Error(`${name} did not start; ${await logTail(server.logFile)}`);
+}
+
+/** Says whether an HTTP server answers well at this address. */
+export async function answersWell(url: string): Promise<boolean> {
+  return await fetch(url, { signal: AbortSignal.timeout(QUESTION_TIMEOUT_MS) }).then(
+    ({ ok }) => ok,
+    () => false,
+  );
 }
 
 function send(pid: number, signal: NodeJS.Signals): void {

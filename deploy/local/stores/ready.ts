@@ -3,7 +3,7 @@
 
 import { Redis } from 'ioredis';
 import { MongoClient, MongoServerError } from 'mongodb';
-import { accepts, poll } from './wait.ts';
+import { accepts, poll, retried } from './wait.ts';
 
 export const REPLICA_SET = 'rs0';
 export const READY_TIMEOUT_MS = 60_000;
@@ -109,20 +109,4 @@ export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Pro
       redis.disconnect();
     }
   });
-}
-
-async function retried<T>(timeoutMs: number, attempt: () => Promise<T>): Promise<T> {
-  let last: unknown = new Error('no attempt was made');
-  let result: { value: T } | undefined;
-  await poll(timeoutMs, async () => {
-    try {
-      result = { value: await attempt() };
-      return true;
-    } catch (error) {
-      last = error;
-      return false;
-    }
-  });
-  if (result === undefined) throw last;
-  return result.value;
 }

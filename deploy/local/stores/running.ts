@@ -1,46 +1,30 @@
 // A store that is made of server processes of this machine: starting, faults, restarting and
 // stopping, the same for all of them.
 
-import { mkdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { temporaryFolder } from './cache.ts';
 import type { ServerProcess } from './process.ts';
 import { mongoReady, portAnswers, redisReady, type Readiness } from './ready.ts';
 import type { FaultSignal, Store, StoreKind } from './store.ts';
 import { logTail, messageOf } from './wait.ts';
 
-const TEMPORARY = 'partner-ingest-stores';
+/** Test files share a server, each with a database of its own. */
+const REDIS_DATABASES = 256;
 
-export interface Workspace {
-  dataDir: string;
-  logDir: string;
-  /** Removed when the store stops. */
-  temporary: boolean;
-}
-
-/**
- * Where a store keeps data and logs: below `dataDir`, else in a new temporary directory that bears
- * our process number.
- */
-export async function makeWorkspace(name: string, dataDir: string | undefined): Promise<Workspace> {
-  if (dataDir !== undefined) {
-    const logDir = join(dataDir, 'log');
-    await mkdir(logDir, { recursive: true });
-    return { dataDir, logDir, temporary: false };
-  }
-  const directory = await temporaryFolder(TEMPORARY, `${name}-`);
-  return { dataDir: directory, logDir: directory, temporary: true };
+/** Where a store keeps its data and logs until it stops. */
+export function storeFolder(name: string): Promise<string> {
+  return temporaryFolder('partner-ingest-stores', `${name}-`);
 }
 
 /** Redis as in production: durable to about a second, and never dropping keys. */
-export function redisArguments(databases: number, address = '127.0.0.1'): string[] {
+export function redisArguments(address = '127.0.0.1'): string[] {
   const settings = {
     appendonly: 'yes',
     appendfsync: 'everysec',
     'maxmemory-policy': 'noeviction',
     save: '',
     bind: address,
-    databases: String(databases),
+    databases: String(REDIS_DATABASES),
   };
   return Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
 }
@@ -50,9 +34,8 @@ interface Running {
   protocol: 'mongodb' | 'redis';
   describe(version: string): string;
   port: number;
-  workspace: Workspace;
-  /** The signal for an orderly end, used when the data is kept. */
-  stopSignal: NodeJS.Signals;
+  /** Removed when the store stops. */
+  folder: string;
   /**
    * Starts the processes, each after the one it needs, and puts each on the list as soon as it
    * runs.
@@ -67,7 +50,7 @@ interface Running {
  * that fails.
  */
 export async function runningStore(running: Running): Promise<Store> {
-  const { kind, protocol, port, workspace } = running;
+  const { kind, protocol, port, folder } = running;
   const url =
     protocol === 'mongodb'
       ? `mongodb://127.0.0.1:${port}/?directConnection=true`
@@ -97,24 +80,15 @@ export async function runningStore(running: Running): Promise<Store> {
       const where = log === undefined ? '' : `; ${await logTail(log)}`;
       throw new Error(
         `the ${protocol} store of kind "${kind}" did not start: ${messageOf(error)}${where}\n` +
-          `Data and logs are in ${workspace.logDir}. Try again, or set ${variable} to a server of your own.`,
+          `Data and logs are in ${folder}. Try again, or set ${variable} to a server of your own.`,
         { cause: error },
       );
     }
   }
 
   async function end(): Promise<void> {
-    if (workspace.temporary) {
-      await kill();
-      await rm(workspace.dataDir, { recursive: true, force: true });
-      return;
-    }
-    // Data that is kept gets an orderly end; a server that was stopped by a fault has to be woken
-    // to hear of it.
-    for (const one of started.toReversed()) {
-      await one.signal('SIGCONT');
-      await one.end(running.stopSignal);
-    }
+    await kill();
+    await rm(folder, { recursive: true, force: true });
   }
 
   const { version } = await start();

@@ -22,10 +22,7 @@ export interface Store {
    * runs) and waits until it answers.
    */
   restart(): Promise<void>;
-  /**
-   * Ends what was started here, and only that; removes temporary data. May be called more than
-   * once.
-   */
+  /** Ends what was started here, and only that; removes its data. May be called more than once. */
   stop(): Promise<void>;
 }
 
@@ -35,15 +32,8 @@ export interface StoreOptions {
    * then.
    */
   url?: string | undefined;
-  /**
-   * Keeps the data here between runs; without it data is temporary. One running server per
-   * directory.
-   */
-  dataDir?: string | undefined;
   /** Takes one line of progress, for people. */
   log: (line: string) => void;
-  /** The port on 127.0.0.1; without it a free one is found. */
-  port?: number | undefined;
 }
 
 /** A way of getting a store either gives one or says in a sentence why it cannot. */

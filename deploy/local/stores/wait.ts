@@ -70,27 +70,26 @@ export async function poll(timeoutMs: number, ask: () => Promise<boolean>): Prom
   return false;
 }
 
+/** Gives the first result of `attempt`; throws what it threw last when the time is over. */
+export async function retried<T>(timeoutMs: number, attempt: () => Promise<T>): Promise<T> {
+  let last: unknown = new Error('no attempt was made');
+  let result: { value: T } | undefined;
+  await poll(timeoutMs, async () => {
+    try {
+      result = { value: await attempt() };
+      return true;
+    } catch (error) {
+      last = error;
+      return false;
+    }
+  });
+  if (result === undefined) throw last;
+  return result.value;
+}
+
 /** What an error says, whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-/**
- * Gives the result of `work`, or throws `message` after `timeoutMs`; the work itself cannot be
- * stopped and is let go.
- */
-export async function within<T>(timeoutMs: number, message: string, work: Promise<T>): Promise<T> {
-  const end = new AbortController();
-  const late = sleep(timeoutMs, undefined, { signal: end.signal }).then(() => {
-    throw new Error(message);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    end.abort();
-    late.catch(() => undefined);
-    work.catch(() => undefined);
-  }
 }
 
 /** The last lines of a log file, for an error message. */

@@ -2,9 +2,10 @@
  * One member of the played set behind one door: takes a driver's connections and hands each message
  * on.
  */
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { messageCutter, requestOf, responseTo, type Request } from './wire.ts';
+import { listen } from '../listen.ts';
 
 export interface Certificate {
   readonly key: Buffer;
@@ -42,12 +43,9 @@ export class Member {
         : createTlsServer({ ...certificate, noDelay: true }, (socket) => this.#accept(socket));
   }
 
-  listen(): Promise<void> {
-    return new Promise((resolve) => void this.#server.listen(0, '127.0.0.1', resolve));
-  }
-
-  get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+  /** Gives the port. */
+  listen(): Promise<number> {
+    return listen(this.#server);
   }
 
   /**

@@ -93,10 +93,7 @@ export class ReplicaSet {
           handle: (request, line) => this.#handle(request, line, { index, ports }),
         }),
     );
-    for (const member of members) {
-      await member.listen();
-      ports.push(member.port);
-    }
+    for (const member of members) ports.push(await member.listen());
     this.#members.push(...members);
     const hosts = ports.map((port) => `127.0.0.1:${port}`).join(',');
     return {
