@@ -114,7 +114,6 @@ const NO_FACTS: AuditInput['facts'] = {
   mailStops: [],
   ambiguous: new Map(),
   refused: new Set(),
-  reopened: new Set(),
 };
 
 /**

@@ -41,7 +41,7 @@ export interface Expectation {
   /** Alerts that may fire as well, because the fault sometimes causes them. */
   readonly may?: readonly string[];
   readonly allows?: readonly Allowance[];
-  /** What an operator does afterwards, as the runbook says. */
+  /** What an operator does afterwards, again and again, as the runbook says. */
   readonly repair?: (world: ChaosWorld) => Promise<void>;
 }
 

@@ -3,7 +3,7 @@
  * what the audit allows under it. How each is injected stands in the file of its part.
  */
 import type { Expectation, Fault, Injector } from './fault.ts';
-import { mailFaults, retryDeadLetters } from './mail.ts';
+import { mailFaults, hurryMails } from './mail.ts';
 import { partnerFaults } from './partners.ts';
 import { processFaults } from './processes.ts';
 import { storeFaults } from './stores.ts';
@@ -77,23 +77,24 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'smtp-stopped': { raises: [PAUSED], allows: ['second_mail'] },
   'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },
   'mails-bounced': { raises: [alert('MailsBounced')], allows: ['undeliverable'] },
-  // A relay that takes no mail at all.
-  'smtp-451': { raises: [PAUSED, MAILS_WAITING], allows: ['second_mail'] },
+  'smtp-451': { raises: [MAILS_WAITING], allows: ['second_mail'] },
   'smtp-hanging': {
     raises: [MAILS_WAITING],
     may: [PAUSED],
     allows: ['second_mail', 'dead_letter'],
+    repair: hurryMails,
   },
   'smtp-cut-after-store': {
     raises: [alert('SecondMails')],
     may: [MAILS_WAITING],
     allows: ['second_mail', 'dead_letter'],
+    repair: hurryMails,
   },
   'smtp-cut-before-store': {
-    raises: [alert('SecondMails'), alert('DeadLetters')],
+    raises: [alert('SecondMails')],
     may: [MAILS_WAITING],
     allows: ['second_mail', 'dead_letter'],
-    repair: retryDeadLetters,
+    repair: hurryMails,
   },
   'mongodb-role-lost': { raises: [alert('DatabaseRefuses')], may: [WAITING] },
   // What the lost role stopped waits for its next attempt.

@@ -15,17 +15,13 @@ const BOUNCE = 'the e-mail bounced after the mail server had taken it';
 const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
   new OperatorMoves({ db, retention: { undeliverable: 400 }, clock: systemClock });
 
-/** What `partner-ingest retry --state dead_lettered --yes` does. */
-export async function retryDeadLetters(world: ChaosWorld): Promise<void> {
-  const letters = await world.db
+/** What `partner-ingest retry` does with each mail that waits for its last try. */
+export async function hurryMails(world: ChaosWorld): Promise<void> {
+  const waiting = await world.db
     .collection<SubmissionRecord>(SUBMISSIONS)
-    .find({ state: 'dead_lettered' })
+    .find({ state: 'account_created', ambiguous: { $gte: 2 }, dueAt: { $gt: new Date() } })
     .toArray();
-  for (const { _id } of letters) world.facts.reopened.add(_id);
-  await movesOf(world).moveAll(
-    letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
-    'operator retry',
-  );
+  await Promise.all(waiting.map((record) => movesOf(world).hurry(record)));
 }
 
 function smtpFault(

@@ -11,6 +11,7 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { audit, type AuditResult } from './audit.ts';
 import type { Fault } from './fault.ts';
 import { Ledger } from './ledger.ts';
+import { hurryMails } from './mail.ts';
 import { startLoad, type Load } from './load.ts';
 import { Planner } from './planner.ts';
 import { newRandom, type Random } from '../support/random.ts';
@@ -209,6 +210,7 @@ async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Pro
       world.ingestMetric('partner_ingest_withdrawals_pending'),
     ]).catch(() => [Number.NaN, Number.NaN] as const);
     world.facts.collectMails();
+    await hurryMails(world).catch(() => undefined);
     if (open === 0 && pending === 0) break;
     last = `${open} records open, ${pending} withdrawals pending`;
     if (open + pending < fewest) {

@@ -154,10 +154,10 @@ function untilAlarm(
     },
     async ended() {
       const healedAt = performance.now();
-      await repair?.(world);
       let resolvedAfter: number | undefined;
       let quietSince: number | undefined;
       while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {
+        await repair?.(world);
         if ((await look()) || !allFired()) quietSince = undefined;
         else quietSince ??= performance.now();
         if (quietSince !== undefined && performance.now() - quietSince >= CALM_MS) {
