@@ -26,7 +26,8 @@ export function checkOutcome(
   const wrong = view.about(view.phaseOf(id), id);
   if (isOpen(state)) wrong('stuck', `still ${state}, version ${record.version}: ${lastError}`);
   const states = record.history.map((one) => one.state);
-  if (new Set(states).size !== states.length) wrong('repeated_state', states.join(' > '));
+  if (new Set(states).size !== states.length && !view.facts.reopened.has(id))
+    wrong('repeated_state', states.join(' > '));
   if (!isExcused(record, entry, view))
     wrong('unexplained_failure', `${state}, which no fault explains: ${lastError}`);
   const account = view.accountByRequest.get(id);

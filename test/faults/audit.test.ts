@@ -114,6 +114,7 @@ const NO_FACTS: AuditInput['facts'] = {
   mailStops: [],
   ambiguous: new Map(),
   refused: new Set(),
+  reopened: new Set(),
 };
 
 /**

@@ -17,7 +17,7 @@ export interface SentMail {
 /** What the run did; only these facts explain a second mail or a late record. */
 export type RunFacts = Pick<
   Facts,
-  'killedIngest' | 'processorStops' | 'mailStops' | 'ambiguous' | 'refused'
+  'killedIngest' | 'processorStops' | 'mailStops' | 'ambiguous' | 'refused' | 'reopened'
 >;
 
 export class Facts {
@@ -34,6 +34,8 @@ export class Facts {
   readonly ambiguous = new Map<string, number[]>();
   /** Recipients that the relay refused for good, or whose mail bounced. */
   readonly refused = new Set<string>();
+  /** Dead letters that an operator sent again: their mails are as many as asked for. */
+  readonly reopened = new Set<string>();
   /** Sentences on what no fault explains: a process that ended by itself, an unclean exit. */
   readonly troubles: string[] = [];
   readonly mails: SentMail[] = [];

@@ -3,7 +3,7 @@
  * what the audit allows under it. How each is injected stands in the file of its part.
  */
 import type { Expectation, Fault, Injector } from './fault.ts';
-import { mailFaults, hurryMails } from './mail.ts';
+import { hurryMails, mailFaults, retryMails } from './mail.ts';
 import { partnerFaults } from './partners.ts';
 import { processFaults } from './processes.ts';
 import { storeFaults } from './stores.ts';
@@ -91,10 +91,10 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     repair: hurryMails,
   },
   'smtp-cut-before-store': {
-    raises: [alert('SecondMails')],
+    raises: [alert('SecondMails'), alert('DeadLetters')],
     may: [MAILS_WAITING],
     allows: ['second_mail', 'dead_letter'],
-    repair: hurryMails,
+    repair: retryMails,
   },
   'mongodb-role-lost': { raises: [alert('DatabaseRefuses')], may: [WAITING] },
   // What the lost role stopped waits for its next attempt.

@@ -8,12 +8,31 @@ import type { Random } from '../support/random.ts';
 import type { Injector } from './fault.ts';
 import type { ChaosWorld } from './world.ts';
 
+const HURRY_EVERY_MS = 2_000;
 /** More than the alert's threshold. */
 const BOUNCED = 50;
 const BOUNCE = 'the e-mail bounced after the mail server had taken it';
 
 const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
   new OperatorMoves({ db, retention: { undeliverable: 400 }, clock: systemClock });
+
+/** What `partner-ingest retry --state dead_lettered --yes` does. */
+async function retryDeadLetters(world: ChaosWorld): Promise<void> {
+  const letters = await world.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .find({ state: 'dead_lettered' })
+    .toArray();
+  for (const { _id } of letters) world.facts.reopened.add(_id);
+  await movesOf(world).moveAll(
+    letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
+    'operator retry',
+  );
+}
+
+export async function retryMails(world: ChaosWorld): Promise<void> {
+  await hurryMails(world);
+  await retryDeadLetters(world);
+}
 
 /** What `partner-ingest retry` does with each mail that waits for its last try. */
 export async function hurryMails(world: ChaosWorld): Promise<void> {
@@ -48,6 +67,22 @@ function smtpFault(
       world.facts.mailStopped();
       await world.mail.stopListening();
       await world.mail.listenAgain();
+    },
+  };
+}
+
+/** The last try of a mail comes after 50 minutes: here an operator does not wait for it. */
+function impatiently(fault: Injector): Injector {
+  let hurrying: NodeJS.Timeout | undefined;
+  return {
+    about: `${fault.about}; an operator retries what waits`,
+    inject: async (world, random) => {
+      await fault.inject(world, random);
+      hurrying = setInterval(() => void hurryMails(world).catch(() => undefined), HURRY_EVERY_MS);
+    },
+    heal: async (world) => {
+      clearInterval(hurrying);
+      await fault.heal(world);
     },
   };
 }
@@ -99,12 +134,11 @@ export const mailFaults = {
       cut: 'after-store',
     }),
   ),
-  'smtp-cut-before-store': smtpFault(
-    'the connection ends after the content, the mail is not kept',
-    () => ({
+  'smtp-cut-before-store': impatiently(
+    smtpFault('the connection ends after the content, and the mail is not kept', () => ({
       at: 'data',
       cut: 'before-store',
-    }),
+    })),
   ),
   'smtp-sender-refused': {
     about: 'the relay refuses our sender address',
