@@ -4,7 +4,6 @@
  */
 /* oxlint-disable node/no-process-env -- stores may be given by MONGODB_URI and REDIS_URL */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { styleText } from 'node:util';
@@ -14,7 +13,7 @@ import { startLoginPage } from './login-page.ts';
 import { installMailDev, startMailDev } from './maildev.ts';
 import { startService, type ServiceProcess } from './processes.ts';
 import { installStores, startMongo, startRedis } from './stores.ts';
-import { freePort } from './stores/wait.ts';
+import { canListen, freePort, messageOf } from './stores/wait.ts';
 import { table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
@@ -197,11 +196,7 @@ async function main(): Promise<void> {
 
 /** `wanted` if it is free on loopback, else another free port. */
 async function portOrFree(wanted: number): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', () => resolve(freePort()));
-    server.listen(wanted, '127.0.0.1', () => server.close(() => resolve(wanted)));
-  });
+  return (await canListen(wanted)) ? wanted : await freePort();
 }
 
 if (import.meta.main) {
@@ -218,7 +213,7 @@ if (import.meta.main) {
   try {
     await main();
   } catch (error) {
-    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
+    console.error(styleText('red', messageOf(error)));
     process.exitCode = 1;
     await closeAll();
   }

@@ -7,6 +7,7 @@ import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import type { ShownMail } from './maildev.ts';
 import { RUN_STATE, type RunState } from './run.ts';
+import { messageOf } from './stores/wait.ts';
 
 const TIMEOUT_MS = 30_000;
 const POLL_MS = 20;
@@ -92,8 +93,6 @@ async function readState(): Promise<RunState | undefined> {
 try {
   process.exitCode = await main();
 } catch (error) {
-  console.error(
-    `${styleText('red', '✗')} ${error instanceof Error ? error.message : String(error)}`,
-  );
+  console.error(`${styleText('red', '✗')} ${messageOf(error)}`);
   process.exitCode = 1;
 }

@@ -1,21 +1,19 @@
 /** One run of load against one or several servers by wrk, and the processor time of each part. */
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
+import { endOf, run } from '../../tools/program.ts';
 import type { Sample } from './rounds.ts';
 
-const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
 /** Linux counts processor time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
 
 /** Rejects with what to do when wrk is not on this machine. */
 export async function checkLoadGenerator(): Promise<void> {
-  await run('wrk', ['-v']).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT')
-      throw new Error('the bench needs wrk: "apt-get install wrk", or your system\'s package');
+  await endOf('wrk', ['-v']).catch(() => {
+    throw new Error('the bench needs wrk: "apt-get install wrk", or your system\'s package');
   });
 }
 
@@ -57,8 +55,8 @@ export async function load(
     servers.map(async ({ url }) => {
       const wanted = [`-c${plan.connections / servers.length}`, `-d${plan.seconds}s`];
       const target = [`${url}/api/v1/capital/ingest`, '--', plan.key];
-      const { stdout } = await run('wrk', ['-t1', ...wanted, `-s${SCRIPT}`, ...target]);
-      return JSON.parse(/RESULT (.*)/.exec(stdout)?.[1] ?? 'null') as {
+      const { out } = await run('wrk', ['-t1', ...wanted, `-s${SCRIPT}`, ...target]);
+      return JSON.parse(/RESULT (.*)/.exec(out)?.[1] ?? 'null') as {
         readonly requests: number;
         readonly seconds: number;
         readonly p99Ms: number;

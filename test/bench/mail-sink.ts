@@ -3,6 +3,7 @@
  * who measures.
  */
 import { SMTPServer } from 'smtp-server';
+import { listen } from '../support/listen.ts';
 
 /** How often the count is told. */
 const TELL_EVERY_MS = 10;
@@ -19,9 +20,6 @@ const server = new SMTPServer({
   },
 });
 server.on('error', () => {});
-server.listen(0, '127.0.0.1', () => {
-  const { port } = server.server.address() as { port: number };
-  process.send?.({ url: `smtp://127.0.0.1:${port}` });
-});
+process.send?.({ url: `smtp://127.0.0.1:${await listen(server.server)}` });
 setInterval(() => process.send?.({ count }), TELL_EVERY_MS);
 process.once('disconnect', () => process.exit());

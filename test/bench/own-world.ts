@@ -7,6 +7,7 @@ import { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
+import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { checkLoadGenerator } from './load.ts';
@@ -67,7 +68,7 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
       },
     });
   } catch (error) {
-    console.error(styleText('red', error instanceof Error ? error.message : String(error)));
+    console.error(styleText('red', messageOf(error)));
     process.exitCode = 1;
   } finally {
     for (const close of opened.toReversed())

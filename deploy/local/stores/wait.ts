@@ -35,7 +35,8 @@ export async function freePort(): Promise<number> {
   );
 }
 
-function canListen(port: number): Promise<boolean> {
+/** Says whether a server can listen on this port of 127.0.0.1. */
+export function canListen(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once('error', () => resolve(false));
