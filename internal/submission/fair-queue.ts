@@ -30,29 +30,47 @@ export class FairQueue {
     this.#count(queue, entry, 1);
   }
 
-  /** Removes each entry that `take` says is `taken` or `ended`, and stops at the first `full`. */
-  take(take: (entry: Entry) => 'taken' | 'ended' | 'full'): void {
-    for (;;) {
-      const [partner, queue] = this.#queues.entries().next().value ?? [];
-      if (partner === undefined || queue === undefined) return;
-      const told = take(queue.entries[0]!);
-      if (told === 'full') return;
-      this.#count(queue, queue.entries.shift()!, -1);
-      if (told === 'ended' && queue.entries.length > 0) continue;
+  /**
+   * Removes entries that have enough time, in turn, until one does not fit. Those with too little
+   * are the oldest of each partner; they stay.
+   */
+  take(hasTime: (entry: Entry) => boolean, fits: (entry: Entry) => boolean): Entry[] {
+    const taken: Entry[] = [];
+    const turns = [...this.#queues].flatMap(([partner, queue]) => {
+      const from = queue.entries.findIndex(hasTime);
+      return from < 0 ? [] : [{ partner, queue, from, count: 0 }];
+    });
+    const served = new Set<(typeof turns)[number]>();
+    for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+      const { queue, from, count } = turn;
+      const entry = queue.entries[from + count]!;
+      if (!fits(entry)) break;
+      taken.push(entry);
+      turn.count += 1;
+      // The last to be served is the last of the next batch.
+      served.delete(turn);
+      served.add(turn);
+      if (from + turn.count < queue.entries.length) turns.push(turn);
+    }
+    for (const { partner, queue, from, count } of served) {
+      for (const entry of queue.entries.splice(from, count)) this.#count(queue, entry, -1);
       this.#queues.delete(partner);
       if (queue.entries.length > 0) this.#queues.set(partner, queue);
     }
+    return taken;
   }
 
-  /** Removes the newest entry of the partner with most bytes. */
-  displace(): Entry | undefined {
-    let [most, partnerOfMost]: [Queue | undefined, string] = [undefined, ''];
-    for (const [partner, queue] of this.#queues)
-      if (queue.bytes > (most?.bytes ?? 0)) [most, partnerOfMost] = [queue, partner];
-    const entry = most?.entries.pop();
-    if (most === undefined || entry === undefined) return undefined;
-    this.#count(most, entry, -1);
-    if (most.entries.length === 0) this.#queues.delete(partnerOfMost);
+  /** Removes the newest entry of the partner with most entries, or most bytes. */
+  displace(by: 'entries' | 'bytes'): Entry | undefined {
+    const sizeOf = ({ entries, bytes }: Queue): number => (by === 'bytes' ? bytes : entries.length);
+    let largest: readonly [string, Queue] | undefined;
+    for (const each of this.#queues)
+      if (largest === undefined || sizeOf(each[1]) > sizeOf(largest[1])) largest = each;
+    if (largest === undefined) return undefined;
+    const [partner, queue] = largest;
+    const entry = queue.entries.pop()!;
+    this.#count(queue, entry, -1);
+    if (queue.entries.length === 0) this.#queues.delete(partner);
     return entry;
   }
 
@@ -60,11 +78,10 @@ export class FairQueue {
   expire(now: number): Entry[] {
     const expired: Entry[] = [];
     for (const [partner, queue] of this.#queues) {
-      while ((queue.entries[0]?.deadline ?? Infinity) <= now) {
-        const entry = queue.entries.shift()!;
-        this.#count(queue, entry, -1);
-        expired.push(entry);
-      }
+      const alive = queue.entries.findIndex(({ deadline }) => deadline > now);
+      const over = queue.entries.splice(0, alive < 0 ? queue.entries.length : alive);
+      for (const entry of over) this.#count(queue, entry, -1);
+      expired.push(...over);
       if (queue.entries.length === 0) this.#queues.delete(partner);
     }
     return expired;

@@ -78,8 +78,8 @@ export class GroupCommit {
         adopting: false,
         settle: once(resolve),
       });
-      while (waiting.length > maxWaitingDocuments || waiting.bytes > maxWaitingBytes)
-        waiting.displace()?.settle(NO_ROOM);
+      while (waiting.length > maxWaitingDocuments) waiting.displace('entries')?.settle(NO_ROOM);
+      while (waiting.bytes > maxWaitingBytes) waiting.displace('bytes')?.settle(NO_ROOM);
       this.#plan();
     });
   }
@@ -110,31 +110,37 @@ export class GroupCommit {
   #takeBatch(): Entry[] {
     const { limits, clock, metrics } = this.#tools;
     const now = clock.monotonicMs();
-    const neededMs = this.#neededMs();
-    const batch: Entry[] = [];
-    const inDoubt = this.#inDoubt();
-    let bytes = 0;
-    this.#waiting.take((entry) => {
-      if (batch.length >= limits.maxBatchDocuments) return 'full';
-      if (batch.length > 0 && bytes + entry.bytes > limits.maxBatchBytes) return 'full';
-      if (inDoubt || entry.deadline - now < neededMs) {
-        entry.settle(inDoubt ? WITHDRAWALS_PENDING : TIMED_OUT_WAITING);
-        return 'ended';
-      }
-      batch.push(entry);
-      bytes += entry.bytes;
-      return 'taken';
-    });
+    if (this.#inDoubt())
+      for (const entry of this.#waiting.expire(Infinity)) entry.settle(WITHDRAWALS_PENDING);
+    const take = (leastMs: number): Entry[] => {
+      let [documents, bytes] = [0, 0];
+      return this.#waiting.take(
+        ({ deadline }) => deadline - now >= leastMs,
+        (entry) => {
+          if (documents >= limits.maxBatchDocuments) return false;
+          if (documents > 0 && bytes + entry.bytes > limits.maxBatchBytes) return false;
+          documents += 1;
+          bytes += entry.bytes;
+          return true;
+        },
+      );
+    };
+    let batch = take(this.#neededMs(this.#insertMs));
+    // The database may be quick again.
+    if (batch.length === 0 && this.#dispatcher.inFlight.size === 0) batch = take(this.#neededMs(0));
     metrics.waitingDocuments.set(this.#waiting.length);
     if (batch.length === 0) this.#tellIfIdle();
     return batch;
   }
 
-  /** Above its capacity a database would otherwise work only for answers that come too late. */
-  #neededMs(): number {
+  /**
+   * Above its capacity a database would otherwise work only for answers that come too late. What has
+   * less time waits for an insert that is quicker.
+   */
+  #neededMs(insertMs: number): number {
     const { limits, timeoutMs } = this.#tools;
     const { leastMs, timesLastInsert, mostShare } = limits.timeToSend;
-    return Math.min(Math.max(leastMs, timesLastInsert * this.#insertMs), mostShare * timeoutMs);
+    return Math.min(Math.max(leastMs, timesLastInsert * insertMs), mostShare * timeoutMs);
   }
 
   async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {

@@ -9,7 +9,7 @@ export interface GroupCommitLimits {
   /** One second of work at 10,000 a second; beyond it the partner with most waiting gets a 500. */
   readonly maxWaitingDocuments: number;
   readonly maxWaitingBytes: number;
-  /** With less time left nothing is sent, so the 500 is certain; at most a share of the time-out. */
+  /** What has less time left waits for quicker inserts; at most a share of the time-out. */
   readonly timeToSend: {
     readonly leastMs: number;
     readonly timesLastInsert: number;

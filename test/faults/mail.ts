@@ -22,6 +22,7 @@ async function retryDeadLetters(world: ChaosWorld): Promise<void> {
     .collection<SubmissionRecord>(SUBMISSIONS)
     .find({ state: 'dead_lettered' })
     .toArray();
+  if (letters.length === 0) return;
   for (const { _id } of letters) world.facts.reopened.add(_id);
   await movesOf(world).moveAll(
     letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
