@@ -18,9 +18,6 @@ export const CLEAN_MAILS = 3;
 export const TURNED_AWAY_MANY = 2;
 export const TURNED_AWAY_SHARE = 0.1;
 
-/** An outage is counted against no mail for longer; one mail an hour shows who is at fault. */
-export const TAKES_MAIL_MS = 3_600_000;
-
 export const TRIAL = { share: 0.1, firstMs: 250, capMs: 15_000 } as const;
 
 export const PACE_LEAST = 1;

@@ -19,7 +19,6 @@ import {
   PACE_OF_TAKEN,
   PACE_START,
   PACE_UNBOUNDED,
-  TAKES_MAIL_MS,
   TRIAL,
   TURNED_AWAY_MANY,
   TURNED_AWAY_SHARE,
@@ -29,8 +28,7 @@ import type { Addressed } from './places.ts';
 
 export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
 
-/** `unclear`: the relay declined this mail, and has accepted no other for an hour. */
-export type Blame = 'relay' | 'unclear' | 'mail';
+export type Blame = 'relay' | 'mail';
 
 interface Pause {
   reason: PauseReason;
@@ -55,7 +53,6 @@ export class RelayState {
   #known = Infinity;
   #nextAtMs = 0;
   #slowedAtMs = -Infinity;
-  #takenAtMs = -Infinity;
   #grownAtMs = 0;
   #answers: Answer[] = [];
 
@@ -158,7 +155,6 @@ export class RelayState {
     nowMs: number,
   ): void {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: true });
-    this.#takenAtMs = nowMs;
     this.#noteLetIn(startedAtMs);
     this.#grow(nowMs);
   }
@@ -187,7 +183,7 @@ export class RelayState {
     this.#keep({ partnerId, domain, atMs: nowMs, taken: false });
     this.#noteLetIn(startedAtMs);
     if (isForAll) this.#slowDown(startedAtMs, nowMs);
-    return nowMs - this.#takenAtMs < TAKES_MAIL_MS ? 'mail' : 'unclear';
+    return 'mail';
   }
 
   #isForAll(mail: Addressed, nowMs: number): boolean {

@@ -23,21 +23,12 @@ describe('verdict', () => {
     });
   });
 
-  test('a mail that the relay has no capacity for waits longer each time it was at fault', () => {
-    const delayOf = (backedOffMs: number) =>
-      verdict('no_capacity', { ambiguous: 0, backedOffMs }, middle);
-    const { firstMs, capMs } = BACK_OFFS.throttled;
-    expect(delayOf(0)).toEqual({ kind: 'put_back', delayMs: firstMs });
-    expect(delayOf(60_000)).toEqual({ kind: 'put_back', delayMs: 60_000 });
-    expect(delayOf(10 * BACKED_OFF_AT_MOST_MS)).toEqual({ kind: 'put_back', delayMs: capMs });
-  });
-
   test.each(['infrastructure', 'relay'] as const)(
     '%s puts the record back, however long it lasts',
     (failure) => {
       const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
-      expect(verdict(failure, none)).toEqual({ kind: 'put_back', delayMs: 0 });
-      expect(verdict(failure, long)).toEqual({ kind: 'put_back', delayMs: 0 });
+      expect(verdict(failure, none)).toEqual({ kind: 'put_back' });
+      expect(verdict(failure, long)).toEqual({ kind: 'put_back' });
     },
   );
 

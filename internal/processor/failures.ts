@@ -17,19 +17,17 @@ export type FailureClass =
   /** Our sender, settings, rights or disk are at fault. */
   | 'ours'
   | 'busy'
-  /** The relay declines this mail for now, and takes others. */
+  /** The relay declines this mail for now. */
   | 'throttled'
-  /** The relay declines this mail for now, and has taken no other. */
-  | 'no_capacity'
   | 'ambiguous'
   /** Several workers died holding the record. */
   | 'crashed';
 
-type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay' | 'no_capacity'>;
+type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
 
 export type Verdict =
   /** Counts nothing. */
-  | { readonly kind: 'put_back'; readonly delayMs: number }
+  | { readonly kind: 'put_back' }
   | { readonly kind: 'retry'; readonly delayMs: number }
   | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up'; readonly reason: EndingClass };
 
@@ -52,9 +50,7 @@ export function verdict(
       return giveUp(failure);
     case 'infrastructure':
     case 'relay':
-      return { kind: 'put_back', delayMs: 0 };
-    case 'no_capacity':
-      return { kind: 'put_back', delayMs: delayAfter('throttled', soFar, random) };
+      return { kind: 'put_back' };
     case 'ambiguous':
       return soFar.ambiguous >= MAX_AMBIGUOUS ? giveUp(failure) : backOff(failure, soFar, random);
     case 'transient':
@@ -69,19 +65,15 @@ function giveUp(reason: EndingClass): Verdict {
   return { kind: 'finish', event: 'give_up', reason };
 }
 
-function backOff(failure: keyof typeof BACK_OFFS, soFar: SoFar, random: () => number): Verdict {
-  if (soFar.backedOffMs >= BACKED_OFF_AT_MOST_MS) return giveUp(failure);
-  return { kind: 'retry', delayMs: delayAfter(failure, soFar, random) };
-}
-
-function delayAfter(
+function backOff(
   failure: keyof typeof BACK_OFFS,
   { backedOffMs }: SoFar,
   random: () => number,
-): number {
+): Verdict {
+  if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return giveUp(failure);
   const { share, firstMs, capMs } = BACK_OFFS[failure];
   const delayMs = Math.min(capMs, Math.max(firstMs, backedOffMs * share));
-  return jittered(delayMs, BACK_OFF_JITTER, random);
+  return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 
 /** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */
@@ -113,7 +105,6 @@ export function classOfHandOver(
   blame: Blame,
 ): FailureClass {
   if (blame === 'relay') return 'relay';
-  if (blame === 'unclear') return 'no_capacity';
   switch (handOver.result) {
     case 'ambiguous':
       return 'ambiguous';

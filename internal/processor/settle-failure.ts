@@ -1,5 +1,5 @@
 /** Applies the verdict on a failed attempt in one update of the record. */
-import { later, type Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
@@ -58,7 +58,7 @@ export async function settleFailure(failed: FailedAttempt, tools: FailureTools):
     switch (what.kind) {
       case 'put_back':
         // Behind all that are due, so that a mail which is the cause does not stop them.
-        await tools.store.putBack(position, later(tools.clock.now(), what.delayMs), lastError);
+        await tools.store.putBack(position, tools.clock.now(), lastError);
         return;
       case 'retry': {
         const backedOffMs = soFar.backedOffMs + what.delayMs;
@@ -105,6 +105,6 @@ function levelOf(
 ): 'info' | 'warn' | 'error' {
   if (failure === 'permanent') return 'info';
   if (failure === 'ours' || kind === 'finish') return 'error';
-  const isOrdinary = ['busy', 'throttled', 'no_capacity', 'relay'].includes(failure);
+  const isOrdinary = ['busy', 'throttled', 'relay'].includes(failure);
   return isOrdinary ? 'info' : 'warn';
 }

@@ -199,7 +199,7 @@ export const processorMetrics = {
     'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.',
     {
       ...byStep,
-      class: ['permanent', 'infrastructure', 'relay', 'no_capacity', ...deadLetterClasses],
+      class: ['permanent', 'infrastructure', 'relay', ...deadLetterClasses],
     },
   ),
   mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),

@@ -421,6 +421,16 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('failures_total', 'class="ours",step="mail"')]: '0+0x70 5+0x20' },
   },
   {
+    alert: 'PartnerIngestMailsDeclined',
+    fires: { [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59' },
+    says: 'It said "later" 30 times in 30 minutes, and took none.',
+    // Others are taken.
+    quiet: {
+      [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59',
+      [of('mails_total', 'result="accepted"')]: '0+0x80 1+0x9',
+    },
+  },
+  {
     alert: 'PartnerIngestMailsUndeliverable',
     fires: { [of('outcomes_total', 'state="undeliverable"')]: rising(100) },
     says: '16.67% of the e-mails of the last hour were refused for good.',

@@ -77,7 +77,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'smtp-stopped': { raises: [PAUSED], allows: ['second_mail'] },
   'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },
   'mails-bounced': { raises: [alert('MailsBounced')], allows: ['undeliverable'] },
-  'smtp-451': { raises: [MAILS_WAITING], allows: ['second_mail'] },
+  'smtp-451': { raises: [MAILS_WAITING, alert('MailsDeclined')], allows: ['second_mail'] },
   'smtp-hanging': {
     raises: [MAILS_WAITING],
     may: [PAUSED],

@@ -168,9 +168,9 @@ test('a record that has less time left than the last insert took lets others go 
   let later = 0;
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() + later };
   const commits = await groupCommit({ maxInFlight: 1, maxBatchDocuments: 1 }, { clock });
-  const stored: string[] = [];
+  const ended: string[] = [];
   const record = (name: string): Promise<unknown> =>
-    commits.record(newRecord()).then((kind) => stored.push(`${name} ${kind}`));
+    commits.record(newRecord()).then((kind) => ended.push(`${name} ${kind}`));
   proxy.holdRequests();
   const slow = [record('slow'), record('old')];
   await eventually('an insert to be under way', () => proxy.heldBytes() > 0);
@@ -178,7 +178,7 @@ test('a record that has less time left than the last insert took lets others go 
   const young = record('young');
   proxy.pass();
   await Promise.all([...slow, young]);
-  expect(stored).toEqual(['slow stored', 'young stored', 'old stored']);
+  expect(ended).toEqual(['slow stored', 'young stored', 'old stored']);
 });
 
 test('fewer documents than were sent mean in doubt, all of them: which one is missing is not told', async () => {
