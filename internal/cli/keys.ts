@@ -1,7 +1,7 @@
 /** `keys new` and `keys list`: make an API key's Secret manifest, and list keys. */
 import { styleText } from 'node:util';
 import { secretName } from '../partner/key-secret.ts';
-import { keyIdOf, newApiKey } from '../partner/api-key.ts';
+import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
@@ -34,14 +34,14 @@ export const keysList: Command = {
   run: listKeys,
 };
 
-function newKey({ positionals, values, out, clock, keysNamespace }: Call): ExitCode {
+function newKey({ positionals, values, out, keysNamespace }: Call): ExitCode {
   const [partner = ''] = positionals;
   const namespace = values.namespace ?? keysNamespace;
-  // Each key has its own Secret, so that the old key stays active.
   const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
-  const made = clock.now().toISOString().slice(0, 19).replace(/\D/g, '');
   const key = newApiKey();
-  const secret = { name: `partner-${slug}-${made}`, namespace, partner, keys: [key] };
+  // Each key has its own Secret, so that the old key stays active.
+  const name = `partner-${slug}-${keyIdOf(hashApiKey(key))}`;
+  const secret = { name, namespace, partner, keys: [key] };
   const { yaml, object } = partnerSecretManifest(secret);
   if (values.json) out.json({ key, manifest: object });
   else {

@@ -85,7 +85,7 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
     return say(`${error.message}: give the command in a pod of the service`, EXIT.later);
   if (error instanceof DeadlineError || error instanceof NotDurableError) {
     return say(
-      'MongoDB took too long to confirm a write, which may be done: give the command again',
+      'MongoDB took too long; what was begun may be done: give the command again',
       EXIT.storeAway,
     );
   }

@@ -43,6 +43,7 @@ export function keepKeysReconciled(
     } finally {
       current = undefined;
       over.abort();
+      rounds.end();
     }
   };
   const working = tools.leadership.run(lead, stop.signal);

@@ -163,7 +163,11 @@ class FollowedNamespace implements SecretView {
       } catch (error) {
         const expired = kubernetesStatus(error) === GONE;
         metrics.secretWatches.inc({ result: expired ? 'expired' : 'failed' });
-        if (expired) return;
+        if (expired) {
+          // If no version lasts, the lists must not follow each other without pause.
+          this.#failures += 1;
+          return;
+        }
         failures += 1;
         if (failures >= WATCH_MAX_FAILURES) throw error;
       }

@@ -33,7 +33,7 @@ export class KeyRounds {
   /** An earlier leader may have died before it counted its changes. */
   #uncounted = true;
   #synced = false;
-  #revoked = 0;
+  #marks = '';
 
   constructor(term: number, tools: ReconcileKeysTools) {
     this.#term = term;
@@ -53,16 +53,18 @@ export class KeyRounds {
     });
     const plan = planRound(list, wanted, stored, clock.now());
 
-    // An operator's command may have died before it counted a revocation.
-    const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
-    this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
+    // An operator's command may have died before it counted a revocation or a disabled partner.
+    const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined);
+    const disabled = await store.disabled();
+    const marks = [...revoked, ...disabled].map(({ _id }) => _id).join();
+    this.#uncounted ||= plan.changes.length > 0 || marks !== this.#marks;
     await store.write(plan.changes, this.#term);
     if (list.complete) await store.purge(this.#term);
     if (this.#uncounted || (list.complete && !this.#synced)) {
       await store.sync.count(this.#term, { synced: list.complete });
       this.#uncounted = false;
     }
-    this.#revoked = revoked;
+    this.#marks = marks;
     this.#noteChanges(plan.changes, list);
 
     metrics.keysWanted.set(wanted.size);
@@ -76,6 +78,14 @@ export class KeyRounds {
     for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
     this.#tools.report(all);
     return { deferred: plan.deferred };
+  }
+
+  /** What it counted says nothing once another process leads. */
+  end(): void {
+    const { metrics } = this.#tools;
+    for (const gauge of [metrics.keysWanted, metrics.partnersEnding, metrics.deferredRemovals])
+      gauge.set(0);
+    metrics.secretProblems.reset();
   }
 
   #noteChanges(changes: readonly KeyChange[], list: SecretList): void {

@@ -4,15 +4,15 @@ import type { SubmissionRecord } from '../submission/submission.ts';
 import { REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';
 import { Refusals } from './refusals.ts';
 
-function newRefusals() {
-  let [nowMs, recorded] = [0, 0];
+function newRefusals(kind: 'stored' | 'in_doubt' = 'stored') {
+  let [nowMs, recorded, dropped] = [0, 0, 0];
   const counted: string[] = [];
   const refusals = new Refusals({
     clock: { now: () => new Date(0), monotonicMs: () => nowMs },
-    metrics: { refusedDropped: { inc: () => {} } },
+    metrics: { refusedDropped: { inc: () => (dropped += 1) } },
     record: () => {
       recorded += 1;
-      return Promise.resolve({ kind: 'stored' });
+      return Promise.resolve(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
     },
     countRefused: (...what) => void counted.push(what.join(' ')),
   });
@@ -25,8 +25,16 @@ function newRefusals() {
     pass: (milliseconds: number) => (nowMs += milliseconds),
     counts: () => [recorded, counted.length],
     counted,
+    dropped: () => dropped,
   };
 }
+
+test('what the database does not take is counted', async () => {
+  const { refuse, counts, dropped } = newRefusals('in_doubt');
+  refuse(3);
+  await Promise.resolve();
+  expect([counts(), dropped()]).toEqual([[3, 3], 3]);
+});
 
 test('a burst is recorded one by one, and what is beyond it counted', () => {
   const { refuse, counts, counted } = newRefusals();

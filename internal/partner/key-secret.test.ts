@@ -230,6 +230,13 @@ describe('the same key twice', () => {
         `same_key_two_partners ${claims.uid}`,
       ]);
     }
+    // A bad annotation does not hand its keys to another partner.
+    const bad = { ...has, annotations: { 'partner-ingest.io/cidrs': 'nowhere' } };
+    for (const listed of [
+      [bad, claims],
+      [claims, bad],
+    ])
+      expect([...wantedKeys(listed, { ownerOf: () => 'has' }).keys]).toEqual([]);
     const { keys } = wantedKeys([claims], { ownerOf: () => 'has' });
     expect(keys.get(hashApiKey(key))?.partnerId).toBe('claims');
   });

@@ -111,6 +111,8 @@ export function wantedKeys(
 } {
   const problems: Problem[] = [];
   const claims: (WantedKey & { readonly report: Report; readonly entry: string })[] = [];
+  /** Keys whose owner still has them in a Secret that is not used for now. */
+  const reserved = new Set<string>();
   const switchedOff = new Map(
     secrets
       .filter(({ status }) => status === 'inactive')
@@ -124,7 +126,11 @@ export function wantedKeys(
     const source = sourceOf(secret);
     const report: Report = (code, message) => void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
-    if (terms === undefined) continue;
+    if (terms === undefined) {
+      for (const hash of hashesOf(secret, allowPublished))
+        if (ownerOf(hash) === partnerId) reserved.add(hash);
+      continue;
+    }
     const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
     const wanted = {
       partnerId,
@@ -152,11 +158,12 @@ export function wantedKeys(
     ...claims.filter((claim) => !isOwner(claim)),
   ]) {
     const other = keys.get(key.hash);
-    if (other === undefined) {
-      keys.set(key.hash, key);
-    } else if (other.partnerId !== key.partnerId) {
+    const owner = other?.partnerId ?? (reserved.has(key.hash) ? ownerOf(key.hash) : key.partnerId);
+    if (owner !== key.partnerId) {
       const message = `${entry} is already a key of another partner and was ignored here`;
       report('same_key_two_partners', message);
+    } else if (other === undefined) {
+      keys.set(key.hash, key);
     } else if (other.source.uid !== key.source.uid) {
       keys.set(key.hash, { ...other, terms: stricterTerms(other.terms, key.terms) });
       const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
@@ -164,6 +171,13 @@ export function wantedKeys(
     }
   }
   return { keys, problems };
+}
+
+function hashesOf({ data }: PartnerSecret, allowPublished: boolean): string[] {
+  return Object.values(data).flatMap((value) => {
+    const read = readEntry(value, allowPublished);
+    return read.kind === 'key' ? [read.hash] : [];
+  });
 }
 
 /** Undefined if the Secret's keys are not used. */

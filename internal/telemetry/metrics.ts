@@ -302,7 +302,7 @@ const controllerMetrics = {
   }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
-    'When the stored keys were last known to be what the partner Secrets ask for, as Unix time; 0 while not leading.',
+    'When this process last knew that the stored keys are what the partner Secrets ask for, as Unix time.',
   ),
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(

@@ -468,6 +468,11 @@ export const cases: readonly AlertCase[] = [
     says: 'New keys are refused and revoked ones accepted: last read 20m 0s ago.',
     severity: 'warning',
     quiet: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x86 5160+0x4' },
+    alsoQuiet: {
+      'a pod that never had keys serves nobody': {
+        [of('keys_refreshed_timestamp_seconds', 'pod="ingest-2"')]: always(0),
+      },
+    },
     alsoFires: {
       'for more than an hour': {
         fires: { [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: '0+60x10 600+0x80' },
