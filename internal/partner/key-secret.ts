@@ -98,59 +98,13 @@ export function isPartnerId(text: string): boolean {
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  {
-    allowPublished = false,
-    ownerOf = () => undefined,
-  }: {
-    readonly allowPublished?: boolean;
-    readonly ownerOf?: (hash: string) => string | undefined;
-  } = {},
+  { allowPublished = false, ownerOf = () => undefined }: KeyRules = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
 } {
   const problems: Problem[] = [];
-  const claims: (WantedKey & { readonly report: Report; readonly entry: string })[] = [];
-  /** Keys whose owner still has them in a Secret that is not used for now. */
-  const reserved = new Set<string>();
-  const switchedOff = new Map(
-    secrets
-      .filter(({ status }) => status === 'inactive')
-      .toSorted((one, other) => byAge(other, one))
-      .map((secret) => [secret.partnerId, sourceOf(secret)]),
-  );
-  const bounds = boundsByPartner(secrets);
-
-  for (const secret of secrets.toSorted(byAge)) {
-    const { partnerId } = secret;
-    const source = sourceOf(secret);
-    const report: Report = (code, message) => void problems.push({ source, code, message });
-    const terms = termsOf(secret, report);
-    if (terms === undefined) {
-      for (const hash of hashesOf(secret, allowPublished))
-        if (ownerOf(hash) === partnerId) reserved.add(hash);
-      continue;
-    }
-    const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
-    const wanted = {
-      partnerId,
-      status: inactiveBy === undefined ? 'active' : 'inactive',
-      ...defined({ inactiveBy }),
-      source,
-      terms: { ...terms, ...bounds.get(partnerId) },
-    } as const;
-
-    for (const [name, value] of Object.entries(secret.data)) {
-      const entry = printable(name);
-      const read = readEntry(value, allowPublished);
-      if (read.kind === 'problem') {
-        report(read.code, `${entry} ${read.why}`);
-        continue;
-      }
-      claims.push({ hash: read.hash, ...wanted, report, entry });
-    }
-  }
-
+  const { claims, reserved } = claimsOf(secrets, { allowPublished, ownerOf }, problems);
   const keys = new Map<string, WantedKey>();
   const isOwner = ({ hash, partnerId }: WantedKey): boolean => ownerOf(hash) === partnerId;
   for (const { report, entry, ...key } of [
@@ -171,6 +125,61 @@ export function wantedKeys(
     }
   }
   return { keys, problems };
+}
+
+interface KeyRules {
+  readonly allowPublished?: boolean;
+  /** The partner that has this key now. */
+  readonly ownerOf?: (hash: string) => string | undefined;
+}
+
+interface Claim extends WantedKey {
+  readonly report: Report;
+  /** The entry of the Secret, in words. */
+  readonly entry: string;
+}
+
+/** `reserved`: keys whose owner still has them in a Secret that is not used for now. */
+function claimsOf(
+  secrets: readonly PartnerSecret[],
+  { allowPublished, ownerOf }: Required<KeyRules>,
+  problems: Problem[],
+): { readonly claims: readonly Claim[]; readonly reserved: ReadonlySet<string> } {
+  const claims: Claim[] = [];
+  const reserved = new Set<string>();
+  const switchedOff = new Map(
+    secrets
+      .filter(({ status }) => status === 'inactive')
+      .toSorted((one, other) => byAge(other, one))
+      .map((secret) => [secret.partnerId, sourceOf(secret)]),
+  );
+  const bounds = boundsByPartner(secrets);
+  for (const secret of secrets.toSorted(byAge)) {
+    const { partnerId } = secret;
+    const source = sourceOf(secret);
+    const report: Report = (code, message) => void problems.push({ source, code, message });
+    const terms = termsOf(secret, report);
+    if (terms === undefined) {
+      for (const hash of hashesOf(secret, allowPublished))
+        if (ownerOf(hash) === partnerId) reserved.add(hash);
+      continue;
+    }
+    const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
+    const wanted = {
+      partnerId,
+      status: inactiveBy === undefined ? 'active' : 'inactive',
+      ...defined({ inactiveBy }),
+      source,
+      terms: { ...terms, ...bounds.get(partnerId) },
+    } as const;
+    for (const [name, value] of Object.entries(secret.data)) {
+      const entry = printable(name);
+      const read = readEntry(value, allowPublished);
+      if (read.kind === 'problem') report(read.code, `${entry} ${read.why}`);
+      else claims.push({ hash: read.hash, ...wanted, report, entry });
+    }
+  }
+  return { claims, reserved };
 }
 
 function hashesOf({ data }: PartnerSecret, allowPublished: boolean): string[] {

@@ -61,14 +61,13 @@ spec:
 {{- end -}}
 
 {{/*
-The number of pods. With an autoscaler it is what the cluster has now, or the least: a field that an upgrade or a rollback takes
-away becomes 1, and the autoscaler would find one pod left.
+The number of pods. With an autoscaler it is what the cluster has now: a field that an upgrade takes away becomes 1, and the
+autoscaler would find one pod left. A render without a cluster, and a first install, leave it to the autoscaler.
 */}}
 {{- define "partner-ingest.replicas" -}}
 {{- if .autoscaled -}}
 {{- $name := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
-{{- $least := (index .root.Values .component).autoscaling.minReplicas -}}
-{{- dig "spec" "replicas" $least (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) | int64 -}}
+{{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) -}}
 {{- else -}}
 {{- (index .root.Values .component).replicaCount | int64 -}}
 {{- end -}}
