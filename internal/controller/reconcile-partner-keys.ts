@@ -33,7 +33,7 @@ export class KeyRounds {
   /** An earlier leader may have died before it counted its changes. */
   #uncounted = true;
   #synced = false;
-  #marks = '';
+  #revoked = 0;
 
   constructor(term: number, tools: ReconcileKeysTools) {
     this.#term = term;
@@ -53,18 +53,16 @@ export class KeyRounds {
     });
     const plan = planRound(list, wanted, stored, clock.now());
 
-    // An operator's command may have died before it counted a revocation or a disabled partner.
-    const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined);
-    const disabled = await store.disabled();
-    const marks = [...revoked, ...disabled].map(({ _id }) => _id).join();
-    this.#uncounted ||= plan.changes.length > 0 || marks !== this.#marks;
+    // An operator's command may have died before it counted a revocation.
+    const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
+    this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
     await store.write(plan.changes, this.#term);
     if (list.complete) await store.purge(this.#term);
     if (this.#uncounted || (list.complete && !this.#synced)) {
       await store.sync.count(this.#term, { synced: list.complete });
       this.#uncounted = false;
     }
-    this.#marks = marks;
+    this.#revoked = revoked;
     this.#noteChanges(plan.changes, list);
 
     metrics.keysWanted.set(wanted.size);
