@@ -25,7 +25,7 @@ import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
 import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
-import { eventually } from '../support/wait.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'first-contact-'));
@@ -97,7 +97,12 @@ const tellers = {
       relay,
       from: 'a@example.com',
       maxConnections: 1,
-      limits: { connectMs: SHORT_MS, beforeContentMs: SHORT_MS, afterContentMs: 0, idleMs: 0 },
+      limits: {
+        connectMs: SHORT_MS,
+        beforeContentMs: SHORT_MS,
+        afterContentMs: HANG_MS,
+        idleMs: 0,
+      },
       onContact: ({ error }) => {
         const server = { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' };
         told = contactReason(server, error);
