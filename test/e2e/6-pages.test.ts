@@ -293,7 +293,7 @@ step(
       'secrets',
       '--output=name',
     ]);
-    expect(kept).toMatch(/^secret\/partner-acme-\d+\n$/);
+    expect(kept).toMatch(/^secret\/partner-acme-[0-9a-f]{12}\n$/);
   },
 );
 
