@@ -5,7 +5,7 @@ import type { Blame } from '../mail/relay-state.ts';
 import type { Fault } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import { BACK_OFFS, BACK_OFF_JITTER, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
+import { AMBIGUOUS_WAITS_MS, BACKED_OFF_AT_MOST_MS, BACK_OFFS, BACK_OFF_JITTER } from './limits.ts';
 
 /** Only `transient` counts an attempt. */
 export type FailureClass =
@@ -51,8 +51,10 @@ export function verdict(
     case 'infrastructure':
     case 'relay':
       return { kind: 'put_back' };
-    case 'ambiguous':
-      return soFar.ambiguous >= MAX_AMBIGUOUS ? giveUp(failure) : backOff(failure, soFar, random);
+    case 'ambiguous': {
+      const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, soFar.ambiguous - 1)];
+      return waitMs === undefined ? giveUp(failure) : retryIn(waitMs, random);
+    }
     case 'transient':
     case 'ours':
     case 'busy':
@@ -72,7 +74,10 @@ function backOff(
 ): Verdict {
   if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return giveUp(failure);
   const { share, firstMs, capMs } = BACK_OFFS[failure];
-  const delayMs = Math.min(capMs, Math.max(firstMs, backedOffMs * share));
+  return retryIn(Math.min(capMs, Math.max(firstMs, backedOffMs * share)), random);
+}
+
+function retryIn(delayMs: number, random: () => number): Verdict {
   return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 

@@ -17,12 +17,10 @@ interface BackOff {
 }
 /**
  * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
- * Failures that an operator corrects are retried more often. After the second ambiguous end 50 min
- * pass, so that a short fault of the relay makes no dead letter.
+ * Failures that an operator corrects are retried more often.
  */
 export const BACK_OFFS = {
   transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
-  ambiguous: { share: 100, firstMs: 30_000, capMs: 3_600_000 },
   ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
   busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
   throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
@@ -40,8 +38,10 @@ export const MAX_CRASHES = 5;
 export const CRASHES_ALONE = 2;
 export const CRASH_APART_MS = 60_000;
 
+/** After the first ambiguous end and the second: a short fault of the relay makes no dead letter. */
+export const AMBIGUOUS_WAITS_MS = [30_000, 3_000_000] as const;
 /** E-mails that no operator ordered; an unknown result counts as one. */
-export const MAX_AMBIGUOUS = 3;
+export const MAX_AMBIGUOUS = AMBIGUOUS_WAITS_MS.length + 1;
 /** A whole hand-over, and ten seconds to record it. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
 /** The chart's grace period is five seconds longer. */
