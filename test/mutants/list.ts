@@ -92,7 +92,7 @@ export const mutants: readonly Mutant[] = [
       ["=== 'content') return", "=== 'x') return", 'a mail that may be out goes out again as new'],
     ]),
     ...file('internal/processor/failures.ts', beside, [
-      ['soFar.ambiguous >= MAX', 'soFar.ambiguous > MAX', 'one second mail more than promised'],
+      ['soFar.ambiguous - 1', 'soFar.ambiguous - 2', 'one second mail more than promised'],
       ['>= BACKED_OFF_AT_MOST_MS', '>= Infinity', 'a request is never given up'],
     ]),
     ...file('internal/account/account.ts', 'test/integration/processor-accounts.test.ts', [
