@@ -130,7 +130,7 @@ function classOf(error: Error): Found {
   const known = codes.find((one) => Object.hasOwn(CODES, one));
   if (known !== undefined) return { kind: CODES[known]!, code: known === 'EAUTH' ? shown : known };
   if (codes.some((one) => /^ERR_(?:SSL|TLS)_/.test(one))) return { kind: 'no_tls', code: shown };
-  if (/Timeout|AbortError/.test(error.name)) return { kind: 'timeout', code: shown };
+  if (/Timeout|AbortError|DeadlineError/.test(error.name)) return { kind: 'timeout', code: shown };
   return { kind: byWord ?? 'other', code: shown };
 }
 
