@@ -41,6 +41,11 @@ export function operationLimits(settings: LimitSettings, tools: LimitTools) {
 const bytesKeyOf = ({ partnerId }: FastifyRequest): string => `partner:${partnerId}:bytes`;
 
 export function partnerLimits(tools: LimitTools) {
+  /** Only what is stored counts: an outage must not use up a partner's day. */
+  const giveBackBody = (request: FastifyRequest, bytes: number): void => {
+    if (request.bounds.maxMegabytesPerDay === undefined || bytes === 0) return;
+    tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
+  };
   const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
     const { key, by, max, amount, windowSeconds } = count;
     const { current, ttl } = await tools.limiter.count(key, by, windowSeconds * 1_000, max);
@@ -72,15 +77,11 @@ export function partnerLimits(tools: LimitTools) {
         amount: `${megabytes} megabytes`,
         windowSeconds: PARTNER_DAY_SECONDS,
       }).catch((error: unknown) => {
-        tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
+        giveBackBody(request, bytes);
         throw error;
       });
     },
-    /** Only what is stored counts: an outage must not use up a partner's day. */
-    giveBackBody: (request: FastifyRequest, bytes: number): void => {
-      if (request.bounds.maxMegabytesPerDay === undefined || bytes === 0) return;
-      tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
-    },
+    giveBackBody,
   };
 }
 

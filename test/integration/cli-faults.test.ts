@@ -85,6 +85,16 @@ function overWire(change: Parameters<MongoWire['answer']>[0], ...words: string[]
 
 const noMajority = { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'no majority in time' };
 
+/** Answers of a MongoDB that has its majority for the first write of requests alone. */
+function majorityForOneWrite(): Parameters<MongoWire['answer']>[0] {
+  let writes = 0;
+  return ({ update }, reply) => {
+    if (update !== SUBMISSIONS) return undefined;
+    writes += 1;
+    return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
+  };
+}
+
 test.each([['one'], ['many']])(
   'a bounce whose end was lost, then a retry of %s: the applicant is mailed again',
   async (which) => {
@@ -214,15 +224,7 @@ test('many: where MongoDB loses its majority, what was done is told, and where t
   const ids = await plant(...dead);
   const close = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--yes', '--why', 'x'];
   const fast = [...close, '--rate', '100000'];
-  let writes = 0;
-  const cutOff = await overWire(
-    ({ update }, reply) => {
-      if (update !== SUBMISSIONS) return undefined;
-      writes += 1;
-      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
-    },
-    ...fast,
-  );
+  const cutOff = await overWire(majorityForOneWrite(), ...fast);
   expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('500 closed') });
   expect(cutOff.stderr).toContain('stopped: what was done stays done');
   expect(cutOff.stderr).toContain('MongoDB');
@@ -330,16 +332,8 @@ test('erase: where MongoDB loses its majority, what was done is told', async () 
   const { id, application } = await completed();
   const second = await submit(world, ingest, application);
   await world.recordIn('rejected', second);
-  let writes = 0;
   const words = ['erase', '--email', application.email, '--yes'];
-  const cutOff = await overWire(
-    ({ update }, reply) => {
-      if (update !== SUBMISSIONS) return undefined;
-      writes += 1;
-      return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
-    },
-    ...words,
-  );
+  const cutOff = await overWire(majorityForOneWrite(), ...words);
   expect(cutOff).toMatchObject({ code: 3, stdout: expect.stringContaining('1 done') });
   expect(cutOff.stdout).toContain(id);
   expect(cutOff.stderr).toContain('give the same command again');
