@@ -35,7 +35,7 @@ test: node_modules ## Run all tests this machine can run, and say what was left 
 	@$(PREPARE) $(TESTS)
 	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
 	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
-	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) '$(TESTS)' || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine
 	@$(PREPARE)
@@ -55,7 +55,7 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 	@$(NODE) node test/e2e/cluster.ts
 	@$(NEED) Helm
 	@status=0; $(JEST) --config test/e2e/jest.config.ts --json --outputFile=$(E2E_RESULTS) $(TESTS) > /dev/null || status=$$?; \
-	$(NODE) node test/support/summary.ts $(E2E_RESULTS) '' e2e || status=1; exit $$status
+	$(NODE) node test/support/summary.ts $(E2E_RESULTS) '' || status=1; exit $$status
 
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
 	@$(JEST) --config test/mongodb/jest.config.ts
@@ -94,8 +94,8 @@ image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
 
-release: node_modules ## Make the signed files of a release in .run/release (VERSION=0.1.0 KEY=cosign.key REPOSITORY=…; a candidate 0.1.0-rc.1 may be UNTESTED=1; JSON=1)
-	@$(NODE) node tools/release/release.ts --version "$(VERSION)" --key "$(KEY)" --repository "$(REPOSITORY)" $(if $(UNTESTED),--untested) $(if $(JSON),--json)
+release: node_modules ## Build, push, sign and verify image and chart (VERSION=0.1.0 REPOSITORY=registry/name; KEY=cosign.key outside a workflow)
+	@tools/release.sh "$(VERSION)" "$(REPOSITORY)" "$(KEY)"
 
 ##@ Keep it
 docs: node_modules ## Generate the documentation that comes from the code, and format everything

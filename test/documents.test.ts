@@ -2,13 +2,13 @@
 import { dirname, join, normalize } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
-import { dashboardQueries } from '../tools/dashboard/dashboard.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
 import { programOf } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
 import { optionsAt } from '../internal/cli/options.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
+import { dashboardPanels } from './support/dashboard.ts';
 import { faults, found, read, type Page } from './support/pages.ts';
 import { missingIn } from './support/promql.ts';
 
@@ -232,7 +232,7 @@ function unknownNames({ spans }: Page): string[] {
 /** A name of the dashboard in a runbook: a capital, then words in small letters. */
 function unknownPanels({ path, spans }: Page): string[] {
   if (!path.startsWith('docs/runbooks/')) return [];
-  const titles = new Set(dashboardQueries().flatMap(({ panel }) => [panel.title]));
+  const titles = new Set(dashboardPanels.map(({ title }) => title));
   return spans
     .filter((span) => /^[A-Z][a-z-]+(?:,? [a-z0-9%-]+)*$/.test(span))
     .filter((span) => !titles.has(span) && !FOREIGN.has(span))

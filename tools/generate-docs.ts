@@ -7,7 +7,6 @@ import { format } from 'prettier';
 import { ROOT } from './root.ts';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
-import { dashboard } from './dashboard/dashboard.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartReadme, chartSchema } from './chart-docs.ts';
 import { statesPage } from './states-docs.ts';
@@ -25,11 +24,6 @@ const GENERATED: readonly {
   { file: 'docs/states.md', parser: 'markdown', text: statesPage },
   { file: 'docs/openapi.json', parser: 'json', text: openApi },
   { file: 'docs/metrics.md', parser: 'markdown', text: metricsPage },
-  {
-    file: `${CHART}/dashboards/partner-ingest.json`,
-    parser: 'json',
-    text: () => JSON.stringify(dashboard, null, 2),
-  },
   {
     file: `${CHART}/values.schema.json`,
     parser: 'json',

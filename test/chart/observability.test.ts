@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
-import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import { faults } from '../faults/list.ts';
+import { dashboardPanels } from '../support/dashboard.ts';
 import { alertSections } from '../support/pages.ts';
 import { missingIn, ours, selectorsIn } from '../support/promql.ts';
 
@@ -30,15 +30,21 @@ const faultsIn = (
   );
 
 test('the dashboard asks for nothing that is not there, and leaves nothing of ours out', () => {
-  const queries = dashboardQueries().map(({ panel, query }) => ({
-    where: panel.title,
-    expression: query.ask,
-  }));
+  const queries = dashboardPanels.flatMap(({ title, queries: own }) =>
+    own.map((expression) => ({ where: title, expression })),
+  );
   expect(faultsIn(queries)).toEqual([]);
   const shown = new Set(
     queries.flatMap(({ expression }) => selectorsIn(expression).map(({ metric }) => metric)),
   );
   expect([...ours.keys()].filter((name) => !shown.has(name))).toEqual([]);
+});
+
+test('each panel of the dashboard has a query, a unit and a description', () => {
+  const bare = dashboardPanels.filter(
+    ({ queries, unit, description }) => queries.length === 0 || unit === '' || description === '',
+  );
+  expect(bare).toEqual([]);
 });
 
 test('the alert rules and the autoscaler ask for nothing that is not there', () => {

@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import { dashboardQueries } from '../../tools/dashboard/dashboard.ts';
 import {
   createControllerMetrics,
   createIngestMetrics,
   createProcessorMetrics,
 } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
+import { dashboardPanels } from '../support/dashboard.ts';
 
 const { promtool } = await prometheusPrograms(console.log);
 
@@ -32,10 +32,11 @@ test.each([
 });
 
 test('the queries of the dashboard, as rules', () => {
-  const rules = dashboardQueries().map(({ query }, index) => ({
+  const queries = dashboardPanels.flatMap(({ queries: own }) => own);
+  const rules = queries.map((query, index) => ({
     record: `panel:query:${index}`,
     // As Grafana fills in its variables.
-    expr: query.ask
+    expr: query
       .replaceAll(/\$__rate_interval|\$__range/g, '1m')
       .replaceAll('$slo', '99.9')
       .replaceAll(/\$\w+/g, 'any'),

@@ -1,11 +1,10 @@
 /** Builds the images that are tested and brings them into the cluster. */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 import { MAILDEV_VERSION } from '../../deploy/local/maildev.ts';
 import { run } from '../../tools/program.ts';
-import { copyOfCommit, git } from '../../tools/release/repository.ts';
 import type { ClusterTools } from './cluster.ts';
 
 const BUILD_TIMEOUT_MS = 900_000;
@@ -18,14 +17,7 @@ const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
 const MAIL_REPOSITORY = 'partner-ingest-maildev';
 /** What an image is made of. */
-const SOURCES = [
-  'cmd',
-  'internal',
-  'deploy/image',
-  'package.json',
-  'package-lock.json',
-  'Dockerfile',
-];
+const SOURCES = ['cmd', 'internal', 'package.json', 'package-lock.json', 'Dockerfile'];
 
 export interface Images {
   readonly repository: string;
@@ -80,8 +72,10 @@ async function build(folder: string, repository: string, more: readonly string[]
 async function buildOf(commit: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
   try {
-    const source = join(folder, 'source');
-    await copyOfCommit(source, commit);
+    const [source, archive] = [join(folder, 'source'), join(folder, 'source.tar')];
+    await mkdir(source);
+    await git(['archive', '--output', archive, commit]);
+    await run('tar', ['-xf', archive, '-C', source]);
     return await build(source, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
   } finally {
     await rm(folder, { recursive: true });
@@ -100,6 +94,10 @@ async function earlierCommit(): Promise<string> {
     if (wanted === '') return git(['rev-parse', 'HEAD']);
     throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
   });
+}
+
+async function git(args: readonly string[]): Promise<string> {
+  return (await run('git', args, { cwd: ROOT })).out.trim();
 }
 
 async function docker(args: readonly string[], timeoutMs = QUICK_TIMEOUT_MS): Promise<string> {

@@ -3,7 +3,6 @@
  * what failed.
  */
 /* oxlint-disable node/no-process-env -- what `make` was told */
-import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { styleText } from 'node:util';
@@ -30,7 +29,7 @@ const SLOWEST = 10;
 const LONG_FORM = 'LONG=1';
 
 /** `e2eFile` has the results of the tests in a cluster, where they ran. */
-function main(file: string, e2eFile: string, patterns: string): number {
+function main(file: string, e2eFile: string): number {
   if (!existsSync(file)) {
     console.log(`${styleText('red', '0 passed, 1 failed')}: the tests did not come to an end`);
     return 1;
@@ -71,7 +70,6 @@ function main(file: string, e2eFile: string, patterns: string): number {
     failed,
     leftOut,
     broken: [...broken, ...unwanted],
-    commit: commitOf(patterns),
   };
   writeFileSync(file.replace('-results', '-summary'), JSON.stringify(summary));
   const line = `${passed} passed, ${failed} failed`;
@@ -79,18 +77,6 @@ function main(file: string, e2eFile: string, patterns: string): number {
     `\n${styleText(failed === 0 ? 'green' : 'red', line)} ${styleText('dim', `in ${seconds} s`)}`,
   );
   return failed === 0 ? 0 : 1;
-}
-
-/**
- * The commit that a run of all tests was of; empty where tests were chosen or the tree had changes.
- */
-function commitOf(patterns: string): string {
-  const git = (...args: string[]): string => {
-    // Null where there is no git.
-    const said = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' }).stdout as string | null;
-    return said?.trim() ?? '';
-  };
-  return patterns === '' && git('status', '--porcelain') === '' ? git('rev-parse', 'HEAD') : '';
 }
 
 const read = (file: string): JestResults => JSON.parse(readFileSync(file, 'utf8')) as JestResults;
@@ -137,5 +123,5 @@ function filesLeftOut(): string[] {
 const oneLine = (reason = ''): string =>
   reason.replaceAll(/:\s*\n\s*-?\s*/g, ': ').replaceAll(/\s*\n\s*-?\s*/g, '; ');
 
-const [, , ofAll = '', ofE2e = '', chosen = ''] = process.argv;
-process.exitCode = main(ofAll, ofE2e, chosen);
+const [, , ofAll = '', ofE2e = ''] = process.argv;
+process.exitCode = main(ofAll, ofE2e);
