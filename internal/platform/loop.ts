@@ -1,0 +1,152 @@
+/** What a process does again and again, with back-off and health. */
+import type { Probe } from './admin-server.ts';
+import { backoffMs, DeadlineError, jittered, pause } from './deadline.ts';
+import type { Logger } from './log.ts';
+
+/** Pods that start together must not act in step. */
+const JITTER = 0.2;
+
+export interface LoopOptions<Name extends string = string> {
+  /** In the log, `/readyz` and the gauge. */
+  readonly name: Name;
+  /** From the end of a round to the next one, ±20 %. */
+  readonly everyMs: number;
+  /** After failures; `everyMs` by default. */
+  readonly retry?: { readonly firstMs: number; readonly capMs: number };
+  /** The loop fails when no round has succeeded for this long, even if a round hangs. */
+  readonly failsAfterMs: number;
+  /** The process is then not ready. Without it, `/readyz` has a warning. */
+  readonly needed?: true;
+  /** The next round follows at once if it resolves to true. A rejection is a failure. */
+  run(signal: AbortSignal): Promise<unknown>;
+  /** Explains an error to operators; by default that of `Loops`. */
+  readonly reason?: (error: unknown) => string;
+}
+
+interface LoopTools<Name extends string> {
+  readonly log: Logger;
+  /** 1 while a loop fails. */
+  readonly failing: { set(labels: { readonly loop: Name }, value: number): void };
+  /** Explains an error to operators; contains no personal data. */
+  readonly reason: (error: unknown) => string;
+}
+
+/** All loops of a process. */
+export class Loops<Name extends string = string> {
+  readonly #tools: LoopTools<Name>;
+  readonly #loops = new Set<Loop<Name>>();
+
+  constructor(tools: LoopTools<Name>) {
+    this.#tools = tools;
+  }
+
+  /** The first round begins at once. */
+  start(options: LoopOptions<Name>): Loop<Name> {
+    const loop = new Loop(options, this.#tools);
+    this.#loops.add(loop);
+    return loop;
+  }
+
+  readonly faults: Probe = () => this.#words(true);
+  readonly warnings: Probe = () => this.#words(false);
+
+  /** Loops that fail for one reason share a sentence. */
+  #words(needed: boolean): readonly string[] {
+    const failing = [...this.#loops].filter((loop) => loop.needed === needed && loop.fails);
+    const byReason = Map.groupBy(failing, (loop) => loop.reason);
+    return [...byReason].map(
+      ([reason, loops]) => `not done: ${loops.map(({ name }) => name).join(', ')}: ${reason}`,
+    );
+  }
+}
+
+export class Loop<Name extends string = string> {
+  readonly name: Name;
+  readonly needed: boolean;
+  /** Resolves after the first round that succeeds. */
+  readonly succeeded: Promise<void>;
+  readonly #options: LoopOptions<Name>;
+  readonly #tools: LoopTools<Name>;
+  readonly #first = Promise.withResolvers<void>();
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+  /** Each success puts it off. */
+  readonly #alarm: NodeJS.Timeout;
+  #woken = new AbortController();
+  #error: unknown;
+  #fails = false;
+
+  constructor(options: LoopOptions<Name>, tools: LoopTools<Name>) {
+    this.name = options.name;
+    this.needed = options.needed === true;
+    this.succeeded = this.#first.promise;
+    this.#options = options;
+    this.#tools = tools;
+    this.#show(false);
+    this.#alarm = setTimeout(() => this.#failed(), options.failsAfterMs).unref();
+    this.#running = this.#forever();
+  }
+
+  get fails(): boolean {
+    return this.#fails;
+  }
+
+  get reason(): string {
+    const { failsAfterMs, reason = this.#tools.reason } = this.#options;
+    return reason(this.#error ?? new DeadlineError(`took longer than ${failsAfterMs} ms`));
+  }
+
+  /** Ends the pause before the next round. */
+  wake(): void {
+    this.#woken.abort();
+  }
+
+  /** Resolves when the current round has ended. */
+  stop(): Promise<void> {
+    this.#stop.abort();
+    clearTimeout(this.#alarm);
+    return this.#running;
+  }
+
+  async #forever(): Promise<void> {
+    const { everyMs, retry = { firstMs: everyMs, capMs: everyMs } } = this.#options;
+    const { signal } = this.#stop;
+    let failures = 0;
+    while (!signal.aborted) {
+      this.#woken = new AbortController();
+      let waitMs: number;
+      try {
+        const more = await this.#options.run(signal);
+        failures = 0;
+        waitMs = more === true ? 0 : jittered(everyMs, JITTER);
+        if (!signal.aborted) this.#done();
+      } catch (error) {
+        failures += 1;
+        waitMs = backoffMs(failures, { ...retry, jitter: JITTER });
+        this.#error = error;
+        this.#tools.log.debug({ err: error, loop: this.name }, 'a round failed');
+      }
+      await pause(waitMs, AbortSignal.any([signal, this.#woken.signal]));
+    }
+  }
+
+  #done(): void {
+    this.#error = undefined;
+    this.#alarm.refresh();
+    this.#first.resolve();
+    if (!this.#fails) return;
+    this.#show(false);
+    this.#tools.log.info({ loop: this.name }, 'done again');
+  }
+
+  #failed(): void {
+    this.#show(true);
+    const reason = this.reason;
+    this.#tools.log.warn({ err: this.#error, loop: this.name, reason }, 'not done for too long');
+  }
+
+  #show(fails: boolean): void {
+    this.#fails = fails;
+    this.#tools.failing.set({ loop: this.name }, fails ? 1 : 0);
+  }
+}
