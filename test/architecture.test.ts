@@ -22,6 +22,8 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/mail': 2,
   'internal/audit': 2,
   'internal/telemetry': 2,
+  // Models of what people look at, for the command and the page.
+  'internal/view': 2.5,
   'internal/ingest': 3,
   'internal/processor': 3,
   'internal/controller': 3,
@@ -182,10 +184,10 @@ test('every collection is opened in one place, by a room of floor 2', () => {
   expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);
 });
 
-test('floors 3 and 4 know no collection: neither the type, nor a name, nor how to open one', () => {
+test('floors above 2 know no collection: neither the type, nor a name, nor how to open one', () => {
   const names = new Set(opened.map(({ name }) => name));
   const faults = faultsOf((file) =>
-    (FLOORS[file.room] ?? 0) < 3
+    (FLOORS[file.room] ?? 0) <= 2
       ? []
       : [
           ...importedNames(file).map((name) =>

@@ -11,7 +11,7 @@ import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
 import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts';
 import { UsageError, type Values } from '../../internal/cli/options.ts';
 import { runCommand } from '../../internal/cli/run-command.ts';
-import { notedInWords } from '../../internal/cli/timeline.ts';
+import { notedInWords } from '../../internal/view/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';

@@ -1,5 +1,5 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
-import type { Db } from 'mongodb';
+import type { Db, Filter } from 'mongodb';
 import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
@@ -18,6 +18,7 @@ const indexes: readonly IndexDefinition[] = [
     key: { requestId: 1 },
     sparse: true,
   },
+  { collection: OPERATOR_AUDIT, name: 'operator_audit_ends', key: { ends: 1 }, sparse: true },
   {
     collection: OPERATOR_AUDIT,
     name: 'operator_audit_expiry',
@@ -78,18 +79,24 @@ export class Trail {
 
   /** Returns operators' actions on a request, oldest first, each with its result. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
-    const latest = await this.#entries
-      .find({ requestId }, bounded)
+    return (await this.#newest({ requestId }, TRAIL_SHOWN)).toReversed();
+  }
+
+  /** Returns at most `limit` actions with their results, newest first, older than `before`. */
+  newest(limit: number, before?: string): Promise<TrailEntry[]> {
+    return this.#newest(before === undefined ? {} : { _id: { $lt: before } }, limit);
+  }
+
+  async #newest(filter: Filter<TrailEntry>, limit: number): Promise<TrailEntry[]> {
+    const actions = await this.#entries
+      .find({ ...filter, ends: { $exists: false } }, bounded)
       .sort({ _id: -1 })
-      .limit(TRAIL_SHOWN)
+      .limit(limit)
       .toArray();
-    const results = new Map(
-      latest.flatMap(({ ends, result }) => (ends === undefined ? [] : [[ends, result]])),
-    );
-    return latest
-      .filter(({ ends }) => ends === undefined)
-      .map((entry) => ({ ...entry, result: results.get(entry._id) ?? entry.result }))
-      .toReversed();
+    const ids = actions.map(({ _id }) => _id);
+    const endings = await this.#entries.find({ ends: { $in: ids } }, bounded).toArray();
+    const results = new Map(endings.map(({ ends, result }) => [ends, result]));
+    return actions.map((entry) => ({ ...entry, result: results.get(entry._id) ?? entry.result }));
   }
 
   async #append(

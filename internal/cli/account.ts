@@ -7,8 +7,8 @@ import { CommandError, EXIT, type Call, type Command, type ExitCode } from './co
 import { REOPEN_TRIES } from './limits.ts';
 import { address, requestId } from './options.ts';
 import { printable } from '../platform/terminal.ts';
-import { maskApplicant } from './mask.ts';
-import { submissionById } from './find-submission.ts';
+import { maskApplicant } from '../view/mask.ts';
+import { submissionById } from './command.ts';
 import { accountToMail, dryRun, reopen } from './retry.ts';
 import { changedMeanwhile, whenDue } from './waiting-reason.ts';
 import { normalizeEmail } from '../application/identity.ts';

@@ -7,7 +7,8 @@ import { handOversOf } from '../mail/ledger.ts';
 import { accountOfMessageId } from '../mail/message.ts';
 import type { Account } from '../account/account.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { submissionById, type FoundSubmission } from './find-submission.ts';
+import type { FoundSubmission } from '../view/look-up.ts';
+import { submissionById } from './command.ts';
 import { UsageError } from './options.ts';
 
 export const bounce: Command = {

@@ -10,8 +10,8 @@ import { EXIT, type Call, type ExitCode } from './command.ts';
 import { CHANGES_LISTED, RATE_DEFAULT } from './limits.ts';
 import { UsageError, type OptionName } from './options.ts';
 import { Progress } from './progress.ts';
-import { utc } from './timeline.ts';
-import { claimInWords } from './waiting-reason.ts';
+import { claimInWords } from '../view/plans.ts';
+import { utc } from '../view/times.ts';
 
 export type Plan =
   | { readonly to: State; readonly whyNot?: never }

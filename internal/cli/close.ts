@@ -3,11 +3,12 @@ import type { Account } from '../account/account.ts';
 import { meanings, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { submissionById } from './find-submission.ts';
+import { submissionById } from './command.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { UsageError, maybeRequestId } from './options.ts';
-import { changedMeanwhile, claimInWords } from './waiting-reason.ts';
+import { changedMeanwhile } from './waiting-reason.ts';
+import { claimInWords } from '../view/plans.ts';
 
 export const close: Command = {
   name: 'close',

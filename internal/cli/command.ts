@@ -1,12 +1,12 @@
 /** The interface of an operator's command. */
 import type { AccountCorrections } from '../account/account-corrections.ts';
-import type { AccountQueries } from '../account/account-queries.ts';
 import type { Trail } from '../audit/trail.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { OperatorMoves } from '../submission/operator-moves.ts';
-import type { SupportQueries } from '../submission/support-queries.ts';
+import { lookUp, type FoundSubmission, type Missing } from '../view/look-up.ts';
+import type { Reads } from '../view/reads.ts';
 import type { OptionName, Positional, Values } from './options.ts';
 
 export const EXIT = {
@@ -32,9 +32,17 @@ export class CommandError extends Error {
   }
 }
 
-export interface Desk {
-  readonly submissions: SupportQueries;
-  readonly accounts: AccountQueries;
+/** Throws `CommandError` for what is missing. */
+export function foundOr(found: FoundSubmission | Missing): FoundSubmission {
+  if ('missing' in found) throw new CommandError(found.missing);
+  return found;
+}
+
+export async function submissionById(id: string, desk: Desk, now: Date): Promise<FoundSubmission> {
+  return foundOr(await lookUp(id, desk, now));
+}
+
+export interface Desk extends Reads {
   readonly keys: Pick<
     KeyStore,
     'list' | 'beginningWith' | 'revoke' | 'deferred' | 'confirm' | 'disabled' | 'disable' | 'enable'
@@ -43,8 +51,6 @@ export interface Desk {
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;
-  /** The shortest retention of an account's request, by today's settings. */
-  readonly accountRequestsKeptMs: number;
 }
 
 export interface Output {

@@ -9,8 +9,8 @@ import { exportRequests, find } from './find.ts';
 import { keysList, keysNew } from './keys.ts';
 import { keysConfirm } from './keys-confirm.ts';
 import { keysRevoke } from './keys-revoke.ts';
-import { partnerDisable, partnerEnable, partnerList } from './partner-access.ts';
-import { partnerHold, partnerHolds, partnerRelease } from './partner.ts';
+import { partnerHolds, partnerList } from './partner-lists.ts';
+import { partnerFlags } from './partner.ts';
 import { resend, retry } from './retry.ts';
 import { show } from './show.ts';
 
@@ -27,10 +27,7 @@ export const commands: readonly Command[] = [
   audit,
   erase,
   partnerList,
-  partnerDisable,
-  partnerEnable,
-  partnerHold,
-  partnerRelease,
+  ...partnerFlags,
   partnerHolds,
   keysNew,
   keysList,

@@ -19,7 +19,7 @@ import { ALIKE_LISTED, CHANGES_LISTED, REOPEN_TRIES } from './limits.ts';
 import { alikeOf, otherHalf, type Alike } from './left-after-erasure.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { applicantOf, isAccountOf, relationOf } from './match-person.ts';
-import { submissionById } from './find-submission.ts';
+import { submissionById } from './command.ts';
 import { Progress } from './progress.ts';
 
 export const erase: Command = {

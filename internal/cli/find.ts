@@ -1,13 +1,12 @@
 /** `find` and `export`: requests by applicant, partner, state and time. */
-import { styleText } from 'node:util';
-import { printable, table } from '../platform/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import { recordJson } from '../view/record.ts';
+import { rowOf, tallyOf } from '../view/search.ts';
+import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError, type Values } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
-import { maskApplicant } from './mask.ts';
-import { utc } from './timeline.ts';
-import { viewOf } from './record-json.ts';
+import { headed } from './tables.ts';
 
 const filters = [
   'email',
@@ -27,8 +26,8 @@ export const find: Command = {
   name: 'find',
   positionals: [],
   about: 'requests by applicant, partner, state or time, newest first',
-  details: `Prints at most --limit requests (${FIND_DEFAULT} unless told otherwise). What a malformed body holds is not searched; "erase" without --yes lists that as well.`,
-  options: [...filters, 'limit', 'reveal', 'as', 'why'],
+  details: `Prints at most --limit requests (${FIND_DEFAULT} unless told otherwise). With --count it counts all that match instead, by partner, state, field and reason, with the newest of each; a request with three reasons counts three times. What a malformed body holds is not searched; "erase" without --yes lists that as well.`,
+  options: [...filters, 'limit', 'count', 'reveal', 'as', 'why'],
   examples: [
     'find --email jane@example.com',
     'find --ein 12-3456789 --json',
@@ -36,6 +35,7 @@ export const find: Command = {
     'find --partner acme --state rejected --since 24h',
     'find --partner acme --idempotency-key 8e03978e-40d5-43dd-bc93-6894a57f9324',
     'find --state dead_lettered --limit 100',
+    'find --state rejected --since 24h --count',
   ],
   run: findRequests,
 };
@@ -61,6 +61,7 @@ async function findRequests(call: Call): Promise<ExitCode> {
       'find: give at least one of --email, --ein, --name, --partner, --idempotency-key, --state, --reason, --since, --until',
     );
   }
+  if (values.count === true) return countRequests(call);
   const { desk } = call;
   const limit = values.limit ?? FIND_DEFAULT;
   const found = await desk.submissions.newest(values, limit + 1);
@@ -68,9 +69,14 @@ async function findRequests(call: Call): Promise<ExitCode> {
   const reveal = values.reveal && shown.length > 0;
   const action = searchInWords('find', values, reveal);
   if (action !== undefined) await desk.trail.revealed({ action, ...concerning(shown) });
-  if (values.json) out.json(shown.map((record) => viewOf(record, values.reveal)));
+  if (values.json) out.json(shown.map((record) => recordJson(record, values.reveal)));
   else if (shown.length > 0)
-    out.line(table([header, ...shown.map((record) => row(record, values.reveal))], ''));
+    out.line(
+      headed(
+        HEADER,
+        shown.map((record) => row(record, values.reveal)),
+      ),
+    );
   if (shown.length === 0) {
     out.note('nothing found');
     return EXIT.found;
@@ -80,22 +86,27 @@ async function findRequests(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-const header = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'].map(
-  (name) => styleText('dim', name),
-);
+const HEADER = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'];
 
 function row(record: SubmissionRecord, reveal: boolean): string[] {
-  const { email = '', ein = '' } = maskApplicant(record.applicant ?? {}, reveal);
-  const why = record.reasons?.map((reason) => reason.code).join(', ') ?? record.lastError ?? '';
-  return [
-    record._id,
-    utc(record.receivedAt).slice(0, -4),
-    record.state,
-    record.partnerId ?? '',
-    record.erasedAt === undefined ? email : 'erased',
-    ein,
-    why,
-  ].map(printable);
+  const { requestId, receivedAt, state, partner, email, ein, why } = rowOf(record, reveal);
+  return [requestId, utcSeconds(receivedAt), state, partner, email, ein, why];
+}
+
+async function countRequests({ desk, out, values }: Call): Promise<ExitCode> {
+  const action = searchInWords('find --count', values, false);
+  if (action !== undefined) await desk.trail.revealed({ action });
+  const tallies = await tallyOf(values, desk);
+  if (values.json) out.json(tallies);
+  else if (tallies.length > 0) {
+    const rows = tallies.map(({ count, partner, state, field, why, newest }) => {
+      return [String(count), partner, state, field, why, newest];
+    });
+    out.line(headed(['COUNT', 'PARTNER', 'STATE', 'FIELD', 'WHY', 'NEWEST'], rows));
+  }
+  if (tallies.length > 0) return EXIT.ok;
+  out.note('nothing found');
+  return EXIT.found;
 }
 
 async function exportMatching(call: Call): Promise<ExitCode> {
@@ -104,7 +115,7 @@ async function exportMatching(call: Call): Promise<ExitCode> {
   const action = searchInWords('export', values, reveal);
   if (action !== undefined) await desk.trail.revealed({ action });
   for await (const page of desk.submissions.pages(values, { bodies: reveal })) {
-    for (const record of page) out.jsonLine(viewOf(record, reveal));
+    for (const record of page) out.jsonLine(recordJson(record, reveal));
     await out.drained();
   }
   return EXIT.ok;

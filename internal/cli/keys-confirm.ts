@@ -5,7 +5,7 @@ import { DEFER_MS } from '../partner/key-store.ts';
 import { later } from '../platform/clock.ts';
 import { printable } from '../platform/terminal.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { utc } from './timeline.ts';
+import { utc } from '../view/times.ts';
 
 export const keysConfirm: Command = {
   name: 'keys confirm',

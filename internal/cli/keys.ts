@@ -1,13 +1,13 @@
 /** `keys new` and `keys list`: make an API key's Secret manifest, and list keys. */
-import { styleText } from 'node:util';
-import { secretName } from '../partner/key-secret.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
-import { printable, table } from '../platform/terminal.ts';
+import { printable } from '../platform/terminal.ts';
+import { keysView } from '../view/partners.ts';
+import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
-import { KEYS_LISTED, type PartnerKey } from '../partner/key-store.ts';
-import { lastUseCells, utc } from './timeline.ts';
+import { KEYS_LISTED } from '../partner/key-store.ts';
+import { headed, lastUseCells } from './tables.ts';
 
 export const keysNew: Command = {
   name: 'keys new',
@@ -54,50 +54,34 @@ function newKey({ positionals, values, out, keysNamespace }: Call): ExitCode {
 async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
   const now = clock.now();
   const { partner } = values;
-  const [keys, flagged] = await Promise.all([desk.keys.list(partner), desk.keys.disabled()]);
-  const disabled = new Set(flagged.map(({ _id }) => _id));
-  const statusOf = (key: PartnerKey): string => {
-    if (key.revokedAt !== undefined) return 'revoked';
-    return key.status !== 'removed' && disabled.has(key.partnerId) ? 'disabled' : key.status;
-  };
+  const keys = await keysView(desk, partner);
   if (values.json) {
     out.json(
-      keys.map((key) => ({
-        key: keyIdOf(key._id),
-        partner: key.partnerId,
-        status: statusOf(key),
-        inactive_by: key.inactiveBy === undefined ? null : secretName(key.inactiveBy),
-        secret: secretName(key.source),
-        last_used_at: key.lastUsedAt ?? null,
-        not_after: key.terms?.notAfter ?? null,
-        cidrs: key.terms?.cidrs ?? null,
-        changed_at: key.updatedAt,
-        revoked_at: key.revokedAt ?? null,
+      keys.map((one) => ({
+        key: one.key,
+        partner: one.partner,
+        status: one.status,
+        inactive_by: one.inactiveBy ?? null,
+        secret: one.secret,
+        last_used_at: one.lastUsedAt ?? null,
+        not_after: one.notAfter ?? null,
+        cidrs: one.cidrs ?? null,
+        changed_at: one.changedAt,
+        revoked_at: one.revokedAt ?? null,
       })),
     );
   } else if (keys.length > 0) {
-    const ends = keys.some(({ terms }) => terms?.notAfter !== undefined);
-    const header = [
-      'PARTNER',
-      'STATUS',
-      'KEY',
-      'SECRET',
-      'LAST USED (UTC)',
-      '',
-      ...(ends ? ['ENDS (UTC)'] : []),
-    ];
-    const rows = keys.map((key) => {
-      const { _id, partnerId, source, lastUsedAt, terms, inactiveBy } = key;
-      return [
-        partnerId,
-        `${statusOf(key)}${inactiveBy === undefined ? '' : ` by ${secretName(inactiveBy)}`}`,
-        keyIdOf(_id),
-        secretName(source),
-        ...lastUseCells(lastUsedAt, now),
-        ...(terms?.notAfter === undefined ? [] : [utc(terms.notAfter).slice(0, -4)]),
-      ].map(printable);
-    });
-    out.line(table([header.map((name) => styleText('dim', name)), ...rows], ''));
+    const ends = keys.some(({ notAfter }) => notAfter !== undefined) ? ['ENDS (UTC)'] : [];
+    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', '', ...ends];
+    const rows = keys.map((one) => [
+      one.partner,
+      `${one.status}${one.inactiveBy === undefined ? '' : ` by ${one.inactiveBy}`}`,
+      one.key,
+      one.secret,
+      ...lastUseCells(one.lastUsedAt, now),
+      ...(one.notAfter === undefined ? [] : [utcSeconds(one.notAfter)]),
+    ]);
+    out.line(headed(header, rows));
   }
   if (keys.length === KEYS_LISTED) out.note(`only the first ${KEYS_LISTED} keys are listed`);
   if (keys.length > 0) return EXIT.ok;

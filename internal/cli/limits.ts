@@ -5,16 +5,6 @@ export const FIND_DEFAULT = 20;
 /** For more, `export` is the right command. */
 export const PAGE_MAX = 1_000;
 
-/** Reconcile needs at most 35 s, so a record is overdue after this. */
-export const OVERDUE_MS = 300_000;
-/** Retries end after three days. */
-export const OPEN_TOO_LONG_MS = 4 * 86_400_000;
-export const FINDINGS_LISTED = 20;
-/** The settings allow no retention below a day. */
-export const SHORTEST_RETENTION_MS = 86_400_000;
-/** Work in progress settles within this time. */
-export const SECOND_LOOK_MS = 1_000;
-
 /** Holds a whole e-mail. A malicious notification of this size takes a fifth of a second. */
 export const INPUT_MAX_BYTES = 262_144;
 export const INPUT_TIMEOUT_MS = 30_000;
@@ -28,9 +18,6 @@ export const RATE_DEFAULT = 1_000;
 export const RATE_MAX = 1_000_000;
 
 export const PROGRESS_EVERY_MS = 2_000;
-
-/** Counting more would read the index for seconds. */
-export const OPEN_COUNTED = 100_000;
 
 /** No stored value is longer. */
 export const TEXT_MAX = 1_000;

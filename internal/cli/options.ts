@@ -65,6 +65,7 @@ const fixedOptions = {
     flags: '--yes',
     about: 'do it; without this nothing changes and what would happen is listed',
   },
+  count: { flags: '--count', about: 'how many of each kind, instead of a list' },
   as: {
     flags: '--as <NAME>',
     about: 'who you are, for operator_audit (default: $USER, else the account of the system)',
@@ -153,7 +154,9 @@ type Switch = 'json' | 'reveal' | 'yes';
 
 export type Values = Readonly<
   Record<Switch, boolean> & {
-    [Name in Exclude<OptionName, Switch>]?: z.output<Options[Name]['schema']>;
+    readonly count?: true;
+  } & {
+    [Name in Exclude<OptionName, Switch | 'count'>]?: z.output<Options[Name]['schema']>;
   }
 >;
 
@@ -167,6 +170,11 @@ export interface Positional {
 const ID = 'its id, the reference number of its e-mail, or the id of its account';
 const id = z.string().trim().max(TEXT_MAX, 'It is too long.');
 export const requestId: Positional = { syntax: '<REQUEST_ID>', about: ID, schema: id };
+export const requestIdOrAddress: Positional = {
+  syntax: '<REQUEST_ID>',
+  about: `${ID}, or the e-mail address of its applicant`,
+  schema: id,
+};
 export const maybeRequestId: Positional = { ...requestId, syntax: '[REQUEST_ID]' };
 export const address: Positional = {
   syntax: '<ADDRESS>',

@@ -1,108 +1,110 @@
-/** `partner hold|release|holds`: stops all work on a partner's requests, and resumes it. */
-import type { Flagged } from '../partner/flags.ts';
-import { table } from '../platform/terminal.ts';
-import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { OPEN_COUNTED } from './limits.ts';
+/** `partner hold|release` and `partner disable|enable`: two flags of a partner, each set and cleared. */
+import type { KeySource } from '../partner/key-secret.ts';
+import { secretName } from '../partner/key-secret.ts';
+import { partnerView, reactivation } from '../view/partners.ts';
+import {
+  CommandError,
+  EXIT,
+  type Call,
+  type Command,
+  type Desk,
+  type ExitCode,
+} from './command.ts';
 import { partner } from './options.ts';
-import { fromNow } from './timeline.ts';
 
-export const partnerHold: Command = {
-  name: 'partner hold',
-  positionals: [partner],
-  about: 'put a partner on hold: nothing it sent is worked on',
-  details:
-    'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. "partner disable" turns new requests away.',
-  options: ['as', 'why'],
-  examples: ['partner hold acme --why "key leaked"'],
-  run: hold,
-};
-
-export const partnerRelease: Command = {
-  name: 'partner release',
-  positionals: [partner],
-  about: 'let the work of a partner on hold go on',
-  details: 'Everything that waits is worked on, oldest first.',
-  options: ['as', 'why'],
-  examples: ['partner release acme --why "all theirs"'],
-  run: release,
-};
-
-export const partnerHolds: Command = {
-  name: 'partner holds',
-  positionals: [],
-  about: 'which partners are on hold',
-  details: `Waiting requests are counted up to ${OPEN_COUNTED}.`,
-  options: [],
-  examples: ['partner holds', 'partner holds --json'],
-  run: list,
-};
-
-async function hold(call: Call): Promise<ExitCode> {
-  const { desk } = call;
-  const [partnerId = ''] = call.positionals;
-  await noteUnknown(partnerId, call);
-  const done = await desk.trail.record({ action: 'partner hold', partnerId }, () =>
-    desk.holds.set(partnerId, desk.trail.by),
-  );
-  if (!done) throw new CommandError(`${partnerId} is on hold already`);
-  return answer(
-    call,
-    partnerId,
-    'held',
-    'on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
-  );
+interface Word extends Pick<Command, 'about' | 'details' | 'examples'> {
+  readonly name: 'hold' | 'release' | 'disable' | 'enable';
+  /** In JSON. */
+  readonly result: string;
+  /** Continues a sentence that begins with the partner. */
+  readonly done: string;
+  readonly already: string;
+  /** A mistyped name would be flagged in vain. */
+  readonly sets: boolean;
+  act(desk: Desk, partnerId: string): Promise<boolean>;
+  /** Secrets that make keys inactive as well. */
+  inactiveBy?(desk: Desk, partnerId: string, now: Date): Promise<readonly KeySource[]>;
 }
 
-/** A mistyped name would be flagged in vain. */
-export async function noteUnknown(partnerId: string, { desk, out }: Call): Promise<void> {
-  if ((await desk.keys.list(partnerId)).length === 0)
+const words: readonly Word[] = [
+  {
+    name: 'hold',
+    about: 'put a partner on hold: nothing it sent is worked on',
+    details:
+      'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. "partner disable" turns new requests away.',
+    examples: ['partner hold acme --why "key leaked"'],
+    result: 'held',
+    done: ' on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
+    already: 'is on hold already',
+    sets: true,
+    act: (desk, partnerId) => desk.holds.set(partnerId, desk.trail.by),
+  },
+  {
+    name: 'release',
+    about: 'let the work of a partner on hold go on',
+    details: 'Everything that waits is worked on, oldest first.',
+    examples: ['partner release acme --why "all theirs"'],
+    result: 'released',
+    done: ' released: processors go on with its work within half a minute',
+    already: 'is not on hold',
+    sets: false,
+    act: (desk, partnerId) => desk.holds.clear(partnerId, desk.trail.by),
+  },
+  {
+    name: 'disable',
+    about: 'answer all keys of a partner 403, whatever its Secrets say',
+    details:
+      'Every ingest that reaches MongoDB does so within about a second, also for keys that come later. Neither Kubernetes nor the controller is needed. What was accepted is still worked on; "partner hold" stops that. "partner enable" undoes it.',
+    examples: ['partner disable acme --as jane --why "contract ended"'],
+    result: 'disabled',
+    done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
+    already: 'is disabled already',
+    sets: true,
+    act: (desk, partnerId) => desk.keys.disable(partnerId, desk.trail.by),
+    inactiveBy: () => Promise.resolve([]),
+  },
+  {
+    name: 'enable',
+    about: 'accept the keys of a disabled partner again',
+    details:
+      'A key whose Secret, or another Secret of the partner, says "inactive" stays inactive; this command then prints what to type.',
+    examples: ['partner enable acme --as jane'],
+    result: 'enabled',
+    done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
+    already: 'is not disabled',
+    sets: false,
+    act: (desk, partnerId) => desk.keys.enable(partnerId, desk.trail.by),
+    inactiveBy: async (desk, partnerId, now) =>
+      partnerView(partnerId, await desk.keys.list(partnerId), now).inactiveBy,
+  },
+];
+
+/** `partner hold`, `release`, `disable` and `enable`. */
+export const partnerFlags: readonly Command[] = words.map((word) => ({
+  name: `partner ${word.name}`,
+  positionals: [partner],
+  about: word.about,
+  details: word.details,
+  options: ['as', 'why'],
+  examples: word.examples,
+  run: (call) => change(call, word),
+}));
+
+async function change(call: Call, word: Word): Promise<ExitCode> {
+  const { desk, out, values, clock } = call;
+  const [partnerId = ''] = call.positionals;
+  if (word.sets && (await desk.keys.list(partnerId)).length === 0)
     out.note(`no key of ${partnerId} is known: is that its name?`);
-}
-
-async function release(call: Call): Promise<ExitCode> {
-  const { desk } = call;
-  const [partnerId = ''] = call.positionals;
-  const done = await desk.trail.record({ action: 'partner release', partnerId }, () =>
-    desk.holds.clear(partnerId, desk.trail.by),
+  const inactiveBy = await word.inactiveBy?.(desk, partnerId, clock.now());
+  const done = await desk.trail.record({ action: `partner ${word.name}`, partnerId }, () =>
+    word.act(desk, partnerId),
   );
-  if (!done) throw new CommandError(`${partnerId} is not on hold`);
-  return answer(
-    call,
-    partnerId,
-    'released',
-    'released: processors go on with its work within half a minute',
-  );
-}
-
-async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
-  const now = clock.now();
-  const rows = await Promise.all(
-    (await desk.holds.list()).map(async (one) => ({ ...one, waiting: await waitingOf(one, desk) })),
-  );
-  if (values.json)
-    out.json(rows.map(({ _id, at, by, waiting }) => ({ partner: _id, at, by, waiting })));
-  else if (rows.length === 0) out.line('no partner is on hold');
-  else {
-    const cells = rows.map(({ _id, at, by, waiting }) => [
-      _id,
-      `${fromNow(at, now)} by ${by}`,
-      `${inWords(waiting)} waiting`,
-    ]);
-    out.line(table(cells, ''));
-  }
-  return EXIT.ok;
-}
-
-function waitingOf({ _id }: Flagged, desk: Call['desk']): Promise<number> {
-  return desk.submissions.countOpen(_id, OPEN_COUNTED);
-}
-
-function inWords(count: number): string {
-  return `${count >= OPEN_COUNTED ? 'at least ' : ''}${count} ${count === 1 ? 'request' : 'requests'}`;
-}
-
-function answer({ out, values }: Call, name: string, result: string, text: string): ExitCode {
-  if (values.json) out.json({ partner: name, result });
-  else out.line(`${name}  ${text}`);
+  for (const secret of inactiveBy ?? []) out.note(reactivation(secret));
+  if (!done) throw new CommandError(`${partnerId} ${word.already}`);
+  const { result } = word;
+  if (values.json) {
+    const secrets = inactiveBy && { inactive_by: inactiveBy.map(secretName) };
+    out.json({ partner: partnerId, result, ...secrets });
+  } else out.line(`${partnerId} ${word.done}`);
   return EXIT.ok;
 }

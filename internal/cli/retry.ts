@@ -12,11 +12,13 @@ import {
   type Desk,
   type ExitCode,
 } from './command.ts';
-import { submissionById, type FoundSubmission } from './find-submission.ts';
+import type { FoundSubmission } from '../view/look-up.ts';
+import { submissionById } from './command.ts';
 import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
 import { maybeRequestId } from './options.ts';
-import { changedMeanwhile, claimInWords, whenDue } from './waiting-reason.ts';
+import { changedMeanwhile, whenDue } from './waiting-reason.ts';
+import { claimInWords } from '../view/plans.ts';
 
 export const retry: Command = {
   name: 'retry',

@@ -8,7 +8,7 @@ import { NotDurableError } from '../platform/mongo.ts';
 import { CommandError, EXIT, type Output } from './command.ts';
 import { UsageError, type Values } from './options.ts';
 import { runCommand } from './run-command.ts';
-import { utc } from './timeline.ts';
+import { utc } from '../view/times.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');
 

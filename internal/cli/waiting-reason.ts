@@ -1,8 +1,6 @@
 /** What a request still waits for after an operator has made it due. */
-import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, type Desk } from './command.ts';
-import { utc } from './timeline.ts';
 
 /** `waits_for` is for programs. */
 export async function whenDue(
@@ -15,26 +13,6 @@ export async function whenDue(
     text: `it waits: ${partnerId} is on hold until "partner release ${partnerId}"`,
     json: { waits_for: `partner ${partnerId} is on hold` },
   };
-}
-
-export function claimEnd(
-  { state, claimedUntil }: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
-  now: Date,
-): Date | undefined {
-  return isOpen(state) && claimedUntil !== undefined && claimedUntil > now
-    ? claimedUntil
-    : undefined;
-}
-
-/** Undefined if no worker has the request. */
-export function claimInWords(
-  record: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
-  now: Date,
-): string | undefined {
-  const until = claimEnd(record, now);
-  return until === undefined
-    ? undefined
-    : `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
 }
 
 /** A worker or another operator was faster. */

@@ -46,6 +46,17 @@ export type CheckedRecord = Pick<
 const personalFields = { state: 1, version: 1, applicant: 1, body: 1 } as const;
 export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
 
+/** A request with several reasons is in several groups. */
+export interface TallyGroup {
+  readonly state: State;
+  readonly partnerId?: string;
+  readonly field?: string;
+  readonly code?: string;
+  readonly lastError?: string;
+  readonly count: number;
+  readonly newest: string;
+}
+
 export class SupportQueries {
   readonly #submissions: Collection<SubmissionRecord>;
   readonly #rateLimited: Collection<RateLimitedRecord>;
@@ -105,6 +116,34 @@ export class SupportQueries {
 
   async count(search: Search): Promise<number | undefined> {
     return this.#submissions.countDocuments(filterOf(search), bounded).catch(() => undefined);
+  }
+
+  /** How many requests there are of each kind, and at most `limit` kinds, most frequent first. */
+  async tally(search: Search, limit: number): Promise<TallyGroup[]> {
+    const kind = {
+      state: '$state',
+      partnerId: '$partnerId',
+      field: '$reasons.field',
+      code: '$reasons.code',
+      lastError: '$lastError',
+    };
+    const groups = await this.#submissions
+      .aggregate<{ _id: Omit<TallyGroup, 'count' | 'newest'>; count: number; newest: string }>(
+        [
+          { $match: filterOf(search) },
+          { $unwind: { path: '$reasons', preserveNullAndEmptyArrays: true } },
+          { $group: { _id: kind, count: { $sum: 1 }, newest: { $max: '$_id' } } },
+          { $sort: { count: -1 } },
+          { $limit: limit },
+        ],
+        bounded,
+      )
+      .toArray();
+    // A missing field is null in a group.
+    return groups.map(({ _id, count, newest }) => {
+      const given = Object.fromEntries(Object.entries(_id).filter(([, value]) => value !== null));
+      return { ...(given as typeof _id), count, newest };
+    });
   }
 
   async *ofApplicant({

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { utc } from '../../internal/cli/timeline.ts';
+import { utc } from '../../internal/view/times.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';

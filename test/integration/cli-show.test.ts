@@ -50,8 +50,19 @@ test('a completed request: timeline in order, masked, with what to do next; --re
   expect(shown.stdout).not.toContain('\u001b');
 
   const { accountId } = (await world.record(id)) ?? {};
+  // An outage before the e-mail went out is no reason of what is completed.
+  const lastError = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
+  await world.stores.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .updateOne({ _id: id }, { $set: { lastError } });
+  expect((await cli('find', '--state', 'completed')).stdout).not.toContain('EAUTH');
+  expect((await cli('show', id)).stdout).not.toContain('EAUTH');
   expect((await cli('show', accountId ?? '')).stdout).toContain(`${id}  completed`);
   expect(await trail().find({ requestId: id }).toArray()).toEqual([]);
+  expect((await cli('show', application.email.toUpperCase())).stdout).toContain(`${id}  completed`);
+  expect(await trail().findOneAndDelete({ requestId: id })).toMatchObject({
+    action: 'show by address',
+  });
 
   const jane = ['--as', 'jane', '--why', 'ticket 4711'];
   const revealed = await cli('show', id, '--reveal', '--json', ...jane);
@@ -78,6 +89,7 @@ test('a completed request: timeline in order, masked, with what to do next; --re
 });
 
 test('what was turned away tells why: reasons, the request that has the account, no object, no key', async () => {
+  const before = new Date();
   const shows = async (id: string, ...words: string[]) => {
     const { stdout } = await cli('show', id);
     for (const word of words) expect(stdout).toContain(word);
@@ -100,8 +112,19 @@ test('what was turned away tells why: reasons, the request that has the account,
   await world.recordIn('rejected', second);
   await shows(second, `See ${first}.`);
 
-  const malformed = requestIdOf(await post('[1]'));
-  await shows(malformed, `${malformed}  malformed`, '3 bytes, not a JSON object');
+  const malformed = requestIdOf(await post('{"email": "jane@example.com", '));
+  await shows(malformed, `${malformed}  malformed`, '30 bytes, not a JSON object');
+  await shows(malformed, '{"email": "xxxx@xxxxxxx.xxx",');
+  await shows(second, 'Of the same applicant', `${first}  `);
+  const count = ['find', '--since', before.toISOString(), '--count', '--json'];
+  const kind = { partner: 'demo', state: 'rejected', count: 1 };
+  expect((await cli(...count)).json()).toEqual(
+    expect.arrayContaining([
+      { ...kind, field: 'ein', why: 'invalid_format', newest: faulty },
+      { ...kind, field: 'email', why: 'duplicate_email', newest: second },
+      { ...kind, field: '', state: 'malformed', why: '', newest: malformed },
+    ]),
+  );
   const refused = String((await post('{}', 'wrong-key-of-some-length')).headers['x-request-id']);
   await world.recordIn('refused', refused);
   await shows(refused, 'nobody known');
@@ -127,6 +150,9 @@ test('an unknown id says what is known of it or how an id looks, and fails with 
     });
     expect(stderr).toContain(suggestion);
   }
+  const unknown = await cli('show', 'nobody@example.com');
+  expect(unknown).toMatchObject({ code: 1, stdout: '' });
+  expect(unknown.stderr).toContain('there is no request of this address');
 });
 
 test('what partners send cannot move the cursor or change colours of the screen that shows it', async () => {

@@ -7,8 +7,8 @@ import { Binary } from 'mongodb';
 import { decideOnFields } from '../../internal/application/decide.ts';
 import { parseApplication, parseJsonObject } from '../../internal/application/parse-application.ts';
 import { relationOf } from '../../internal/cli/match-person.ts';
-import { bodyInWords, viewOf } from '../../internal/cli/record-json.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
+import { bodyInWords, recordJson } from '../../internal/view/record.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { EINS, LONG_ADDRESS } from './shapes.ts';
 
@@ -37,7 +37,7 @@ export const service: Readonly<Record<string, Reader>> = {
   'erase looks for an EIN': (bytes) => void relationOf({ ein: EINS[0] }, recordOf(bytes)),
   'erase looks for an EIN that begins with zero': (bytes) =>
     void relationOf({ ein: EINS[1] }, recordOf(bytes)),
-  'export shows it': (bytes) => void printableJson(viewOf(recordOf(bytes), true)),
+  'export shows it': (bytes) => void printableJson(recordJson(recordOf(bytes), true)),
   'show describes it': (bytes) => void bodyInWords(recordOf(bytes)),
 };
 

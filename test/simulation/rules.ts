@@ -1,7 +1,7 @@
 /** What must never happen (checked at every write) and what must have happened in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
-import { checkRecord, kinds as findings } from '../../internal/cli/check-records.ts';
+import { checkRecord, kinds as findings } from '../../internal/view/check-records.ts';
 import {
   eventsOf,
   firstStates,

@@ -1,14 +1,25 @@
 /** What happened to a request, in order and in plain words. */
 import type { Account } from '../account/account.ts';
+import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import type { TrailEntry } from '../audit/entry.ts';
-import type { MailHandOver } from '../account/mail-ledger.ts';
 import { handOversOf } from '../mail/ledger.ts';
 import { duration, printable } from '../platform/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
+import { causeInWords, errorInWords } from './reasons.ts';
 
+/** With `times`, it happened that often without anything in between, the last time at `until`. */
 export interface Happening {
   readonly at: Date;
   readonly what: string;
+  readonly times?: number;
+  readonly until?: Date;
+}
+
+interface Event {
+  readonly at: Date;
+  readonly what: string;
+  /** Stands behind `what` unless several are folded. */
+  readonly took?: string;
 }
 
 export function timeline(
@@ -16,15 +27,12 @@ export function timeline(
   account: Account | undefined,
   entries: readonly TrailEntry[],
 ): Happening[] {
-  const happenings = [
+  const events: Event[] = [
     // The first hand-over begins before the record names its account.
-    ...handOversOf(account?.mail).map((mail) => ({
-      at: mail.endedAt ?? mail.startedAt,
-      what: mailInWords(mail),
-    })),
+    ...handOversOf(account?.mail).map(mailInWords),
     ...record.history.map((entry, index) => ({
       at: entry.at,
-      what: inWords(entry, record, index),
+      what: stateInWords(entry, record, index),
     })),
     ...entries.map((entry) => ({ at: entry.at, what: actionInWords(entry) })),
     ...(record.erasedAt === undefined
@@ -32,38 +40,37 @@ export function timeline(
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
   // The stable sort keeps an e-mail before the state it led to.
-  return happenings.toSorted((one, other) => one.at.getTime() - other.at.getTime());
+  return folded(events.toSorted((one, other) => one.at.getTime() - other.at.getTime()));
 }
 
-export function timelineRows(happenings: readonly Happening[]): string[][] {
-  return happenings.map(({ at, what }, index) => {
-    const before = happenings[index - 1];
-    return [
-      utc(at),
-      before === undefined ? '' : `+${duration(at.getTime() - before.at.getTime())}`,
-      what,
-    ];
+/** An outage fills the ledger with alike attempts. */
+function folded(events: readonly Event[]): Happening[] {
+  const runs: [Event, ...Event[]][] = [];
+  for (const event of events) {
+    const run = runs.at(-1);
+    if (run?.[0].what === event.what) run.push(event);
+    else runs.push([event]);
+  }
+  return runs.map(([first, ...more]) => {
+    const { at, what, took = '' } = first;
+    const last = more.at(-1);
+    return last === undefined
+      ? { at, what: what + took }
+      : { at, what, times: more.length + 1, until: last.at };
   });
 }
 
-/** As in "2026-11-21 09:03:11.120". */
-export function utc(date: Date): string {
-  return date.toISOString().replace('T', ' ').slice(0, -1);
+/** "25 tried, none handed over": only what the relay took was handed over. */
+export function mailsInWords(ledger: MailLedger): string {
+  const taken = handOversOf(ledger).filter(({ result }) => result === 'accepted').length;
+  const tried = ledger.begun === taken ? '' : `${ledger.begun} tried, `;
+  const reached =
+    ledger.possible > 1 ? `, ${ledger.possible} of which may have reached the applicant` : '';
+  return `${tried}${taken === 0 ? 'none' : taken} handed over${reached}`;
 }
 
-/** As in "3 min 5 s ago" or "in 2 h". */
-export function fromNow(date: Date, now: Date): string {
-  const distance = date.getTime() - now.getTime();
-  return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
-}
-
-/** Two cells of a table: when, and how long ago. */
-export function lastUseCells(usedAt: Date | undefined, now: Date): readonly [string, string] {
-  return usedAt === undefined ? ['never', ''] : [utc(usedAt).slice(0, -4), fromNow(usedAt, now)];
-}
-
-function inWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
-  const reason = entry.reason === undefined ? '' : `: ${printable(entry.reason)}`;
+function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
+  const reason = entry.reason === undefined ? '' : `: ${printable(errorInWords(entry.reason))}`;
   const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
   switch (entry.state) {
     case 'recorded':
@@ -93,24 +100,25 @@ function inWords(entry: HistoryEntry, record: SubmissionRecord, index: number): 
   }
 }
 
-function mailInWords(mail: MailHandOver): string {
-  const what = 'e-mail handed to the mail server';
-  if (mail.endedAt === undefined) return `${what}: no result noted, it may be out`;
+function mailInWords(mail: MailHandOver): Event {
+  const at = mail.endedAt ?? mail.startedAt;
+  const handed = 'e-mail handed to the mail server';
+  if (mail.endedAt === undefined) return { at, what: `${handed}: no result noted, it may be out` };
   const code = [mail.code, mail.enhancedCode].filter((part) => part !== undefined).join(' ');
   const took = ` after ${duration(mail.endedAt.getTime() - mail.startedAt.getTime())}`;
   switch (mail.result) {
     case 'accepted':
-      return `${what}: accepted (${code})${took}`;
+      return { at, what: `${handed}: accepted (${code})`, took };
     case 'refused':
-      return `${what}: answered ${code} at ${mail.phase}${took}`;
+      return { at, what: `${handed}: answered ${code} at ${mail.phase}`, took };
     case 'ambiguous':
-      return `${what}: no answer after the content${took}; it may be out`;
+      return { at, what: `${handed}: no answer after the content; it may be out`, took };
     case 'unreachable':
-      return `${what}: not reached${took}${mail.cause === undefined ? '' : ` (${printable(mail.cause)})`}`;
+      return { at, what: `e-mail tried: ${printable(causeInWords(mail.cause))}`, took };
     case 'aborted':
     case undefined:
     default:
-      return `${what}: broken off by us${took}`;
+      return { at, what: 'e-mail tried: broken off by us', took };
   }
 }
 
@@ -122,13 +130,4 @@ function actionInWords(entry: TrailEntry): string {
     not_done: ', which changed nothing',
   }[entry.result];
   return `operator ${printable(entry.by)}: ${entry.action}${why}${ended}`;
-}
-
-/** For the person who gave the command. */
-export function notedInWords({ _id, by, nameFrom, why, ...action }: TrailEntry): string {
-  const about = action.requestId ?? action.partnerId ?? action.keyId ?? '';
-  const reason = why === undefined ? '' : `, because: ${why}`;
-  const hint = nameFrom === 'host' ? '; say who you are with --as NAME' : '';
-  const words = [action.action, about].filter((word) => word !== '').join(' ');
-  return printable(`noted in operator_audit: ${words}, by ${by} (${nameFrom})${reason}${hint}`);
 }

@@ -1,10 +1,13 @@
-/** A record as JSON, with partners' field names, and masked unless revealed. */
+/** A record and its account as JSON, with partners' field names, and masked unless revealed. */
+import { linkState, type Account } from '../account/account.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { defined } from '../platform/defined.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
-import { maskApplicant } from './mask.ts';
+import { SENT_SHOWN } from './limits.ts';
+import { maskApplicant, maskText } from './mask.ts';
+import { errorOf } from './reasons.ts';
 
-export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string, unknown> {
+export function recordJson(record: SubmissionRecord, reveal: boolean): Record<string, unknown> {
   const { applicant, body } = record;
   return {
     request_id: record._id,
@@ -13,7 +16,7 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     state_at: record.stateAt,
     ...defined({ partner: record.partnerId }),
     http_status: record.httpStatus,
-    ...(applicant === undefined ? {} : { applicant: applicantView(applicant, reveal) }),
+    ...(applicant === undefined ? {} : { applicant: applicantJson(applicant, reveal) }),
     ...defined({
       reasons: record.reasons?.map(({ field, code, message, duplicateOf }) => ({
         field,
@@ -25,13 +28,14 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
     ...defined({ account_id: record.accountId }),
     attempts: record.attempts,
     ...defined({ ambiguous: record.ambiguous }),
-    ...defined({ last_error: record.lastError }),
+    ...defined({ last_error: errorOf(record) }),
     ...defined({ next_attempt_at: record.dueAt }),
     history: record.history,
     remote_ip: record.remoteIp,
     ...defined({ content_type: record.contentType }),
     ...defined({ user_agent: record.userAgent }),
     body_bytes: record.bodyBytes,
+    ...defined({ sent: sentInWords(record) }),
     // With all but a nine-digit EIN known, the digest reveals it.
     ...(reveal ? defined({ body_sha256: record.bodySha256 }) : {}),
     ...(reveal && body !== undefined ? { body: Buffer.from(body.buffer).toString('utf8') } : {}),
@@ -44,13 +48,23 @@ export function viewOf(record: SubmissionRecord, reveal: boolean): Record<string
   };
 }
 
-export function applicantView(applicant: Applicant, reveal: boolean): Record<string, unknown> {
-  const { email, ein, businessName } = maskApplicant(applicant, reveal);
+export function accountJson(account: Account, reveal: boolean, now: Date): Record<string, unknown> {
   return {
-    ...defined({ email: email }),
-    ...defined({ business_name: businessName }),
-    ...defined({ ein: ein }),
+    account_id: account._id,
+    ...applicantJson(account.released ?? account, reveal),
+    created_at: account.createdAt,
+    ...defined({ notified_at: account.notifiedAt }),
+    link: linkState(account, now),
+    ...defined({ link_expires_at: account.activation?.expiresAt }),
+    ...defined({ link_used_at: account.activation?.usedAt }),
+    ...defined({ released_at: account.releasedAt }),
+    ...defined({ mail: account.mail }),
   };
+}
+
+function applicantJson(applicant: Applicant, reveal: boolean): Record<string, unknown> {
+  const { email, ein, businessName } = maskApplicant(applicant, reveal);
+  return defined({ email, business_name: businessName, ein });
 }
 
 export function traceIdOf(record: Pick<SubmissionRecord, 'traceparent'>): string | undefined {
@@ -64,4 +78,11 @@ export function bodyInWords(record: SubmissionRecord): string {
   const kind = parseJsonObject(body.buffer) === undefined ? 'not a JSON object' : 'a JSON object';
   const kept = body.length() < bodyBytes ? `, of which ${body.length()} are kept` : '';
   return `${bodyBytes} bytes${kept}, ${kind}`;
+}
+
+/** The shape of what a malformed request sent, always masked. */
+export function sentInWords({ state, body }: SubmissionRecord): string | undefined {
+  if (state !== 'malformed' || body === undefined || body.length() === 0) return undefined;
+  const text = Buffer.from(body.buffer.subarray(0, SENT_SHOWN)).toString('utf8');
+  return maskText(text) + (body.length() > SENT_SHOWN ? '…' : '');
 }

@@ -1,44 +1,78 @@
-/** Finds the request that an id names, or explains why it is missing. */
+/** Finds the request that an id or an address names, or explains why it is missing. */
 import type { Account } from '../account/account.ts';
+import { isEmailAddress } from '../application/email-address.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { handOversOf } from '../mail/ledger.ts';
 import { timeOfId } from '../platform/ids.ts';
 import { duration } from '../platform/terminal.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
-import { CommandError, type Desk } from './command.ts';
-import { utc } from './timeline.ts';
+import type { Reads } from './reads.ts';
+import { utc } from './times.ts';
 
 /** Past its retention, a request is built from its account. */
 export interface FoundSubmission extends SubmissionRecord {
   readonly pastRetention?: true;
 }
 
-/** `id` is a request's id, its reference number, or its account's id. Throws `CommandError`. */
-export async function submissionById(id: string, desk: Desk, now: Date): Promise<FoundSubmission> {
+/** A sentence of what is known of it. */
+export interface Missing {
+  readonly missing: string;
+}
+
+type Stores = Pick<Reads, 'submissions' | 'accounts'>;
+
+/** `id` is a request's id, its reference number, or its account's id. */
+export async function lookUp(
+  id: string,
+  { submissions, accounts }: Stores,
+  now: Date,
+): Promise<FoundSubmission | Missing> {
   if (id.startsWith('acc_')) {
-    const account = await desk.accounts.find('_id', id);
-    if (account === undefined) throw new CommandError(`there is no account ${id}`);
-    return (await desk.submissions.byId(account.requestId)) ?? fromAccount(account);
+    const account = await accounts.find('_id', id);
+    if (account === undefined) return { missing: `there is no account ${id}` };
+    return (await submissions.byId(account.requestId)) ?? fromAccount(account);
   }
-  const requestId = REFERENCE.test(id) ? await byReference(id, desk) : id;
-  const found = await desk.submissions.byId(requestId);
+  const requestId = REFERENCE.test(id) ? await byReference(id, { submissions, accounts }) : id;
+  const found = await submissions.byId(requestId);
   if (found !== undefined) return found;
-  const account = await desk.accounts.find('requestId', requestId);
+  const account = await accounts.find('requestId', requestId);
   if (account !== undefined) return fromAccount(account);
-  throw new CommandError(`there is no request ${id}: ${await knownOf(requestId, desk, now)}`);
+  const known = await knownOf(requestId, submissions, now);
+  return { missing: `there is no request ${id}: ${known}` };
+}
+
+export function isAddress(name: string): boolean {
+  return isEmailAddress(name.trim());
+}
+
+/** The request whose account has the address, else the newest one that named it. */
+export async function lookUpAddress(
+  address: string,
+  { submissions, accounts }: Stores,
+): Promise<FoundSubmission | Missing> {
+  const email = normalizeEmail(address);
+  const account = await accounts.find('emailNormalized', email);
+  if (account !== undefined)
+    return (await submissions.byId(account.requestId)) ?? fromAccount(account);
+  const [newest] = await submissions.newest({ email }, 1);
+  return (
+    (newest === undefined ? undefined : await submissions.byId(newest._id)) ?? {
+      missing: 'there is no request of this address; one that is not checked yet has none',
+    }
+  );
 }
 
 /** As in the e-mail to the applicant. */
 const REFERENCE = /^[0-9a-z]{4}(?:-?[0-9a-z]{4}){3}$/i;
 
 /** Returns the reference itself unless exactly one id begins with it. */
-async function byReference(reference: string, desk: Desk): Promise<string> {
+async function byReference(reference: string, { submissions, accounts }: Stores): Promise<string> {
   // Crockford's base32 has no i, l or o, so they are read as 1 and 0.
   const letters = reference.toLowerCase().replaceAll('-', '');
   const start = `req_${letters.replace(/o/g, '0').replace(/[il]/g, '1')}`;
   const named = new Set([
-    ...(await desk.submissions.idsFrom(start, 2)),
-    ...(await desk.accounts.requestIdsFrom(start, 2)),
+    ...(await submissions.idsFrom(start, 2)),
+    ...(await accounts.requestIdsFrom(start, 2)),
   ]);
   const [only] = named;
   return named.size === 1 && only !== undefined ? only : reference;
@@ -66,14 +100,14 @@ function fromAccount(account: Account): FoundSubmission {
   };
 }
 
-async function knownOf(id: string, desk: Desk, now: Date): Promise<string> {
+async function knownOf(id: string, submissions: Stores['submissions'], now: Date): Promise<string> {
   const madeAt = id.startsWith('req_') ? timeOfId(id) : undefined;
   if (madeAt === undefined) {
     return 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of them; else try find --email, --ein or --partner';
   }
   const age = now.getTime() - madeAt.getTime();
   if (age < 0) return `its time is ${utc(madeAt)} UTC, which has not come yet; is it copied right?`;
-  const counted = await desk.submissions.countedStatus(id);
+  const counted = await submissions.countedStatus(id);
   if (counted === 429)
     return 'it was over the rate limit and answered 429, which is counted but not recorded';
   if (counted === 401 || counted === 403)

@@ -42,3 +42,11 @@ export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant 
     ...show(businessName, maskName, 'businessName'),
   };
 }
+
+/** The shape of any text: our own field names stay, other letters become "x" and digits "9". */
+export function maskText(text: string): string {
+  return printable(text).replaceAll(
+    /(?<![\p{L}\p{N}])(?:email|business_name|ein)(?![\p{L}\p{N}])|[\p{L}\p{M}]|\p{N}/giu,
+    (found) => (found.length > 2 ? found : /\p{N}/u.test(found) ? '9' : 'x'),
+  );
+}

@@ -1,0 +1,145 @@
+/** The self-audit: requests and accounts that are late or contradict each other. */
+import type { CheckedAccount } from '../account/account-queries.ts';
+import { pause } from '../platform/deadline.ts';
+import type { Clock } from '../platform/clock.ts';
+import type { CheckedRecord } from '../submission/support-queries.ts';
+import { checkRecord, kinds, type Kind, type Weight } from './check-records.ts';
+import { FINDINGS_LISTED, SECOND_LOOK_MS, SHORTEST_RETENTION_MS } from './limits.ts';
+import type { Reads } from './reads.ts';
+
+export interface Finding {
+  readonly kind: Kind;
+  readonly weight: Weight;
+  /** Continues a sentence that begins with "each". */
+  readonly meaning: string;
+  readonly count: number;
+  /** At most `FINDINGS_LISTED`. */
+  readonly ids: readonly string[];
+}
+
+export interface AuditView {
+  readonly requestsByState: Readonly<Record<string, number>>;
+  readonly accepted: number;
+  readonly accounts: number;
+  readonly accountsReleased: number;
+  readonly accountsPastRetention: number;
+  readonly problems: number;
+  readonly findings: readonly Finding[];
+}
+
+interface Suspect {
+  readonly kind: Kind;
+  readonly id: string;
+}
+
+type Stores = Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'accountRequestsKeptMs'>;
+
+/** Reads everything that came at or after `since`, a page at a time. */
+export async function auditView(
+  stores: Stores,
+  clock: Clock,
+  since: Date | undefined,
+): Promise<AuditView> {
+  const { submissions, accounts } = stores;
+  const found = new Map<Kind, { count: number; readonly ids: string[] }>();
+  const add = ({ kind, id }: Suspect): void => {
+    const one = found.get(kind) ?? { count: 0, ids: [] };
+    one.count += 1;
+    if (one.count <= FINDINGS_LISTED) one.ids.push(id);
+    found.set(kind, one);
+  };
+  const onHold = new Set((await stores.holds.list()).map(({ _id }) => _id));
+  const requestsByState: Record<string, number> = {};
+  const count = { accepted: 0, accounts: 0, released: 0, pastRetention: 0 };
+  for await (const page of submissions.checkedPages(since)) {
+    for (const { state, httpStatus } of page) {
+      requestsByState[state] = (requestsByState[state] ?? 0) + 1;
+      if (httpStatus === 202) count.accepted += 1;
+    }
+    const suspects = await checkedTwice(
+      page,
+      (some) => checkRecords(some, onHold, stores, clock),
+      (ids) => submissions.checked(ids),
+    );
+    for (const suspect of suspects) add(suspect);
+  }
+  for await (const page of accounts.checkedPages(since)) {
+    count.accounts += page.length;
+    count.released += page.filter(({ releasedAt }) => releasedAt !== undefined).length;
+    for (const { _id: id, mail } of page)
+      if ((mail?.possible ?? 0) > 1) add({ kind: 'mailed_twice', id });
+    const suspects = await checkedTwice(
+      page,
+      async (some) => {
+        const { orphans, pastRetention } = await orphansOf(some, stores, clock);
+        count.pastRetention += pastRetention;
+        return orphans;
+      },
+      (ids) => accounts.checked('_id', ids),
+    );
+    for (const suspect of suspects) add(suspect);
+  }
+  const findings = [...found].map(([kind, one]): Finding => {
+    const [weight, meaning] = kinds[kind];
+    return { kind, weight, meaning, ...one };
+  });
+  return {
+    requestsByState,
+    accepted: count.accepted,
+    accounts: count.accounts,
+    accountsReleased: count.released,
+    accountsPastRetention: count.pastRetention,
+    problems: findings
+      .filter(({ weight }) => weight === 'problem')
+      .reduce((sum, one) => sum + one.count, 0),
+    findings,
+  };
+}
+
+/** The service keeps running, so a suspect is read again before it counts as a finding. */
+async function checkedTwice<Document>(
+  page: readonly Document[],
+  check: (some: readonly Document[]) => Promise<Suspect[]>,
+  readAgain: (ids: readonly string[]) => Promise<Document[]>,
+): Promise<Suspect[]> {
+  const suspects = new Set((await check(page)).map(({ id }) => id));
+  if (suspects.size === 0) return [];
+  await pause(SECOND_LOOK_MS);
+  return check(await readAgain([...suspects]));
+}
+
+async function checkRecords(
+  records: readonly CheckedRecord[],
+  onHold: ReadonlySet<string>,
+  { accounts }: Pick<Stores, 'accounts'>,
+  clock: Clock,
+): Promise<Suspect[]> {
+  const ids = records.map(({ _id }) => _id);
+  const found = await accounts.checked('requestId', ids);
+  const byRequest = new Map(found.map((account) => [account.requestId, account]));
+  const options = { now: clock.now(), onHold };
+  return records.flatMap((record) =>
+    checkRecord(record, byRequest.get(record._id), options).map((kind) => ({
+      kind,
+      id: record._id,
+    })),
+  );
+}
+
+/** An account outlives its request's retention; before that, the request must exist. */
+async function orphansOf(
+  accounts: readonly CheckedAccount[],
+  { submissions, accountRequestsKeptMs }: Stores,
+  clock: Clock,
+): Promise<{ readonly orphans: Suspect[]; readonly pastRetention: number }> {
+  const requestIds = accounts.map(({ requestId }) => requestId);
+  const there = new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
+  const alone = accounts.filter(({ requestId }) => !there.has(requestId));
+  const orphans = alone.flatMap(({ _id: id, createdAt }): Suspect[] => {
+    const ageMs = clock.now().getTime() - createdAt.getTime();
+    if (ageMs <= SHORTEST_RETENTION_MS) return [{ kind: 'account_without_request', id }];
+    // The setting may have been anything from a day up when the request became final.
+    return ageMs <= accountRequestsKeptMs ? [{ kind: 'request_expired_or_lost', id }] : [];
+  });
+  return { orphans, pastRetention: alone.length - orphans.length };
+}

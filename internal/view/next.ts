@@ -1,0 +1,139 @@
+/** What a request waits for, what happens next, and the operator's commands that are possible. */
+import type { Account } from '../account/account.ts';
+import { isOpen } from '../submission/states.ts';
+import type { FoundSubmission } from './look-up.ts';
+import {
+  claimEnd,
+  claimInWords,
+  planBounce,
+  planClose,
+  planCorrectEmail,
+  planRelease,
+  planResend,
+  planRetry,
+} from './plans.ts';
+import { fromNow, utc } from './times.ts';
+
+export interface Offer {
+  readonly what: string;
+  /** As it is typed; words in capitals are the operator's. */
+  readonly command: string;
+}
+
+export interface Circumstances {
+  readonly now: Date;
+  readonly onHold: boolean;
+}
+
+const PROGRAM = 'partner-ingest';
+
+/** Undefined if nothing is left to do. */
+export function waitsFor(
+  record: FoundSubmission,
+  { now, onHold }: Circumstances,
+): string | undefined {
+  const { state, dueAt, partnerId } = record;
+  if (!isOpen(state)) return undefined;
+  if (onHold) return `"partner release": partner ${partnerId} is on hold`;
+  const until = claimEnd(record, now);
+  if (until !== undefined) return 'the worker that has it';
+  if (dueAt === undefined) return 'nothing, so nobody looks at it';
+  return dueAt <= now ? 'a free processor' : `its next attempt ${fromNow(dueAt, now)}`;
+}
+
+export function nextStep(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold }: Circumstances,
+): string {
+  const { _id: id, state, dueAt, partnerId } = record;
+  if (onHold && isOpen(state)) {
+    return `${partnerId} is on hold: "${PROGRAM} partner release ${partnerId}" lets it go on`;
+  }
+  if (record.erasedAt !== undefined)
+    return 'nothing: its personal data is gone, and with it what could be worked on';
+  const used = account?.activation?.usedAt !== undefined;
+  if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
+    return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
+  }
+  switch (state) {
+    case 'recorded':
+    case 'account_created': {
+      if (dueAt === undefined)
+        return `something is wrong: an open request without a time to look at it; run "${PROGRAM} audit"`;
+      const until = claimEnd(record, now);
+      if (until !== undefined)
+        return `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`;
+      return dueAt <= now
+        ? `it is due, and a processor takes it by itself; if none does, see "${PROGRAM} audit"`
+        : `a processor takes it by itself ${fromNow(dueAt, now)}; "${PROGRAM} retry ${id}" makes it due now`;
+    }
+    case 'completed':
+      if (account?.releasedAt !== undefined)
+        return 'nothing: the account was released; the partner may apply again';
+      if (used) return 'nothing: the applicant has activated the account';
+      return `nothing; if the e-mail got lost: "${PROGRAM} resend ${id} --yes"`;
+    case 'rejected':
+      return 'the partner sends a corrected application; this one stays rejected';
+    case 'undeliverable':
+      return `ask the partner for the right address: "${PROGRAM} account correct-email ${id} ADDRESS --yes"`;
+    case 'dead_lettered':
+      return `correct the cause (last error), then "${PROGRAM} retry ${id}"`;
+    case 'malformed':
+      return 'the partner corrects its program and sends the application again';
+    case 'refused':
+      return 'the partner uses a valid key and sends the application again';
+    case 'withdrawn':
+      return 'the partner sends it again, as its 500 said';
+    default:
+      return 'this version does not know the state: use the version that wrote it';
+  }
+}
+
+/** Only what the commands would do now. */
+export function offersFor(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold }: Circumstances,
+): Offer[] {
+  const { _id: id, partnerId, state } = record;
+  const claimed = claimInWords(record, now) !== undefined;
+  const offer = (isPossible: boolean, what: string, command: string): Offer[] =>
+    isPossible ? [{ what, command: `${PROGRAM} ${command}` }] : [];
+  const free = (plan: { readonly to?: unknown }): boolean => plan.to !== undefined && !claimed;
+  return [
+    ...offer(onHold && isOpen(state), 'let its partner go on', `partner release ${partnerId}`),
+    ...offer(free(planRetry(record, account)), 'work on it now', `retry ${id}`),
+    ...offer(free(planResend(record, account)), 'mail the same link again', `resend ${id} --yes`),
+    ...offer(
+      planCorrectEmail(record, account).to !== undefined,
+      'mail another address, and void the old link',
+      `account correct-email ${id} ADDRESS --yes`,
+    ),
+    ...offer(
+      planBounce(record, account).to !== undefined,
+      'report that its e-mail came back',
+      `bounce --request ${id} --status CODE`,
+    ),
+    ...offer(
+      free(planClose(record, account)),
+      'end it for good',
+      `close ${id} --yes --as NAME --why REASON`,
+    ),
+    ...offer(
+      planRelease(record, account).to !== undefined,
+      'free its e-mail address and EIN for a new application',
+      `account release ${id} --yes --as NAME --why REASON`,
+    ),
+    ...offer(
+      record.erasedAt === undefined,
+      'show its personal data',
+      `show ${id} --reveal --as NAME --why REASON`,
+    ),
+    ...offer(
+      record.erasedAt === undefined || account !== undefined,
+      'erase its applicant',
+      `erase ${id} --yes --as NAME --why REASON`,
+    ),
+  ];
+}

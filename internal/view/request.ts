@@ -1,0 +1,182 @@
+/** One request: what it asked for, what became of it and why, and what may be done with it. */
+import { linkState, type Account } from '../account/account.ts';
+import { isEmailAddress } from '../application/email-address.ts';
+import { defined } from '../platform/defined.ts';
+import { referenceOf } from '../platform/ids.ts';
+import { isOpen, type State } from '../submission/states.ts';
+import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
+import { OTHERS_LISTED } from './limits.ts';
+import type { FoundSubmission } from './look-up.ts';
+import { maskApplicant } from './mask.ts';
+import { nextStep, offersFor, waitsFor, type Offer } from './next.ts';
+import { errorOf } from './reasons.ts';
+import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
+import type { Reads } from './reads.ts';
+import { rowOf, type FoundRow } from './search.ts';
+import { mailsInWords, timeline, type Happening } from './timeline.ts';
+import { fromNow, utc, utcSeconds } from './times.ts';
+
+export interface Fact {
+  readonly name: string;
+  readonly words: string;
+}
+
+/** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
+export type Tone = 'good' | 'open' | 'bad' | 'other';
+
+export interface RequestView {
+  readonly requestId: string;
+  readonly state: State;
+  readonly tone: Tone;
+  readonly facts: readonly Fact[];
+  readonly reasons: readonly {
+    readonly field: string;
+    readonly code: string;
+    readonly message: string;
+  }[];
+  readonly timeline: readonly Happening[];
+  readonly next: string;
+  readonly offers: readonly Offer[];
+  /** Of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each. */
+  readonly others: readonly FoundRow[];
+  /** The same for programs. */
+  readonly json: Readonly<Record<string, unknown>>;
+}
+
+/** `reveal` must have been noted in the trail. */
+export async function requestView(
+  record: FoundSubmission,
+  reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
+  { now, reveal }: { readonly now: Date; readonly reveal: boolean },
+): Promise<RequestView> {
+  const [account, onHold, actions, others] = await Promise.all([
+    reads.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && reads.holds.isSet(record.partnerId),
+    reads.trail.ofRequest(record._id),
+    othersOf(record, reads),
+  ]);
+  const circumstances = { now, onHold };
+  const happenings = timeline(record, account, actions);
+  const waits = waitsFor(record, circumstances);
+  const next = nextStep(record, account, circumstances);
+  const offers = offersFor(record, account, circumstances);
+  return {
+    requestId: record._id,
+    state: record.state,
+    tone: toneOf(record.state),
+    facts: factsOf(record, account, { now, reveal, waits }),
+    reasons: (record.reasons ?? []).map(({ field = '', code, message, duplicateOf }) => ({
+      field,
+      code,
+      message: duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
+    })),
+    timeline: happenings,
+    next,
+    offers,
+    others: others.map((one) => rowOf(one, reveal)),
+    json: {
+      ...recordJson(record, reveal),
+      ...defined({
+        past_retention: record.pastRetention,
+        account: account === undefined ? undefined : accountJson(account, reveal, now),
+        waits_for: waits,
+      }),
+      timeline: happenings,
+      next,
+      commands: offers,
+      others: others.map(({ _id, state }) => ({ request_id: _id, state })),
+    },
+  };
+}
+
+async function othersOf(
+  { _id, applicant = {} }: FoundSubmission,
+  { submissions }: Pick<Reads, 'submissions'>,
+): Promise<SubmissionRecord[]> {
+  const { email = '', ein = '' } = applicant;
+  // A value such as "none" may stand in requests of many people.
+  const searches = [
+    ...(isEmailAddress(email) ? [{ email }] : []),
+    ...(/^[0-9]{9}$/.test(ein) ? [{ ein }] : []),
+  ];
+  const found = new Map<string, SubmissionRecord>();
+  for (const search of searches) {
+    for (const record of await submissions.newest(search, OTHERS_LISTED + 1))
+      if (record._id !== _id) found.set(record._id, record);
+  }
+  return [...found.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
+}
+
+function toneOf(state: State): Tone {
+  if (state === 'completed') return 'good';
+  if (isOpen(state)) return 'open';
+  return state === 'dead_lettered' || state === 'undeliverable' ? 'bad' : 'other';
+}
+
+function factsOf(
+  record: FoundSubmission,
+  account: Account | undefined,
+  {
+    now,
+    reveal,
+    waits,
+  }: { readonly now: Date; readonly reveal: boolean; readonly waits: string | undefined },
+): Fact[] {
+  const partner = record.partnerId === undefined ? 'nobody known' : `partner ${record.partnerId}`;
+  const request: [string, string][] = record.pastRetention
+    ? [
+        ['request', 'past its retention; this comes from its account'],
+        ['from', partner],
+      ]
+    : [
+        ['received', `${utc(record.receivedAt)} UTC, ${fromNow(record.receivedAt, now)}`],
+        ['from', `${partner} at ${record.remoteIp}`],
+        ['answered', String(record.httpStatus)],
+        ['body', bodyInWords(record)],
+      ];
+  const { applicant, expiresAt } = record;
+  const rows: [string, string | undefined][] = [
+    ['reference', referenceOf(record._id)],
+    ...request,
+    ['sent', sentInWords(record)],
+    ['idempotency', keyInWords(record)],
+    ['applicant', applicant === undefined ? undefined : personInWords(applicant, reveal)],
+    ['account', account === undefined ? undefined : accountInWords(account, reveal, now)],
+    ['trace', traceIdOf(record)],
+    ['mails', account?.mail === undefined ? undefined : mailsInWords(account.mail)],
+    ['attempts', record.attempts === 0 ? undefined : `${record.attempts} failed in this state`],
+    ['last error', errorOf(record)],
+    ['waits for', waits],
+    ['kept until', expiresAt === undefined ? undefined : utc(expiresAt).slice(0, 10)],
+  ];
+  return rows.flatMap(([name, words]) => (words === undefined ? [] : [{ name, words }]));
+}
+
+function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | undefined {
+  if (idempotencyDigest === undefined) return undefined;
+  return adopted === true ? 'with a key, and sent again with it' : 'with a key';
+}
+
+function personInWords(person: Applicant, reveal: boolean): string {
+  const { email, ein, businessName } = maskApplicant(person, reveal);
+  return [businessName, email, ein === undefined ? undefined : `EIN ${ein}`]
+    .filter((part) => part !== undefined)
+    .join(', ');
+}
+
+function accountInWords(account: Account, reveal: boolean, now: Date): string {
+  if (account.releasedAt !== undefined)
+    return `${account._id}, released ${fromNow(account.releasedAt, now)}`;
+  const { email } = maskApplicant({ email: account.email }, reveal);
+  return `${account._id} for ${email}, ${linkInWords(account, now)}`;
+}
+
+function linkInWords(account: Account, now: Date): string {
+  const { usedAt, expiresAt } = account.activation ?? {};
+  if (usedAt !== undefined) return `its link has been used ${fromNow(usedAt, now)}`;
+  if (expiresAt === undefined)
+    return account.notifiedAt === undefined ? 'no link sent yet' : 'its link was removed';
+  return linkState(account, now) === 'expired'
+    ? `its link expired ${fromNow(expiresAt, now)}`
+    : `its link is open until ${utcSeconds(expiresAt).slice(0, 16)} UTC`;
+}

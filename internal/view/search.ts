@@ -1,0 +1,66 @@
+/** Requests that a search finds, and the kinds of faults in them by number. */
+import type { SubmissionRecord } from '../submission/submission.ts';
+import type { Search } from '../submission/support-queries.ts';
+import { TALLIES } from './limits.ts';
+import { maskApplicant } from './mask.ts';
+import { errorOf } from './reasons.ts';
+import type { Reads } from './reads.ts';
+
+export interface FoundRow {
+  readonly requestId: string;
+  readonly receivedAt: Date;
+  readonly state: string;
+  readonly partner: string;
+  readonly email: string;
+  readonly ein: string;
+  readonly why: string;
+}
+
+/** `reveal` must have been noted in the trail. */
+export function rowOf(record: SubmissionRecord, reveal: boolean): FoundRow {
+  const { email = '', ein = '' } = maskApplicant(record.applicant ?? {}, reveal);
+  return {
+    requestId: record._id,
+    receivedAt: record.receivedAt,
+    state: record.state,
+    partner: record.partnerId ?? '',
+    email: record.erasedAt === undefined ? email : 'erased',
+    ein,
+    why: record.reasons?.map(({ code }) => code).join(', ') ?? errorOf(record) ?? '',
+  };
+}
+
+export interface Tally {
+  readonly partner: string;
+  readonly state: string;
+  /** Of the application, where a reason names one. */
+  readonly field: string;
+  /** A reason's code, or the last error in words. */
+  readonly why: string;
+  readonly count: number;
+  /** An example. */
+  readonly newest: string;
+}
+
+/** Most frequent first. A request with three reasons counts in three lines. */
+export async function tallyOf(
+  search: Search,
+  { submissions }: Pick<Reads, 'submissions'>,
+): Promise<Tally[]> {
+  const tallies = new Map<string, Tally>();
+  for (const group of await submissions.tally(search, TALLIES)) {
+    const { state, partnerId: partner = '', field = '', code, lastError, newest } = group;
+    const why = code ?? errorOf({ state, ...(lastError === undefined ? {} : { lastError }) }) ?? '';
+    const key = [partner, state, field, why].join('\n');
+    const { count = 0, newest: other = '' } = tallies.get(key) ?? {};
+    tallies.set(key, {
+      partner,
+      state,
+      field,
+      why,
+      count: count + group.count,
+      newest: newest > other ? newest : other,
+    });
+  }
+  return [...tallies.values()].toSorted((one, other) => other.count - one.count);
+}

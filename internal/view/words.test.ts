@@ -1,0 +1,58 @@
+/** What is said of a request is true: tried is not handed over, and a fault of ours is named. */
+import { expect, test } from '@jest/globals';
+import type { Account } from '../account/account.ts';
+import type { MailHandOver } from '../account/mail-ledger.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { maskText } from './mask.ts';
+import { errorOf } from './reasons.ts';
+import { mailsInWords, timeline } from './timeline.ts';
+
+const START = new Date('2026-11-21T09:00:00Z').getTime();
+const at = (minute: number): Date => new Date(START + minute * 60_000);
+const ledgerOf = (...endings: readonly Partial<MailHandOver>[]) => ({
+  begun: endings.length,
+  possible: endings.filter(({ result }) => result === 'accepted').length,
+  handOvers: Object.fromEntries(
+    endings.map((ending, index) => {
+      const intent = { claim: index, startedAt: at(index), attempt: 1, host: 'processor-1' };
+      return [index, { ...intent, endedAt: at(index), ...ending }];
+    }),
+  ),
+});
+const failedLogin = { result: 'unreachable', cause: 'EAUTH AUTH PLAIN 535' } as const;
+const logins = Array.from({ length: 25 }, () => failedLogin);
+const accepted = { result: 'accepted', code: 250 } as const;
+
+test('mails that nothing took were tried, and not handed over', () => {
+  expect(mailsInWords(ledgerOf(...logins))).toBe('25 tried, none handed over');
+  expect(mailsInWords(ledgerOf(...logins, accepted))).toBe('26 tried, 1 handed over');
+  expect(mailsInWords(ledgerOf(accepted))).toBe('1 handed over');
+});
+
+test('an outage is one line, with what it was, how often and until when', () => {
+  const record = { history: [], state: 'completed' } as unknown as SubmissionRecord;
+  const account = { mail: ledgerOf(...logins, accepted) } as unknown as Account;
+  expect(timeline(record, account, [])).toEqual([
+    {
+      at: at(0),
+      what: 'e-mail tried: the relay refuses our login (EAUTH AUTH PLAIN 535)',
+      times: 25,
+      until: at(24),
+    },
+    { at: at(25), what: expect.stringContaining('accepted (250) after') },
+  ]);
+});
+
+test('an error of an earlier attempt is no reason of a completed request', () => {
+  const lastError = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
+  expect(errorOf({ state: 'completed', lastError })).toBeUndefined();
+  expect(errorOf({ state: 'dead_lettered', lastError })).toBe(
+    'the relay refuses our login (EAUTH AUTH PLAIN 535)',
+  );
+});
+
+test('a malformed body shows its shape and nothing of anybody', () => {
+  expect(maskText('{"email": "Zoë@example.com", "ein":12-3456789,\u001b')).toBe(
+    '{"email": "xxx@xxxxxxx.xxx", "ein":99-9999999,\u{fffd}',
+  );
+});
