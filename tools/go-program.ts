@@ -34,6 +34,12 @@ const PROGRAMS = {
     version: 'v1.7.12',
     variable: 'ACTIONLINT',
   },
+  vegeta: {
+    package: 'github.com/tsenart/vegeta/v12',
+    version: 'v12.12.0',
+    variable: 'VEGETA',
+    onPath: true,
+  },
 } as const satisfies Readonly<Record<string, Program>>;
 
 /**

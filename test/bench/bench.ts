@@ -1,12 +1,14 @@
 /**
  * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations. `OF=scale`: what 1, 2 and 4 processes of ours cost each part.
+ * implementations. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how long
+ * answers take at fixed rates.
  *
  * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
  * generator, database and server share it.
  */
 import { parseArgs } from 'node:util';
 import { drain, type WorkerName } from './drain.ts';
+import { compareLatencies } from './latency.ts';
 import { load, startProgram, type Server } from './load.ts';
 import { withBench, type Bench } from './own-world.ts';
 import { compare, type Setting } from './rounds.ts';
@@ -72,6 +74,15 @@ function drains(bench: Bench): Setting[] {
 
 await withBench(async (bench) => {
   await bench.start('controller');
+  if (flags.of === 'latency') {
+    const pair = (await rivals(bench)).filter(({ name }) => name !== 'bare');
+    const contenders = pair.map(({ name, servers }) => ({ name, server: servers[0]! }));
+    return compareLatencies(contenders, {
+      key: bench.key,
+      seconds: Number(flags.seconds),
+      json: flags.json,
+    });
+  }
   const contenders = await (flags.of === 'scale' ? scale : rivals)(bench);
   for (const connections of connectionCounts) {
     const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };

@@ -1,0 +1,166 @@
+/**
+ * `make bench OF=latency`: how long answers take at fixed rates, as partners send them: whether or
+ * not earlier requests have been answered. Rates are shares of what the server accepts at most.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { styleText } from 'node:util';
+import { table } from '../../internal/platform/terminal.ts';
+import { newRandom } from '../support/random.ts';
+import { goProgram } from '../../tools/go-program.ts';
+import { run } from '../../tools/program.ts';
+import { load, type Server } from './load.ts';
+
+/** Each client address stays below the limit of 300 a minute. */
+const TARGETS = 20_000;
+const CAPACITY_CONNECTIONS = 256;
+/** Longer than any answer may take, so that a late one is measured and not cut. */
+const ANSWER_TIMEOUT = '10s';
+const SHARES = [0.1, 0.5, 0.9, 1.2] as const;
+const PERCENTILES = [50, 99, 99.9] as const;
+
+interface Contender {
+  readonly name: string;
+  readonly server: Server;
+}
+
+interface Measured {
+  readonly name: string;
+  readonly share: number;
+  /** Requests a second that were wanted, and that the load generator managed to send. */
+  readonly perSecond: number;
+  readonly sent: number;
+  /** Requests a second that were answered 202, and what the server accepts at most. */
+  readonly accepted: number;
+  readonly capacity: number;
+  readonly statuses: Readonly<Record<string, number>>;
+  /** In milliseconds, from the moment at which a request was to be sent. */
+  readonly latencies: readonly number[];
+  readonly longestMs: number;
+}
+
+/** Measures each contender at each share of its own capacity, in turns, and prints a table. */
+export async function compareLatencies(
+  contenders: readonly Contender[],
+  plan: { readonly key: string; readonly seconds: number; readonly json: boolean },
+): Promise<void> {
+  const vegeta = await goProgram('vegeta', (line) => console.error(line));
+  const folder = await mkdtemp(join(tmpdir(), 'bench-latency-'));
+  try {
+    const capacities = new Map<string, number>();
+    // The first run warms up.
+    for (const _round of ['warm-up', 'measured'])
+      for (const { name, server } of contenders) {
+        const wanted = { key: plan.key, connections: CAPACITY_CONNECTIONS, seconds: plan.seconds };
+        const { count, seconds } = await load([server], wanted);
+        capacities.set(name, count / seconds);
+      }
+    const all: Measured[] = [];
+    for (const share of SHARES) {
+      for (const { name, server } of contenders) {
+        const capacity = capacities.get(name)!;
+        const rate = Math.round(capacity * share);
+        const measured = await attack(vegeta, folder, server, { ...plan, rate });
+        all.push({ name, share, capacity, perSecond: rate, ...measured });
+        console.error(styleText('dim', `${name} at ${rate}/s: ${JSON.stringify(measured)}`));
+      }
+    }
+    if (plan.json) console.log(JSON.stringify({ unit: 'answer', results: all }));
+    else console.log(`\n${table([HEAD, ...all.map(cellsOf)])}`);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+const HEAD = [
+  'answers at a fixed rate',
+  'of capacity',
+  'sent',
+  'accepted',
+  ...PERCENTILES.map((percentile) => `p${percentile}`),
+  'longest',
+  'answers',
+];
+
+function cellsOf(one: Measured): string[] {
+  return [
+    one.name,
+    `${Math.round(one.share * 100)} %`,
+    `${Math.round(one.sent)} of ${one.perSecond}/s`,
+    `${Math.round(one.accepted)}/s (${Math.round((100 * one.accepted) / one.capacity)} %)`,
+    ...one.latencies.map((ms) => `${ms.toFixed(1)} ms`),
+    `${one.longestMs.toFixed(0)} ms`,
+    Object.entries(one.statuses)
+      // vegeta writes 0 where no answer came.
+      .map(([status, count]) => `${status === '0' ? 'none' : status}: ${count}`)
+      .join(' '),
+  ];
+}
+
+async function attack(
+  vegeta: string,
+  folder: string,
+  { url }: Server,
+  plan: { readonly key: string; readonly rate: number; readonly seconds: number },
+): Promise<Pick<Measured, 'sent' | 'accepted' | 'statuses' | 'latencies' | 'longestMs'>> {
+  const [targets, results] = [join(folder, 'targets.json'), join(folder, 'results.bin')];
+  await writeFile(targets, targetsOf(`${url}/api/v1/capital/ingest`, plan.key));
+  await run(vegeta, [
+    'attack',
+    '-format=json',
+    `-targets=${targets}`,
+    `-rate=${plan.rate}/s`,
+    `-duration=${plan.seconds}s`,
+    `-timeout=${ANSWER_TIMEOUT}`,
+    '-max-body=0',
+    `-output=${results}`,
+  ]);
+  const { out } = await run(vegeta, ['report', '-type=json', results]);
+  const report = JSON.parse(out) as {
+    readonly requests: number;
+    readonly latencies: { readonly max: number };
+    readonly status_codes: Readonly<Record<string, number>>;
+  };
+  const plot = await run(vegeta, ['report', '-type=hdrplot', results]);
+  return {
+    sent: report.requests / plan.seconds,
+    accepted: (report.status_codes['202'] ?? 0) / plan.seconds,
+    statuses: report.status_codes,
+    latencies: PERCENTILES.map((percentile) => percentileOf(plot.out, percentile / 100)),
+    longestMs: report.latencies.max / 1e6,
+  };
+}
+
+/** Reads vegeta's table: a latency in milliseconds and the share that took at most this long. */
+function percentileOf(plot: string, share: number): number {
+  for (const line of plot.split('\n').slice(1)) {
+    const [milliseconds, upTo] = line.trim().split(/\s+/).map(Number);
+    if (upTo !== undefined && upTo >= share) return milliseconds!;
+  }
+  return Number.NaN;
+}
+
+function targetsOf(url: string, key: string): string {
+  const random = newRandom(1);
+  const lines = Array.from({ length: TARGETS }, (_, index) => {
+    const ein = String(Math.floor(random.next() * 1e9)).padStart(9, '0');
+    const application = {
+      email: `load-${index}@example.com`,
+      business_name: `Load Test ${index} Ltd`,
+      ein,
+    };
+    const address = `11.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
+    return JSON.stringify({
+      method: 'POST',
+      url,
+      header: {
+        Authorization: [`Bearer ${key}`],
+        'Content-Type': ['application/json'],
+        'X-Forwarded-For': [address],
+      },
+      body: Buffer.from(JSON.stringify(application)).toString('base64'),
+    });
+  });
+  return `${lines.join('\n')}\n`;
+}
