@@ -15,7 +15,12 @@ import { debianObstacle } from './stores/install.ts';
 import { pathMongo, pathRedis } from './stores/path.ts';
 import { findProgram } from './stores/process.ts';
 import { mongoReady, redisReady } from './stores/ready.ts';
-import { environmentStore, type Store, type StoreOptions } from './stores/store.ts';
+import {
+  environmentStore,
+  type Store,
+  type StoreOptions,
+  type StoreOrReason,
+} from './stores/store.ts';
 import { messageOf } from './stores/wait.ts';
 
 export type { FaultSignal, Store, StoreKind, StoreOptions } from './stores/store.ts';
@@ -34,9 +39,9 @@ export async function startMongo(options: StoreOptions): Promise<Store> {
       mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
     );
   return await firstOf(MONGO, [
-    () => dockerMongo(options.log),
-    pathMongo,
-    async () => (await debianObstacle(true)) ?? (await debianMongo(options.log)),
+    () => inDocker(options, dockerMongo),
+    () => pathMongo(options.data),
+    async () => (await debianObstacle(true)) ?? (await debianMongo(options)),
   ]);
 }
 
@@ -47,10 +52,17 @@ export async function startRedis(options: StoreOptions): Promise<Store> {
       redisReady(url, ENVIRONMENT_TIMEOUT_MS),
     );
   return await firstOf(REDIS, [
-    () => dockerRedis(options.log),
-    pathRedis,
-    async () => (await debianObstacle(false)) ?? (await debianRedis(options.log)),
+    () => inDocker(options, dockerRedis),
+    () => pathRedis(options.data),
+    async () => (await debianObstacle(false)) ?? (await debianRedis(options)),
   ]);
+}
+
+async function inDocker(
+  { data, log }: StoreOptions,
+  start: (log: (line: string) => void) => Promise<StoreOrReason>,
+): Promise<StoreOrReason> {
+  return data === undefined ? await start(log) : 'its data would not lie in the folder asked for';
 }
 
 /**

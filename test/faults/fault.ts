@@ -13,6 +13,8 @@ export interface Injector {
   tidy?(world: ChaosWorld): Promise<void>;
   /** The processes use such a Redis meanwhile, instead of a single server. */
   readonly redis?: RedisSetKind;
+  /** The data of the stores lie on disks that can lose their power. */
+  readonly onPowerDisks?: true;
   /**
    * Injected again and again: held for `onMs`, healed for `offMs`. Without it once, for the whole
    * time.

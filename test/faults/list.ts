@@ -107,7 +107,8 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     may: [MAILS_WAITING],
     allows: ['undeliverable', 'second_mail'],
   },
-  // The drill leaves these two out: its Redis is one server.
+  // The drill leaves these out: its Redis is one server, and its stores lie on ordinary disks.
+  'power-cut': { raises: [], may: [FAST, SLOWLY, PAUSED, DROPPED] },
   'redis-sentinel-failover': { raises: [] },
   'redis-cluster-failover': { raises: [] },
 };

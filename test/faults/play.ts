@@ -27,6 +27,8 @@ export interface ChaosOptions {
    */
   readonly settle: 'each' | 'end';
   readonly perSecond?: number;
+  /** Settings of PostgreSQL, for a run that must find what they lose. */
+  readonly postgresql?: readonly string[];
   readonly signal: AbortSignal;
   /** Decides how long each fault lasts, instead of `secondsPerFault`. */
   readonly watch?: (world: ChaosWorld, folder: string) => Promise<Watch>;
@@ -89,7 +91,14 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
   const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
-  const world = await openChaosWorld({ folder, random: delays, signal, log: options.log });
+  const world = await openChaosWorld({
+    folder,
+    random: delays,
+    onPowerDisks: options.faults.some(({ onPowerDisks }) => onPowerDisks),
+    postgresql: options.postgresql ?? [],
+    signal,
+    log: options.log,
+  });
   try {
     const load = startLoad({
       planner: new Planner(bodies, 0, { keyed: true }),

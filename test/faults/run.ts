@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
 import { runChaos } from './play.ts';
 import { faults, faultsNamed } from './list.ts';
+import { powerDiskObstacle } from './power-disk.ts';
 import { randomKills } from './processes.ts';
 import { cellsOf, isClean, isWell, report, resultForPrograms } from './report.ts';
 import { watchAlerts, type Alarm } from './watch.ts';
@@ -16,14 +17,22 @@ const DEFAULT_SECONDS_PER_FAULT = 6;
 const WATCHED_PER_SECOND = 40;
 const WATCHED_SEED = 1;
 const SEEDS = 1_000_000;
+/** What a run must find: the first does not sync, the second answers before it has synced. */
+const CONTROLS = {
+  'fsync-off': 'fsync=off',
+  'commits-unsynced': 'synchronous_commit=off',
+} as const;
 
-const HELP = `node test/faults/run.ts [--seed N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--settle each|end] [--watch] [--json]
+const HELP = `node test/faults/run.ts [--seed N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--cuts N] [--control NAME] [--settle each|end] [--watch] [--json]
 
   --seed               plan of bodies, victims and instants; a random one when left out
   --kills              SIGKILLs of random parts after the faults (${DEFAULT_KILLS}, or 0 with --faults)
   --seconds-per-fault  how long each fault lasts (${DEFAULT_SECONDS_PER_FAULT})
   --faults             only these:
 ${faults.map(({ name, about }) => `                         ${name.padEnd(22)} ${about}`).join('\n')}
+  --cuts               power cuts, instead of as many as fit into the seconds of the fault
+  --control            a setting under which power cuts must lose data, so that the run must fail:
+                       ${Object.keys(CONTROLS).join(', ')} (PostgreSQL's)
   --settle             wait until all is final after each fault, or only at the end: quicker (each)
   --watch              Prometheus with the chart's rules, minutes as seconds: each fault lasts until its alerts fire,
                        no other may, and all must be over after it; all settles at the end
@@ -37,6 +46,8 @@ const { values: flags } = parseArgs({
     kills: text,
     'seconds-per-fault': text,
     faults: text,
+    cuts: text,
+    control: text,
     settle: text,
     watch: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -45,7 +56,7 @@ const { values: flags } = parseArgs({
 });
 
 /** An empty value is none, so that make can hand on what was not given. */
-function wholeNumber(name: 'seed' | 'kills' | 'seconds-per-fault', usual: number): number {
+function wholeNumber(name: 'seed' | 'kills' | 'cuts' | 'seconds-per-fault', usual: number): number {
   if (flags[name] === '') return usual;
   if (!/^\d{1,9}$/.test(flags[name])) throw new Error(`--${name} must be a whole number`);
   return Number(flags[name]);
@@ -56,10 +67,14 @@ async function main(): Promise<boolean> {
   const seed = wholeNumber('seed', watch ? WATCHED_SEED : Math.floor(Math.random() * SEEDS));
   const kills = wholeNumber('kills', flags.faults === '' && !watch ? DEFAULT_KILLS : 0);
   const secondsPerFault = wholeNumber('seconds-per-fault', DEFAULT_SECONDS_PER_FAULT);
+  const cuts = wholeNumber('cuts', 0);
   const settle = flags.settle || (watch ? 'end' : 'each');
   if (settle !== 'each' && settle !== 'end') throw new Error('--settle must be each or end');
   const chosen =
     flags.faults === '' ? faults : faultsNamed(flags.faults.split(',').filter(Boolean));
+  const control = Object.entries(CONTROLS).find(([name]) => name === flags.control);
+  if (flags.control !== '' && control === undefined)
+    throw new Error(`--control must be ${Object.keys(CONTROLS).join(' or ')}`);
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   const startedAt = performance.now();
@@ -74,12 +89,20 @@ async function main(): Promise<boolean> {
   const { signal } = stop;
   const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
   log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
+  const obstacle = watch ? undefined : await powerDiskObstacle();
+  if (obstacle !== undefined && chosen.some(({ onPowerDisks }) => onPowerDisks))
+    log(`left out: power-cut: ${obstacle}`);
+  const played = chosen
+    // The rules know a Redis of one server only.
+    .filter(({ redis, onPowerDisks }) =>
+      watch ? redis === undefined && !onPowerDisks : !onPowerDisks || obstacle === undefined,
+    )
+    .map((fault) => (fault.onPowerDisks && cuts > 0 ? { ...fault, times: cuts } : fault));
+  if (played.length === 0) throw new Error('none of these faults can be played here');
   const result = await runChaos({
     seed,
-    // The rules know a Redis of one server only.
-    faults: watch
-      ? chosen.filter(({ redis }) => redis === undefined)
-      : [...chosen, ...(kills > 0 ? [randomKills(kills)] : [])],
+    faults: [...played, ...(kills > 0 && !watch ? [randomKills(kills)] : [])],
+    postgresql: control === undefined ? [] : [control[1]],
     secondsPerFault,
     settle,
     signal,

@@ -7,7 +7,15 @@ import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import type { RedisMember } from '../support/redis-sets.ts';
 import { eventually } from '../support/wait.ts';
-import { BETWEEN_MS, killStore, pickSlot, refill, type Injector } from './fault.ts';
+import {
+  BETWEEN_MS,
+  KILL_WITHIN_MS,
+  killStore,
+  pickSlot,
+  refill,
+  STORES,
+  type Injector,
+} from './fault.ts';
 import { ACCEPT_TIMEOUT_MS, type ChaosWorld, type RedisSetKind } from './world.ts';
 
 const REDIS_DELAY_MS = [100, 300] as const;
@@ -151,6 +159,21 @@ export const storeFaults = {
     about: 'MongoDB is killed and started again',
     inject: (world) => killStore(world, 'mongodb'),
     heal: (world) => world.mongo.restart(),
+  },
+  'power-cut': {
+    about:
+      'the machines of MongoDB and Redis lose their power at a random instant: what was not synced is gone',
+    onPowerDisks: true,
+    rhythm: { onMs: 0, offMs: BETWEEN_MS },
+    inject: async (world, random) => {
+      await world.pause(random.below(KILL_WITHIN_MS));
+      await Promise.all(world.disks.map((disk) => disk.cut()));
+      await Promise.all(STORES.map((name) => killStore(world, name)));
+    },
+    heal: async (world) => {
+      await Promise.all(world.disks.map((disk) => disk.restore()));
+      await Promise.all([world.mongo.restart(), world.redis.restart()]);
+    },
   },
   'mongodb-hung': {
     about:

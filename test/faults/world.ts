@@ -24,6 +24,7 @@ import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
 import type { Target } from './load.ts';
 import type { Random } from '../support/random.ts';
+import { openPowerDisk, type PowerDisk } from './power-disk.ts';
 
 /** Short, so that a hung MongoDB leaves many writes in doubt. */
 export const ACCEPT_TIMEOUT_MS = 700;
@@ -58,6 +59,9 @@ interface ChaosWorldOptions {
   /** Logs of the processes and partner keys. */
   readonly folder: string;
   readonly random: Random;
+  readonly onPowerDisks: boolean;
+  /** Settings of PostgreSQL, for a run that must find what they lose. */
+  readonly postgresql: readonly string[];
   /** Aborts the run. */
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
@@ -89,7 +93,7 @@ async function open(
 ) {
   const { folder, random, signal, log } = options;
   await mkdir(folder, { recursive: true });
-  const [mongo, redis] = await openStores(opened, log);
+  const { mongo, redis, disks } = await openStores(options, opened);
   const mongoProxy = await startTcpProxy(mongo.url, () => random.next());
   opened.push(() => mongoProxy.close());
   const replicaSet = await startReplicaSet(mongoProxy.url, { directUrl: mongo.url });
@@ -192,6 +196,8 @@ async function open(
   return {
     mongo,
     redis,
+    /** Empty where no fault of the run needs them. */
+    disks,
     mongoProxy,
     /** The processes find a replica set, behind it the proxy, and behind that the store. */
     replicaSet,
@@ -250,19 +256,28 @@ async function open(
 }
 
 async function openStores(
+  { folder, onPowerDisks, postgresql, log }: ChaosWorldOptions,
   opened: (() => Promise<unknown>)[],
-  log: (line: string) => void,
-): Promise<[Store, Store]> {
+): Promise<{ mongo: Store; redis: Store; disks: readonly PowerDisk[] }> {
   if ([process.env['MONGODB_URI'], process.env['REDIS_URL']].some(Boolean)) {
     throw new Error(
       'chaos kills its stores: unset MONGODB_URI and REDIS_URL, and stores are started here (Docker, PATH or Debian packages)',
     );
   }
-  const mongo = await startMongo({ log });
+  const disks: PowerDisk[] = [];
+  const dataOn = async (name: string): Promise<string | undefined> => {
+    if (!onPowerDisks) return undefined;
+    const disk = await openPowerDisk(join(folder, `disk-${name}`), log);
+    disks.push(disk);
+    opened.push(() => disk.close());
+    return disk.folder;
+  };
+  const mongo = await startMongo({ log, data: await dataOn('mongodb'), postgresql });
   opened.push(() => mongo.stop());
-  const redis = await startRedis({ log });
+  const redis = await startRedis({ log, data: await dataOn('redis') });
   opened.push(() => redis.stop());
-  return [mongo, redis];
+  await Promise.all(disks.map((disk) => disk.sync()));
+  return { mongo, redis, disks };
 }
 
 function instanceOf(slot: Slot): string {

@@ -16,7 +16,7 @@ import { run, startProcess, waitUntilUp, type ServerProcess } from './process.ts
 import { READY_TIMEOUT_MS } from './ready.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 import { redisArguments, runningStore, storeFolder } from './running.ts';
-import type { Store } from './store.ts';
+import type { Store, StoreOptions } from './store.ts';
 import { freePort } from './wait.ts';
 
 /**
@@ -56,10 +56,10 @@ async function mongoParts(
 }
 
 /** FerretDB in front of PostgreSQL, together one store. */
-export async function debianMongo(log: (line: string) => void): Promise<Store> {
+export async function debianMongo({ log, ...options }: StoreOptions): Promise<Store> {
   const { root, ferretDb, template } = await mongoParts(log);
   const folder = await storeFolder('mongo');
-  const data = join(folder, 'postgresql');
+  const data = join(options.data ?? folder, 'postgresql');
   await run({
     command: ['cp', '-a', '--reflink=auto', template, data],
     logFile: join(folder, 'copy.log'),
@@ -78,6 +78,7 @@ export async function debianMongo(log: (line: string) => void): Promise<Store> {
       '-p',
       String(innerPort),
       ...DEADLOCKS_END_SOON,
+      ...(options.postgresql ?? []).flatMap((setting) => ['-c', setting]),
     ];
     const postgresql = await startProcess({
       command: inRoot(root, data, 'postgres', server),
@@ -126,10 +127,10 @@ async function postgresqlReady(data: string): Promise<boolean> {
 }
 
 /** Debian's redis-server. */
-export async function debianRedis(log: (line: string) => void): Promise<Store> {
+export async function debianRedis({ log, ...options }: StoreOptions): Promise<Store> {
   const root = await installRoot(log);
   const folder = await storeFolder('redis');
-  const data = join(folder, 'redis');
+  const data = join(options.data ?? folder, 'redis');
   await makeDataDir(data, root, 'redis');
   const port = await freePort();
   const server = [

@@ -14,10 +14,13 @@ export const FERRETDB_VERSION = '2.7.0';
 export const POSTGRESQL_VERSION = '18';
 // The number is raised when the recipe changes, so that nobody keeps the old part.
 const ROOT_PART = 'root-1';
+const DISK_PART = 'root-disk-1';
 const FERRETDB_PART = `ferretdb-${FERRETDB_VERSION}`;
 const TEMPLATE_PART = 'postgresql-template-2';
 const SUITE = 'sid';
 const PACKAGES = [`postgresql-${POSTGRESQL_VERSION}-documentdb`, 'redis-server'];
+/** What makes a disk that can lose its power: see test/faults/power-disk.ts. */
+const DISK_PACKAGES = ['nbdkit', 'nbdfuse', 'fuse3', 'e2fsprogs', 'mount'];
 const FERRETDB_SOURCE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
 // Own mounts and process numbers: nothing of a killed installation stays mounted or goes on
 // working.
@@ -94,13 +97,34 @@ export async function debianObstacle(needsFerretDb: boolean): Promise<string | u
  * there.
  */
 export async function installRoot(log: (line: string) => void): Promise<string> {
-  return await cached(ROOT_PART, log, async (path) => {
-    const logFile = installLog('root');
+  return await rootOf(ROOT_PART, PACKAGES, log, async (path) => {
+    // PostgreSQL's jobs connect to "localhost".
+    await writeFile(join(path, 'etc/hosts'), '127.0.0.1 localhost\n');
+    await rm(join(path, 'var/lib/postgresql', POSTGRESQL_VERSION), {
+      recursive: true,
+      force: true,
+    });
+  });
+}
+
+/** The root file system with the programs of a disk that can lose its power. */
+export async function installDiskRoot(log: (line: string) => void): Promise<string> {
+  return await rootOf(DISK_PART, DISK_PACKAGES, log);
+}
+
+async function rootOf(
+  part: string,
+  packages: readonly string[],
+  log: (line: string) => void,
+  complete: (path: string) => Promise<void> = () => Promise.resolve(),
+): Promise<string> {
+  return await cached(part, log, async (path) => {
+    const logFile = installLog(part);
     const mirror = await machineMirror();
     if (mirror === undefined)
       throw new Error('no Debian mirror in the apt sources of this machine');
     await installMmdebstrap(log, logFile);
-    log(`making a root file system with ${PACKAGES.join(' and ')} (about 1 min, once) …`);
+    log(`making a root file system with ${packages.join(', ')} (about 1 min, once) …`);
     const aptOptions = (await validityOptions()).map((file) => `--aptopt=${file}`);
     const begin = performance.now();
     await run({
@@ -110,7 +134,7 @@ export async function installRoot(log: (line: string) => void): Promise<string> 
         '--mode=root',
         '--variant=essential',
         ...aptOptions,
-        `--include=${PACKAGES.join(',')}`,
+        `--include=${packages.join(',')}`,
         SUITE,
         path,
         mirror,
@@ -119,12 +143,7 @@ export async function installRoot(log: (line: string) => void): Promise<string> 
       timeoutMs: INSTALL_TIMEOUT_MS,
     });
     await mkdir(join(path, DATA_IN_ROOT));
-    // PostgreSQL's jobs connect to "localhost".
-    await writeFile(join(path, 'etc/hosts'), '127.0.0.1 localhost\n');
-    await rm(join(path, 'var/lib/postgresql', POSTGRESQL_VERSION), {
-      recursive: true,
-      force: true,
-    });
+    await complete(path);
     log(`root file system made in ${seconds(begin)} s`);
   });
 }

@@ -9,12 +9,12 @@ import type { StoreOrReason } from './store.ts';
 import { freePort } from './wait.ts';
 
 /** A mongod of the PATH as a replica set of one member. */
-export async function pathMongo(): Promise<StoreOrReason> {
+export async function pathMongo(dataFolder?: string): Promise<StoreOrReason> {
   const mongod = await findProgram('mongod');
   if (mongod === undefined) return 'no mongod on the PATH';
   const folder = await storeFolder('mongo');
   const port = await freePort();
-  const data = join(folder, 'mongod');
+  const data = join(dataFolder ?? folder, 'mongod');
   await mkdir(data);
   return await runningStore({
     kind: 'path',
@@ -47,12 +47,12 @@ export async function pathMongo(): Promise<StoreOrReason> {
 }
 
 /** A redis-server of the PATH. */
-export async function pathRedis(): Promise<StoreOrReason> {
+export async function pathRedis(dataFolder?: string): Promise<StoreOrReason> {
   const redisServer = await findProgram('redis-server');
   if (redisServer === undefined) return 'no redis-server on the PATH';
   const folder = await storeFolder('redis');
   const port = await freePort();
-  const data = join(folder, 'redis-server');
+  const data = join(dataFolder ?? folder, 'redis-server');
   await mkdir(data);
   return await runningStore({
     kind: 'path',

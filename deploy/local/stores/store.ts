@@ -32,6 +32,10 @@ export interface StoreOptions {
    * then.
    */
   url?: string | undefined;
+  /** A folder for the data, which the store does not remove; else a temporary one. Not in Docker. */
+  data?: string | undefined;
+  /** Settings of PostgreSQL, for runs that must fail: `['fsync=off']`. */
+  postgresql?: readonly string[] | undefined;
   /** Takes one line of progress, for people. */
   log: (line: string) => void;
 }
