@@ -1,28 +1,28 @@
-/** Turns the address from a socket or proxy into the recorded one and the limited one. */
+/** Turns addresses, as sockets and proxies write them, into the recorded one and the limited one. */
 import { expect, test } from '@jest/globals';
-import { clientAddress } from './client-address.ts';
-
-const SOCKET = '198.51.100.1';
+import { addressOf } from './client-address.ts';
 
 test.each([
   ['192.0.2.1', '192.0.2.1', '192.0.2.1'],
-  ['::ffff:192.0.2.1', '192.0.2.1', '192.0.2.1'],
+  ['::ffff:c000:201', '192.0.2.1', '192.0.2.1'],
   ['[::ffff:192.0.2.1]:80', '192.0.2.1', '192.0.2.1'],
   ['192.0.2.1:4711', '192.0.2.1', '192.0.2.1'],
   ['::1', '::1', '::'],
   ['2001:db8:0:1:2:3:4:5', '2001:db8:0:1:2:3:4:5', '2001:db8:0:1::'],
-  ['[2001:db8:0:1::5]:4711', '2001:db8:0:1::5', '2001:db8:0:1::'],
-])('%s is %s, limited as %s', (claimed, ip, limitKey) => {
-  expect(clientAddress(claimed, SOCKET)).toEqual({ ip, limitKey });
+  ['[2001:DB8:0:1::5]:_x', '2001:db8:0:1::5', '2001:db8:0:1::'],
+  ['fe80::1%eth0', 'fe80::1', 'fe80::'],
+  ['64:ff9b::192.0.2.1', '64:ff9b::c000:201', '192.0.2.1'],
+])('%s is %s, limited as %s', (written, ip, limitKey) => {
+  expect(addressOf(written)).toEqual({ ip, limitKey });
 });
 
-test.each(['', 'unknown', '192.0.2', '192.0.2.1:port', '[unknown]', 'fe80::%%'])(
-  "%j is no address, so the socket's counts",
-  (claimed) => {
-    expect(clientAddress(claimed, SOCKET)).toEqual({
-      ip: '198.51.100.1',
-      limitKey: '198.51.100.1',
-    });
-    expect(clientAddress(claimed, '::ffff:198.51.100.1').limitKey).toBe('198.51.100.1');
-  },
-);
+test.each([
+  '',
+  'unknown',
+  '192.0.2',
+  '192.0.2.1:port',
+  '[unknown]',
+  'fe80::%%',
+  '0.0.0.0',
+  'ff02::1',
+])('%j is no address of a client', (written) => expect(addressOf(written)).toBeUndefined());

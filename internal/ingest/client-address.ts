@@ -1,7 +1,7 @@
-/** A client's address, and its key in the rate limit. */
-import { isIP } from 'node:net';
-import rateLimit from '@fastify/rate-limit';
+/** Finds the client of a request behind trusted proxies, and its key in the rate limit. */
+import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
+import { readAddress, type AddressTest } from '../platform/networks.ts';
 
 export interface ClientAddress {
   /** IPv4 in its short form, even if mapped into IPv6. */
@@ -10,35 +10,75 @@ export interface ClientAddress {
 }
 
 const SUBNET_BITS = 64;
-const WHOLE_ADDRESS_BITS = 128;
 const IPV4_AT_BYTE = 12;
+const nobodys: ReadonlySet<string> = new Set(['unspecified', 'broadcast', 'multicast']);
 
-/** `claimed` comes from trusted proxies. */
-export function clientAddress(claimed: string, socketAddress: string): ClientAddress {
-  const bare = withoutPort(claimed);
-  const address = isIP(bare) === 0 ? socketAddress : bare;
-  if (!address.includes(':')) return { ip: address, limitKey: address };
-  return { ip: rateLimit.normalizeIP(address, WHOLE_ADDRESS_BITS), limitKey: limitKeyOf(address) };
+/** Undefined for what cannot be the address of a client. */
+export function addressOf(text: string): ClientAddress | undefined {
+  const address = readAddress(text);
+  if (address === undefined || nobodys.has(address.range())) return undefined;
+  const ip = address.toString();
+  return { ip, limitKey: address instanceof ipaddr.IPv6 ? limitKeyOf(address) : ip };
 }
 
 /**
  * A client owns at least a /64 of IPv6. NAT64 (RFC 6052) maps all of IPv4 into `64:ff9b::/96`, so
  * there the inner address counts.
  */
-export function limitKeyOf(address: string): string {
-  if (isIP(address) !== 6) return address;
-  if (/^0{0,2}64:ff9b:/i.test(address)) {
-    const parsed = ipaddr.IPv6.parse(address);
-    if (parsed.range() === 'rfc6052') return parsed.toByteArray().slice(IPV4_AT_BYTE).join('.');
-  }
-  return rateLimit.normalizeIP(address, SUBNET_BITS);
+function limitKeyOf(address: ipaddr.IPv6): string {
+  return address.range() === 'rfc6052'
+    ? address.toByteArray().slice(IPV4_AT_BYTE).join('.')
+    : ipaddr.IPv6.networkAddressFromCIDR(`${address.toString()}/${SUBNET_BITS}`).toString();
 }
 
-/** Some proxies append the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
-function withoutPort(address: string): string {
-  return (
-    /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(address)?.[1] ??
-    /^\[(.+)\](?::\d+)?$/.exec(address)?.[1] ??
-    address
-  );
+/**
+ * The client is the nearest address that is not a trusted proxy's, or the farthest named. It is
+ * doubtful where the hops of an untrusted peer are ignored, or a trusted proxy names something that
+ * is no client: then that proxy stands for all its clients.
+ */
+export function findClient(
+  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
+  isProxy: AddressTest,
+): { readonly client: ClientAddress; readonly doubtful: boolean } {
+  let client = addressOf(socket.remoteAddress!)!;
+  const hops = hopsIn(headers);
+  if (!isProxy(client.ip)) return { client, doubtful: hops.length > 0 };
+  for (const hop of hops.toReversed()) {
+    const named = addressOf(hop);
+    if (named === undefined) return { client, doubtful: true };
+    client = named;
+    if (!isProxy(client.ip)) break;
+  }
+  return { client, doubtful: false };
+}
+
+/** `Forwarded` (RFC 7239) counts only alone: a proxy that appends to one of both may pass the other. */
+function hopsIn({
+  'x-forwarded-for': list,
+  forwarded,
+}: IncomingMessage['headers']): readonly string[] {
+  if (list !== undefined)
+    return String(list)
+      .split(',')
+      .map((hop) => hop.trim());
+  return forwarded === undefined ? [] : forwardedHops(forwarded.replaceAll(/\s/g, ''));
+}
+
+const PAIR = /(?:([^=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,"]*)))?(;|,|$)/y;
+
+/** What is malformed may hide any hop, so it names none. */
+function forwardedHops(header: string): readonly string[] {
+  const hops: string[] = [];
+  let hop = '';
+  for (let at = 0; ; at = PAIR.lastIndex) {
+    PAIR.lastIndex = at;
+    const pair = PAIR.exec(header);
+    if (pair === null) return [''];
+    const [, name, quoted, bare = '', end] = pair;
+    if (name?.toLowerCase() === 'for') hop = quoted?.replaceAll(/\\(.)/g, '$1') ?? bare;
+    if (end === ';') continue;
+    hops.push(hop);
+    if (end === '') return hops;
+    hop = '';
+  }
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerConnect, type BrokenTools } from './broken-http.ts';
 import type { AddressTest } from '../platform/networks.ts';
-import { limitKeyOf } from './client-address.ts';
+import { addressOf } from './client-address.ts';
 import { isAnswering } from './connection.ts';
 import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
 
@@ -24,16 +24,16 @@ export function watchConnections(
   server.on('connection', (socket: Socket) => {
     // Node removes its own listener at a CONNECT, and a socket error would end the process.
     socket.on('error', () => {});
-    const { remoteAddress } = socket;
+    const address = addressOf(socket.remoteAddress ?? '');
     // It was reset before; what it sent could be limited and recorded only under a false address.
-    if (remoteAddress === undefined) {
+    if (address === undefined) {
       socket.destroy();
       return;
     }
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
-    if (isProxy(remoteAddress)) return;
-    const key = limitKeyOf(remoteAddress);
+    if (isProxy(address.ip)) return;
+    const key = address.limitKey;
     const count = (byAddress.get(key) ?? 0) + 1;
     byAddress.set(key, count);
     socket.once('close', () => {

@@ -4,13 +4,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PartnerBounds } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
+import type { AddressTest } from '../platform/networks.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
 import { BodyMemory } from './body-memory.ts';
 import type { BrokenTools } from './broken-http.ts';
-import { clientAddress, type ClientAddress } from './client-address.ts';
+import { findClient, type ClientAddress } from './client-address.ts';
 import { requestBegins, requestEnds } from './connection.ts';
 import { errors } from './errors.ts';
 import { headFault } from './head-fault.ts';
@@ -33,6 +34,7 @@ declare module 'fastify' {
 export interface HookTools extends BrokenTools {
   readonly clock: Clock;
   readonly log: Logger;
+  readonly isProxy: AddressTest;
   draining(): boolean;
   readonly metrics: BrokenTools['metrics'] &
     Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
@@ -111,12 +113,10 @@ function begin(
   request.contentType = request.raw.headers['content-type'];
   // Fastify would answer a malformed Content-Type by itself.
   request.raw.headers['content-type'] = 'application/octet-stream';
-  const { ips: addresses = [request.ip] } = request;
-  request.client = clientAddress(addresses.at(-1)!, request.socket.remoteAddress!);
+  const { client, doubtful } = findClient(request.raw, tools.isProxy);
+  request.client = client;
+  if (doubtful) tools.metrics.untrustedForwardedFor.inc();
   reply.header('x-request-id', request.id);
-  if (request.headers['x-forwarded-for'] !== undefined && addresses.length === 1) {
-    tools.metrics.untrustedForwardedFor.inc();
-  }
 }
 
 export function logFields(request: FastifyRequest) {

@@ -14,7 +14,7 @@ import {
 import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
 
-export type ServerTools = HookTools & RouteTools;
+export type ServerTools = Omit<HookTools, 'isProxy'> & RouteTools;
 
 export interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
@@ -28,7 +28,6 @@ export async function createIngestServer(
   const isProxy = addressTest(settings.trustedProxies);
   const app = fastify({
     logger: false,
-    trustProxy: isProxy,
     genReqId: () => newId('req'),
     requestIdHeader: false,
     return503OnClosing: false,
@@ -52,7 +51,7 @@ export async function createIngestServer(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   watchConnections(app, isProxy, tools);
-  addHooks(app, tools);
+  addHooks(app, { ...tools, isProxy });
   await addRoutes(app, settings, tools);
   return app;
 }

@@ -1,5 +1,5 @@
 /**
- * Tests addresses against networks such as `192.0.2.0/24`; a single address is a network of one.
+ * Reads addresses, and tests them against networks such as `192.0.2.0/24`; a single address is a network of one.
  */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -7,14 +7,31 @@ import ipaddr from 'ipaddr.js';
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 type Network = readonly [Address, number];
 
-/** Short forms such as `10.1` are not addresses. */
+/**
+ * Reads an address as sockets and proxies write it: `192.0.2.1:4711`, `[2001:db8::1]:4711`,
+ * `fe80::1%eth0`. IPv4 mapped into IPv6 is IPv4; a zone, which names a link of one machine, is
+ * dropped. Undefined for everything else, short forms such as `10.1` too.
+ */
+export function readAddress(text: string): Address | undefined {
+  const [, bracketed, dotted] =
+    /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? [];
+  const address = (bracketed ?? dotted ?? text).replace(/%[\w.-]+$/, '');
+  return isIP(address) === 0 ? undefined : ipaddr.process(address);
+}
+
 function parse(text: string): Network | undefined {
   const [address = '', bits, ...rest] = text.split('/');
   if (isIP(address) === 0 || address.includes('%') || rest.length > 0) return undefined;
-  const parsed = ipaddr.parse(address);
-  const whole = parsed.kind() === 'ipv4' ? 32 : 128;
-  if (bits === undefined) return [parsed, whole];
-  return /^\d{1,3}$/.test(bits) && Number(bits) <= whole ? [parsed, Number(bits)] : undefined;
+  const read = ipaddr.process(address);
+  const whole = wholeOf(ipaddr.parse(address));
+  const asked = bits === undefined ? whole : /^\d{1,3}$/.test(bits) ? Number(bits) : Infinity;
+  // The first 96 bits of a mapped network say only that it is one.
+  const length = asked - (whole - wholeOf(read));
+  return length < 0 || length > wholeOf(read) ? undefined : [read, length];
+}
+
+function wholeOf(address: Address): number {
+  return address.kind() === 'ipv4' ? 32 : 128;
 }
 
 export function isNetwork(text: string): boolean {
@@ -23,16 +40,11 @@ export function isNetwork(text: string): boolean {
 
 export type AddressTest = (address: string) => boolean;
 
-/** IPv4 addresses also match in their IPv6-mapped form. */
 export function addressTest(networks: readonly string[]): AddressTest {
-  const parsed = networks.flatMap((network) => {
-    const found = parse(network);
-    return found === undefined ? [] : [found];
-  });
+  const parsed = networks.map(parse).filter((network) => network !== undefined);
   return (text) => {
-    // A zone names a link of this machine.
-    const [address = ''] = text.split('%', 1);
-    return isIP(address) !== 0 && parsed.some((network) => holds(network, ipaddr.process(address)));
+    const address = parsed.length === 0 ? undefined : readAddress(text);
+    return address !== undefined && parsed.some((network) => holds(network, address));
   };
 }
 

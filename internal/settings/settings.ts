@@ -93,7 +93,8 @@ const settings = {
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
-    about: 'Comma-separated CIDR ranges whose `X-Forwarded-For` is believed. Empty: nobody is.',
+    about:
+      'Comma-separated CIDR ranges whose `X-Forwarded-For`, or else `Forwarded`, is believed. Empty: nobody is.',
   },
   RATE_LIMIT_MAX: {
     schema: wholeNumber(1, 1_000_000_000).default(300),
@@ -255,7 +256,7 @@ const settings = {
   RETENTION_MALFORMED_DAYS: {
     schema: days.default(7),
     usedBy: ['ingest'],
-    about: 'Days a request answered 400 is kept, with its body.',
+    about: 'Days a request answered 400 or 408 is kept, with its body.',
   },
   RETENTION_REFUSED_DAYS: {
     schema: days.default(7),

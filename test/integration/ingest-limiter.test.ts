@@ -54,12 +54,9 @@ const post = (
   process: { readonly url: string },
   address: string,
   key: string | undefined = world.key,
+  header = 'x-forwarded-for',
 ): Promise<Answer> =>
-  send(process.url, {
-    ...(key === '' ? {} : { key }),
-    body: '{}',
-    headers: { 'x-forwarded-for': address },
-  });
+  send(process.url, { ...(key === '' ? {} : { key }), body: '{}', headers: { [header]: address } });
 
 /** A 429 in full; gives its request_id. */
 async function expectLimited(
@@ -288,22 +285,52 @@ describe('in one process', () => {
 });
 
 describe('whose address counts', () => {
-  const addressOf = async (ingest: InProcess, forwardedFor: string) => {
-    const id = expectAnswer(await post(ingest, forwardedFor), 202, bodies.accepted);
+  const addressOf = async (ingest: InProcess, hops: string, header?: string) => {
+    const id = expectAnswer(await post(ingest, hops, world.key, header), 202, bodies.accepted);
     return (await world.record(id))?.remoteIp;
   };
 
-  test('behind trusted proxies it is the last address that is none of theirs', async () => {
-    const behind = await startIngest({});
-    for (const [forwardedFor, address] of [
+  test('behind trusted proxies it is the last address that is none of theirs, in every form', async () => {
+    const behind = await startIngest({
+      TRUSTED_PROXIES: '127.0.0.0/8, ::ffff:10.1.0.0/112, fe80::/10',
+    });
+    for (const [hops, address] of [
       ['192.0.2.1', '192.0.2.1'],
       ['203.0.113.9, 192.0.2.1, 10.1.2.3, ::ffff:10.1.0.7', '192.0.2.1'],
+      ['203.0.113.9, 192.0.2.1:4711, 10.1.0.7:443, [::ffff:a01:8]:443', '192.0.2.1'],
+      ['2001:DB8::1, fe80::7%eth0, [fe80::8%25eth0]:443', '2001:db8::1'],
       ['10.1.0.8, 10.1.0.7', '10.1.0.8'],
       ['[2001:db8::1]:4711', '2001:db8::1'],
-      ['unknown', '127.0.0.1'],
     ] as const)
-      expect(await addressOf(behind, forwardedFor)).toBe(address);
+      expect([hops, await addressOf(behind, hops)]).toEqual([hops, address]);
+    for (const [hops, address] of [
+      [
+        'for=203.0.113.9, For="192.0.2.1:4711";proto=https;by="a;for=x,b", for=10.1.0.7',
+        '192.0.2.1',
+      ],
+      ['proto=https ; for="[2001:db8::1]:_port"', '2001:db8::1'],
+    ] as const)
+      expect([hops, await addressOf(behind, hops, 'forwarded')]).toEqual([hops, address]);
     expect(await world.metric(behind, UNTRUSTED)).toBe(0);
+  });
+
+  test('a hop that cannot be a client is counted, and the proxy that named it counts as one', async () => {
+    const behind = await startIngest({});
+    const hopeless = ['unknown', '192.0.2.1, _hidden, 10.1.0.7', '0.0.0.0', '::', '192.0.2.1, ,'];
+    for (const hops of hopeless)
+      expect(['127.0.0.1', '10.1.0.7']).toContain(await addressOf(behind, hops));
+    for (const hops of ['for=unknown', 'by=192.0.2.1', 'for="192.0.2.1'])
+      expect(await addressOf(behind, hops, 'forwarded')).toBe('127.0.0.1');
+    expect(await world.metric(behind, UNTRUSTED)).toBe(hopeless.length + 3);
+  });
+
+  test('a key bound to networks is used from there through a proxy that writes its port', async () => {
+    const behind = await startIngest({});
+    const networks = { 'partner-ingest.io/cidrs': '192.0.2.0/24, ::ffff:198.51.100.0/120' };
+    const key = await boundedPartner('bound-to-networks', networks, [behind]);
+    for (const client of ['192.0.2.7:1', '198.51.100.7'])
+      expect((await post(behind, `${client}, 10.1.0.7:443`, key)).status).toBe(202);
+    expect((await post(behind, '203.0.113.9, 10.1.0.7:443', key)).status).toBe(401);
   });
 
   test.each(['', '10.1.0.0/16'])(
@@ -311,7 +338,8 @@ describe('whose address counts', () => {
     async (proxies) => {
       const ingest = await startIngest({ TRUSTED_PROXIES: proxies });
       expect(await addressOf(ingest, '192.0.2.1, 10.1.0.7')).toBe('127.0.0.1');
-      expect(await world.metric(ingest, UNTRUSTED)).toBe(1);
+      expect(await addressOf(ingest, 'for=192.0.2.1', 'forwarded')).toBe('127.0.0.1');
+      expect(await world.metric(ingest, UNTRUSTED)).toBe(2);
     },
   );
 
