@@ -1,8 +1,9 @@
 /** Answers connections whose bytes never became a Fastify request. */
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { breakOff, isClosing } from './connection.ts';
+import { breakOff, hasBegun, isClosing } from './connection.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { BROKEN_ANSWER_MS } from './limits.ts';
 
@@ -19,6 +20,12 @@ export function answerBroken(
 ): void {
   const code = error.code ?? '';
   const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
+  // Clients and proxies keep such connections ready, and would take an answer for that of their
+  // next request.
+  if (kind === 'too_slow' && !hasBegun(socket)) {
+    socket.destroy();
+    return;
+  }
   if (!isClosing(socket)) tools.metrics.brokenHttp.inc({ kind });
   // Inside a body, the request's handler records the break and answers.
   const answering = breakOff(socket);
@@ -26,26 +33,27 @@ export function answerBroken(
     socket.destroy();
     return;
   }
-  if (!answering) answerByHand(socket, errors.brokenRequest, 'Bad Request', [], tools);
+  if (answering) return;
+  const answer = kind === 'too_slow' ? errors.headTooSlow : errors.brokenRequest;
+  answerByHand(socket, answer, [], tools);
 }
 
 /** Node stops parsing HTTP at a CONNECT. */
 export function answerConnect(socket: Socket, tools: BrokenTools): void {
   // Earlier requests still get their answers.
   if (breakOff(socket)) return;
-  answerByHand(socket, errors.methodNotAllowed, 'Method Not Allowed', ['Allow: POST'], tools);
+  answerByHand(socket, errors.methodNotAllowed, ['Allow: POST'], tools);
 }
 
 function answerByHand(
   socket: Socket,
-  { status, error }: ErrorAnswer & { status: 400 | 405 },
-  reason: string,
+  { status, error }: ErrorAnswer,
   headers: readonly string[],
   tools: BrokenTools,
 ): void {
   const body = JSON.stringify({ error });
   const lines = [
-    `HTTP/1.1 ${status} ${reason}`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     `Date: ${new Date().toUTCString()}`,
     'Content-Type: application/json; charset=utf-8',
     `Content-Length: ${Buffer.byteLength(body)}`,

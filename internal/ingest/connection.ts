@@ -16,9 +16,11 @@ interface Progress {
 }
 
 export interface Dropped {
-  /** `whole`: the body has ended. `cut_off`: it reached a bound. */
-  whenEnded(call: (how: 'whole' | 'cut_off') => void): void;
+  whenEnded(call: (how: BodyEnd) => void): void;
 }
+
+/** `cut_off`: the partner left, broke the framing, or sent too much. */
+export type BodyEnd = 'whole' | 'cut_off' | 'too_slow';
 
 const connections = new WeakMap<Socket, Progress>();
 
@@ -51,6 +53,14 @@ export function isAnswering(socket: Socket): boolean {
 
 export function isClosing(socket: Socket): boolean {
   return connections.get(socket)?.closing === true;
+}
+
+/** False where at most empty lines came since the last request (RFC 9112 §2.2). */
+export function hasBegun(socket: Socket): boolean {
+  if (isAnswering(socket)) return true;
+  // Node has no other way to ask its parser; what has begun has no end here.
+  const { parser } = socket as Socket & { parser?: { finish(): unknown } | null };
+  return parser?.finish() !== undefined;
 }
 
 /** Ends all bodies on `socket`; true if requests remain unanswered. */

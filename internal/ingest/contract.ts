@@ -93,7 +93,10 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
   idempotencyErased:
     'The submission with this `Idempotency-Key` is erased, so that nobody can compare the bodies. `request_id` is its own.',
   brokenRequest:
-    'What came is no HTTP/1.1 or HTTP/1.0, or was too slow or too large to become a request. Nothing is recorded.',
+    'What came is no HTTP/1.1 or HTTP/1.0, or too large to become a request. Nothing is recorded.',
+  headTooSlow: 'The headers came too slowly. Nothing is recorded. It may be sent again.',
+  bodyTooSlow:
+    'The body came too slowly. The request is recorded with what came, and is not processed. It may be sent again.',
   keyMissing: 'No `Authorization: Bearer` header was sent.',
   keyInvalid: 'The key is not recognized.',
   partnerInactive: 'The partner account has been deactivated.',
@@ -121,6 +124,8 @@ export const operationErrors = {
     'keyInvalid',
     'partnerInactive',
     'methodNotAllowed',
+    'headTooSlow',
+    'bodyTooSlow',
     'idempotencyMismatch',
     'idempotencyErased',
     'tooManyRequests',
@@ -134,6 +139,7 @@ export const operationErrors = {
     'notFound',
     'requestUnknown',
     'statusMethodNotAllowed',
+    'headTooSlow',
     'tooManyRequests',
     'statusUnavailable',
   ],

@@ -1,6 +1,8 @@
 /** Every error answer of the partner port. */
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
+const TOO_SLOW = 'Request timeout: the request came too slowly and may be sent again';
+
 export const errors = {
   notAnObject: { status: 400, error: 'Request body must be a JSON object' },
   tooLarge: { status: 400, error: `Request body must not exceed ${MAX_BODY_BYTES} bytes` },
@@ -16,6 +18,8 @@ export const errors = {
   requestUnknown: { status: 404, error: 'Not found: no request of yours has this request_id' },
   methodNotAllowed: { status: 405, error: 'Method not allowed: use POST' },
   statusMethodNotAllowed: { status: 405, error: 'Method not allowed: use GET' },
+  headTooSlow: { status: 408, error: TOO_SLOW },
+  bodyTooSlow: { status: 408, error: TOO_SLOW },
   idempotencyMismatch: { status: 422, error: 'Idempotency-Key was used with another body' },
   idempotencyErased: {
     status: 422,

@@ -167,7 +167,7 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
         headers: {
           'X-Request-Id': ref('headers', 'RequestId'),
           ...headersOf[status],
-          ...(status === UNCOUNTED_STATUS ? {} : rateLimitRefs),
+          ...(uncounted.includes(status) ? {} : rateLimitRefs),
         },
         content: contentOf(sameStatus, settings),
         ...(sameStatus.some(isRecorded) ? linkToStatus(settings) : {}),
@@ -176,8 +176,8 @@ function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings):
   );
 }
 
-/** A wrong method belongs to no operation, so it is not counted. */
-const UNCOUNTED_STATUS = 405;
+/** A wrong method belongs to no operation, and a slow head to none yet, so neither is counted. */
+const uncounted: readonly number[] = [405, 408];
 
 /** Absent if the answer is certain before counting. */
 const rateLimitHeaders: Json = {
@@ -232,6 +232,7 @@ function isRecorded(name: ErrorName): boolean {
     'notAnObject',
     'tooLarge',
     'idempotencyKeyInvalid',
+    'bodyTooSlow',
     'idempotencyMismatch',
     'idempotencyErased',
   ].includes(name);

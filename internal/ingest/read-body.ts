@@ -1,7 +1,7 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
 import type { BodyMemory, MemoryHolder } from './body-memory.ts';
-import { onBreak, type Dropped } from './connection.ts';
+import { onBreak, type BodyEnd, type Dropped } from './connection.ts';
 import {
   BODY_TIMEOUT_MS,
   DRAIN_MAX_BYTES,
@@ -12,11 +12,10 @@ import {
 
 /**
  * - `too_large`: `bytes` holds the first 65,000.
- * - `cut_off`: the partner left, was too slow, or broke the framing.
  * - `no_room`: other bodies took its memory.
  */
 export interface ReadBody {
-  readonly end: 'whole' | 'too_large' | 'cut_off' | 'no_room';
+  readonly end: BodyEnd | 'too_large' | 'no_room';
   readonly bytes: Buffer;
   readonly received: number;
   readonly reusable: boolean;
@@ -33,8 +32,8 @@ export class IncomingBody implements MemoryHolder, Dropped {
   readonly #request: IncomingMessage;
   readonly #memory: BodyMemory;
   readonly #stopListening: () => void;
-  readonly #endListeners: ((how: 'whole' | 'cut_off') => void)[] = [];
-  #ended: 'whole' | 'cut_off' | undefined;
+  readonly #endListeners: ((how: BodyEnd) => void)[] = [];
+  #ended: BodyEnd | undefined;
   #timer: NodeJS.Timeout | undefined;
   #bytes: Buffer = NOTHING;
   #kept = 0;
@@ -49,7 +48,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
     this.#memory = memory;
     // The parser still emits what it read before the break.
     this.#stopListening = onBreak(request.socket, () => {
-      this.#endIn(0);
+      this.#endIn(0, 'cut_off');
       this.#broken = true;
     });
     request
@@ -95,7 +94,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
     return this.expectsContinue && this.#received === 0 && !this.#hasCome();
   }
 
-  whenEnded(call: (how: 'whole' | 'cut_off') => void): void {
+  whenEnded(call: (how: BodyEnd) => void): void {
     if (this.#ended === undefined) this.#endListeners.push(call);
     else call(this.#ended);
   }
@@ -126,10 +125,10 @@ export class IncomingBody implements MemoryHolder, Dropped {
     this.#asked = true;
   }
 
-  #endIn(milliseconds: number): void {
+  #endIn(milliseconds: number, how: BodyEnd = 'too_slow'): void {
     if (this.#ended !== undefined || this.#broken) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#onBroken, milliseconds);
+    this.#timer = setTimeout(() => this.#finish(how), milliseconds);
   }
 
   readonly #onData = (chunk: Buffer): void => {
@@ -175,7 +174,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
     return true;
   }
 
-  #finish(how: 'whole' | 'cut_off'): void {
+  #finish(how: BodyEnd): void {
     if (this.#ended !== undefined) return;
     this.#ended = how;
     clearTimeout(this.#timer);
@@ -194,7 +193,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
     for (const call of this.#endListeners) call(how);
   }
 
-  #result(how: 'whole' | 'cut_off'): ReadBody {
+  #result(how: BodyEnd): ReadBody {
     const end = this.#gaveWay ? 'no_room' : this.#received > MAX_BODY_BYTES ? 'too_large' : how;
     const kept = this.#bytes.subarray(0, this.#kept);
     // The record must not hold the larger buffer.

@@ -105,7 +105,7 @@ export async function submitApplication(
   const record =
     fault === undefined
       ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined)
-      : malformedRecord(received, body, tools.retention.malformedDays);
+      : malformedRecord(received, body, fault.status, tools.retention.malformedDays);
 
   const recording = tools.record(record);
   // The commit counts these bytes from now on.
@@ -184,6 +184,7 @@ function answerNotAccepted(reply: FastifyReply): void {
 
 function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {
   if (body.end === 'too_large') return errors.tooLarge;
+  if (body.end === 'too_slow') return errors.bodyTooSlow;
   if (body.end !== 'whole' || parseJsonObject(body.bytes) === undefined) return errors.notAnObject;
   return key.kind === 'malformed' ? errors.idempotencyKeyInvalid : undefined;
 }

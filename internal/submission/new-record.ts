@@ -32,7 +32,7 @@ export function acceptedRecord(
     ...recordIn('recorded', received, body),
     ...(idempotencyKey === undefined
       ? {}
-      : { idempotencyDigest: idempotencyDigest(partnerId, idempotencyKey) }),
+      : { idempotencyDigest: idempotencyDigest(partnerId, 'submitApplication', idempotencyKey) }),
     httpStatus: 202,
     dueAt: later(receivedAt, FIRST_DUE_MS),
   };
@@ -41,10 +41,11 @@ export function acceptedRecord(
 export function malformedRecord(
   received: Received,
   body: Body,
+  httpStatus: number,
   keptDays: number,
 ): SubmissionRecord {
   const expiresAt = later(received.receivedAt, keptDays * DAY_MS);
-  return { ...recordIn('malformed', received, body), httpStatus: 400, expiresAt };
+  return { ...recordIn('malformed', received, body), httpStatus, expiresAt };
 }
 
 export function refusedRecord(

@@ -47,6 +47,7 @@ const answerStatus = [
   '403',
   '404',
   '405',
+  '408',
   '422',
   '429',
   '500',
@@ -101,7 +102,7 @@ export const ingestMetrics = {
   ),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
-    'Requests with X-Forwarded-For from a peer that is not in TRUSTED_PROXIES.',
+    'Requests with X-Forwarded-For or Forwarded from a peer that is not in TRUSTED_PROXIES, or whose trusted proxy names no address.',
   ),
   batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
   commitSeconds: histogram(

@@ -57,7 +57,7 @@ export function checkRecord(
 function answers({ state, httpStatus }: CheckedRecord): boolean {
   switch (state) {
     case 'malformed':
-      return httpStatus === 400;
+      return httpStatus === 400 || httpStatus === 408;
     case 'refused':
       return httpStatus === 401 || httpStatus === 403;
     case 'withdrawn':

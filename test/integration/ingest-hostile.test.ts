@@ -17,12 +17,14 @@ import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-type Slow = 'headers' | 'drip';
+type Slow = 'headers' | 'second' | 'drip';
 
 let world: World;
 let ingest: InProcess;
 /** Slow requests take seconds each, so all are begun at once and judged at the end. */
 let slow: Record<Slow, Promise<Answer>>;
+/** What a client reads that sent nothing but these bytes. */
+let unasked: Promise<readonly string[]>;
 const recorded = new Set<string>();
 
 beforeAll(async () => {
@@ -30,9 +32,11 @@ beforeAll(async () => {
   ingest = await world.start('ingest');
   slow = {
     headers: begin(`POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
+    second: answered(HEAD_404).then((connection) => lastAnswer(connection, 'P')),
     drip: begin(chunked(), (connection) => connection.write('1\r\n{\r\n')),
   };
-  for (const one of Object.values(slow)) one.catch(() => {});
+  unasked = Promise.all(['', '\r\n', '\r\n\r\n\n'].map(readUnasked));
+  for (const one of [...Object.values(slow), unasked]) one.catch(() => {});
 });
 // After all of them, in whatever order they ran: each request that had to be recorded left one
 // record, and nothing else did.
@@ -57,11 +61,32 @@ const chunkedAs = (coding: string, version = '1.1'): string => {
 const chunked = (): string => head([authorized(), 'Transfer-Encoding: chunked']);
 const authorized = (): string => `Authorization: Bearer ${world.key}`;
 
-async function begin(
+const HEAD_404 = head([], 'GET / HTTP/1.1');
+
+/** A connection whose first request was answered. */
+async function answered(bytes: string): Promise<RawConnection> {
+  const connection = await openRaw(ingest.url);
+  connection.write(bytes);
+  await connection.answer();
+  return connection;
+}
+
+async function readUnasked(bytes: string): Promise<string> {
+  const connection = await openRaw(ingest.url);
+  connection.write(bytes);
+  await connection.closed(HANG_MS);
+  return connection.text();
+}
+
+const begin = async (
+  ...[bytes, everyNowAndThen]: [string, ((connection: RawConnection) => void)?]
+): Promise<Answer> => lastAnswer(await openRaw(ingest.url), bytes, everyNowAndThen);
+
+async function lastAnswer(
+  connection: RawConnection,
   bytes: string,
   everyNowAndThen?: (connection: RawConnection) => void,
 ): Promise<Answer> {
-  const connection = await openRaw(ingest.url);
   connection.write(bytes);
   const timer = setInterval(() => everyNowAndThen?.(connection), 500);
   try {
@@ -266,21 +291,28 @@ describe('a connection that is reset', () => {
 });
 
 describe('a partner that is slow', () => {
-  test('with its headers is answered in the end', async () => {
-    const answer = await slow.headers;
-    expect(await world.record(expectAnswer(answer, 400, bodies.brokenRequest))).toBeNull();
-    await becomesBroken('too_slow', 1);
+  test('with its headers is told in the end that it may send them again', async () => {
+    for (const one of [slow.headers, slow.second]) {
+      const answer = await one;
+      expect(await world.record(expectAnswer(answer, 408, bodies.tooSlow))).toBeNull();
+      expect(answer.headers['connection']).toBe('close');
+    }
+    await becomesBroken('too_slow', 2);
   });
 
   test('with its body is, too, with what came on record: dripping buys no time', async () => {
     const answer = await slow.drip;
-    const id = expectAnswer(answer, 400, bodies.notAnObject);
+    const id = expectAnswer(answer, 408, bodies.bodyTooSlow);
     recorded.add(id);
     const record = await world.record(id);
-    expect(record).toMatchObject({ state: 'malformed', httpStatus: 400, partnerId: 'demo' });
+    expect(record).toMatchObject({ state: 'malformed', httpStatus: 408, partnerId: 'demo' });
     expect(record?.bodyBytes).toBeGreaterThan(10);
     expect(Buffer.from(record?.body?.value() ?? []).toString()).toBe(
       '{'.repeat(record?.bodyBytes ?? 0),
     );
+  });
+
+  test('and has begun no request is closed without a byte', async () => {
+    expect(await unasked).toEqual(['', '', '']);
   });
 });

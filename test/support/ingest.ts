@@ -23,6 +23,9 @@ export const bodies = {
   idempotencyMismatch: (id: string) =>
     `{"error":"Idempotency-Key was used with another body","data":{"request_id":"${id}"}}`,
   brokenRequest: '{"error":"Bad request: not valid HTTP"}',
+  tooSlow: '{"error":"Request timeout: the request came too slowly and may be sent again"}',
+  bodyTooSlow: (id: string) =>
+    `{"error":"Request timeout: the request came too slowly and may be sent again","data":{"request_id":"${id}"}}`,
   keyMissing: '{"error":"Unauthorized: API Key missing"}',
   keyInvalid: '{"error":"Unauthorized: Invalid API Key"}',
   partnerInactive: '{"error":"Unauthorized: Partner account is inactive"}',
