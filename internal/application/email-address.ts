@@ -29,6 +29,17 @@ export function isHostName(value: string): boolean {
   return value.length <= HOST_NAME_MAX && hostName.test(value);
 }
 
+/** Blanks and invisible characters such as U+200B, which copying from pages and chats adds. */
+const unseen = /[\s\p{Default_Ignorable_Code_Point}]/u;
+
+/** Without what cannot be seen around it; in linear time. */
+export function trimAddress(value: string): string {
+  let [from, to] = [0, value.length];
+  while (from < to && unseen.test(value[from]!)) from += 1;
+  while (from < to && unseen.test(value[to - 1]!)) to -= 1;
+  return value.slice(from, to);
+}
+
 export function domainOf(address: string): string {
   return address.slice(address.lastIndexOf('@') + 1);
 }

@@ -1,8 +1,9 @@
 /** The keys by which accounts are unique. */
+import { trimAddress } from './email-address.ts';
 
 /** Keeps dots and +tags, because only the applicant's server knows whether they matter. */
 export function normalizeEmail(email: string): string {
-  return email.trim().toLowerCase();
+  return trimAddress(email).toLowerCase();
 }
 
 /** Accepts hyphens and blanks; returns other text unchanged. */

@@ -43,6 +43,27 @@ test.each(['ännä@example.com', 'ann@exämple.com'])('%j is told how to write i
   });
 });
 
+test.each([
+  ' ',
+  '\u00a0',
+  '\u200b',
+  '\u200d',
+  '\u200e',
+  '\u202a',
+  '\u202e',
+  '\u2060',
+  '\u2068',
+  '\ufeff',
+])('%j around an address is dropped, and inside it is a fault', (mark) => {
+  expect(parse({ ...good, email: `${mark} ${mark}${good.email}${mark}` })).toMatchObject({
+    application: { email: good.email },
+  });
+  expect(parse({ ...good, ein: 1, email: `${mark}${good.email}` })).toMatchObject({
+    claimed: { email: good.email },
+  });
+  expect(faults({ ...good, email: `ann${mark}@example.com` })).toEqual(['email invalid_format']);
+});
+
 test('what is valid is kept as given', () => {
   const names = [' A ', '\u200bA', '株式会社', '7', '🚀 A', '<script>', 'a\r\nb', x(1_000)];
   for (const businessName of names) {

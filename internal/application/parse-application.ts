@@ -1,6 +1,6 @@
 /** Parses a request's body into an application, or into every reason for its rejection. */
 import { z } from 'zod';
-import { EMAIL_MAX, isEmailAddress } from './email-address.ts';
+import { EMAIL_MAX, isEmailAddress, trimAddress } from './email-address.ts';
 import type { Field, Reason, ReasonCode } from './reasons.ts';
 
 /** Only the e-mail is trimmed. */
@@ -46,7 +46,7 @@ export const applicationSchema = z.object({
       description: "The applicant's e-mail address; unique, compared trimmed and in lower case.",
       examples: ['ada@example.com'],
     })
-    .transform((value) => value.trim())
+    .transform(trimAddress)
     .superRefine((value, context) => {
       if (value.length > EMAIL_MAX) {
         context.addIssue(because('too_long', `email must have at most ${EMAIL_MAX} characters.`));
@@ -108,7 +108,7 @@ function claimsOf(object: object): Partial<Application> {
   const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
   const ein = typeof given === 'number' ? einOfNumber(given) : given;
   return {
-    ...(isShort(email, EMAIL_MAX) ? { email: email.trim() } : {}),
+    ...(isShort(email, EMAIL_MAX) ? { email: trimAddress(email) } : {}),
     ...(isShort(businessName, BUSINESS_NAME_MAX) ? { businessName } : {}),
     ...(isShort(ein, EIN_CLAIM_MAX) ? { ein } : {}),
   };

@@ -4,9 +4,9 @@ import { idempotencyDigest } from './idempotency.ts';
 
 test("another partner's key is another key, and the digest is not that of the key alone", () => {
   const digests = [
-    idempotencyDigest('demo', 'key'),
-    idempotencyDigest('acme', 'key'),
-    idempotencyDigest('demok', 'ey'),
+    idempotencyDigest('demo', 'submitApplication', 'key'),
+    idempotencyDigest('acme', 'submitApplication', 'key'),
+    idempotencyDigest('demok', 'submitApplication', 'ey'),
   ];
   expect(new Set(digests).size).toBe(3);
   expect(digests).toEqual(digests.map(() => expect.stringMatching(/^[0-9a-f]{64}$/)));

@@ -10,10 +10,23 @@ import type { Collection } from 'mongodb';
 import { NotDurableError, updateTogether } from '../platform/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** The scope is the partner, so rotating an API key changes nothing (docs/decisions/0019). */
-export function idempotencyDigest(partnerId: string, key: string): string {
-  // A partner's id contains no line feed.
-  return hash('sha256', `${partnerId}\n${key}`, 'hex');
+/** What comes before a key, so that it replays only answers of its own operation. */
+const scopes = {
+  // Nothing, because stored digests have nothing. Other operations need a name and a line feed.
+  submitApplication: '',
+} as const;
+
+/**
+ * The scope is the partner and the operation, so rotating an API key changes nothing
+ * (docs/decisions/0019).
+ */
+export function idempotencyDigest(
+  partnerId: string,
+  operation: keyof typeof scopes,
+  key: string,
+): string {
+  // Neither a partner's id nor a key contains a line feed.
+  return hash('sha256', `${partnerId}\n${scopes[operation]}${key}`, 'hex');
 }
 
 const firstFields = {

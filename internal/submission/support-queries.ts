@@ -185,7 +185,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
     ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
     ...(partner === undefined || key === undefined
       ? {}
-      : { idempotencyDigest: idempotencyDigest(partner, key) }),
+      : { idempotencyDigest: idempotencyDigest(partner, 'submitApplication', key) }),
     ...(name === undefined
       ? {}
       : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),

@@ -114,7 +114,11 @@ export const mutants: readonly Mutant[] = [
       ["kind: 'mismatched', first }", "kind: 'replayed', first }", 'another body is answered 202'],
     ]),
     ...file('internal/submission/idempotency.ts', beside, [
-      ['`${partnerId}\\n${key}`', 'key', "a partner is told of another one's request"],
+      [
+        '`${partnerId}\\n${scopes[operation]}${key}`',
+        'key',
+        "a partner is told of another one's request",
+      ],
     ]),
     ...file('internal/submission/group-commit.ts', lateAdoption, [
       ["adopting ? 'unknown' :", "adopting ? 'in_doubt' :", 'what may be adopted is answered 500'],
