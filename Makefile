@@ -67,8 +67,8 @@ mutants: node_modules ## Break one line at a time and see that its test turns re
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
 
-chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= CUTS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end CONTROL=fsync-off JSON=1)
-	@$(NODE) node test/faults/run.ts --kills "$(KILLS)" --cuts "$(CUTS)" --control "$(CONTROL)" --seed "$(SEED)" --faults "$(FAULTS)" \
+chaos: node_modules stores ## Take every part away under load and audit every promise (ACKS=1000000 KILLS= CUTS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end CONTROL=fsync-off JSON=1)
+	@$(NODE) node test/faults/run.ts --acks "$(ACKS)" --kills "$(KILLS)" --cuts "$(CUTS)" --control "$(CONTROL)" --seed "$(SEED)" --faults "$(FAULTS)" \
 	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" $(if $(JSON),--json)
 
 fuzz: node_modules ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300

@@ -46,6 +46,12 @@ export class Facts {
     this.#catcher = catcher;
   }
 
+  /** For a run that is audited in parts. */
+  forgetMails(): void {
+    this.collectMails();
+    this.mails.length = 0;
+  }
+
   trouble(sentence: string): void {
     this.troubles.push(sentence);
   }

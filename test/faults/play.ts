@@ -56,7 +56,7 @@ interface PhaseTimes {
 }
 
 /** Logs, partner keys and ledgers. */
-const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
+export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
 
 const DEFAULT_PER_SECOND = 60;
 /** Without any record becoming final: a claim of 45 s that runs out, then reconcile, twice over. */
@@ -207,7 +207,11 @@ async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSign
  * Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the
  * load go on.
  */
-async function settle(world: ChaosWorld, load: Load, options: ChaosOptions): Promise<void> {
+export async function settle(
+  world: ChaosWorld,
+  load: Load,
+  options: Pick<ChaosOptions, 'signal' | 'log'>,
+): Promise<void> {
   const startedAt = performance.now();
   await load.pause();
   // A busy machine is slow, but each record that becomes final shows that work goes on.

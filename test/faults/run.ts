@@ -4,6 +4,7 @@
  */
 import { parseArgs } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
+import { runMarathon } from './marathon.ts';
 import { runChaos } from './play.ts';
 import { faults, faultsNamed } from './list.ts';
 import { powerDiskObstacle } from './power-disk.ts';
@@ -23,9 +24,11 @@ const CONTROLS = {
   'commits-unsynced': 'synchronous_commit=off',
 } as const;
 
-const HELP = `node test/faults/run.ts [--seed N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--cuts N] [--control NAME] [--settle each|end] [--watch] [--json]
+const HELP = `node test/faults/run.ts [--seed N] [--acks N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--cuts N] [--control NAME] [--settle each|end] [--watch] [--json]
 
   --seed               plan of bodies, victims and instants; a random one when left out
+  --acks               play only kills, and power cuts by --cuts, until so many requests were answered 202; a run that
+                       was interrupted goes on by the same seed
   --kills              SIGKILLs of random parts after the faults (${DEFAULT_KILLS}, or 0 with --faults)
   --seconds-per-fault  how long each fault lasts (${DEFAULT_SECONDS_PER_FAULT})
   --faults             only these:
@@ -43,6 +46,7 @@ const text = { type: 'string', default: '' } as const;
 const { values: flags } = parseArgs({
   options: {
     seed: text,
+    acks: text,
     kills: text,
     'seconds-per-fault': text,
     faults: text,
@@ -56,7 +60,10 @@ const { values: flags } = parseArgs({
 });
 
 /** An empty value is none, so that make can hand on what was not given. */
-function wholeNumber(name: 'seed' | 'kills' | 'cuts' | 'seconds-per-fault', usual: number): number {
+function wholeNumber(
+  name: 'acks' | 'seed' | 'kills' | 'cuts' | 'seconds-per-fault',
+  usual: number,
+): number {
   if (flags[name] === '') return usual;
   if (!/^\d{1,9}$/.test(flags[name])) throw new Error(`--${name} must be a whole number`);
   return Number(flags[name]);
@@ -87,11 +94,17 @@ async function main(): Promise<boolean> {
     log(`  ${cellsOf(alarm).join(' | ')}`);
   };
   const { signal } = stop;
-  const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
-  log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
   const obstacle = watch ? undefined : await powerDiskObstacle();
   if (obstacle !== undefined && chosen.some(({ onPowerDisks }) => onPowerDisks))
     log(`left out: power-cut: ${obstacle}`);
+  const acks = wholeNumber('acks', 0);
+  if (acks > 0) {
+    log(`again with: --seed ${seed} --acks ${acks} --kills ${kills} --cuts ${cuts}`);
+    const powerCut = obstacle === undefined ? faultsNamed(['power-cut'])[0] : undefined;
+    return runMarathon({ seed, acks, kills, cuts, powerCut, signal, log });
+  }
+  const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
+  log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
   const played = chosen
     // The rules know a Redis of one server only.
     .filter(({ redis, onPowerDisks }) =>
