@@ -172,11 +172,12 @@ const importedNames = ({ text }: SourceFile): string[] =>
 test('every collection is opened in one place, by a room of floor 2', () => {
   const stored = [
     'ACCOUNTS',
+    'KEYS_REVOKED',
+    'KEY_USES',
     'OPERATOR_AUDIT',
     'PARTNERS_DISABLED',
     'PARTNER_HOLDS',
     'PARTNER_KEYS',
-    'PARTNER_KEY_SYNC',
     'RATE_LIMITED',
     'SUBMISSIONS',
   ];

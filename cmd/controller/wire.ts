@@ -68,8 +68,9 @@ export async function startController(
       ? // The library takes half a second and 130 MB.
         (await import('./wire-kubernetes.ts')).kubernetesParts(config, { log, closers, metrics })
       : { source: directorySource(from.directory), report: () => {} }),
-    leadership: new Leadership({ store, holder, clock, log, metrics }),
+    leadership: new Leadership({ lease: store.documents, holder, clock, log, metrics }),
     store,
+    holder,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
     clock,
     log,
@@ -77,6 +78,7 @@ export async function startController(
   });
   closers.add('key reconcile', () => keeper.close());
   keyFaults = keeper.faults;
+  warnings.push(keeper.warnings);
 
   openBacklog(config, { db, metrics, leads: keeper.leads, warnings }, tools);
 

@@ -177,8 +177,7 @@ function openKeys(db: Db, parts: Parts): KeyCache {
     store: new KeyStore({ db, clock }),
     clock,
     log,
-    onRemovedUse: () => metrics.removedKeyUses.inc(),
-    onLoad: ({ keys: all }) => {
+    onLoad: (all) => {
       // Sorting makes all pods show the same partners.
       for (const partnerId of all.map((key) => key.partnerId).toSorted())
         partnerLabels.of(partnerId);

@@ -45,7 +45,7 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
 export interface Desk extends Reads {
   readonly keys: Pick<
     KeyStore,
-    'list' | 'beginningWith' | 'revoke' | 'deferred' | 'confirm' | 'disabled' | 'disable' | 'enable'
+    'list' | 'beginningWith' | 'revoke' | 'disabled' | 'disable' | 'enable'
   >;
   readonly holds: Pick<PartnerHolds, 'set' | 'clear' | 'list' | 'isSet'>;
   readonly moves: OperatorMoves;

@@ -7,7 +7,6 @@ import type { Command } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find } from './find.ts';
 import { keysList, keysNew } from './keys.ts';
-import { keysConfirm } from './keys-confirm.ts';
 import { keysRevoke } from './keys-revoke.ts';
 import { partnerHolds, partnerList } from './partner-lists.ts';
 import { partnerFlags } from './partner.ts';
@@ -32,5 +31,4 @@ export const commands: readonly Command[] = [
   keysNew,
   keysList,
   keysRevoke,
-  keysConfirm,
 ];

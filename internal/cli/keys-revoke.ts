@@ -27,23 +27,19 @@ async function revoke({ desk, positionals, values, out }: Call): Promise<ExitCod
     throw new CommandError(`several keys begin with ${id}: give more of the SHA-256`);
   const { partnerId, source } = key;
   const shown = {
-    key: keyIdOf(key._id),
+    key: keyIdOf(key.hash),
     partner: partnerId,
     secret: secretName(source),
   };
   const words = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
-  if (key.revokedAt !== undefined) {
-    // An earlier command may have died before it notified ingest.
-    if (values.yes) await desk.keys.revoke(key._id);
-    throw new CommandError(`${words} is revoked already`);
-  }
+  if (key.revokedAt !== undefined) throw new CommandError(`${words} is revoked already`);
   if (!values.yes) {
     if (values.json) out.json({ dry_run: true, ...shown });
     else out.line(`${words} would be revoked; nothing was changed; add --yes to do it`);
     return EXIT.ok;
   }
   await desk.trail.record({ action: 'keys revoke', partnerId, keyId: shown.key }, () =>
-    desk.keys.revoke(key._id),
+    desk.keys.revoke(key.hash),
   );
   if (values.json) out.json({ ...shown, result: 'revoked' });
   else

@@ -6,7 +6,6 @@ import { keysView } from '../view/partners.ts';
 import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
-import { KEYS_LISTED } from '../partner/key-store.ts';
 import { headed, lastUseCells } from './tables.ts';
 
 export const keysNew: Command = {
@@ -83,7 +82,6 @@ async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
     ]);
     out.line(headed(header, rows));
   }
-  if (keys.length === KEYS_LISTED) out.note(`only the first ${KEYS_LISTED} keys are listed`);
   if (keys.length > 0) return EXIT.ok;
   out.note(
     partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`,

@@ -1,5 +1,4 @@
 /** `partner list` and `partner holds`: whose keys are accepted, and whose work waits. */
-import { KEYS_LISTED } from '../partner/key-store.ts';
 import type { Flagged } from '../partner/flags.ts';
 import { secretName } from '../partner/key-secret.ts';
 import { table } from '../platform/terminal.ts';
@@ -44,8 +43,6 @@ async function list({ desk, out, values, clock }: Call): Promise<ExitCode> {
       ),
     );
   }
-  const keys = partners.reduce((sum, one) => sum + one.listed, 0);
-  if (keys === KEYS_LISTED) out.note(`only the first ${KEYS_LISTED} keys are looked at`);
   return EXIT.ok;
 }
 

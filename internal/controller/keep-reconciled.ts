@@ -2,15 +2,16 @@
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
-import { SupersededError } from '../partner/key-sync.ts';
+import { SupersededError } from '../partner/key-document.ts';
 import type { Leadership } from './leadership.ts';
-import { DEFERRED_LOOK_MS, FAILURE_BACKOFF, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
+import { FAILURE_BACKOFF, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
 import { KeyRounds, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
 import type { SecretSource, SecretView } from './secret-source.ts';
 
 export interface KeyKeeper {
   readonly leads: () => boolean;
   readonly faults: () => readonly string[];
+  readonly warnings: () => readonly string[];
   close(): Promise<void>;
 }
 
@@ -31,12 +32,12 @@ export function keepKeysReconciled(
     tools.report(problems);
   };
 
-  const lead = async (term: number, signal: AbortSignal): Promise<void> => {
+  const lead = async (signal: AbortSignal): Promise<void> => {
     // A view of an earlier term may be older than the stored keys.
     const over = new AbortController();
     const change = changeFlag(signal);
     const view = tools.source.follow(change.raise, AbortSignal.any([signal, over.signal]));
-    const rounds = new KeyRounds(term, { ...tools, report });
+    const rounds = new KeyRounds({ ...tools, report });
     current = { view, rounds };
     try {
       await roundsUntilOver({ view, rounds, change, log: tools.log }, signal);
@@ -56,6 +57,7 @@ export function keepKeysReconciled(
         ? view.faults()
         : ['the partner Secrets have not been reconciled completely yet; see the log'];
     },
+    warnings: () => current?.rounds.warnings ?? [],
     close: async () => {
       stop.abort();
       await working;
@@ -76,10 +78,10 @@ async function roundsUntilOver(
   for (let failures = 0; !signal.aborted;) {
     change.lower();
     try {
-      const { deferred } = await rounds.round(await view.list());
+      await rounds.round(await view.list());
       failures = 0;
       await pause(ROUND_GAP_MS, signal);
-      await change.raised(deferred > 0 ? DEFERRED_LOOK_MS : RESYNC_MS);
+      await change.raised();
     } catch (error) {
       if (error instanceof SupersededError) return;
       failures += 1;
@@ -103,11 +105,12 @@ function changeFlag(signal: AbortSignal) {
     lower: (): void => {
       isRaised = false;
     },
-    raised: async (milliseconds: number): Promise<void> => {
+    /** Resolves after `RESYNC_MS` at the latest. */
+    raised: async (): Promise<void> => {
       if (isRaised) return;
       const sleep = new AbortController();
       wake = () => sleep.abort();
-      await pause(milliseconds, AbortSignal.any([sleep.signal, signal]));
+      await pause(RESYNC_MS, AbortSignal.any([sleep.signal, signal]));
     },
   };
 }

@@ -1,9 +1,9 @@
-/** Leadership by a lease in MongoDB; each holder's term outranks earlier ones. */
+/** Leadership by the lease in the document of keys. */
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { mongoReason } from '../platform/mongo.ts';
-import type { KeyStore } from '../partner/key-store.ts';
+import type { KeyDocuments } from '../partner/key-document.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
   FAILURE_BACKOFF,
@@ -15,10 +15,10 @@ import {
 } from './limits.ts';
 
 /** Must end soon after `signal` aborts. */
-export type TermWork = (term: number, signal: AbortSignal) => Promise<void>;
+export type TermWork = (signal: AbortSignal) => Promise<void>;
 
 export interface LeadershipTools {
-  readonly store: KeyStore;
+  readonly lease: Pick<KeyDocuments, 'take' | 'renew' | 'giveBack'>;
   /** Unique for each start of a process. */
   readonly holder: string;
   readonly clock: Clock;
@@ -40,15 +40,15 @@ export class Leadership {
   }
 
   async run(work: TermWork, stop: AbortSignal): Promise<void> {
-    const { store, holder, clock, log } = this.#tools;
+    const { lease, holder, clock, log } = this.#tools;
     for (let failures = 0; !stop.aborted;) {
       try {
         const askedAtMs = clock.monotonicMs();
-        const term = await store.takeLease(holder);
+        const taken = await lease.take(holder);
         this.#seenAtMs = clock.monotonicMs();
         failures = 0;
-        if (term === undefined) await pause(LEASE_LOOK_EVERY_MS, stop);
-        else await this.#lead(term, askedAtMs, work, stop);
+        if (taken) await this.#lead(askedAtMs, work, stop);
+        else await pause(LEASE_LOOK_EVERY_MS, stop);
       } catch (error) {
         failures += 1;
         const reason = mongoReason(undefined, error);
@@ -59,30 +59,29 @@ export class Leadership {
   }
 
   /** Gives the lease back, so that another process need not wait. */
-  async #lead(term: number, takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
-    const { store, holder, log, metrics } = this.#tools;
+  async #lead(takenAtMs: number, work: TermWork, stop: AbortSignal): Promise<void> {
+    const { lease, holder, log, metrics } = this.#tools;
     const over = new AbortController();
     const lost = new AbortController();
-    const renewing = this.#renew(term, takenAtMs, over.signal).then(() => lost.abort());
+    const renewing = this.#renew(takenAtMs, over.signal).then(() => lost.abort());
     try {
-      await store.raise(term);
-      log.info({ holder, term }, 'leading');
+      log.info({ holder }, 'leading');
       metrics.leader.set(1);
-      await work(term, AbortSignal.any([stop, lost.signal]));
+      await work(AbortSignal.any([stop, lost.signal]));
     } finally {
       metrics.leader.set(0);
-      log.info({ term }, 'no longer leading');
+      log.info({ holder }, 'no longer leading');
       over.abort();
       await renewing;
-      await store.sync
-        .giveBack(holder, term)
+      await lease
+        .giveBack(holder)
         .catch((error: unknown) => log.debug({ err: error }, 'lease not given back'));
     }
   }
 
   /** Resolves when the lease can no longer be trusted. */
-  async #renew(term: number, takenAtMs: number, over: AbortSignal): Promise<void> {
-    const { store, holder, clock, log } = this.#tools;
+  async #renew(takenAtMs: number, over: AbortSignal): Promise<void> {
+    const { lease, holder, clock, log } = this.#tools;
     let renewedAtMs = takenAtMs;
     let waitMs: number = RENEW_EVERY_MS;
     for (;;) {
@@ -92,11 +91,11 @@ export class Leadership {
       const sentAtMs = clock.monotonicMs();
       // A process that was frozen must stop leading.
       if (sentAtMs >= renewedAtMs + RENEW_DEADLINE_MS) {
-        log.warn({ term }, 'the lease could not be renewed in time');
+        log.warn({ holder }, 'the lease could not be renewed in time');
         return;
       }
       try {
-        if (!(await store.sync.renew(holder, term))) return;
+        if (!(await lease.renew(holder))) return;
         renewedAtMs = this.#seenAtMs = sentAtMs;
         waitMs = RENEW_EVERY_MS;
       } catch (error) {

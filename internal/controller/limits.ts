@@ -4,11 +4,10 @@ export const RESYNC_MS = 60_000;
 export const ROUND_GAP_MS = 200;
 export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 
-/** More ends than this, and than half of all keys, are probably a mistake. */
+/** When more keys than this would end and none is left, a namespace was probably lost. */
 export const ENDED_FREELY = 3;
-export const DEFERRED_LOOK_MS = 2_000;
-/** Each key takes about 500 bytes in every ingest. */
-export const MAX_KEYS = 100_000;
+/** Of the room for keys; the rest is time to remove old keys. */
+export const NEARLY_FULL = 0.8;
 
 export const LIST_PAGE = 500;
 /** More than 100,000 Secrets would fill the memory. */

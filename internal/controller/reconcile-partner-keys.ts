@@ -1,42 +1,36 @@
 /**
  * Makes the stored keys match the partner Secrets by comparing states, so missed events do no harm.
  */
+import { SupersededError } from '../partner/key-document.ts';
 import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
+import type { KeyStore } from '../partner/key-store.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
-import type { KeyChange, KeyStore, PartnerKey } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { planRound } from './plan-round.ts';
+import { planRound, type Plan } from './plan-round.ts';
 import type { SecretList } from './secret-source.ts';
 
 export interface ReconcileKeysTools {
   readonly store: KeyStore;
+  /** Under which this process takes the lease. */
+  readonly holder: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly allowPublished: boolean;
   readonly metrics: Pick<
     ControllerMetrics,
-    | 'keysWanted'
-    | 'partnersEnding'
-    | 'deferredRemovals'
-    | 'secretProblems'
-    | 'keyChanges'
-    | 'syncedAt'
+    'keysWanted' | 'partnersEnding' | 'secretProblems' | 'keyChanges' | 'syncedAt'
   >;
   report(problems: readonly Problem[]): void;
 }
 
 export class KeyRounds {
-  readonly #term: number;
   readonly #tools: ReconcileKeysTools;
-  /** An earlier leader may have died before it counted its changes. */
-  #uncounted = true;
   #synced = false;
-  #revoked = 0;
+  #warnings: readonly string[] = [];
 
-  constructor(term: number, tools: ReconcileKeysTools) {
-    this.#term = term;
+  constructor(tools: ReconcileKeysTools) {
     this.#tools = tools;
   }
 
@@ -44,68 +38,61 @@ export class KeyRounds {
     return this.#synced;
   }
 
-  async round(list: SecretList): Promise<{ readonly deferred: number }> {
-    const { store, clock, metrics } = this.#tools;
-    const stored = new Map((await store.all()).map((key) => [key._id, key]));
-    const { keys: wanted, problems } = wantedKeys(list.secrets, {
-      allowPublished: this.#tools.allowPublished,
-      ownerOf: (hash) => ownerOf(stored.get(hash)),
-    });
-    const plan = planRound(list, wanted, stored, clock.now());
+  get warnings(): readonly string[] {
+    return this.#warnings;
+  }
 
-    // An operator's command may have died before it counted a revocation.
-    const revoked = [...stored.values()].filter(({ revokedAt }) => revokedAt !== undefined).length;
-    this.#uncounted ||= plan.changes.length > 0 || revoked !== this.#revoked;
-    await store.write(plan.changes, this.#term);
-    if (list.complete) await store.purge(this.#term);
-    if (this.#uncounted || (list.complete && !this.#synced)) {
-      await store.sync.count(this.#term, { synced: list.complete });
-      this.#uncounted = false;
-    }
-    this.#revoked = revoked;
-    this.#noteChanges(plan.changes, list);
+  /** Rejects with `SupersededError` if another process leads or the document is gone. */
+  async round(list: SecretList): Promise<void> {
+    const { store, holder, allowPublished, clock, metrics } = this.#tools;
+    const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
+    if (document?.holder !== holder) throw new SupersededError();
+    const sources = new Map(document.keys.map(({ hash, source }) => [hash, source]));
+    const { keys: wanted, problems } = wantedKeys(list.secrets, {
+      allowPublished,
+      heldBy: (hash) => sources.get(hash),
+    });
+    const plan = planRound(list, wanted, document.keys, clock.now());
+    if (isChange(plan) || (list.complete && document.syncedAt === undefined))
+      await store.documents.replace(document.version, plan.keys, { synced: list.complete });
+    this.#noteChanges(plan, list);
+    await store.forgetUses(plan.removed);
 
     metrics.keysWanted.set(wanted.size);
     metrics.partnersEnding.set(partnersEnding(wanted.values(), clock.now()).length);
-    metrics.deferredRemovals.set(plan.deferred);
     const ofRevoked = [...wanted.values()].flatMap(({ hash, source }) =>
-      stored.get(hash)?.revokedAt === undefined ? [] : [revokedProblem(source)],
+      revoked.has(hash) ? [revokedProblem(source)] : [],
     );
     const all = [...list.problems, ...problems, ...ofRevoked, ...plan.problems];
     metrics.secretProblems.reset();
     for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
+    this.#warnings = plan.problems
+      .filter(({ code }) => code === 'all_keys_would_end')
+      .map(({ message }) => message);
     this.#tools.report(all);
-    return { deferred: plan.deferred };
   }
 
   /** What it counted says nothing once another process leads. */
   end(): void {
     const { metrics } = this.#tools;
-    for (const gauge of [metrics.keysWanted, metrics.partnersEnding, metrics.deferredRemovals])
-      gauge.set(0);
+    for (const gauge of [metrics.keysWanted, metrics.partnersEnding]) gauge.set(0);
     metrics.secretProblems.reset();
   }
 
-  #noteChanges(changes: readonly KeyChange[], list: SecretList): void {
+  #noteChanges(plan: Plan, list: SecretList): void {
     const { log, metrics } = this.#tools;
-    const [put, remove, deferred] = (['put', 'remove', 'defer'] as const).map(
-      (kind) => changes.filter((change) => change.kind === kind).length,
-    );
+    const { put, removed } = plan;
     metrics.keyChanges.inc({ change: 'put' }, put);
-    metrics.keyChanges.inc({ change: 'remove' }, remove);
-    if (changes.length > 0)
-      log.info({ put, remove, complete: list.complete }, 'partner keys changed');
-    if (deferred !== 0)
-      log.error({ deferred }, 'most partner keys would end: removals deferred for 10 minutes');
+    metrics.keyChanges.inc({ change: 'remove' }, removed.length);
+    if (isChange(plan))
+      log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
     if (!list.complete) return;
     this.#synced = true;
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
   }
 }
 
-function ownerOf(stored: PartnerKey | undefined): string | undefined {
-  return stored?.status === 'removed' ? undefined : stored?.partnerId;
-}
+const isChange = ({ put, removed }: Plan): boolean => put > 0 || removed.length > 0;
 
 function revokedProblem(source: KeySource): Problem {
   const message =

@@ -12,6 +12,7 @@ const known = (partnerId: string, active: boolean, terms: KeyTerms = {}): KeyLoo
   known: true,
   partnerId,
   active,
+  revoked: false,
   terms,
   admits: addressCheck(terms),
 });
@@ -60,6 +61,11 @@ describe('authenticate', () => {
     answer: errors.keyInvalid,
     partnerId: 'demo',
     because,
+  });
+
+  test('a revoked key is as good as unknown, also of an inactive partner', () => {
+    const revoked = { ...known('demo', false), revoked: true } as const;
+    expect(authenticate('Bearer any', () => revoked)).toEqual(refused('revoked'));
   });
 
   test('a key counts until its end, and from its own addresses only; else it is as good as unknown', () => {

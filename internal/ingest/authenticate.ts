@@ -11,7 +11,7 @@ export type Authentication =
       readonly ok: false;
       readonly answer: Refusal;
       readonly partnerId?: string;
-      readonly because?: 'ended' | 'address';
+      readonly because?: 'revoked' | 'ended' | 'address';
     };
 
 export interface AuthenticateTools {
@@ -20,8 +20,8 @@ export interface AuthenticateTools {
 }
 
 /**
- * Answers an expired key, or one used from a foreign address, like an unknown key, so that a thief
- * learns nothing.
+ * Answers a revoked or expired key, or one used from a foreign address, like an unknown key, so that
+ * a thief learns nothing.
  */
 export function authenticate(
   header: string | undefined,
@@ -33,6 +33,7 @@ export function authenticate(
   const found = tools.lookup(key);
   if (!found.known) return { ok: false, answer: errors.keyInvalid };
   const { partnerId, terms } = found;
+  if (found.revoked) return { ok: false, answer: errors.keyInvalid, partnerId, because: 'revoked' };
   if (terms.notAfter !== undefined && tools.now() >= terms.notAfter) {
     return { ok: false, answer: errors.keyInvalid, partnerId, because: 'ended' };
   }

@@ -2,9 +2,8 @@
  * Operators' flags on a whole partner: on hold, so that its work waits, or disabled, so that its
  * keys are answered 403.
  */
-import type { ClientSession, Collection, Db } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
 
@@ -35,9 +34,9 @@ export abstract class PartnerFlag {
     this.#clock = clock;
   }
 
-  async list(session?: ClientSession): Promise<Flagged[]> {
+  async list(): Promise<Flagged[]> {
     return this.partners
-      .find({ isSet: true }, { ...bounded, ...defined({ session }) })
+      .find({ isSet: true }, bounded)
       .sort({ _id: 1 })
       .limit(FLAGGED_MAX)
       .toArray();

@@ -2,8 +2,9 @@
 import type { Clock } from '../platform/clock.ts';
 import { pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { hashApiKey, keyIdOf } from './api-key.ts';
-import type { KeyStore, LoadedKeys } from './key-store.ts';
+import { hashApiKey } from './api-key.ts';
+import type { KeyDocument, StoredKey } from './key-document.ts';
+import type { EndedAccess, KeyStore } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
 /** A change takes effect within a second. */
@@ -18,37 +19,33 @@ interface KnownKey {
   readonly terms: KeyTerms;
   readonly admits: (address: string) => boolean;
 }
-export type KeyLookup = { readonly known: false } | KnownKey;
+export type KeyLookup = { readonly known: false } | (KnownKey & { readonly revoked: boolean });
 
 export class KeyCache {
   readonly #store: KeyStore;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #onLoad: (loaded: LoadedKeys) => void;
+  readonly #onLoad: (keys: readonly StoredKey[]) => void;
   readonly #onCurrent: (at: Date) => void;
-  readonly #onRemovedUse: () => void;
   readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
-  #removed: ReadonlyMap<string, string> = new Map();
-  #toldRemoved = new Set<string>();
+  #ended: EndedAccess = { revoked: new Set(), disabled: new Set() };
   readonly #used = new Set<string>();
-  #version: string | undefined;
+  #version: number | undefined;
   #failure: unknown;
 
   constructor(options: {
     readonly store: KeyStore;
     readonly clock: Clock;
     readonly log: Logger;
-    readonly onLoad: (loaded: LoadedKeys) => void;
+    readonly onLoad: (keys: readonly StoredKey[]) => void;
     readonly onCurrent: (at: Date) => void;
-    readonly onRemovedUse: () => void;
   }) {
     this.#store = options.store;
     this.#clock = options.clock;
     this.#log = options.log;
     this.#onLoad = options.onLoad;
     this.#onCurrent = options.onCurrent;
-    this.#onRemovedUse = options.onRemovedUse;
   }
 
   get loaded(): boolean {
@@ -58,22 +55,11 @@ export class KeyCache {
   lookup(key: string): KeyLookup {
     const hash = hashApiKey(key);
     const found = this.#keys.get(hash);
-    if (found === undefined) {
-      this.#noteRemoved(hash);
-      return { known: false };
-    }
+    if (found === undefined) return { known: false };
     this.#used.add(hash);
-    return found;
-  }
-
-  #noteRemoved(hash: string): void {
-    const partner = this.#removed.get(hash);
-    if (partner === undefined) return;
-    this.#used.add(hash);
-    this.#onRemovedUse();
-    if (this.#toldRemoved.has(hash)) return;
-    this.#toldRemoved.add(hash);
-    this.#log.warn({ key: keyIdOf(hash), partner }, 'a removed key is still used');
+    const { revoked, disabled } = this.#ended;
+    const active = found.active && !disabled.has(found.partnerId);
+    return { ...found, active, revoked: revoked.has(hash) };
   }
 
   start(): void {
@@ -94,16 +80,18 @@ export class KeyCache {
   /** Keeps the keys in memory while they cannot be read. */
   async refresh(): Promise<void> {
     const askedAt = this.#clock.now();
+    const { documents } = this.#store;
     try {
-      const version = await this.#store.sync.version();
+      const [version, ended] = await Promise.all([documents.version(), this.#store.ended()]);
       const isNew = version !== undefined && version !== this.#version;
-      const loaded = isNew
-        ? await withDeadline(this.#store.load(), LOAD_TIMEOUT_MS, 'reading the keys')
+      const document = isNew
+        ? await withDeadline(documents.read(), LOAD_TIMEOUT_MS, 'reading the keys')
         : undefined;
       this.#failure = undefined;
-      // An emptied database ends no key.
-      if (version === undefined || (isNew && loaded === undefined)) return;
-      if (loaded !== undefined) this.#take(loaded);
+      // An emptied database ends no key, and brings no revoked one back.
+      if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
+      this.#ended = ended;
+      if (document !== undefined) this.#take(document);
       this.#onCurrent(askedAt);
     } catch (error) {
       this.#failure = error;
@@ -114,25 +102,16 @@ export class KeyCache {
     }
   }
 
-  #take(loaded: LoadedKeys): void {
-    const { keys, removed, disabled, version } = loaded;
+  #take({ keys, version }: KeyDocument): void {
     this.#keys = new Map(
-      keys.map(({ _id, partnerId, status, terms = {} }) => [
-        _id,
-        {
-          known: true,
-          partnerId,
-          active: status === 'active' && !disabled.has(partnerId),
-          terms,
-          admits: addressCheck(terms),
-        },
+      keys.map(({ hash, partnerId, status, terms }) => [
+        hash,
+        { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
       ]),
     );
-    this.#removed = new Map(removed.map(({ _id, partnerId }) => [_id, partnerId]));
-    this.#toldRemoved = new Set([...this.#toldRemoved].filter((hash) => this.#removed.has(hash)));
     if (this.#version === undefined) this.#log.info({ keys: keys.length }, 'partner keys loaded');
     this.#version = version;
-    this.#onLoad(loaded);
+    this.#onLoad(keys);
   }
 
   async #refreshForever(): Promise<void> {

@@ -195,72 +195,56 @@ test('the published key of the evaluation is no key elsewhere, nor is its digest
   }
 });
 
-describe('the same key twice', () => {
+describe('the same key in two Secrets', () => {
   const key = newApiKey();
   const [older, newer] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];
+  /** Whose key it is in any order of the list, and whose problem. */
+  function judged(secrets: readonly [PartnerSecret, PartnerSecret], holder?: PartnerSecret) {
+    const [result, other] = [secrets, secrets.toReversed()].map((listed) => {
+      const { keys, problems } = wantedKeys(listed, { heldBy: () => holder });
+      const told = problems.filter(({ code }) => code.startsWith('same_key'));
+      return {
+        key: keys.get(hashApiKey(key)),
+        problems: told.map(({ code, source }) => `${code} ${source.uid}`),
+      };
+    });
+    expect(other).toEqual(result);
+    return result!;
+  }
 
   test.each([
-    ['the older Secret', { createdAt: older }, { createdAt: newer }],
-    ['the first name, where there are no dates', { name: 'a' }, { name: 'b' }],
-  ])('under two partners it stays with %s, in whatever order they are listed', (_, one, other) => {
-    const first = secret('first', [key], one);
-    const second = secret('second', [key], other);
-    for (const listed of [
-      [first, second],
-      [second, first],
-    ]) {
-      const { keys, problems } = wantedKeys(listed);
-      expect(keys.get(hashApiKey(key))?.partnerId).toBe('first');
-      expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
-        `same_key_two_partners ${second.uid}`,
-      ]);
+    ['the older one', { createdAt: older }, { createdAt: newer }],
+    ['the first by name, where there are no dates', { name: 'a' }, { name: 'b' }],
+  ])('it is a key of %s, and a problem of the other', (_, one, other) => {
+    for (const [partner, code] of [
+      ['acme', 'same_key_two_secrets'],
+      ['other', 'same_key_two_partners'],
+    ] as const) {
+      const first = secret('acme', [key], one);
+      const second = secret(partner, [key], other);
+      expect(judged([first, second])).toMatchObject({
+        key: { partnerId: 'acme', source: { uid: first.uid } },
+        problems: [`${code} ${second.uid}`],
+      });
     }
   });
 
-  test('under two partners it stays with the one that has it, though another Secret is older', () => {
-    const has = secret('has', [key], { createdAt: newer });
-    const claims = secret('claims', [key], { createdAt: older, status: 'inactive' });
-    for (const listed of [
-      [has, claims],
-      [claims, has],
-    ]) {
-      const { keys, problems } = wantedKeys(listed, { ownerOf: () => 'has' });
-      expect(keys.get(hashApiKey(key))).toMatchObject({ partnerId: 'has', status: 'active' });
-      expect(problems.map(({ code, source }) => `${code} ${source.uid}`)).toEqual([
-        `same_key_two_partners ${claims.uid}`,
-      ]);
-    }
-    // A bad annotation does not hand its keys to another partner.
-    const bad = { ...has, annotations: { 'partner-ingest.io/cidrs': 'nowhere' } };
-    for (const listed of [
-      [bad, claims],
-      [claims, bad],
-    ])
-      expect([...wantedKeys(listed, { ownerOf: () => 'has' }).keys]).toEqual([]);
-    const { keys } = wantedKeys([claims], { ownerOf: () => 'has' });
-    expect(keys.get(hashApiKey(key))?.partnerId).toBe('claims');
-  });
-
-  test('of one partner it is a problem of the newer Secret, and has the stricter terms; in one Secret it is none', () => {
-    const both = (one: Record<string, string>, other: Record<string, string>) =>
-      wantedKeys([
-        annotated(key, other, { createdAt: newer }),
-        annotated(key, one, { createdAt: older, name: 'older' }),
-      ]);
-    const [soon, late] = ['2027-01-01T00:00:00Z', '2028-01-01T00:00:00Z'];
-    const { keys, problems } = both({ 'not-after': late }, { 'not-after': soon });
-    expect(keys.get(hashApiKey(key))).toMatchObject({
-      terms: { notAfter: new Date(soon) },
-      source: { name: 'older' },
+  test('it stays with the Secret that holds it, though the other is older and this one is not usable', () => {
+    const holder = annotated(key, { 'max-per-minute': '7' }, { createdAt: newer });
+    const other = secret('other', [key], { createdAt: older, status: 'inactive' });
+    const problems = [`same_key_two_partners ${other.uid}`];
+    // A restored Secret has another uid.
+    const restored = { ...holder, uid: 'restored' };
+    expect(judged([restored, other], holder)).toMatchObject({
+      key: { partnerId: 'acme', status: 'active', terms: { maxPerMinute: 7 } },
+      problems,
     });
-    expect(problems).toMatchObject([
-      { code: 'same_key_two_secrets', message: expect.stringContaining('older') },
-    ]);
-    const networks = (one: Record<string, string>, cidrs: string) =>
-      both(one, { cidrs }).keys.get(hashApiKey(key))?.terms.cidrs;
-    expect(networks({ cidrs: '192.0.2.0/24' }, '192.0.2.128/25, ::1')).toEqual(['192.0.2.128/25']);
-    expect(networks({ cidrs: '192.0.2.0/25' }, '192.0.2.128/25')).toEqual([]);
-    expect(networks({}, '192.0.2.1')).toEqual(['192.0.2.1']);
+    const unusable = { ...holder, annotations: { 'partner-ingest.io/cidrs': 'nowhere' } };
+    expect(judged([unusable, other], holder)).toEqual({ key: undefined, problems });
+    expect(wantedKeys([other], { heldBy: () => holder }).keys.size).toBe(1);
+  });
+
+  test('twice in one Secret it is no problem', () => {
     expect(codesOf(secret('acme', [key, `${key}\n`]))).toEqual([]);
   });
 });

@@ -7,13 +7,7 @@ import {
   hashApiKey,
   hashOfDigest,
 } from './api-key.ts';
-import {
-  readTerms,
-  smallerBounds,
-  stricterTerms,
-  type KeyTerms,
-  type PartnerBounds,
-} from './key-terms.ts';
+import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
 import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
@@ -68,7 +62,8 @@ export const problemCodes = [
   'invalid_annotation',
   'key_revoked',
   'too_many_keys',
-  'removal_deferred',
+  'keys_nearly_full',
+  'all_keys_would_end',
   'unreadable_namespace',
   'unreadable_file',
 ] as const;
@@ -92,61 +87,70 @@ export function isPartnerId(text: string): boolean {
 
 /**
  * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
- * counts for it. A key in two Secrets has the stricter terms of both. A key under two partners stays
- * with the one that has it, its owner; a new one belongs to the older Secret. A bad entry affects
- * only itself, a bad annotation only its Secret.
+ * counts for it. A key belongs to one Secret: the one that holds it now, else the oldest, even while
+ * that one is not usable. A bad entry affects only itself, a bad annotation only its Secret.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  { allowPublished = false, ownerOf = () => undefined }: KeyRules = {},
+  { allowPublished = false, heldBy = () => undefined }: KeyRules = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
 } {
   const problems: Problem[] = [];
-  const { claims, reserved } = claimsOf(secrets, { allowPublished, ownerOf }, problems);
-  const keys = new Map<string, WantedKey>();
-  const isOwner = ({ hash, partnerId }: WantedKey): boolean => ownerOf(hash) === partnerId;
-  for (const { report, entry, ...key } of [
-    ...claims.filter(isOwner),
-    ...claims.filter((claim) => !isOwner(claim)),
-  ]) {
-    const other = keys.get(key.hash);
-    const owner = other?.partnerId ?? (reserved.has(key.hash) ? ownerOf(key.hash) : key.partnerId);
-    if (owner !== key.partnerId) {
-      const message = `${entry} is already a key of another partner and was ignored here`;
-      report('same_key_two_partners', message);
-    } else if (other === undefined) {
-      keys.set(key.hash, key);
-    } else if (other.source.uid !== key.source.uid) {
-      keys.set(key.hash, { ...other, terms: stricterTerms(other.terms, key.terms) });
-      const message = `${entry} is also a key of the Secret ${other.source.name}; the stricter terms of the two count`;
-      report('same_key_two_secrets', message);
-    }
+  const claims = claimsOf(secrets, allowPublished, problems);
+  const holds = ({ hash, source }: Claim): boolean => {
+    const holder = heldBy(hash);
+    return holder !== undefined && secretName(holder) === secretName(source);
+  };
+  const [held, fresh] = [claims.filter(holds), claims.filter((claim) => !holds(claim))];
+  const owners = new Map<string, Claim>();
+  for (const claim of [...held, ...fresh]) {
+    const owner = owners.get(claim.hash);
+    if (owner === undefined) owners.set(claim.hash, claim);
+    else if (owner.source.uid !== claim.source.uid) problems.push(sameKey(claim, owner));
   }
-  return { keys, problems };
+  const keys = [...owners.values()].flatMap(({ key }) => key ?? []);
+  return { keys: new Map(keys.map((key) => [key.hash, key])), problems };
 }
 
 interface KeyRules {
   readonly allowPublished?: boolean;
-  /** The partner that has this key now. */
-  readonly ownerOf?: (hash: string) => string | undefined;
+  /** The Secret that holds this key now. */
+  readonly heldBy?: (hash: string) => KeySource | undefined;
 }
 
-interface Claim extends WantedKey {
-  readonly report: Report;
+interface Claim {
+  readonly hash: string;
+  readonly partnerId: string;
+  readonly source: KeySource;
   /** The entry of the Secret, in words. */
   readonly entry: string;
+  /** Undefined while the Secret is not usable. */
+  readonly key: WantedKey | undefined;
 }
 
-/** `reserved`: keys whose owner still has them in a Secret that is not used for now. */
+function sameKey({ entry, source, partnerId }: Claim, owner: Claim): Problem {
+  return owner.partnerId === partnerId
+    ? {
+        source,
+        code: 'same_key_two_secrets',
+        message: `${entry} is already a key of the Secret ${owner.source.name} and was ignored here`,
+      }
+    : {
+        source,
+        code: 'same_key_two_partners',
+        message: `${entry} is already a key of another partner and was ignored here`,
+      };
+}
+
+/** The oldest Secret comes first. */
 function claimsOf(
   secrets: readonly PartnerSecret[],
-  { allowPublished, ownerOf }: Required<KeyRules>,
+  allowPublished: boolean,
   problems: Problem[],
-): { readonly claims: readonly Claim[]; readonly reserved: ReadonlySet<string> } {
+): readonly Claim[] {
   const claims: Claim[] = [];
-  const reserved = new Set<string>();
   const switchedOff = new Map(
     secrets
       .filter(({ status }) => status === 'inactive')
@@ -159,34 +163,27 @@ function claimsOf(
     const source = sourceOf(secret);
     const report: Report = (code, message) => void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
-    if (terms === undefined) {
-      for (const hash of hashesOf(secret, allowPublished))
-        if (ownerOf(hash) === partnerId) reserved.add(hash);
-      continue;
-    }
     const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
-    const wanted = {
-      partnerId,
-      status: inactiveBy === undefined ? 'active' : 'inactive',
-      ...defined({ inactiveBy }),
-      source,
-      terms: { ...terms, ...bounds.get(partnerId) },
-    } as const;
     for (const [name, value] of Object.entries(secret.data)) {
       const entry = printable(name);
       const read = readEntry(value, allowPublished);
-      if (read.kind === 'problem') report(read.code, `${entry} ${read.why}`);
-      else claims.push({ hash: read.hash, ...wanted, report, entry });
+      if (read.kind === 'problem') {
+        if (terms !== undefined) report(read.code, `${entry} ${read.why}`);
+        continue;
+      }
+      const { hash } = read;
+      const key = terms && {
+        hash,
+        partnerId,
+        status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
+        ...defined({ inactiveBy }),
+        source,
+        terms: { ...terms, ...bounds.get(partnerId) },
+      };
+      claims.push({ hash, partnerId, source, entry, key });
     }
   }
-  return { claims, reserved };
-}
-
-function hashesOf({ data }: PartnerSecret, allowPublished: boolean): string[] {
-  return Object.values(data).flatMap((value) => {
-    const read = readEntry(value, allowPublished);
-    return read.kind === 'key' ? [read.hash] : [];
-  });
+  return claims;
 }
 
 /** Undefined if the Secret's keys are not used. */

@@ -1,8 +1,7 @@
 /** Reads a partner Secret's annotations: bounds, end and networks of its keys. */
 import { z } from 'zod';
-import { defined } from '../platform/defined.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
-import { addressTest, commonNetworks, isNetwork, type AddressTest } from '../platform/networks.ts';
+import { addressTest, isNetwork, type AddressTest } from '../platform/networks.ts';
 
 export interface PartnerBounds {
   readonly maxPerMinute?: number;
@@ -82,22 +81,6 @@ export function smallerBounds(one: PartnerBounds, other: PartnerBounds): Partner
     return least === Infinity ? {} : { [field]: least };
   };
   return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
-}
-
-/** The earlier end and the common networks. */
-export function stricterTerms(one: KeyTerms, other: KeyTerms): KeyTerms {
-  const ends = [one, other]
-    .flatMap(({ notAfter }) => notAfter ?? [])
-    .toSorted((a, b) => a.getTime() - b.getTime());
-  const lists = [one, other].flatMap(({ cidrs }) => (cidrs === undefined ? [] : [cidrs]));
-  const [first, second = first] = lists;
-  return {
-    ...one,
-    ...defined({ notAfter: ends[0] }),
-    ...(first === undefined || second === undefined
-      ? {}
-      : { cidrs: commonNetworks(first, second) }),
-  };
 }
 
 export function addressCheck({ cidrs }: KeyTerms): AddressTest {

@@ -51,20 +51,3 @@ export function addressTest(networks: readonly string[]): AddressTest {
 function holds([network, bits]: Network, address: Address): boolean {
   return network.kind() === address.kind() && address.match(network, bits);
 }
-
-/** The intersection: two networks are either nested or disjoint. */
-export function commonNetworks(
-  some: readonly string[],
-  others: readonly string[],
-): readonly string[] {
-  const within = (inner: readonly string[], outer: readonly string[]): string[] =>
-    inner.filter((network) => outer.some((one) => isWithin(network, one)));
-  return [...new Set([...within(some, others), ...within(others, some)])];
-}
-
-function isWithin(inner: string, outer: string): boolean {
-  const network = parse(inner);
-  const around = parse(outer);
-  if (network === undefined || around === undefined) return false;
-  return around[1] <= network[1] && holds(around, network[0]);
-}

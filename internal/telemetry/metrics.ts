@@ -68,12 +68,8 @@ export const ingestMetrics = {
   ),
   keysOutOfTerms: counter(
     'keys_out_of_terms',
-    'Requests with a known key that has ended, or from an address that is not one of its own; each is a 401.',
-    { because: ['ended', 'address'] },
-  ),
-  removedKeyUses: counter(
-    'removed_key_uses',
-    'Requests with a key that was revoked, or removed in the last 24 hours.',
+    'Requests with a known key that was revoked, has ended, or came from an address that is not one of its own; each is a 401.',
+    { because: ['revoked', 'ended', 'address'] },
   ),
   acceptSeconds: histogram(
     'accept_seconds',
@@ -289,16 +285,12 @@ const controllerMetrics = {
     'partners_keys_ending',
     'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
   ),
-  deferredRemovals: gauge(
-    'deferred_removals',
-    'Keys that their Secrets end and that stay active for now, because most keys would end within ten minutes.',
-  ),
   secretProblems: gauge(
     'secret_problems',
     'Secrets or entries that could not be used, by problem.',
     { problem: problemCodes },
   ),
-  keyChanges: counter('key_changes', 'Key documents written, by change.', {
+  keyChanges: counter('key_changes', 'Keys written or removed, by change.', {
     change: ['put', 'remove'],
   }),
   syncedAt: gauge(

@@ -11,8 +11,6 @@ export interface PartnerView {
   readonly partner: string;
   readonly status: 'active' | 'inactive' | 'disabled' | 'no keys';
   readonly keys: { readonly active: number; readonly inactive: number };
-  /** Keys that were looked at; all partners' are at most `KEYS_LISTED`. */
-  readonly listed: number;
   readonly lastUsedAt?: Date;
   readonly disabled?: Flagged;
   readonly hold?: Flagged;
@@ -23,7 +21,7 @@ export interface PartnerView {
 export interface KeyView {
   readonly key: string;
   readonly partner: string;
-  readonly status: 'active' | 'inactive' | 'disabled' | 'revoked' | 'removed';
+  readonly status: 'active' | 'inactive' | 'disabled' | 'revoked';
   readonly secret: string;
   readonly inactiveBy?: string;
   readonly lastUsedAt?: Date;
@@ -61,7 +59,7 @@ export function partnerView(
 ): PartnerView {
   const usable = keys.filter(
     ({ revokedAt, terms }) =>
-      revokedAt === undefined && (terms?.notAfter === undefined || terms.notAfter > now),
+      revokedAt === undefined && (terms.notAfter === undefined || terms.notAfter > now),
   );
   const active = usable.filter(({ status }) => status === 'active').length;
   const off = usable.filter(({ status }) => status === 'inactive');
@@ -71,7 +69,6 @@ export function partnerView(
     partner,
     status: statusOf(flags.disabled !== undefined, active, off.length),
     keys: { active, inactive: off.length },
-    listed: keys.length,
     ...defined({
       lastUsedAt: used.toSorted((one, other) => other.getTime() - one.getTime())[0],
       disabled: flags.disabled,
@@ -100,15 +97,15 @@ export async function keysView(
   const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled()]);
   const disabled = new Set(flagged.map(({ _id }) => _id));
   return all.map((key) => ({
-    key: keyIdOf(key._id),
+    key: keyIdOf(key.hash),
     partner: key.partnerId,
     status: keyStatus(key, disabled.has(key.partnerId)),
     secret: secretName(key.source),
     ...defined({
       inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
       lastUsedAt: key.lastUsedAt,
-      notAfter: key.terms?.notAfter,
-      cidrs: key.terms?.cidrs,
+      notAfter: key.terms.notAfter,
+      cidrs: key.terms.cidrs,
       revokedAt: key.revokedAt,
     }),
     changedAt: key.updatedAt,
@@ -117,7 +114,7 @@ export async function keysView(
 
 function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean): KeyView['status'] {
   if (revokedAt !== undefined) return 'revoked';
-  return status !== 'removed' && disabled ? 'disabled' : status;
+  return disabled ? 'disabled' : status;
 }
 
 export interface HoldView {

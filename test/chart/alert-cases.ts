@@ -495,12 +495,6 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('secret_problems', 'problem="empty_key"')]: '0+0x86 1+0x4' },
   },
   {
-    alert: 'PartnerIngestRemovalsDeferred',
-    fires: { [of('deferred_removals', 'pod="controller-1"')]: '0+0x88 7+0x2' },
-    says: '7 keys stay active for 10 minutes; then the controller ends them.',
-    quiet: { [of('deferred_removals', 'pod="controller-1"')]: always(0) },
-  },
-  {
     alert: 'PartnerIngestRefusalsJump',
     fires: { [of('requests_total', 'status="401"')]: '0+1x75 135+60x14' },
     labels: { status: '401' },
@@ -509,13 +503,6 @@ export const cases: readonly AlertCase[] = [
     alsoQuiet: {
       'it is usual': { [of('requests_total', 'status="429"')]: '0+333x90' },
     },
-  },
-  {
-    alert: 'PartnerIngestRemovedKeyUsed',
-    fires: { [of('removed_key_uses_total', 'pod="ingest-1"')]: '0+0x80 3+0x9' },
-    says: '3 requests in 15 minutes came with a key that was removed or revoked.',
-    // Once, an hour ago.
-    quiet: { [of('removed_key_uses_total', 'pod="ingest-1"')]: '0+0x20 3+0x69' },
   },
   {
     alert: 'PartnerIngestKeysEnding',

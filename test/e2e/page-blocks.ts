@@ -34,6 +34,7 @@ export const BLOCKS = {
     'partner-ingest keys new ',
     'partner-ingest find ',
     'partner-ingest close ',
+    'metrics ',
     'kubectl ',
     'partner-ingest partner holds',
   ],

@@ -66,9 +66,8 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'keys-unreadable': { raises: [alert('KeysStale')] },
   'empty-key': { raises: [alert('SecretProblems')] },
   'keys-ending': { raises: [alert('KeysEnding')] },
-  'keys-emptied': { raises: [alert('RemovalsDeferred')] },
+  'keys-emptied': { raises: [alert('SecretProblems')] },
   'keys-guessed': { raises: [alert('RefusalsJump')] },
-  'removed-key-used': { raises: [alert('RemovedKeyUsed'), alert('RefusalsJump')] },
   'clock-off': { raises: [alert('ClockOff')] },
   // The age of what waited at the last count grows until the next.
   'backlog-refused': { raises: [alert('BacklogStale')], may: [WAITING] },

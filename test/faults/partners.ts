@@ -1,7 +1,8 @@
 /** Faults of partners, their keys and their traffic. */
-import { rename, rm } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
+import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { DAY_MS } from '../../internal/platform/clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
@@ -10,17 +11,13 @@ import type { Injector } from './fault.ts';
 import { FAULT_USER_AGENT } from './ledger.ts';
 import type { ChaosWorld } from './world.ts';
 
-/** More partners than all others, so that their removal is that of most keys. */
-const EMPTIED_PARTNERS = Array.from({ length: 12 }, (_none, index) => ({
+/** Enough keys that nobody takes their loss for a rotation. */
+const PARTNERS = Array.from({ length: ENDED_FREELY + 1 }, (_none, index) => ({
   partner: `emptied-${index}`,
   keys: [newApiKey()],
 }));
 /** The controller has stored a new key long before this. */
 const STORED_WITHIN_MS = 5_000;
-
-async function writeEmptied({ keyFolder }: ChaosWorld): Promise<void> {
-  await Promise.all(EMPTIED_PARTNERS.map((partner) => writePartnerSecret(keyFolder, partner)));
-}
 
 const EVERY_MS = 50;
 
@@ -61,15 +58,6 @@ const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
   for (const slot of world.slotsOf('ingest')) slot.ready = ready;
 };
 
-async function removedKey({ keyFolder }: ChaosWorld): Promise<string> {
-  const key = newApiKey();
-  const file = await writePartnerSecret(keyFolder, { partner: 'forgetful', keys: [key] });
-  await pause(STORED_WITHIN_MS);
-  await rm(file);
-  await pause(STORED_WITHIN_MS);
-  return key;
-}
-
 export const partnerFaults = {
   'keys-unreadable': {
     about: 'the partner Secrets cannot be listed',
@@ -97,18 +85,21 @@ export const partnerFaults = {
     heal: ({ keyFolder }) => rm(join(keyFolder, 'ending.yaml')),
   },
   'keys-emptied': {
-    about: 'the Secrets of most partners are deleted at once',
-    inject: async (world) => {
-      await writeEmptied(world);
+    about: 'the Secrets of all partners are gone',
+    inject: async ({ keyFolder }) => {
+      await Promise.all(PARTNERS.map((partner) => writePartnerSecret(keyFolder, partner)));
       await pause(STORED_WITHIN_MS);
-      await Promise.all(
-        EMPTIED_PARTNERS.map(({ partner }) => rm(join(world.keyFolder, `${partner}.yaml`))),
-      );
+      await rename(keyFolder, `${keyFolder}.away`);
+      await mkdir(keyFolder);
+      // An empty folder proves nothing.
+      await writeFile(join(keyFolder, 'none.yaml'), '# no Secret\n');
     },
-    heal: writeEmptied,
+    heal: async ({ keyFolder }) => {
+      await rm(keyFolder, { recursive: true });
+      await rename(`${keyFolder}.away`, keyFolder);
+    },
   },
   'keys-guessed': keyTried('somebody tries unknown keys', async () => newApiKey()),
-  'removed-key-used': keyTried('a partner goes on with a key that was removed', removedKey),
   // As by a balancer whose certificate or route is gone: the ingest pods are well.
   'traffic-stopped': {
     about: 'no request of a partner arrives any more',

@@ -7,7 +7,6 @@ import type { Document } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { commands } from '../../internal/cli/commands.ts';
-import { PARTNER_KEYS } from '../../internal/partner/key-store.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
@@ -16,6 +15,7 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
+import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
 import { wrongClock } from '../support/wrong-clock.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -188,13 +188,11 @@ test('no command changes a request where the clock is wrong', async () => {
 });
 
 test('a key is revoked and a partner disabled whatever the clock says', async () => {
-  const keys = world.stores.db.collection<{ readonly _id: string }>(PARTNER_KEYS);
-  const { _id: key } = await eventually(
-    'a key',
-    async () => (await keys.findOne({ partnerId: 'dormant' })) ?? undefined,
+  const { hash } = await eventually('a key', async () =>
+    (await storedKeys(world.stores.db)).find(({ partnerId }) => partnerId === 'dormant'),
   );
   for (const words of [
-    ['keys', 'revoke', key, '--yes'],
+    ['keys', 'revoke', hash, '--yes'],
     ['partner', 'disable', 'dormant'],
   ])
     expect(

@@ -1,19 +1,29 @@
 /**
- * Random histories of partner Secrets, operators and leaders: which keys count after each step, on
- * the real store. A failure prints the shortest history that fails.
+ * Random histories of partner Secrets, operators, two controllers, restores and leaps of the clock:
+ * which keys count in ingest after each step, on the real store. A failure prints the shortest
+ * history that fails.
  */
 import * as fc from 'fast-check';
+import type { Document } from 'mongodb';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
+import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
-import { wantedKeys, type PartnerSecret } from '../../internal/partner/key-secret.ts';
-import { DEFER_MS, KeyStore, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { PARTNER_KEY_SYNC } from '../../internal/partner/key-sync.ts';
+import { KeyCache } from '../../internal/partner/key-cache.ts';
+import {
+  PARTNER_KEYS,
+  SupersededError,
+  type StoredKey,
+} from '../../internal/partner/key-document.ts';
+import type { PartnerSecret } from '../../internal/partner/key-secret.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { standingStill } from '../support/standing-still.ts';
+import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 const HISTORIES = 20;
@@ -21,20 +31,15 @@ const SECRETS = 8;
 const PARTNERS = 4;
 const KEYS = Array.from({ length: 10 }, newApiKey);
 const MINUTE_MS = 60_000;
-const LEAPS_MS = [
-  400,
-  400,
-  400,
-  11 * MINUTE_MS,
-  61 * MINUTE_MS,
-  DAY_MS + 1,
-  3 * DAY_MS,
-  30 * DAY_MS,
-];
+const LEAPS_MS = [400, 400, 61 * MINUTE_MS, -61 * MINUTE_MS, 3 * DAY_MS, -3 * DAY_MS, 30 * DAY_MS];
+const CONTROLLERS = ['one', 'two'] as const;
+/** Of a round that writes: two reads, then the document. */
+const CALLS = 3;
 
 const slot = fc.nat(SECRETS - 1);
+const key = fc.nat(KEYS.length - 1);
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('apply'), slot, key: fc.nat(9) }) },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('apply'), slot, key }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('delete'), slot }) },
   {
     weight: 2,
@@ -44,17 +49,32 @@ const step = fc.oneof(
       status: fc.constantFrom('active', 'inactive', 'Active'),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('revoke'), key: fc.nat(9) }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('revoke'), key }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('flag'), slot, off: fc.boolean() }) },
   // Everything is deleted, or comes again with other uids, as after a reinstall.
-  { weight: 3, arbitrary: fc.record({ kind: fc.constantFrom('wipe', 'reinstall', 'confirm') }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('leader') }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constantFrom('wipe', 'reinstall') }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constantFrom('backup', 'restore', 'lose') }) },
+  // The leader is about to write `key`, and stands still until it is a former leader.
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('late'),
+      slot,
+      key,
+      at: fc.integer({ min: 1, max: CALLS }),
+      leaseByMs: fc.constantFrom(-DAY_MS, DAY_MS),
+    }),
+  },
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
-const histories = fc.array(fc.tuple(step, fc.constantFrom(...LEAPS_MS)), {
-  minLength: 5,
-  maxLength: 20,
+const moment = fc.record({
+  what: step,
+  byMs: fc.constantFrom(...LEAPS_MS),
+  /** Whether ingest reads the keys then. */
+  looks: fc.boolean(),
 });
+type Moment = typeof moment extends fc.Arbitrary<infer T> ? T : never;
+const histories = fc.array(moment, { minLength: 5, maxLength: 20 });
 
 let stores: TestStores;
 beforeAll(async () => {
@@ -62,34 +82,38 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
+const log = createLogger('test', 'silent');
+
 class History {
   readonly #secrets = new Map<number, PartnerSecret>();
   readonly #revoked = new Set<string>();
   readonly #disabled = new Set<string>();
-  readonly #ends: { readonly at: number; readonly count: number }[] = [];
-  readonly #store: KeyStore;
   readonly #clock = { ...systemClock, now: () => later(new Date(0), this.#nowMs) };
+  readonly #store = new KeyStore({ db: stores.db, clock: this.#clock });
+  readonly #cache = new KeyCache({
+    store: this.#store,
+    clock: this.#clock,
+    log,
+    onLoad: () => {},
+    onCurrent: () => {},
+  });
   #nowMs = Date.now();
   #installs = 0;
-  #rounds: KeyRounds | undefined;
+  #leader: (typeof CONTROLLERS)[number] = 'one';
+  #backup: Document | undefined;
 
   constructor() {
-    this.#store = new KeyStore({ db: stores.db, clock: this.#clock });
     for (let at = 0; at < SECRETS; at += 1) this.#apply(at, at);
   }
 
-  async play([what, byMs]: readonly [Step, number]): Promise<void> {
-    const before = this.#rounds === undefined ? [] : await this.#store.all();
-    this.#nowMs += byMs;
+  async play({ what, byMs, looks }: Moment): Promise<void> {
+    // No two moments are the same millisecond.
+    this.#nowMs += byMs + 1;
     await this.#do(what);
-    this.#rounds ??= await this.#lead();
-    await this.#rounds.round({
-      secrets: [...this.#secrets.values()],
-      problems: [],
-      complete: true,
-      provesGone: () => true,
-      asOf: this.#clock.now(),
-    });
+    const before = await storedKeys(stores.db);
+    await this.#round();
+    if (!looks) return;
+    await this.#cache.refresh();
     await this.#judge(before);
   }
 
@@ -107,7 +131,8 @@ class History {
         break;
       }
       case 'revoke':
-        if (await this.#store.revoke(hashOf(what.key))) this.#revoked.add(hashOf(what.key));
+        await this.#store.revoke(hashOf(what.key));
+        this.#revoked.add(hashOf(what.key));
         break;
       case 'flag': {
         const partner = partnerOf(what.slot);
@@ -124,17 +149,81 @@ class History {
         for (const [at, secret] of this.#secrets)
           this.#secrets.set(at, { ...secret, ...this.#ids(at) });
         break;
-      case 'confirm':
-        await this.#store.confirm((await this.#store.deferred()).map(({ _id }) => _id));
+      case 'backup':
+        this.#backup = (await documents().findOne()) ?? undefined;
         break;
-      case 'leader':
-        this.#rounds = await this.#lead();
+      case 'restore':
+        if (this.#backup !== undefined)
+          await documents().replaceOne({}, this.#backup, { upsert: true });
+        break;
+      case 'lose':
+        await documents().deleteMany({});
+        break;
+      case 'late':
+        await this.#late(what);
         break;
     }
   }
 
-  #apply(at: number, key: number): void {
-    const data = { key: Buffer.from(KEYS[key]!).toString('base64') };
+  async #late(what: Step & { readonly kind: 'late' }): Promise<void> {
+    await this.#round();
+    this.#apply(what.slot, what.key);
+    const former = this.#leader;
+    const list = this.#list();
+    let after: unknown;
+    const { db, stood } = standingStill(stores.db, what.at, async () => {
+      this.#secrets.delete(what.slot);
+      await documents().updateMany({}, { $set: { expiresAt: later(new Date(), what.leaseByMs) } });
+      this.#leader = former === 'one' ? 'two' : 'one';
+      expect(await this.#store.documents.take(this.#leader)).toBe(true);
+      await this.#round();
+      after = await documents().find().toArray();
+    });
+    const going = this.#rounds(former, new KeyStore({ db, clock: this.#clock })).round(list);
+    if (!stood()) await going.catch(() => {});
+    if (!stood()) return;
+    // It may have had nothing to write.
+    await going.catch((error: unknown) => expect(error).toBeInstanceOf(SupersededError));
+    expect(await documents().find().toArray()).toEqual(after);
+  }
+
+  /** As the leader does, who takes the lease again after it was lost. */
+  async #round(): Promise<void> {
+    const rounds = this.#rounds(this.#leader, this.#store);
+    try {
+      await rounds.round(this.#list());
+    } catch (error) {
+      if (!(error instanceof SupersededError)) throw error;
+      await documents().updateMany({}, { $set: { expiresAt: new Date(0) } });
+      expect(await this.#store.documents.take(this.#leader)).toBe(true);
+      await rounds.round(this.#list());
+    }
+  }
+
+  #rounds(holder: string, store: KeyStore): KeyRounds {
+    return new KeyRounds({
+      store,
+      holder,
+      allowPublished: false,
+      clock: this.#clock,
+      log,
+      metrics: createControllerMetrics(createRegistry('controller')),
+      report: () => {},
+    });
+  }
+
+  #list(): SecretList {
+    return {
+      secrets: [...this.#secrets.values()],
+      problems: [],
+      complete: true,
+      provesGone: () => true,
+      asOf: this.#clock.now(),
+    };
+  }
+
+  #apply(at: number, keyIndex: number): void {
+    const data = { key: Buffer.from(KEYS[keyIndex]!).toString('base64') };
     const partnerId = partnerOf(at);
     const made = { namespace: 'keys', name: `s-${at}`, partnerId, status: undefined, data };
     this.#secrets.set(at, { ...made, ...this.#ids(at) });
@@ -144,80 +233,57 @@ class History {
     return { uid: `${this.#installs}-${at}`, createdAt: this.#clock.now() };
   }
 
-  async #lead(): Promise<KeyRounds> {
-    await stores.db
-      .collection(PARTNER_KEY_SYNC)
-      .updateMany({}, { $set: { expiresAt: new Date(0) } });
-    const term = (await this.#store.takeLease(`leader ${this.#nowMs}`))!;
-    await this.#store.raise(term);
-    return new KeyRounds(term, {
-      store: this.#store,
-      allowPublished: false,
-      clock: this.#clock,
-      log: createLogger('test', 'silent'),
-      metrics: createControllerMetrics(createRegistry('controller')),
-      report: () => {},
-    });
+  async #judge(before: readonly StoredKey[]): Promise<void> {
+    const stored = new Map((await storedKeys(stores.db)).map((one) => [one.hash, one]));
+    const isGuarded = this.#secrets.size === 0 && before.length > ENDED_FREELY;
+    for (const [index, text] of KEYS.entries()) {
+      const hash = hashOf(index);
+      const found = this.#cache.lookup(text);
+      const inSecrets = this.#secretsWith(index);
+      const held = before.find((one) => one.hash === hash);
+      expect(found.known).toBe(isGuarded ? held !== undefined : inSecrets.length > 0);
+      if (!found.known) continue;
+      expect(found.revoked).toBe(this.#revoked.has(hash));
+      const { source, partnerId, status } = stored.get(hash)!;
+      expect(found).toMatchObject({
+        partnerId,
+        active: status === 'active' && !this.#disabled.has(partnerId),
+      });
+      if (isGuarded) continue;
+      // It belongs to one Secret, and stays with the one that has it.
+      const owner = inSecrets.find(({ name }) => name === source.name);
+      const holds = inSecrets.some(({ name }) => name === held?.source.name);
+      if (holds) expect(source.name).toBe(held?.source.name);
+      expect([partnerId, status]).toEqual([owner?.partnerId, this.#statusOf(owner!)]);
+    }
   }
 
-  async #judge(before: readonly PartnerKey[]): Promise<void> {
-    const owners = new Map(
-      before
-        .filter(({ status }) => status !== 'removed')
-        .map(({ _id, partnerId }) => [_id, partnerId]),
+  #secretsWith(keyIndex: number): readonly PartnerSecret[] {
+    const data = Buffer.from(KEYS[keyIndex]!).toString('base64');
+    return [...this.#secrets.values()].filter((secret) => secret.data['key'] === data);
+  }
+
+  #statusOf({ partnerId, status = 'active' }: PartnerSecret): string {
+    const isOff = [...this.#secrets.values()].some(
+      (one) => one.partnerId === partnerId && one.status === 'inactive',
     );
-    const { keys: wanted } = wantedKeys([...this.#secrets.values()], {
-      ownerOf: (hash) => owners.get(hash),
-    });
-    const now = this.#clock.now().getTime();
-    const active = new Map(activeOf(await this.#store.all()).map((key) => [key._id, key]));
-    for (const hash of this.#revoked) expect(active.has(hash)).toBe(false);
-    for (const { hash, partnerId, status, source } of wanted.values()) {
-      if (status !== 'active' || this.#revoked.has(hash)) continue;
-      expect(active.get(hash)).toMatchObject({ partnerId, source });
-      expect(active.get(hash)?.deferredAt).toBeUndefined();
-    }
-    for (const key of active.values()) {
-      if (wanted.get(key._id)?.status === 'active') continue;
-      // It outlives its Secret for ten minutes at most.
-      expect(now - (key.deferredAt?.getTime() ?? 0)).toBeLessThan(DEFER_MS);
-    }
-    this.#judgeEnds(activeOf(before), active, now);
-    const loaded = await this.#store.load();
-    expect([...loaded!.disabled].toSorted()).toEqual([...this.#disabled].toSorted());
-    expect(loaded!.keys.filter(({ status }) => status === 'active').length).toBe(active.size);
-  }
-
-  /** Single ends are free; a round never ends most keys at first sight. */
-  #judgeEnds(
-    before: readonly PartnerKey[],
-    active: ReadonlyMap<string, PartnerKey>,
-    now: number,
-  ): void {
-    const gone = before.filter(({ _id }) => !active.has(_id) && !this.#revoked.has(_id));
-    const atFirstSight = gone.filter(({ deferredAt }) => deferredAt === undefined).length;
-    if (atFirstSight > ENDED_FREELY) expect(atFirstSight * 2).toBeLessThanOrEqual(before.length);
-    this.#ends.push({ at: now, count: gone.length });
-    const lately = this.#ends.filter(({ at }) => now - at < DEFER_MS);
-    const ends = lately.reduce((sum, { count }) => sum + count, 0);
-    const deferred = [...active.values()].filter((key) => key.deferredAt?.getTime() === now).length;
-    if (deferred > 0) expect(ends + deferred).toBeGreaterThan(ENDED_FREELY);
+    return status === 'active' && !isOff ? 'active' : 'inactive';
   }
 }
 
-const activeOf = (keys: readonly PartnerKey[]): readonly PartnerKey[] =>
-  keys.filter(({ status, revokedAt }) => status === 'active' && revokedAt === undefined);
-const hashOf = (key: number): string => hashApiKey(KEYS[key]!);
+const documents = () => stores.db.collection(PARTNER_KEYS);
+const hashOf = (index: number): string => hashApiKey(KEYS[index]!);
 const partnerOf = (at: number): string => `p${at % PARTNERS}`;
 
 test(
-  `${HISTORIES} histories: keys count as their Secrets and operators say, and most never end at once`,
+  `${HISTORIES} histories: keys count as their Secrets and operators say, whatever was restored and whichever controller led`,
   async () => {
     await fc.assert(
-      fc.asyncProperty(histories, async (steps) => {
+      fc.asyncProperty(histories, async (moments) => {
         await stores.empty();
         const history = new History();
-        for (const one of steps) await history.play(one);
+        for (const [at, one] of moments.entries())
+          await history.play({ ...one, looks: one.looks || at === moments.length - 1 });
       }),
       { numRuns: HISTORIES },
     );

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
 import { send } from '../support/http.ts';
+import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
@@ -30,14 +30,6 @@ const start = async (name: string): Promise<ServiceProcess> => {
 };
 const leads = async (one: ServiceProcess): Promise<boolean> =>
   (await world.metric(one, 'partner_ingest_leader')) === 1;
-const allKeys = async (): Promise<PartnerKey[]> => {
-  const keys = await world.stores.db
-    .collection<PartnerKey>(PARTNER_KEYS)
-    .find()
-    .sort({ _id: 1 })
-    .toArray();
-  return keys.map(({ lastUsedAt: _used, ...key }) => key);
-};
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
 test('of two, one leads; frozen, it is replaced, and thawed in the middle of changes it writes nothing; ended, at once', async () => {
@@ -66,7 +58,7 @@ test('of two, one leads; frozen, it is replaced, and thawed in the middle of cha
   console.log(`replaced after ${seconds.toFixed(1)} s (20 s are promised)`);
   await becomes(turnedOff, 403);
   expect(await leads(other)).toBe(true);
-  const before = await allKeys();
+  const before = await storedKeys(world.stores.db);
 
   one.child.kill('SIGCONT');
   await eventually('it to notice', () =>
@@ -74,7 +66,7 @@ test('of two, one leads; frozen, it is replaced, and thawed in the middle of cha
   );
   await eventually('it to stand by', async () => (await fetch(`${one.adminUrl}/readyz`)).ok);
   expect([await leads(one), await leads(other)]).toEqual([false, true]);
-  expect(await allKeys()).toEqual(before);
+  expect(await storedKeys(world.stores.db)).toEqual(before);
   expect(await status(flickering)).toBe(401);
 
   expect(await other.stop()).toBe(0);

@@ -1,25 +1,20 @@
 /**
- * Rounds of the controller on the stored keys: what a partial list may change, which ends wait, and
- * who may write.
+ * Rounds of the controller on the stored keys: what a partial list may change, what ends, and who
+ * may write.
  */
-import { isDeepStrictEqual } from 'node:util';
-import type { Db } from 'mongodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
-import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { PARTNER_KEYS, SupersededError } from '../../internal/partner/key-document.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
-import {
-  DEFER_MS,
-  KeyStore,
-  PARTNER_KEYS,
-  type PartnerKey,
-} from '../../internal/partner/key-store.ts';
-import { PARTNER_KEY_SYNC, SupersededError } from '../../internal/partner/key-sync.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { standingStill } from '../support/standing-still.ts';
+import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 let stores: TestStores;
@@ -38,20 +33,23 @@ beforeEach(async () => {
   await stores.empty();
   nowMs = Date.now();
   store = new KeyStore({ db: stores.db, clock });
-  rounds = roundsOf(await leading('first'));
+  rounds = await leading('first');
 });
 
-/** The term of a new leader; the lease before has been given back, or has expired. */
-async function leading(holder: string): Promise<number> {
-  await stores.db.collection(PARTNER_KEY_SYNC).updateMany({}, { $set: { expiresAt: new Date(0) } });
-  const term = (await store.takeLease(holder))!;
-  await store.raise(term);
-  return term;
+const documents = () => stores.db.collection(PARTNER_KEYS);
+const expireAt = (expiresAt: Date) => documents().updateMany({}, { $set: { expiresAt } });
+
+/** The rounds of a new leader; the lease before has expired. */
+async function leading(holder: string): Promise<KeyRounds> {
+  await expireAt(new Date(0));
+  expect(await store.documents.take(holder)).toBe(true);
+  return roundsOf(holder);
 }
 
-const roundsOf = (term: number, of = store): KeyRounds =>
-  new KeyRounds(term, {
+const roundsOf = (holder: string, of = store): KeyRounds =>
+  new KeyRounds({
     store: of,
+    holder,
     allowPublished: false,
     clock,
     log: createLogger('test', 'silent'),
@@ -77,6 +75,8 @@ const secret = (
   ),
   ...of,
 });
+const many = (count: number): PartnerSecret[] =>
+  Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
 /** A list of these; with `unread`, one that could not read that part of the source. */
 const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList => ({
@@ -89,14 +89,9 @@ const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList 
 const round = (secrets: readonly PartnerSecret[], unread?: string) =>
   rounds.round(listOf(secrets, unread));
 
-const loaded = async (): Promise<readonly PartnerKey[]> => (await store.load())?.keys ?? [];
-/** Keys that requests are accepted with now. */
-const active = async (): Promise<number> =>
-  (await loaded()).filter(
-    ({ status, terms }) =>
-      status === 'active' && !((terms?.notAfter?.getTime() ?? Infinity) <= nowMs),
-  ).length;
-const codes = (): string[] => [...new Set(problems.map(({ code }) => code))];
+const stored = async (): Promise<string[]> =>
+  (await storedKeys(stores.db)).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted();
+const codes = (): string[] => problems.map(({ code }) => code);
 
 describe('a partial list', () => {
   test('a new key of a partner that something unread has switched off stays out', async () => {
@@ -108,232 +103,143 @@ describe('a partial list', () => {
       keys: [],
     });
     await round([banned, off]);
-    expect(await active()).toBe(0);
     await round([banned, secret('banned', { name: 'more' }), secret('fresh')], 'unread');
-    expect(
-      (await loaded()).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted(),
-    ).toEqual(['banned inactive', 'fresh active']);
+    expect(await stored()).toEqual(['banned inactive', 'fresh active']);
   });
 
   test('a key of something unread stays, and goes once that has been read without it', async () => {
     const [here, there] = [secret('here'), secret('there', { namespace: 'unread' })];
     await round([here, there]);
     await round([here], 'unread');
-    expect(await active()).toBe(2);
+    expect(await stored()).toEqual(['here active', 'there active']);
     await round([here], 'another');
-    expect(await active()).toBe(1);
+    expect(await stored()).toEqual(['here active']);
   });
 });
 
-type Ending = (one: PartnerSecret) => readonly PartnerSecret[];
-const endings: readonly (readonly [string, Ending])[] = [
-  ['their Secrets are deleted', () => []],
-  [
-    'an annotation breaks its rule',
-    (one) => [annotated(one, { 'partner-ingest.io/cidrs': 'everywhere' })],
-  ],
-];
-const annotated = (
-  one: PartnerSecret,
-  annotations: Readonly<Record<string, string>>,
-): PartnerSecret => ({
-  ...one,
-  annotations,
-});
-const many = (count: number): PartnerSecret[] =>
-  Array.from({ length: count }, (_none, index) => secret(`p${index}`));
+describe('a list that would end all keys', () => {
+  const unusable = (one: PartnerSecret): PartnerSecret => ({
+    ...one,
+    annotations: { 'partner-ingest.io/cidrs': 'everywhere' },
+  });
 
-/** All of them, of which the first `count` have ended as `ended` says. */
-const withEnded = (all: readonly PartnerSecret[], count: number, ended: Ending = () => []) =>
-  all.flatMap((one, index) => (index < count ? ended(one) : [one]));
-
-describe('most keys end within ten minutes', () => {
-  test.each(endings)(
-    'at once, because %s: they stay for ten minutes, loudly, and then go',
-    async (_how, ended) => {
-      const all = many(7);
-      await round(all);
-      expect(await round(withEnded(all, 7, ended))).toEqual({ deferred: 7 });
-      expect(await active()).toBe(7);
-      expect(problems.filter(({ code }) => code === 'removal_deferred')).toHaveLength(7);
-      nowMs += DEFER_MS - 1;
-      expect(await round(withEnded(all, 7, ended))).toEqual({ deferred: 7 });
-      expect(await active()).toBe(7);
-      nowMs += 1;
-      expect(await round(withEnded(all, 7, ended))).toEqual({ deferred: 0 });
-      expect(await active()).toBe(0);
-      expect(codes()).not.toContain('removal_deferred');
-    },
-  );
-
-  test('one by one, 400 ms apart: the ninth of 16 is the first to stay', async () => {
-    const all = many(16);
+  test.each([
+    ['whose Secrets are gone', () => []],
+    ['whose annotations break a rule', (all: readonly PartnerSecret[]) => all.map(unusable)],
+  ])('%s: ends none of four and says so once; all but one end at once', async (_, ended) => {
+    const all = many(4);
     await round(all);
-    for (let count = 1; count <= 12; count += 1) {
-      nowMs += 400;
-      await round(withEnded(all, count));
-      expect(await active()).toBe(16 - Math.min(count, 8));
+    for (let again = 0; again < 2; again += 1) {
+      nowMs += DAY_MS;
+      await round(ended(all));
+      expect(await stored()).toHaveLength(4);
+      expect(codes().filter((code) => code === 'all_keys_would_end')).toHaveLength(1);
+      expect(rounds.warnings).toEqual([expect.stringContaining('all 4 partner keys')]);
     }
-    // They are back: nothing is deferred any more.
-    expect(await round(all)).toEqual({ deferred: 0 });
-    expect(await active()).toBe(16);
-    expect(await store.deferred()).toEqual([]);
+    await round([...ended(all.slice(1)), all[0]!]);
+    expect(await stored()).toEqual(['p0 active']);
+    expect(rounds.warnings).toEqual([]);
+  });
+
+  test('ends up to three', async () => {
+    await round(many(3));
+    await round([]);
+    expect(await stored()).toEqual([]);
   });
 });
 
-describe('deferred removals', () => {
-  test('a rotation loses none: each key that ends makes room for the next, however often', async () => {
-    let one = secret('acme');
-    await round([one]);
-    for (let turn = 1; turn <= 6; turn += 1) {
-      const next = secret('acme');
-      nowMs += 1_000;
-      await round([{ ...one, data: { ...one.data, next: next.data['key-0']! } }]);
-      nowMs += 1_000;
-      expect(await round([next])).toEqual({ deferred: 0 });
-      one = next;
-    }
-    expect(await active()).toBe(1);
-  });
+test('a partner that asks for too much loses its newest keys, and the room is told before it is full', async () => {
+  const keys = Array.from({ length: 10_000 }, () => newApiKey());
+  const big = secret('big', { keys });
+  await round([secret('small'), secret('big', { keys: keys.slice(1_500) })]);
+  expect(codes()).toEqual(['keys_nearly_full']);
+  await round([secret('small'), big]);
+  expect(await storedKeys(stores.db)).toHaveLength(10_000);
+  expect(problems.map(({ code, source }) => `${code} ${source.name}`)).toEqual([
+    'too_many_keys s-big',
+    'keys_nearly_full ',
+  ]);
 });
 
 test('a revoked key never works again, whatever its Secret does, and however long', async () => {
   const one = secret('acme');
   await round([one]);
-  const [{ _id: hash }] = (await loaded()) as [PartnerKey];
-  expect(await store.revoke(hash)).toBe(true);
-  expect(await store.revoke(hash)).toBe(false);
-  for (const secrets of [
-    [],
-    [],
-    [one],
-    [{ ...one, uid: 'another', partnerId: 'other' }],
-    [],
-    [],
-    [one],
-  ]) {
-    await round(secrets);
-    expect(await loaded()).toEqual([]);
-    expect(codes()).toEqual(secrets.length === 0 ? [] : ['key_revoked']);
+  const [{ hash } = { hash: '' }] = await storedKeys(stores.db);
+  expect([await store.revoke(hash), await store.revoke(hash)]).toEqual([true, false]);
+  for (const secrets of [[], [one], [{ ...one, uid: 'another', partnerId: 'other' }], [], [one]]) {
     nowMs += 30 * DAY_MS;
+    await round(secrets);
+    expect(codes()).toEqual(secrets.length === 0 ? [] : ['key_revoked']);
+    expect(await store.revoked()).toEqual(new Set([hash]));
   }
-  expect((await store.load())?.removed.map(({ _id }) => _id)).toEqual([hash]);
 });
 
-describe('the version that ingest compares', () => {
-  const version = async (): Promise<string | undefined> => store.sync.version();
+test('the last use of a key is listed until the key ends', async () => {
+  const one = secret('acme');
+  await round([one]);
+  const [{ hash } = { hash: '' }] = await store.list(undefined);
+  await store.touch([hash], clock.now());
+  await store.touch([hash], new Date(0));
+  expect(await store.list('acme')).toMatchObject([{ hash, lastUsedAt: clock.now() }]);
+  await round([]);
+  await round([one]);
+  expect((await store.list('acme'))[0]).not.toHaveProperty('lastUsedAt');
+});
 
-  test('comes with the first complete round, changes with every change, and with nothing else', async () => {
-    const all = many(3);
-    await round(all.slice(1), 'unread');
-    expect(await version()).toBeUndefined();
-    expect(await store.load()).toBeUndefined();
-    const seen: (string | undefined)[] = [];
-    for (const secrets of [all, all.slice(1), [{ ...all[2]!, status: 'inactive' }]]) {
-      await round(secrets);
-      seen.push(await version());
-      await round(secrets);
-      expect(await version()).toBe(seen.at(-1));
-    }
-    await store.revoke(hashApiKey(newApiKey()));
+test('the version comes with the first complete round, changes with every change and leader, and with nothing else', async () => {
+  const version = () => store.documents.version();
+  const all = many(3);
+  await round(all.slice(1), 'unread');
+  expect(await version()).toBeUndefined();
+  const seen: (number | undefined)[] = [];
+  for (const secrets of [all, all.slice(1), [{ ...all[2]!, status: 'inactive' }]]) {
+    await round(secrets);
     seen.push(await version());
-    // The last leader may have been killed before it counted.
-    await roundsOf(await leading('second')).round(listOf(all));
-    seen.push(await version());
-    expect(new Set(seen).size).toBe(5);
-    expect((await store.load())?.version).toBe(await version());
-  });
-
-  test('changes after a round whose count failed, though that one finds nothing to write', async () => {
-    await round([]);
-    const before = await version();
-    const count = store.sync.count.bind(store.sync);
-    store.sync.count = () => Promise.reject(new Error('MongoDB is away'));
-    await expect(round(many(1))).rejects.toThrow('MongoDB is away');
-    store.sync.count = count;
-    expect(await version()).toBe(before);
-    await round(many(1));
-    expect(await version()).not.toBe(before);
-  });
+    await round(secrets);
+    expect(await version()).toBe(seen.at(-1));
+  }
+  await leading('second');
+  seen.push(await version());
+  expect(new Set(seen).size).toBe(4);
 });
 
 describe('who may write', () => {
-  const documents = () => stores.db.collection<PartnerKey>(PARTNER_KEYS);
-  const stored = async () =>
-    new Map((await documents().find().toArray()).map((key) => [key._id, key]));
+  test('one holder at a time, also where the document is lost or a clock leapt', async () => {
+    const { documents: lease } = store;
+    expect(await lease.take('second')).toBe(false);
+    expect(await lease.renew('first')).toBe(true);
+    await lease.giveBack('first');
+    expect(await lease.take('second')).toBe(true);
+    expect(await lease.renew('first')).toBe(false);
+    await expect(round(many(1))).rejects.toThrow(SupersededError);
+    await expireAt(later(new Date(), DAY_MS));
+    expect(await lease.take('third')).toBe(true);
 
-  test('one holder at a time, and each in a later term, also where the lease document is lost', async () => {
-    const first = await leading('one');
-    expect(await store.takeLease('two')).toBeUndefined();
-    expect(await store.sync.renew('one', first)).toBe(true);
-    await store.sync.giveBack('one', first);
-    const second = (await store.takeLease('two'))!;
-    expect(second).toBeGreaterThan(first);
-    expect(await store.sync.renew('one', first)).toBe(false);
-    await store.raise(second);
-    await roundsOf(second).round(listOf(many(1)));
-    await stores.db.collection(PARTNER_KEY_SYNC).deleteMany({});
-    expect(await store.sync.renew('two', second)).toBe(false);
-    await expect(roundsOf(second).round(listOf([]))).rejects.toThrow(SupersededError);
-    expect(await store.takeLease('three')).toBeGreaterThan(second);
+    await documents().deleteMany({});
+    expect(await lease.renew('third')).toBe(false);
+    await expect(roundsOf('third').round(listOf([]))).rejects.toThrow(SupersededError);
+    expect(await lease.take('fourth')).toBe(true);
   });
 
-  /**
-   * A database whose user stands still before the call `at`, counted from 1, while `meanwhile`
-   * runs.
-   */
-  function standingStill(
-    at: number,
-    meanwhile: () => Promise<void>,
-  ): { readonly db: Db; readonly stood: () => boolean } {
-    let calls = 0;
-    const slowed = <T extends object>(target: T): T =>
-      new Proxy(target, {
-        get(of, name) {
-          const value: unknown = Reflect.get(of, name, of);
-          if (typeof value !== 'function') return value;
-          return (...args: unknown[]): unknown => {
-            const call = (): unknown => Reflect.apply(value, of, args);
-            if (name === 'collection' || name === 'find') return slowed(call() as object);
-            calls += 1;
-            return calls === at ? meanwhile().then(call) : call();
-          };
-        },
-      });
-    return { db: slowed(stores.db), stood: () => calls >= at };
-  }
-
-  test('a leader that stood still changes no key, wherever in a round it goes on', async () => {
+  test('a leader that stood still changes nothing, wherever in a round it goes on', async () => {
     for (let at = 1; ; at += 1) {
       await stores.empty();
       const all = many(3);
-      const term = await leading('frozen');
-      await roundsOf(term).round(listOf(all));
-      let after: ReadonlyMap<string, PartnerKey> = new Map();
-      const { db, stood } = standingStill(at, async () => {
-        await roundsOf(await leading('other')).round(
-          listOf([all[0]!, { ...all[1]!, status: 'inactive' }]),
-        );
-        after = await stored();
+      await (await leading('frozen')).round(listOf(all));
+      let after: unknown;
+      const { db, stood } = standingStill(stores.db, at, async () => {
+        await (await leading('other')).round(listOf([{ ...all[1]!, status: 'inactive' }]));
+        after = await documents().find().toArray();
       });
-      const frozen = roundsOf(term, new KeyStore({ db, clock }));
-      const going = frozen.round(
-        listOf([{ ...all[0]!, status: 'inactive' }, ...all.slice(1), secret('fresh')]),
-      );
+      const frozen = roundsOf('frozen', new KeyStore({ db, clock }));
+      const going = frozen.round(listOf([...all, secret('fresh')]));
       if (!stood()) await going.catch(() => {});
       if (!stood()) {
-        // All the calls of a round, to the count of what it changed.
-        expect(at).toBeGreaterThan(6);
+        expect(at).toBeGreaterThan(3);
         return;
       }
       await expect(going).rejects.toThrow(SupersededError);
-      // At most a tombstone that the other leader has not seen.
-      const changed = [...(await stored()).values()].filter(
-        (key) => !isDeepStrictEqual(key, after.get(key._id)),
-      );
-      expect(changed.map(({ status, partnerId }) => `${partnerId} ${status}`)).toEqual(
-        changed.length === 0 ? [] : ['fresh removed'],
-      );
+      expect(await documents().find().toArray()).toEqual(after);
     }
   });
 });

@@ -11,13 +11,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Document } from 'mongodb';
 import { ROOT } from '../../tools/root.ts';
-import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { read } from '../support/pages.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
+import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import {
@@ -233,26 +233,13 @@ test('helm test sends an application, sees it through, and removes what it made'
   expect(await world.accounts()).toEqual([]);
 });
 
-/** The controller writes and removes keys, and defers the removal of most of them. */
+/** The controller writes and removes keys. */
 async function changeKeys(): Promise<void> {
-  const stored = (): Promise<number> =>
-    world.stores.db.collection('partner_keys').countDocuments({ status: { $ne: 'removed' } });
-  const deferred = (): Promise<number> =>
-    world.stores.db.collection('partner_keys').countDocuments({ deferredAt: { $exists: true } });
+  const stored = async (): Promise<number> => (await storedKeys(world.stores.db)).length;
   const few = await world.writePartner({ partner: 'few', keys: [newApiKey()] });
   await eventually('the key', async () => (await stored()) === 3);
   unlinkSync(few);
   await eventually('no key', async () => (await stored()) === 2);
-  const partner = {
-    partner: 'many',
-    keys: Array.from({ length: ENDED_FREELY + 1 }, () => newApiKey()),
-  };
-  const many = await world.writePartner(partner);
-  await eventually('the keys', async () => (await stored()) === ENDED_FREELY + 3);
-  unlinkSync(many);
-  await eventually('the removal to be deferred', async () => (await deferred()) > 0);
-  await world.writePartner(partner);
-  await eventually('nothing to be deferred', async () => (await deferred()) === 0);
 }
 
 test('each process uses the rights that it has and no others, and every write waits for majority and journal', async () => {
@@ -276,7 +263,7 @@ test('each process uses the rights that it has and no others, and every write wa
     accounts: durable,
     rate_limited: durable,
     partner_keys: durable,
-    partner_key_sync: durable,
+    partner_key_uses: durable,
     partner_holds: durable,
     operator_audit: durable,
   });

@@ -146,7 +146,7 @@ describe('an API server of our own', () => {
   test('every connection cut each second: changes go on coming into force, and nobody else leads', async () => {
     const failed = (): Promise<number> =>
       own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
-    const [term, before] = [await own.term(), await failed()];
+    const [holder, before] = [await own.holder(), await failed()];
     const cutting = setInterval(() => proxy.cut(), 1_000);
     try {
       for (let round = 0; round < 5; round += 1) {
@@ -160,7 +160,7 @@ describe('an API server of our own', () => {
       clearInterval(cutting);
     }
     expect(await failed()).toBeGreaterThan(before);
-    expect(await own.term()).toBe(term);
+    expect(await own.holder()).toBe(holder);
   });
 
   test('a connection that dies silently is given up long before everything is listed again', async () => {

@@ -177,16 +177,16 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/partner/key-cache.ts', keyCache, [
       ['version !== this.#version', 'this.#version === undefined', 'a revoked key goes on'],
+      ['revoked.has(hash)', 'false', 'a revoked key goes on'],
     ]),
-    ...file('internal/partner/key-store.ts', keyRounds, [
-      ['{ $not: { $gt: term } }', '{ $gte: 0 * term }', 'a former leader brings an ended key back'],
-      ['revokedAt: { $exists: false },\n      ...upTo', '...upTo', 'a removed key works again'],
+    ...file('internal/partner/key-document.ts', keyRounds, [
+      ['{ _id: KEYS, version }', '{ _id: KEYS }', 'a former leader brings an ended key back'],
+    ]),
+    ...file('internal/partner/key-document.ts', keyCache, [
+      ['KEYS, syncedAt: { $exists: true }', 'KEYS', 'an empty database locks all out'],
     ]),
     ...file('internal/controller/plan-round.ts', keyRounds, [
-      ['lost = lostLately', 'lost = 0 * lostLately', 'most keys end one by one'],
-    ]),
-    ...file('internal/partner/key-sync.ts', keyCache, [
-      ['found?.syncedAt === undefined\n', 'found === null\n', 'an empty database locks all out'],
+      ['next.size === 0 &&', 'false &&', 'a lost namespace ends all keys'],
     ]),
     ...file('internal/processor/claim.ts', beside, [
       [' && !this.#stopped()', '', 'a hold does not stop an e-mail that is about to go out'],

@@ -84,6 +84,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
         known: true,
         partnerId: 'demo',
         active: true,
+        revoked: false,
         terms: {},
         admits: () => true,
       }),

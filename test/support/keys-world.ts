@@ -2,11 +2,11 @@
  * Partner Secrets in a cluster, a controller that reads them, and an ingest they come into force
  * at: what the Kubernetes tests share.
  */
-import { hashApiKey } from '../../internal/partner/api-key.ts';
-import { PARTNER_KEYS, type PartnerKey } from '../../internal/partner/key-store.ts';
-import { PARTNER_KEY_SYNC } from '../../internal/partner/key-sync.ts';
+import { KeyDocuments, type StoredKey } from '../../internal/partner/key-document.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { Cluster, type SecretWish } from './cluster.ts';
 import { send } from './http.ts';
+import { storedKey } from './stored-keys.ts';
 import { HANG_MS, eventually } from './wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from './world.ts';
 
@@ -24,9 +24,9 @@ export interface KeysWorld {
   status(key: string): Promise<number>;
   /** Waits until `key` is answered with `wanted`; gives the milliseconds it took. */
   becomes(key: string, wanted: number, withinMs?: number): Promise<number>;
-  stored(key: string): Promise<PartnerKey | null>;
-  /** The term of the controller that leads, or led last. */
-  term(): Promise<number>;
+  stored(key: string): Promise<StoredKey | undefined>;
+  /** The controller that leads, or led last. */
+  holder(): Promise<string | undefined>;
   close(): Promise<void>;
 }
 
@@ -65,12 +65,8 @@ export async function openKeysWorld(): Promise<KeysWorld> {
       await eventually(`${wanted}`, async () => (await status(key)) === wanted, withinMs);
       return performance.now() - started;
     },
-    stored: (key) =>
-      world.stores.db.collection<PartnerKey>(PARTNER_KEYS).findOne({ _id: hashApiKey(key) }),
-    async term() {
-      const [lease] = await world.stores.db.collection(PARTNER_KEY_SYNC).find().toArray();
-      return Number(lease?.['term']);
-    },
+    stored: (key) => storedKey(world.stores.db, key),
+    holder: async () => (await new KeyDocuments({ db: world.stores.db, clock }).read())?.holder,
     close: () => world.close(),
   };
 }

@@ -1,0 +1,116 @@
+/**
+ * All partner keys, as hashes, in one document, which also holds the lease of the controller that
+ * writes them.
+ */
+import type { Collection, Db } from 'mongodb';
+import type { Clock } from '../platform/clock.ts';
+import { withDeadline } from '../platform/deadline.ts';
+import { bounded } from '../platform/mongo-read.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
+import type { WantedKey } from './key-secret.ts';
+
+export const PARTNER_KEYS = 'partner_keys';
+const KEYS = 'keys';
+
+/** Only the database's clock measures it. */
+const LEASE_MS = 15_000;
+const CALL_TIMEOUT_MS = 3_000;
+
+export interface StoredKey extends WantedKey {
+  readonly updatedAt: Date;
+}
+
+export interface KeyDocument {
+  readonly _id: typeof KEYS;
+  /** Differs between any two contents, also after a restore. */
+  readonly version: number;
+  /** Who may write until `expiresAt`. */
+  readonly holder: string;
+  readonly expiresAt: Date;
+  /** When the keys were last written after a complete look at all Secrets; absent before the first. */
+  readonly syncedAt?: Date;
+  readonly keys: readonly StoredKey[];
+}
+
+/** Another process writes the keys now, or they were restored: this writer must stop. */
+export class SupersededError extends Error {
+  override readonly name = 'SupersededError';
+}
+
+const FREE = new Date(0);
+const expiry = { $add: ['$$NOW', LEASE_MS] };
+/** A clock that leapt ahead may have left an expiry that no lease can have now. */
+const isFree = { $or: [{ $lt: ['$expiresAt', '$$NOW'] }, { $gt: ['$expiresAt', expiry] }] };
+
+export class KeyDocuments {
+  readonly #db: Db;
+  readonly #clock: Clock;
+
+  constructor({ db, clock }: { readonly db: Db; readonly clock: Clock }) {
+    this.#db = db;
+    this.#clock = clock;
+  }
+
+  get #documents(): Collection<KeyDocument> {
+    return this.#db.collection<KeyDocument>(PARTNER_KEYS);
+  }
+
+  /** False while another process holds the lease. */
+  async take(holder: string): Promise<boolean> {
+    if ((await call(this.#documents.findOne({ _id: KEYS }, { projection: { _id: 1 } }))) === null) {
+      const version = this.#clock.now().getTime();
+      const made = { _id: KEYS, version, holder: '', expiresAt: FREE, keys: [] } as const;
+      await call(this.#documents.insertOne(made)).catch((error: unknown) => {
+        if (!isDuplicateKey(error)) throw error;
+      });
+    }
+    const version = { $add: ['$version', 1] };
+    const taking = this.#documents.updateOne({ _id: KEYS, $or: [{ holder }, { $expr: isFree }] }, [
+      { $set: { holder: { $literal: holder }, expiresAt: expiry, version } },
+    ]);
+    return (await call(taking)).matchedCount === 1;
+  }
+
+  async renew(holder: string): Promise<boolean> {
+    const renewal = this.#documents.updateOne({ _id: KEYS, holder }, [
+      { $set: { expiresAt: expiry } },
+    ]);
+    return (await call(renewal)).matchedCount === 1;
+  }
+
+  async giveBack(holder: string): Promise<void> {
+    await call(this.#documents.updateOne({ _id: KEYS, holder }, { $set: { expiresAt: FREE } }));
+  }
+
+  /** Undefined before the first complete look at the Secrets, and where the document is gone. */
+  async version(): Promise<number | undefined> {
+    const options = { projection: { version: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
+    const synced = { _id: KEYS, syncedAt: { $exists: true } } as const;
+    return (await call(this.#documents.findOne(synced, options)))?.version;
+  }
+
+  async read(): Promise<KeyDocument | undefined> {
+    return (await this.#documents.findOne({ _id: KEYS }, bounded)) ?? undefined;
+  }
+
+  /**
+   * Replaces all keys if the document still has this version. Rejects with `SupersededError` if
+   * not: a later leader has begun, or the document was restored.
+   */
+  async replace(
+    version: number,
+    keys: readonly StoredKey[],
+    { synced }: { readonly synced: boolean },
+  ): Promise<void> {
+    const now = this.#clock.now();
+    const next = Math.max(version + 1, now.getTime());
+    const { matchedCount } = await this.#documents.updateOne(
+      { _id: KEYS, version },
+      { $set: { version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
+    );
+    if (matchedCount === 0) throw new SupersededError();
+  }
+}
+
+const call = <T>(promise: Promise<T>): Promise<T> =>
+  withDeadline(promise, CALL_TIMEOUT_MS, 'a call about the keys');
