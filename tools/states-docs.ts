@@ -4,13 +4,13 @@
  */
 import { describeSettings } from '../internal/settings/settings.ts';
 import {
+  cards,
   eventsOf,
   finalStates,
   firstStates,
-  isOpen,
-  meanings,
   moves,
   states,
+  touches,
   type Actor,
   type State,
 } from '../internal/submission/states.ts';
@@ -31,9 +31,12 @@ export function statesPage(): string {
     ...drawing(),
     '```',
     '',
-    '| State | What it means | Kept |',
-    '| --- | --- | --- |',
-    ...states.map((state) => `| \`${state}\` | ${meanings[state]} | ${kept(state)} |`),
+    '| State | What it means | The partner sees | Kept |',
+    '| --- | --- | --- | --- |',
+    ...states.map(
+      (state) =>
+        `| \`${state}\` | ${cards[state].meaning} | \`${cards[state].status}\` | ${kept(state)} |`,
+    ),
     '',
     '## Every move',
     '',
@@ -45,6 +48,16 @@ export function statesPage(): string {
         (cells) => `| ${actor} | ${cells} |`,
       );
     }),
+    '',
+    '## Updates that leave the state',
+    '',
+    '| Update | In | Only if |',
+    '| --- | --- | --- |',
+    ...Object.entries(touches).map(
+      ([touch, { from, when }]) => `| \`${touch}\` | ${statesIn(from)} | ${when.join(', ')} |`,
+    ),
+    '',
+    'Where the process has read the record, its version must still be the same; so too for moves.',
     '',
     '- `claimed`: a worker has had the record in hand at least once. `account`: an account made by this request exists. `erased`: its',
     '  personal data was removed.',
@@ -59,13 +72,19 @@ export function statesPage(): string {
 function rowsOf(own: typeof moves): string[] {
   const rows = new Map<string, string[]>();
   for (const { event, from, to, when } of own) {
-    const key = [event, from === to ? '' : to, when ?? ''].join(' | ');
+    const key = [event, from === to ? '' : to, when.join(', ')].join(' | ');
     rows.set(key, [...(rows.get(key) ?? []), `\`${from}\``]);
   }
   return [...rows].map(([key, froms]) => {
     const [event, to, when] = key.split(' | ');
     return `\`${event}\` | ${froms.join(', ')} | ${to === '' ? 'the same' : `\`${to}\``} | ${when}`;
   });
+}
+
+function statesIn(from: readonly State[]): string {
+  return from.length === states.length
+    ? 'every state'
+    : from.map((state) => `\`${state}\``).join(', ');
 }
 
 function drawing(): string[] {
@@ -81,7 +100,7 @@ function drawing(): string[] {
     ...firstStates.map((state) => `  [*] --> ${state}`),
     ...[...between].map(([ends, events]) => `  ${ends}: ${events.join(', ')}`),
     ...finalStates
-      .filter((state) => state !== 'dead_lettered')
+      .filter((state) => cards[state].kept === 'days')
       .map((state) => `  ${state} --> [*]`),
   ];
 }
@@ -91,5 +110,5 @@ function kept(state: State): string {
     ({ name }) => name === `RETENTION_${state.toUpperCase()}_DAYS`,
   );
   if (setting !== undefined) return `${setting.default} days (\`${setting.name}\`)`;
-  return isOpen(state) ? 'until it is final' : 'until an operator decides';
+  return cards[state].kept === 'work' ? 'until it is final' : 'until an operator decides';
 }

@@ -4,16 +4,9 @@ import type { CreationFact } from '../application/decide.ts';
 import { defined } from '../platform/defined.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
-import { Batcher, type Outcome } from '../platform/batcher.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import {
-  databaseSpan,
-  insertTogether,
-  isDuplicateKey,
-  NotDurableError,
-  writePastLockConflicts,
-} from '../platform/mongo.ts';
+import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
@@ -23,8 +16,6 @@ const CREATE_TRIES = 5;
 export class AccountStore {
   readonly #collection: Collection<Account>;
   readonly #clock: Clock;
-  readonly #inserts = new Batcher<Account, boolean>((accounts) => this.#insertTogether(accounts));
-  readonly #reads = new Batcher<string, Account | undefined>((ids) => this.#readTogether(ids));
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.#collection = accountCollection(options.db);
@@ -55,31 +46,22 @@ export class AccountStore {
 
   async #createOrFind(account: Account): Promise<CreationFact> {
     for (let tries = 1; tries <= CREATE_TRIES; tries += 1) {
-      if (await this.#inserts.call(account)) return { kind: 'created', accountId: account._id };
+      if (await this.#insert(account)) return { kind: 'created', accountId: account._id };
       const fact = await this.#whoHolds(account);
       if (fact !== undefined) return fact;
     }
     throw new Error('a key of the account is taken, but nobody holds it');
   }
 
-  async #insertTogether(wanted: readonly Account[]): Promise<Outcome<boolean>[]> {
-    // The same order in every process prevents deadlocks.
-    const accounts = wanted.toSorted((one, other) =>
-      one.emailNormalized < other.emailNormalized ? -1 : 1,
-    );
-    const { n, writeErrors, durable } = await writePastLockConflicts(accounts, (some) =>
-      insertTogether(this.#collection, some),
-    );
-    if (!durable) throw new NotDurableError('no majority acknowledged the accounts in time');
-    if (n + writeErrors.length !== accounts.length)
-      throw new Error('the answer does not account for every account');
-    const failed = new Map(writeErrors.map((error) => [accounts[error.index], error]));
-    return wanted.map((account) => {
-      const error = failed.get(account);
-      return error === undefined || isDuplicateKey(error)
-        ? { result: error === undefined }
-        : { error };
-    });
+  /** False if one of its keys is taken. */
+  async #insert(account: Account): Promise<boolean> {
+    try {
+      await pastLockConflicts(() => this.#collection.insertOne(account));
+      return true;
+    } catch (error) {
+      if (isDuplicateKey(error)) return false;
+      throw error;
+    }
   }
 
   /** The error names only one index, so all three keys are looked up. */
@@ -117,13 +99,7 @@ export class AccountStore {
     };
   }
 
-  read(accountId: string): Promise<Account | undefined> {
-    return this.#reads.call(accountId);
-  }
-
-  async #readTogether(ids: readonly string[]): Promise<{ result: Account | undefined }[]> {
-    const found = await this.#collection.find({ _id: { $in: [...new Set(ids)] } }).toArray();
-    const byId = new Map(found.map((account) => [account._id, account]));
-    return ids.map((id) => ({ result: byId.get(id) }));
+  async read(accountId: string): Promise<Account | undefined> {
+    return (await this.#collection.findOne({ _id: accountId })) ?? undefined;
   }
 }

@@ -1,6 +1,6 @@
 /** `close`: ends an open request or a dead letter. */
 import type { Account } from '../account/account.ts';
-import { meanings, nextState } from '../submission/states.ts';
+import { cards, nextState } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { submissionById } from './command.ts';
@@ -33,6 +33,7 @@ const order: Order = {
   atOnce: WALK_PAGE,
   act: (planned, { desk, values }) =>
     desk.moves.moveAll(
+      'close',
       planned.map(({ record, account, to }) => ({ seen: record, to, accountId: account?._id })),
       `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`,
     ),
@@ -47,7 +48,7 @@ function plan(record: SubmissionRecord, account: Account | undefined): Plan {
   };
   const to = nextState(state, 'close', facts);
   return to === undefined
-    ? { whyNot: `is ${state} (${meanings[state]}): nothing to close` }
+    ? { whyNot: `is ${state} (${cards[state].meaning}): nothing to close` }
     : { to };
 }
 

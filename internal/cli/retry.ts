@@ -2,7 +2,7 @@
 import { defined } from '../platform/defined.ts';
 import type { Account } from '../account/account.ts';
 import type { PlannedMove, Seen } from '../submission/operator-moves.ts';
-import { isOpen, meanings, nextState, type ReopeningEvent } from '../submission/states.ts';
+import { cards, isOpen, nextState, type ReopeningEvent } from '../submission/states.ts';
 import { isBounced, type SubmissionRecord } from '../submission/submission.ts';
 import {
   CommandError,
@@ -76,7 +76,7 @@ const retryOrder: Order = {
         ready.push({ seen: record, to, accountId: account?._id });
     }
     const reason = `operator retry by ${desk.trail.by}`;
-    return ready.length === 0 ? 0 : desk.moves.moveAll(ready, reason);
+    return ready.length === 0 ? 0 : desk.moves.moveAll('retry', ready, reason);
   },
 };
 
@@ -198,7 +198,7 @@ function planRetry(record: SubmissionRecord, account: Account | undefined): Plan
   const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
   const to = isOpen(state) ? state : nextState(state, 'retry', facts);
   if (to === undefined || !isOpen(to))
-    return { whyNot: `is ${state} (${meanings[state]}): nothing to retry` };
+    return { whyNot: `is ${state} (${cards[state].meaning}): nothing to retry` };
   return { to };
 }
 

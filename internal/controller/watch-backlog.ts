@@ -3,8 +3,8 @@ import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
-import { openStates } from '../submission/states.ts';
-import { backlogStates, type Backlog } from '../submission/backlog.ts';
+import { backlogStates, openStates } from '../submission/states.ts';
+import type { Backlog } from '../submission/backlog.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 

@@ -6,7 +6,7 @@ import type { KeyCache } from '../partner/key-cache.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
-import type { State } from '../submission/states.ts';
+import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { authenticate } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
@@ -18,19 +18,6 @@ export interface LookUpTools {
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
   readStatus(requestId: string, partnerId: string): Promise<StatusRecord | undefined>;
 }
-
-const statusOf: Readonly<Record<State, Status>> = {
-  recorded: 'processing',
-  account_created: 'processing',
-  // The partner must not submit again; an operator is alerted.
-  dead_lettered: 'processing',
-  completed: 'completed',
-  rejected: 'rejected',
-  undeliverable: 'undeliverable',
-  malformed: 'not_accepted',
-  refused: 'not_accepted',
-  withdrawn: 'not_accepted',
-};
 
 export function authenticateLookUp(
   request: FastifyRequest,
@@ -72,7 +59,7 @@ export async function lookUpStatus(
 
 function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
   // A newer version may have written an unknown state.
-  const state = statusOf[record.state] ?? 'processing';
+  const state: Status = states.includes(record.state) ? cards[record.state].status : 'processing';
   return {
     message: statusMessages[state],
     data: {

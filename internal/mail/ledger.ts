@@ -16,10 +16,6 @@ export interface SecondMail {
 /** One mail has at most 27 attempts. */
 const HAND_OVERS_KEPT = 40;
 
-export function firstLedger(intent: Intent): MailLedger {
-  return { begun: 1, possible: 1, handOvers: { [intent.claim]: intent } };
-}
-
 export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
   return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);
 }

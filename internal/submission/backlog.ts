@@ -8,10 +8,8 @@ import {
   BACKLOG_TIMEOUT_MS,
   BOUNCED_WINDOW_MS,
 } from './limits.ts';
-import { openStates, type OpenState } from './states.ts';
+import { backlogStates, openStates, type OpenState } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
-
-export const backlogStates = [...openStates, 'dead_lettered'] as const;
 
 /** Each count stops at `BACKLOG_COUNTED`. */
 export interface Backlog {

@@ -2,6 +2,7 @@
 import type { Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { updateInOrder } from '../platform/mongo.ts';
+import { touchOf } from './move-of.ts';
 import { submissionCollection } from './submission.ts';
 
 export async function makeDue(
@@ -11,8 +12,7 @@ export async function makeDue(
 ): Promise<void> {
   const now = clock.now();
   const ids = accepted.map(({ requestId }) => requestId);
-  const unclaimed = { version: 0, state: 'recorded' } as const;
-  await updateInOrder(submissionCollection(db), [
-    { ids, q: unclaimed, u: { $set: { dueAt: now, firstSeenAt: now } } },
-  ]);
+  const q = touchOf('make_due', {}, now)!;
+  const u = { $set: { dueAt: now, firstSeenAt: now } };
+  await updateInOrder(submissionCollection(db), [{ ids, q, u }]);
 }

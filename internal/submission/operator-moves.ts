@@ -1,26 +1,26 @@
 /** Operators' changes to a record: reopen, claim, hurry, correct, erase. */
 import type { Collection, Db } from 'mongodb';
-import { discardedReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
-import { moveUpdate } from './move-update.ts';
 import { CLAIM_MS } from './limits.ts';
+import { entryOf, moveOf, touchOf, type RecordUpdate, type Step } from './move-of.ts';
 import {
   isOpen,
-  nextState,
   type OpenState,
+  type OperatorEvent,
   type ReopeningEvent,
   type RetentionDays,
   type State,
+  type Touch,
 } from './states.ts';
-import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** A move does nothing if the record has changed since. */
-export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version'>;
+export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'accountId'>;
 
 export interface PlannedMove {
-  readonly seen: Seen & Pick<SubmissionRecord, 'accountId'>;
+  readonly seen: Seen;
   readonly to: State;
   readonly accountId: string | undefined;
 }
@@ -40,48 +40,26 @@ export class OperatorMoves {
     this.#clock = options.clock;
   }
 
-  /**
-   * The new version makes a worker's late writes fail. `accountId` is the account that this request
-   * created.
-   */
+  /** `accountId` is the account that this request created. */
   async reopen(
-    record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
+    seen: Seen,
     event: ReopeningEvent,
     options: { readonly accountId: string | undefined; readonly reason: string },
   ): Promise<OpenState | 'no_such_move' | 'changed'> {
-    const { _id, state, version } = record;
     const { accountId, reason } = options;
-    const facts = {
-      account: accountId !== undefined,
-      claimed: version > 0,
-      erased: record.erasedAt !== undefined,
-    };
-    const to = nextState(state, event, facts);
-    if (to === undefined || !isOpen(to)) return 'no_such_move';
-    const update = this.#moveTo(to, record, this.#clock.now(), reason);
-    const account = to === 'account_created' && accountId !== undefined ? { accountId } : {};
-    const { matchedCount } = await this.#collection.updateOne(
-      { _id, state, version, erasedAt: { $exists: false }, schema: { $lte: RECORD_SCHEMA } },
-      { ...update, $set: { ...update.$set, ...account } },
-    );
-    return matchedCount === 1 ? to : 'changed';
+    const move = this.#moveOf(event, seen, accountId !== undefined, reason);
+    if (move === undefined || !isOpen(move.to)) return 'no_such_move';
+    return (await this.#move(seen, move, defined({ accountId }))) ? move.to : 'changed';
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */
   async remake(record: SubmissionRecord, reason: string): Promise<'account_created' | 'changed'> {
-    const now = this.#clock.now();
     const state = 'account_created';
-    const history = [{ state, at: now, attempt: 0, reason }] as const;
+    const now = this.#clock.now();
+    const { $set, $push } = entryOf(state, { now, reason, retention: this.#retention });
+    const made = { receivedAt: now, mailsSince: record.version, history: [$push.history] };
     try {
-      const made = {
-        receivedAt: now,
-        state,
-        stateAt: now,
-        dueAt: now,
-        history,
-        mailsSince: record.version,
-      } as const;
-      await this.#collection.insertOne({ ...record, ...made });
+      await this.#collection.insertOne({ ...record, ...$set, ...made });
       return state;
     } catch (error) {
       if (isDuplicateKey(error)) return 'changed';
@@ -89,140 +67,103 @@ export class OperatorMoves {
     }
   }
 
-  async reportBounce(
-    record: Seen & Pick<SubmissionRecord, 'erasedAt'>,
-    reason: string,
-  ): Promise<boolean> {
-    const facts = { account: true, claimed: true, erased: record.erasedAt !== undefined };
-    const to = nextState(record.state, 'report_bounce', facts);
-    if (to === undefined) return false;
-    const now = this.#clock.now();
-    const move = this.#moveTo(to, record, now, reason);
-    const result = await this.#collection.updateOne(asSeen(record), {
-      ...move,
-      $set: { ...move.$set, bouncedAt: now, lastError: reason },
-    });
-    return result.matchedCount === 1;
+  async reportBounce(seen: Seen, reason: string): Promise<boolean> {
+    const move = this.#moveOf('report_bounce', seen, true, reason);
+    if (move === undefined) return false;
+    return this.#move(seen, move, { bouncedAt: move.update.$set.stateAt!, lastError: reason });
   }
 
-  /** Leaves claimed records, because their workers may be creating accounts. */
-  async moveAll(items: readonly PlannedMove[], reason: string): Promise<number> {
-    const now = this.#clock.now();
-    const newAccount = ({ seen, accountId }: PlannedMove) =>
-      accountId === seen.accountId ? undefined : accountId;
-    const alike = Map.groupBy(items, (item) =>
-      [item.seen.state, item.seen.version, item.to, newAccount(item)].join(' '),
+  /** Returns how many were moved to where it was planned. */
+  async moveAll(
+    event: OperatorEvent,
+    items: readonly PlannedMove[],
+    reason: string,
+  ): Promise<number> {
+    const alike = Map.groupBy(items, ({ seen, to, accountId }) =>
+      [seen.state, seen.version, to, seen.accountId, accountId].join(' '),
     );
-    const updates = [...alike.values()].map((group) => {
-      const [one] = group as [PlannedMove, ...PlannedMove[]];
-      const { seen, to } = one;
-      const move = this.#moveTo(to, seen, now, reason);
-      const accountId = newAccount(one);
-      const account = accountId === undefined ? {} : { accountId };
-      const free = { $or: [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }] };
-      return {
-        ids: group.map((item) => item.seen._id),
-        q: {
-          state: seen.state,
-          version: seen.version,
-          erasedAt: { $exists: false },
-          schema: { $lte: RECORD_SCHEMA },
-          ...(isOpen(seen.state) ? free : {}),
-        },
-        u: { ...move, $set: { ...move.$set, ...account } },
-      };
+    const updates = [...alike.values()].flatMap((group) => {
+      const [{ seen, to, accountId }] = group as [PlannedMove, ...PlannedMove[]];
+      const move = this.#moveOf(event, seen, accountId !== undefined, reason);
+      if (move?.to !== to) return [];
+      const { filter: q, update } = move;
+      const u = { ...update, $set: { ...update.$set, ...defined({ accountId }) } };
+      return [{ ids: group.map((item) => item.seen._id), q, u }];
     });
     return requireDurable(await updateInOrder(this.#collection, updates)).n;
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {
-    const version = seen.version + 1;
     const until = later(this.#clock.now(), CLAIM_MS);
-    const result = await this.#collection.updateOne(asSeen(seen), {
+    const version = seen.version + 1;
+    const claimed = await this.#touch('take', seen, {
       $set: { dueAt: until, claimedUntil: until, version },
       $unset: { firstSeenAt: true },
     });
-    return result.matchedCount === 1 ? { ...seen, version } : undefined;
+    return claimed ? { ...seen, version } : undefined;
   }
 
   /** False if the record has changed or a worker may be sending its e-mail. */
   async hurry(seen: Seen): Promise<boolean> {
-    const now = this.#clock.now();
-    const free = [{ claimedUntil: { $exists: false } }, { claimedUntil: { $lte: now } }];
-    const result = await this.#collection.updateOne(
-      { ...asSeen(seen), $or: free },
-      {
-        $set: { dueAt: now, version: seen.version + 1 },
-        $unset: { claimedUntil: true, firstSeenAt: true, crashes: true },
-      },
-    );
-    return result.matchedCount === 1;
+    return this.#touch('hurry', seen, {
+      $set: { dueAt: this.#clock.now(), version: seen.version + 1 },
+      $unset: { claimedUntil: true, firstSeenAt: true, crashes: true },
+    });
   }
 
   /** Removes the digest too, because it would confirm a guessed address. */
   async erase(seen: Seen, reason: string): Promise<boolean> {
-    const now = this.#clock.now();
-    const to = nextState(seen.state, 'erase', {
-      account: false,
-      claimed: seen.version > 0,
-      erased: false,
-    });
-    const stays = to === undefined || to === seen.state;
-    const move = stays ? undefined : this.#moveTo(to, seen, now, reason);
-    const { bodyUntil: _none, ...set } = move?.$set ?? {};
-    const result = await this.#collection.updateOne(asSeen(seen), {
-      $set: { ...set, erasedAt: now, version: seen.version + 1 },
-      $unset: {
-        ...move?.$unset,
-        body: true,
-        bodyUntil: true,
-        bodySha256: true,
-        userAgent: true,
-        applicant: true,
-      },
-      ...defined({ $push: move?.$push }),
-    });
-    return result.matchedCount === 1;
+    const move = this.#moveOf('erase', seen, false, reason);
+    if (move === undefined) return false;
+    const { bodyUntil: _none, ...$set } = move.update.$set;
+    const personal = {
+      body: true,
+      bodyUntil: true,
+      bodySha256: true,
+      userAgent: true,
+      applicant: true,
+    } as const;
+    const update = { ...move.update, $set, $unset: { ...move.update.$unset, ...personal } };
+    return this.#move(seen, { ...move, update }, { erasedAt: this.#clock.now() });
   }
 
   /** Keeps the digest, so that a repeated request gets the same answer. */
   async eraseBody(seen: Seen): Promise<boolean> {
-    const result = await this.#collection.updateOne(asSeen(seen), {
-      $unset: { body: true, bodyUntil: true },
-    });
-    return result.matchedCount === 1;
+    return this.#touch('erase_body', seen, { $unset: { body: true, bodyUntil: true } });
   }
 
   async correctEmail(requestId: string, email: string): Promise<void> {
     await this.#collection.updateOne(
-      { _id: requestId, erasedAt: { $exists: false } },
+      { _id: requestId, ...touchOf('correct_email', {}, this.#clock.now()) },
       { $set: { 'applicant.email': email } },
     );
   }
 
-  #moveTo(to: State, seen: Pick<Seen, 'version'>, now: Date, reason: string) {
-    const moved = moveUpdate(to, {
-      now,
-      attempt: 0,
+  #moveOf(event: OperatorEvent, seen: Seen, account: boolean, reason: string): Step | undefined {
+    return moveOf(event, seen, {
+      now: this.#clock.now(),
+      account,
       reason,
-      dueInMs: 0,
       retention: this.#retention,
     });
-    const { $set, ...move } = moved;
-    const version = seen.version + 1;
-    return {
-      ...move,
-      $set: {
-        ...$set,
-        version,
-        ...(isOpen(to) ? { mailsSince: version } : {}),
-        // The operator's own reason may name a person.
-        ...(to === 'rejected' ? { reasons: [discardedReason] } : {}),
-      },
-    };
   }
-}
 
-function asSeen(seen: Seen) {
-  return { _id: seen._id, state: seen.state, version: seen.version };
+  async #move(
+    { _id }: Seen,
+    { filter, update }: Step,
+    fields: Partial<SubmissionRecord>,
+  ): Promise<boolean> {
+    const { matchedCount } = await this.#collection.updateOne(
+      { _id, ...filter },
+      { ...update, $set: { ...update.$set, ...fields } },
+    );
+    return matchedCount === 1;
+  }
+
+  async #touch(touch: Touch, seen: Seen, update: Partial<RecordUpdate>): Promise<boolean> {
+    const filter = touchOf(touch, seen, this.#clock.now());
+    if (filter === undefined) return false;
+    const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
+    return matchedCount === 1;
+  }
 }

@@ -1,6 +1,8 @@
-/** The states of a request and all moves between them, from which docs/states.md is generated. */
+/**
+ * The states of a request, and all that may be done to its record: from these tables come the
+ * filter of every update (move-of.ts), retention, look-ups, metrics and docs/states.md.
+ */
 
-/** Work remains; only these records have `dueAt`. */
 export const openStates = ['recorded', 'account_created'] as const;
 export const finalStates = [
   'completed',
@@ -16,17 +18,102 @@ export type FinalState = (typeof finalStates)[number];
 export type State = OpenState | FinalState;
 export const states: readonly State[] = [...openStates, ...finalStates];
 
-export const meanings: Readonly<Record<State, string>> = {
-  recorded: 'answered 202; the application is checked next',
-  account_created: 'the account exists; the e-mail goes out next',
-  completed: 'the e-mail was handed to the mail server',
-  rejected: 'invalid fields, a duplicate, or closed by an operator, with every reason',
-  undeliverable: "the applicant's mail server said no for good, at once or by a later bounce",
-  dead_lettered: 'retries used up: an operator decides; never deleted',
-  malformed: 'answered 400',
-  refused: 'answered 401 or 403',
-  withdrawn: 'answered 500 while its write was in doubt',
-};
+export interface Card {
+  readonly meaning: string;
+  /** The HTTP status that the partner was answered. */
+  readonly answered: readonly number[];
+  /** What a status look-up shows the partner. */
+  readonly status: 'processing' | 'completed' | 'rejected' | 'undeliverable' | 'not_accepted';
+  /** `work`: as long as it is open; `decision`: until an operator decides; else days of a setting. */
+  readonly kept: 'work' | 'decision' | 'days';
+  /** `days`: those of bodies; `record`: as long as the record. */
+  readonly body: 'days' | 'record' | 'none';
+}
+
+export const cards = {
+  recorded: {
+    meaning: 'answered 202; the application is checked next',
+    answered: [202],
+    status: 'processing',
+    kept: 'work',
+    body: 'record',
+  },
+  account_created: {
+    meaning: 'the account exists; the e-mail goes out next',
+    answered: [202],
+    status: 'processing',
+    kept: 'work',
+    body: 'record',
+  },
+  completed: {
+    meaning: 'the e-mail was handed to the mail server',
+    answered: [202],
+    status: 'completed',
+    kept: 'days',
+    body: 'days',
+  },
+  rejected: {
+    meaning: 'invalid fields, a duplicate, or closed by an operator, with every reason',
+    answered: [202],
+    status: 'rejected',
+    kept: 'days',
+    body: 'days',
+  },
+  undeliverable: {
+    meaning: "the applicant's mail server said no for good, at once or by a later bounce",
+    answered: [202],
+    status: 'undeliverable',
+    kept: 'days',
+    body: 'days',
+  },
+  dead_lettered: {
+    meaning: 'retries used up: an operator decides; never deleted',
+    answered: [202],
+    // The partner must not submit again; an operator is alerted.
+    status: 'processing',
+    kept: 'decision',
+    body: 'record',
+  },
+  malformed: {
+    meaning: 'answered 400',
+    answered: [400],
+    status: 'not_accepted',
+    kept: 'days',
+    body: 'record',
+  },
+  refused: {
+    meaning: 'answered 401 or 403',
+    answered: [401, 403],
+    status: 'not_accepted',
+    kept: 'days',
+    body: 'none',
+  },
+  withdrawn: {
+    meaning: 'answered 500 while its write was in doubt',
+    answered: [500],
+    status: 'not_accepted',
+    kept: 'days',
+    body: 'record',
+  },
+} as const satisfies Record<State, Card>;
+
+type StateOf<K extends Card['kept']> = {
+  [S in State]: (typeof cards)[S]['kept'] extends K ? S : never;
+}[State];
+
+/** A move into one of these states needs its days; the others are never deleted. */
+export type KeptState = StateOf<'days'>;
+type AcceptedState = {
+  [S in State]: (typeof cards)[S]['answered'] extends readonly [202] ? S : never;
+}[State];
+
+/** In days, for every state that an accepted request can end in. */
+export type RetentionDays = Readonly<Record<(KeptState & AcceptedState) | 'body', number>>;
+
+/** The states whose records are counted, since no time ends them. */
+export const backlogStates = states.filter(
+  (state): state is StateOf<'work' | 'decision'> => cards[state].kept !== 'days',
+);
 
 /** A record begins as `withdrawn` if its insert never landed. */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
@@ -54,77 +141,93 @@ export interface Facts {
   readonly claimed: boolean;
   readonly adopted?: boolean;
   readonly erased: boolean;
+  /** The claim on the record; without it nobody has it. */
+  readonly claim?: 'held' | 'expired' | 'none';
 }
+
+/** `move-of.ts` has the filter of each. */
+export const conditions = {
+  account: (facts) => facts.account,
+  'no account': (facts) => !facts.account,
+  'not erased': (facts) => !facts.erased,
+  'never claimed': (facts) => !facts.claimed,
+  'not adopted': (facts) => facts.adopted !== true,
+  'no claim': ({ claim = 'none' }) => claim === 'none',
+  'claim expired': ({ claim }) => claim === 'expired',
+  'claim free': ({ claim }) => claim !== 'held',
+} as const satisfies Record<string, (facts: Facts) => boolean>;
+export type Condition = keyof typeof conditions;
 
 export interface Move {
   readonly event: Event;
   readonly from: State;
   readonly to: State;
-  readonly when?: 'never claimed or adopted' | 'account, not erased' | 'no account, not erased';
+  readonly when: readonly Condition[];
+  /** The state, its dates and its history stay as they are. */
+  readonly stays: boolean;
 }
 
+function rows(
+  event: Event,
+  from: readonly State[],
+  to: State | 'the same',
+  when: readonly Condition[] = [],
+): Move[] {
+  const stays = to === 'the same';
+  return from.map((state) => ({ event, from: state, to: stays ? state : to, when, stays }));
+}
+
+const mailable = ['account', 'not erased'] as const;
+const unfinished = ['recorded', 'account_created', 'dead_lettered'] as const;
+
 export const moves: readonly Move[] = [
-  { event: 'withdraw', from: 'recorded', to: 'withdrawn', when: 'never claimed or adopted' },
-  { event: 'withdraw', from: 'malformed', to: 'withdrawn', when: 'never claimed or adopted' },
+  ...rows('withdraw', ['recorded', 'malformed'], 'withdrawn', ['never claimed', 'not adopted']),
 
-  { event: 'create_account', from: 'recorded', to: 'account_created' },
-  { event: 'reject', from: 'recorded', to: 'rejected' },
-  { event: 'complete', from: 'account_created', to: 'completed' },
-  { event: 'bounce', from: 'account_created', to: 'undeliverable' },
-  { event: 'give_up', from: 'recorded', to: 'dead_lettered' },
-  { event: 'give_up', from: 'account_created', to: 'dead_lettered' },
+  ...rows('create_account', ['recorded'], 'account_created'),
+  ...rows('reject', ['recorded'], 'rejected'),
+  ...rows('complete', ['account_created'], 'completed'),
+  ...rows('bounce', ['account_created'], 'undeliverable'),
+  ...rows('give_up', ['recorded', 'account_created'], 'dead_lettered'),
 
-  { event: 'retry', from: 'dead_lettered', to: 'recorded', when: 'no account, not erased' },
-  { event: 'retry', from: 'dead_lettered', to: 'account_created', when: 'account, not erased' },
-  { event: 'retry', from: 'undeliverable', to: 'account_created', when: 'account, not erased' },
-
+  ...rows('retry', ['dead_lettered'], 'recorded', ['no account', 'not erased']),
+  ...rows('retry', ['dead_lettered', 'undeliverable'], 'account_created', mailable),
   // A corrected address gets an e-mail even while the first is being sent.
-  {
-    event: 'correct_address',
-    from: 'account_created',
-    to: 'account_created',
-    when: 'account, not erased',
-  },
-  {
-    event: 'correct_address',
-    from: 'completed',
-    to: 'account_created',
-    when: 'account, not erased',
-  },
-  {
-    event: 'correct_address',
-    from: 'undeliverable',
-    to: 'account_created',
-    when: 'account, not erased',
-  },
-  {
-    event: 'correct_address',
-    from: 'dead_lettered',
-    to: 'account_created',
-    when: 'account, not erased',
-  },
-
-  { event: 'resend', from: 'completed', to: 'account_created', when: 'account, not erased' },
-
+  ...rows(
+    'correct_address',
+    ['account_created', 'completed', 'undeliverable', 'dead_lettered'],
+    'account_created',
+    mailable,
+  ),
+  ...rows('resend', ['completed'], 'account_created', mailable),
   // Most mail servers accept first and bounce later.
-  { event: 'report_bounce', from: 'completed', to: 'undeliverable', when: 'account, not erased' },
-
-  ...(['recorded', 'account_created', 'dead_lettered'] as const).flatMap((from): Move[] => [
-    { event: 'close', from, to: 'rejected', when: 'no account, not erased' },
-    { event: 'close', from, to: 'undeliverable', when: 'account, not erased' },
-  ]),
-
+  ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
+  // A worker that holds the record may be creating its account.
+  ...rows('close', unfinished, 'rejected', ['no account', 'not erased', 'claim free']),
+  ...rows('close', unfinished, 'undeliverable', [...mailable, 'claim free']),
   // An erased dead letter cannot be retried, so its alert would never stop.
-  { event: 'erase', from: 'recorded', to: 'rejected' },
-  { event: 'erase', from: 'account_created', to: 'rejected' },
-  { event: 'erase', from: 'dead_lettered', to: 'rejected' },
-  { event: 'erase', from: 'completed', to: 'completed' },
-  { event: 'erase', from: 'rejected', to: 'rejected' },
-  { event: 'erase', from: 'undeliverable', to: 'undeliverable' },
-  { event: 'erase', from: 'malformed', to: 'malformed' },
-  { event: 'erase', from: 'refused', to: 'refused' },
-  { event: 'erase', from: 'withdrawn', to: 'withdrawn' },
+  ...rows('erase', unfinished, 'rejected'),
+  ...rows(
+    'erase',
+    ['completed', 'rejected', 'undeliverable', 'malformed', 'refused', 'withdrawn'],
+    'the same',
+  ),
 ];
+
+/** Updates that leave the state, and when they may be made. */
+export const touches = {
+  claim: { from: openStates, when: ['no claim'] },
+  take_over: { from: openStates, when: ['claim expired'] },
+  /** By the claim's holder, who alone knows the version: it renews, postpones or gives back. */
+  hold: { from: openStates, when: [] },
+  look_again: { from: openStates, when: [] },
+  make_due: { from: ['recorded'], when: ['never claimed'] },
+  /** An operator takes the record out of a worker's hands. */
+  take: { from: openStates, when: [] },
+  hurry: { from: openStates, when: ['claim free'] },
+  correct_email: { from: states, when: ['not erased'] },
+  erase_body: { from: states.filter((state) => cards[state].kept === 'days'), when: [] },
+} as const satisfies Record<string, { from: readonly State[]; when: readonly Condition[] }>;
+export type Touch = keyof typeof touches;
 
 export function nextState(state: State, event: Event, facts: Facts): State | undefined {
   return moves.find(
@@ -132,28 +235,10 @@ export function nextState(state: State, event: Event, facts: Facts): State | und
   )?.to;
 }
 
-function holds(when: Move['when'], facts: Facts): boolean {
-  switch (when) {
-    case undefined:
-      return true;
-    case 'never claimed or adopted':
-      return !facts.claimed && facts.adopted !== true;
-    case 'account, not erased':
-      return facts.account && !facts.erased;
-    case 'no account, not erased':
-      return !facts.account && !facts.erased;
-  }
-}
-
-export function statesBefore(event: Event): readonly State[] {
-  return [...new Set(moves.filter((move) => move.event === event).map((move) => move.from))];
+export function holds(when: readonly Condition[], facts: Facts): boolean {
+  return when.every((condition) => conditions[condition](facts));
 }
 
 export function isOpen(state: State): state is OpenState {
   return (openStates as readonly State[]).includes(state);
 }
-
-/** In days; open records and dead letters are never deleted. */
-export type RetentionDays = Readonly<
-  Partial<Record<Exclude<FinalState, 'dead_lettered'> | 'body', number>>
->;

@@ -46,7 +46,6 @@ export interface SubmissionRecord {
   readonly stateAt: Date;
   /** Counts claims and operators' moves. */
   readonly version: number;
-  readonly claimedBy?: string;
   readonly dueAt?: Date;
   readonly claimedUntil?: Date;
   readonly firstSeenAt?: Date;

@@ -20,8 +20,8 @@ import {
   WITHDRAWAL_MAJORITY_MS,
   WITHDRAWAL_RETRY,
 } from './limits.ts';
-import { moveUpdate } from './move-update.ts';
-import { statesBefore } from './states.ts';
+import { moveOf } from './move-of.ts';
+import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
@@ -160,21 +160,18 @@ export class Withdrawals {
     records: readonly Doubtful[],
     { upsert }: { readonly upsert: boolean },
   ): Promise<WriteReply> {
-    const update = moveUpdate('withdrawn', {
-      now: this.#clock.now(),
-      attempt: 0,
-      reason: 'answered 500 while in doubt',
-      dueInMs: 0,
-      retention: { withdrawn: this.#retentionDays },
-    });
+    const { filter, update } = moveOf(
+      'withdraw',
+      {},
+      {
+        now: this.#clock.now(),
+        reason: 'answered 500 while in doubt',
+        retention: { withdrawn: this.#retentionDays },
+      },
+    )!;
     const items = records.map(
       ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent }) => ({
-        q: {
-          _id,
-          version: 0,
-          adopted: { $exists: false },
-          state: { $in: statesBefore('withdraw') },
-        },
+        q: { _id, ...filter },
         u: {
           ...update,
           $set: { ...update.$set, httpStatus: 500 },
@@ -200,24 +197,19 @@ export class Withdrawals {
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;
+    const ids = records.map(({ _id }) => _id);
     const found = await this.#collection
       .find(
-        {
-          _id: { $in: records.map((record) => record._id) },
-          $or: [
-            { version: { $gt: 0 } },
-            { state: { $nin: statesBefore('withdraw') } },
-            { adopted: true },
-          ],
-        },
-        { projection: { state: 1, adopted: 1 }, readConcern: 'majority' },
+        { _id: { $in: ids } },
+        { projection: { state: 1, adopted: 1, version: 1 }, readConcern: 'majority' },
       )
       .toArray();
-    for (const { _id, state, adopted } of found) {
+    for (const { _id, state, adopted = false, version } of found) {
+      const facts = { account: false, erased: false, claimed: version > 0, adopted };
+      if (nextState(state, 'withdraw', facts) !== undefined) continue;
       const record = this.#pending.get(_id);
       if (record === undefined) continue;
-      const result =
-        state === 'withdrawn' ? 'withdrawn' : adopted === true ? 'adopted' : 'too_late';
+      const result = state === 'withdrawn' ? 'withdrawn' : adopted ? 'adopted' : 'too_late';
       if (result === 'too_late') {
         this.#log.error(
           logFields(record),

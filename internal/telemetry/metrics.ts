@@ -7,9 +7,8 @@ import { reasonCodes } from '../application/reasons.ts';
 import { problemCodes } from '../partner/key-secret.ts';
 import { hintResults } from '../queue/hint-outbox.ts';
 import { jobStates } from '../queue/job.ts';
-import { backlogStates } from '../submission/backlog.ts';
 import { notAcceptedReasons } from '../submission/commit-entry.ts';
-import { openStates } from '../submission/states.ts';
+import { backlogStates, openStates } from '../submission/states.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
 import {
   counter,

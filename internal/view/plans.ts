@@ -1,6 +1,6 @@
 /** What an operator may do with a request, and why not: one rule for the commands and the pages. */
 import type { Account } from '../account/account.ts';
-import { isOpen, meanings, nextState, type Event, type State } from '../submission/states.ts';
+import { cards, isOpen, nextState, type Event, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { utc } from './times.ts';
 
@@ -53,7 +53,8 @@ export function planRetry(record: Planned, account: Account | undefined): Plan {
   if (account?.releasedAt !== undefined)
     return { whyNot: 'has a released account: the partner applies again' };
   const to = isOpen(state) ? state : moveOf(record, account, 'retry');
-  if (to === undefined) return { whyNot: `is ${state} (${meanings[state]}): nothing to retry` };
+  if (to === undefined)
+    return { whyNot: `is ${state} (${cards[state].meaning}): nothing to retry` };
   return { to };
 }
 
@@ -73,7 +74,7 @@ export function planClose(record: Planned, account: Account | undefined): Plan {
   const to = moveOf(record, account, 'close');
   const { state } = record;
   return to === undefined
-    ? { whyNot: `is ${state} (${meanings[state]}): nothing to close` }
+    ? { whyNot: `is ${state} (${cards[state].meaning}): nothing to close` }
     : { to };
 }
 

@@ -5,6 +5,7 @@ import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { FaultChoice, SmtpFault } from '../support/mail-catcher.ts';
 import type { Random } from '../support/random.ts';
+import { retention } from '../support/records.ts';
 import type { Injector } from './fault.ts';
 import type { ChaosWorld } from './world.ts';
 
@@ -14,7 +15,7 @@ const BOUNCED = 50;
 const BOUNCE = 'the e-mail bounced after the mail server had taken it';
 
 const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
-  new OperatorMoves({ db, retention: { undeliverable: 400 }, clock: systemClock });
+  new OperatorMoves({ db, retention, clock: systemClock });
 
 /** What `partner-ingest retry --state dead_lettered --yes` does. */
 async function retryDeadLetters(world: ChaosWorld): Promise<void> {
@@ -25,6 +26,7 @@ async function retryDeadLetters(world: ChaosWorld): Promise<void> {
   if (letters.length === 0) return;
   for (const { _id } of letters) world.facts.reopened.add(_id);
   await movesOf(world).moveAll(
+    'retry',
     letters.map((seen) => ({ seen, to: 'account_created', accountId: seen.accountId })),
     'operator retry',
   );

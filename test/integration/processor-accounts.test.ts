@@ -3,7 +3,7 @@
  * true answer.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { MongoServerError, type Db } from 'mongodb';
+import { MongoServerError, type Collection, type Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -27,15 +27,11 @@ const applicant = () => {
 };
 const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
-/** A store of accounts whose writes `command` carries out. */
-function storeOver(command: Db['command']): AccountStore {
+/** A store of accounts whose inserts `insertOne` carries out. */
+function storeOver(insertOne: Collection<Account>['insertOne']): AccountStore {
   const collection = stores.db.collection<Account>(ACCOUNTS);
-  const watched = {
-    collectionName: ACCOUNTS,
-    db: { command },
-    find: collection.find.bind(collection),
-  };
-  return new AccountStore({ db: { collection: () => watched } as unknown as Db, clock });
+  collection.insertOne = insertOne;
+  return new AccountStore({ db: { collection: () => collection } as unknown as Db, clock });
 }
 
 test('a repeat of the same request finds its own account', async () => {
@@ -81,10 +77,10 @@ test.each([
   [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
 ])('inserts ended with %j, %i times: %s', async (error, times, expected) => {
   let left = times;
-  const store = storeOver(async (...command) => {
+  const store = storeOver(async (...insert) => {
     left -= 1;
     if (left >= 0) throw new MongoServerError(error);
-    return stores.db.command(...command);
+    return stores.db.collection<Account>(ACCOUNTS).insertOne(...insert);
   });
   const fact = store.create(applicant(), by(`req_unlucky_${error.code}_${times}`));
   if (expected === 'error') await expect(fact).rejects.toThrow(error.message);

@@ -21,6 +21,7 @@ import {
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
+import { retention } from '../support/records.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { timedDatabase } from '../support/timed-database.ts';
@@ -44,7 +45,6 @@ let durable: DurableSince;
 beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
-  const retention = { completed: 1, rejected: 1, undeliverable: 1 };
   store = new WorkerMoves({ db: stores.db, retention, clock });
   const db = timedDatabase(stores.db, () => clock.now());
   operator = new OperatorMoves({ db, retention, clock });
@@ -246,7 +246,7 @@ test('of two operators who reopen a record from the same view, one is told that 
 test('a retry and what an operator made due are queued, and count as no rescue', async () => {
   const many = await insert({ state: 'dead_lettered', version: 1 });
   const one = await insert({ state: 'dead_lettered', version: 1 });
-  await operator.moveAll([{ seen: many, to: 'recorded', accountId: undefined }], 'operator retry');
+  await operator.moveAll('retry', [{ seen: many, to: 'recorded', accountId: undefined }], 'asked');
   await operator.reopen(one, 'retry', { accountId: undefined, reason: 'operator retry' });
   const failed = await insert();
   await store.claim(failed._id, 0);

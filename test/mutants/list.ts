@@ -62,9 +62,6 @@ export const mutants: readonly Mutant[] = [
       ['writeErrors.length !== batch', 'writeErrors.length > batch', 'a lost one is answered 202'],
       ["? ({ kind: 'in_doubt'", "? ({ kind: 'not_stored'", 'nobody withdraws what may be stored'],
     ]),
-    ...file('internal/platform/batcher.ts', beside, [
-      ["else if ('error' in", 'else if (false && 1 in', 'a failure looks like a success'],
-    ]),
     ...file('internal/ingest/submit-application.ts', simulation, [
       ['      tools.withdraw(record);\n', '', 'what was answered 500 is processed'],
       ['>= FIRST_DUE_MS', '>= Infinity', 'a thawed process answers 500 for what is processed'],
@@ -72,9 +69,17 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/submission/withdrawals.ts', withdrawals, [
       ['first?.tried !== false', 'true', 'an outage leaves withdrawals untried for long'],
     ]),
-    ...file('internal/submission/worker-moves.ts', claims, [
-      ['{ ...q, claimedUntil: { $lte: now } }', '{ ...q }', 'a claim takes what another holds'],
-      ['state: { $in: [...openStates] }, schema', 'schema', 'what is final is worked on again'],
+    ...file('internal/submission/move-of.ts', beside, [
+      [
+        "expired': (_seen, now) => ({",
+        "expired': (_seen, now) => true || ({",
+        'a claim takes what another holds',
+      ],
+      [
+        'state: from.length === 1 ? from[0]! : { $in: [...from] },',
+        '',
+        'what is final is worked on',
+      ],
     ]),
     ...file('internal/processor/reconcile.ts', claims, [
       ['record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
@@ -107,8 +112,10 @@ export const mutants: readonly Mutant[] = [
   ]),
   ...promise('A repeated request with its idempotency key is one request', [
     ...file('internal/submission/withdrawals.ts', simulation, [
-      ['adopted: { $exists: false },\n', '', 'a withdrawal takes what was answered 202'],
       [', idempotencyDigest: true }', ' }', 'a key stays bound to what was withdrawn'],
+    ]),
+    ...file('internal/submission/move-of.ts', simulation, [
+      ['adopted: { $exists: false }', '', 'a withdrawal takes what was answered 202'],
     ]),
     ...file('internal/submission/idempotency.ts', idempotency, [
       ["kind: 'mismatched', first }", "kind: 'replayed', first }", 'another body is answered 202'],
@@ -215,18 +222,9 @@ export const mutants: readonly Mutant[] = [
     ]),
   ]),
   ...promise('Random histories of crashes, orders and weeks keep every promise', [
-    ...file('internal/submission/worker-moves.ts', claims, [
-      [', version: position.version }', ' }', 'a worker that lost its claim moves the record'],
-    ]),
-    ...file('internal/submission/states.ts', beside, [
-      [
-        'return facts.account && !facts.erased',
-        'return facts.account',
-        'what was erased is mailed',
-      ],
-    ]),
-    ...file('internal/submission/operator-moves.ts', claims, [
-      ['{ _id, state, version,', '{ _id, state,', 'an operator undoes what another did'],
+    ...file('internal/submission/move-of.ts', beside, [
+      ['...defined({ version }),', '', 'who lost its claim, or saw an older record, moves it'],
+      ['erasedAt: { $exists: false }', '', 'what was erased is mailed'],
     ]),
   ]),
 ];

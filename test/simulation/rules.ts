@@ -63,6 +63,8 @@ export function watch(world: World): { readonly violations: Violation[] } {
     ) {
       note(world.reopenings, after._id, world.scheduler.now);
     }
+    if (world.mongo.caller === 'processor' && after.version > (before?.version ?? 0))
+      world.claimed.add(after._id);
     if (after.bouncedAt?.getTime() !== before?.bouncedAt?.getTime())
       world.bounces.set(after._id, world.scheduler.now);
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
@@ -235,7 +237,7 @@ function judgeAnswers({ world, byId, windows }: End): void {
       answer !== 422 || (record !== undefined && !isSame),
       `${requestId} was answered 422 because of ${answeredId}`,
     );
-    if (answer === 500 && record !== undefined && wasProcessed(record)) {
+    if (answer === 500 && record !== undefined && wasProcessed(record, world)) {
       // So late that reconcile had the record already: only no answer is true then.
       insist(answeredAt! - sent.at < FIRST_DUE_MS, `${requestId} was answered 500 too late`);
       insist(couldNotWithdraw(world, sent), `${requestId} was answered 500 and processed`);
@@ -262,8 +264,11 @@ function isKept(
   );
 }
 
-function wasProcessed({ state, adopted, erasedAt, claimedBy }: SubmissionRecord): boolean {
-  const erasedUnread = erasedAt !== undefined && claimedBy === undefined;
+function wasProcessed(
+  { _id, state, adopted, erasedAt }: SubmissionRecord,
+  { claimed }: World,
+): boolean {
+  const erasedUnread = erasedAt !== undefined && !claimed.has(_id);
   // Adopted: the same submission was sent again, and what that was answered counts.
   return state !== 'withdrawn' && adopted !== true && !erasedUnread;
 }

@@ -24,6 +24,7 @@ import {
 } from '../../internal/telemetry/metrics.ts';
 import { MemoryCollection, type Document } from './memory-collection.ts';
 import { SimQueue, type RedisWeather } from './queue.ts';
+import { retention as kept } from '../support/records.ts';
 import { newRandom, type Random } from '../support/random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
@@ -91,14 +92,7 @@ export interface Erasure {
   readonly possibleMails: number;
 }
 
-export const retention = {
-  completed: 400,
-  rejected: 90,
-  undeliverable: 400,
-  body: 30,
-  malformedDays: 30,
-  refusedDays: 7,
-} as const;
+export const retention = { ...kept, malformedDays: 30, refusedDays: 7 };
 /** Share of the calls that go wrong that are writes no majority confirms. */
 const NOT_REPLICATED = 0.25;
 export const silent = createLogger('simulation', 'silent');
@@ -134,6 +128,8 @@ export class World {
   readonly reopenings = new Map<string, number[]>();
   /** When a bounce was reported last, by request id. */
   readonly bounces = new Map<string, number>();
+  /** What a worker has had in hand. */
+  readonly claimed = new Set<string>();
   /** What an operator erased, by request id. */
   readonly erasures = new Map<string, Erasure>();
   /** Accounts that an operator erased, as they were last, by account id. */

@@ -1,7 +1,15 @@
 /** Records as ingest writes them, for tests of the store. */
 import { newId } from '../../internal/platform/ids.ts';
 import { acceptedRecord } from '../../internal/submission/new-record.ts';
+import type { RetentionDays } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+
+export const retention: RetentionDays = {
+  completed: 400,
+  rejected: 90,
+  undeliverable: 400,
+  body: 30,
+};
 
 /** A fresh accepted record with `text` as its body. */
 export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'): SubmissionRecord {
