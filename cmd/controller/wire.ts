@@ -5,7 +5,7 @@ import type { Registry } from 'prom-client';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
-import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
@@ -13,9 +13,10 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import type { Logger } from '../../internal/platform/log.ts';
+import { watchLog, type Logger } from '../../internal/platform/log.ts';
+import { Loops } from '../../internal/platform/loop.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
@@ -35,7 +36,7 @@ export async function startController(
   // This port closes last, so that metrics stay readable during a drain.
   let keyFaults: Probe = () => ['starting'];
   const ready: Probe[] = [() => keyFaults()];
-  const warnings: Probe[] = [];
+  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
@@ -52,6 +53,14 @@ export async function startController(
   closers.add('first contact', () => connecting.stop());
   ready.push(connecting.faults);
   const db = mongo.db(config.MONGODB_DATABASE);
+  const loops = new Loops({
+    log,
+    closers,
+    failing: metrics.loopFailing,
+    reason: (error) => mongoReason(mongo, error),
+  });
+  ready.push(loops.faults);
+  warnings.push(loops.warnings);
   const offset = watchClockOffset({
     db,
     clock,
@@ -80,7 +89,7 @@ export async function startController(
   keyFaults = keeper.faults;
   warnings.push(keeper.warnings);
 
-  openBacklog(config, { db, metrics, leads: keeper.leads, warnings }, tools);
+  openBacklog(config, { db, metrics, leads: keeper.leads, loops, warnings }, tools);
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
@@ -92,6 +101,7 @@ function openBacklog(
     readonly db: Db;
     readonly metrics: ControllerMetrics;
     readonly leads: () => boolean;
+    readonly loops: Loops;
     readonly warnings: Probe[];
   },
   { log, closers }: { readonly log: Logger; readonly closers: Closers },
@@ -101,23 +111,18 @@ function openBacklog(
   closers.add('queues', () => queues.close());
   parts.warnings.push(() => redisWarnings(queues.redis));
   const holds = new PartnerHolds({ db, clock });
-  const watching = new AbortController();
-  void watchBacklog(
-    {
-      clock,
-      log,
-      metrics,
-      leads,
-      read: async () =>
-        readBacklog(
-          db,
-          (await holds.list()).map(({ _id }) => _id),
-        ),
-      readPartners: () => readPartnerBacklog(db),
-      partnerLabels: new PartnerLabels(),
-      jobs: () => queues.counts(),
-    },
-    watching.signal,
-  );
-  closers.add('backlog', () => watching.abort());
+  new BacklogWatch({
+    clock,
+    log,
+    metrics,
+    leads,
+    read: async () =>
+      readBacklog(
+        db,
+        (await holds.list()).map(({ _id }) => _id),
+      ),
+    readPartners: () => readPartnerBacklog(db),
+    partnerLabels: new PartnerLabels(),
+    jobs: () => queues.counts(),
+  }).start(parts.loops);
 }

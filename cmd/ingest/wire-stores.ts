@@ -16,6 +16,7 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
+import { Loops } from '../../internal/platform/loop.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
@@ -44,7 +45,7 @@ export interface Parts {
 }
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
-  const { log, closers, ready } = parts;
+  const { log, closers, ready, warnings, metrics } = parts;
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
@@ -60,9 +61,17 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const offset = watchClockOffset({
     db,
     clock,
-    onMeasured: (ms) => parts.metrics.clockOffset.set(ms / 1_000),
+    onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000),
   });
   closers.add('clock offset', () => offset.stop());
+  const loops = new Loops({
+    log,
+    closers,
+    failing: metrics.loopFailing,
+    reason: (error) => mongoReason(mongo, error),
+  });
+  ready.push(loops.faults);
+  warnings.push(loops.warnings);
   // Hints close after the commits and before the database, their fallback.
   const hints = openHints(config, db, parts);
 
@@ -73,11 +82,11 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     windowMs: config.RATE_LIMIT_WINDOW_SECONDS * 1_000,
     retentionDays: config.RETENTION_REFUSED_DAYS,
     clock,
-    log,
+    loops,
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const keys = openKeys(db, parts);
+  const keys = openKeys(db, loops, parts);
   const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
 
   return {
@@ -85,7 +94,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     record: (record: SubmissionRecord) => commits.record(record),
     refusals: new Refusals({
       clock,
-      metrics: parts.metrics,
+      metrics,
       record: (record) => commits.record(record),
       countRefused: (address, status, requestId) => overLimit.add(address, requestId, status),
     }),
@@ -171,7 +180,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, 
   return { hint: (hint: Hint) => outbox.add(hint) };
 }
 
-function openKeys(db: Db, parts: Parts): KeyCache {
+function openKeys(db: Db, loops: Loops, parts: Parts): KeyCache {
   const { log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store: new KeyStore({ db, clock }),
@@ -185,8 +194,8 @@ function openKeys(db: Db, parts: Parts): KeyCache {
     },
     onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
   });
-  closers.add('partner keys', () => keys.close());
-  keys.start();
+  closers.add('last uses of keys', () => keys.touch());
+  keys.start(loops);
   ready.push(() => {
     if (keys.loaded) return [];
     if (keys.failure !== undefined)

@@ -20,7 +20,7 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause } from '../../internal/platform/deadline.ts';
-import type { Logger } from '../../internal/platform/log.ts';
+import { watchLog, type Logger } from '../../internal/platform/log.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
@@ -41,7 +41,7 @@ export async function startIngest(
   ];
   const metrics = createIngestMetrics(registry);
   const partnerLabels = new PartnerLabels();
-  const warnings: Probe[] = [];
+  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
   const parts: Parts = { log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
   // This port closes last, so that metrics stay readable during a drain.

@@ -16,11 +16,12 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import type { Logger } from '../../internal/platform/log.ts';
+import { watchLog, type Logger } from '../../internal/platform/log.ts';
+import { Loops } from '../../internal/platform/loop.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
 import { retryUntilDone } from '../../internal/platform/deadline.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
@@ -67,7 +68,7 @@ export async function startProcessor(
   // This port closes last, so that metrics stay readable during a drain.
   const live: Probe[] = [];
   const ready: Probe[] = [];
-  const warnings: Probe[] = [];
+  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
   const admin = await startAdminServer({
     host: config.ADMIN_HOST,
     port: config.ADMIN_PORT,
@@ -92,6 +93,14 @@ export async function startProcessor(
   const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...accountIndexes], log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
+  const loops = new Loops({
+    log,
+    closers,
+    failing: metrics.loopFailing,
+    reason: (error) => mongoReason(mongo, error),
+  });
+  ready.push(loops.faults);
+  warnings.push(loops.warnings);
 
   let onOffset = (): void => {};
   const offset = watchClockOffset({

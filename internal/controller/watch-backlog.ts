@@ -1,7 +1,7 @@
 /** Exports how much work waits. Only the leader queries the stores. */
 import type { Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { Loops } from '../platform/loop.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
 import type { Backlog } from '../submission/backlog.ts';
@@ -10,14 +10,17 @@ import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
 const READ_EVERY_MS = 10_000;
 const LOOK_EVERY_MS = 1_000;
+const FAILS_AFTER_MS = 60_000;
 const MS_PER_SECOND = 1_000;
 
 export interface BacklogTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly leads: () => boolean;
-  read(): Promise<Backlog>;
-  readPartners(): Promise<readonly { readonly partnerId: string; readonly records: number }[]>;
+  readonly read: () => Promise<Backlog>;
+  readonly readPartners: () => Promise<
+    readonly { readonly partnerId: string; readonly records: number }[]
+  >;
   jobs(): Promise<Readonly<Record<JobState, number>>>;
   readonly metrics: Pick<
     ControllerMetrics,
@@ -32,74 +35,54 @@ export interface BacklogTools {
   readonly partnerLabels: PartnerLabels;
 }
 
-export async function watchBacklog(tools: BacklogTools, signal: AbortSignal): Promise<void> {
-  let last: Backlog | undefined;
-  const logging = { ...tools, read: loggingRead(tools) };
-  while (!signal.aborted) {
-    last = await showBacklog(last, logging);
-    await pause(tools.leads() ? READ_EVERY_MS : LOOK_EVERY_MS, signal);
+export class BacklogWatch {
+  readonly #tools: BacklogTools;
+  #last: Backlog | undefined;
+
+  constructor(tools: BacklogTools) {
+    this.#tools = tools;
   }
-}
 
-export function loggingRead(options: {
-  read: BacklogTools['read'];
-  readonly log: Pick<Logger, 'warn' | 'info'>;
-}): BacklogTools['read'] {
-  const { read, log } = options;
-  let failing = false;
-  return async () => {
+  start(loops: Pick<Loops<'backlog'>, 'start'>): void {
+    loops.start({
+      name: 'backlog',
+      everyMs: () => (this.#tools.leads() ? READ_EVERY_MS : LOOK_EVERY_MS),
+      failsAfterMs: FAILS_AFTER_MS,
+      run: () => this.show(),
+    });
+  }
+
+  /** Rejects if the database cannot be read. */
+  async show(): Promise<void> {
+    const tools = this.#tools;
     try {
-      const backlog = await read();
-      if (failing) log.info('the backlog is read again');
-      failing = false;
-      return backlog;
-    } catch (error) {
-      if (!failing) log.warn({ err: error }, 'the backlog cannot be read');
-      failing = true;
-      throw error;
+      if (tools.leads())
+        await Promise.all([this.#showRecords(), showPartners(tools), showJobs(tools)]);
+    } finally {
+      // Another process may lead by now.
+      if (tools.leads()) showAges(this.#last, tools);
+      else {
+        this.#last = undefined;
+        forget(tools);
+      }
     }
-  };
-}
+  }
 
-export async function showBacklog(
-  last: Backlog | undefined,
-  tools: BacklogTools,
-): Promise<Backlog | undefined> {
-  const backlog = tools.leads() ? ((await showRecords(tools)) ?? last) : undefined;
-  await Promise.all([showPartners(tools), showJobs(tools)]);
-  showAges(backlog, tools);
-  // Another process may lead by now.
-  if (tools.leads()) return backlog;
-  forget(tools);
-  return undefined;
-}
-
-async function showRecords(tools: BacklogTools): Promise<Backlog | undefined> {
-  const { metrics, clock } = tools;
-  try {
-    const backlog = await tools.read();
+  async #showRecords(): Promise<void> {
+    const { metrics, clock, read } = this.#tools;
+    const backlog = (this.#last = await read());
     for (const state of backlogStates) metrics.records.set({ state }, backlog.records[state]);
     metrics.recordsOnHold.set(backlog.onHold);
     metrics.bouncedMails.set(backlog.bounced);
     metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);
-    return backlog;
-  } catch {
-    return undefined;
   }
 }
 
-async function showPartners(tools: BacklogTools): Promise<void> {
-  const { partnerLabels, metrics, log } = tools;
-  if (!tools.leads()) return;
-  try {
-    const partners = await tools.readPartners();
-    metrics.partnerRecords.reset();
-    for (const { partnerId, records } of partners) {
-      metrics.partnerRecords.inc({ partner: partnerLabels.of(partnerId) }, records);
-    }
-  } catch (error) {
-    log.debug({ err: error }, 'the backlog of partners could not be read');
-  }
+async function showPartners({ partnerLabels, metrics, readPartners }: BacklogTools): Promise<void> {
+  const partners = await readPartners();
+  metrics.partnerRecords.reset();
+  for (const { partnerId, records } of partners)
+    metrics.partnerRecords.inc({ partner: partnerLabels.of(partnerId) }, records);
 }
 
 /** Work still waits while the database is away, so its age grows. */
@@ -114,7 +97,6 @@ function showAges(backlog: Backlog | undefined, { metrics, clock }: BacklogTools
 
 async function showJobs(tools: BacklogTools): Promise<void> {
   const { metrics, log } = tools;
-  if (!tools.leads()) return;
   try {
     const jobs = await tools.jobs();
     for (const state of jobStates) metrics.queueJobs.set({ state }, jobs[state]);

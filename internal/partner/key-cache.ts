@@ -1,7 +1,8 @@
 /** Holds all keys in memory, so that a look-up in ingest never waits. */
 import type { Clock } from '../platform/clock.ts';
-import { pause, withDeadline } from '../platform/deadline.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { Loops } from '../platform/loop.ts';
 import { hashApiKey } from './api-key.ts';
 import type { KeyDocument, StoredKey } from './key-document.ts';
 import type { EndedAccess, KeyStore } from './key-store.ts';
@@ -9,8 +10,10 @@ import { addressCheck, type KeyTerms } from './key-terms.ts';
 
 /** A change takes effect within a second. */
 const LOOK_EVERY_MS = 500;
+const LOOK_FAILS_AFTER_MS = 10_000;
 const LOAD_TIMEOUT_MS = 10_000;
 const TOUCH_EVERY_MS = 30_000;
+const TOUCH_FAILS_AFTER_MS = 90_000;
 
 interface KnownKey {
   readonly known: true;
@@ -27,7 +30,6 @@ export class KeyCache {
   readonly #log: Logger;
   readonly #onLoad: (keys: readonly StoredKey[]) => void;
   readonly #onCurrent: (at: Date) => void;
-  readonly #stop = new AbortController();
   #keys: ReadonlyMap<string, KnownKey> = new Map();
   #ended: EndedAccess = { revoked: new Set(), disabled: new Set() };
   readonly #used = new Set<string>();
@@ -62,14 +64,19 @@ export class KeyCache {
     return { ...found, active, revoked: revoked.has(hash) };
   }
 
-  start(): void {
-    void this.#refreshForever();
-    void this.#touchForever();
-  }
-
-  async close(): Promise<void> {
-    this.#stop.abort();
-    await this.#touch().catch(() => {});
+  start(loops: Pick<Loops<'keys' | 'key_uses'>, 'start'>): void {
+    loops.start({
+      name: 'keys',
+      everyMs: LOOK_EVERY_MS,
+      failsAfterMs: LOOK_FAILS_AFTER_MS,
+      run: () => this.refresh(),
+    });
+    loops.start({
+      name: 'key_uses',
+      everyMs: TOUCH_EVERY_MS,
+      failsAfterMs: TOUCH_FAILS_AFTER_MS,
+      run: () => this.touch(),
+    });
   }
 
   /** Why the last look failed; undefined if it did not. */
@@ -95,10 +102,7 @@ export class KeyCache {
       this.#onCurrent(askedAt);
     } catch (error) {
       this.#failure = error;
-      this.#log.debug(
-        { err: error },
-        'partner keys could not be read; the ones in memory stay active',
-      );
+      throw error;
     }
   }
 
@@ -114,26 +118,16 @@ export class KeyCache {
     this.#onLoad(keys);
   }
 
-  async #refreshForever(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await this.refresh();
-      await pause(LOOK_EVERY_MS, this.#stop.signal);
-    }
-  }
-
-  async #touchForever(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await pause(TOUCH_EVERY_MS, this.#stop.signal);
-      await this.#touch().catch((error: unknown) =>
-        this.#log.debug({ err: error }, 'last use of keys not written'),
-      );
-    }
-  }
-
-  async #touch(): Promise<void> {
+  /** Writes when keys were last used. */
+  async touch(): Promise<void> {
     if (this.#used.size === 0) return;
     const hashes = [...this.#used];
     this.#used.clear();
-    await this.#store.touch(hashes, this.#clock.now());
+    try {
+      await this.#store.touch(hashes, this.#clock.now());
+    } catch (error) {
+      for (const hash of hashes) this.#used.add(hash);
+      throw error;
+    }
   }
 }

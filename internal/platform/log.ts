@@ -1,18 +1,37 @@
 /** Structured logs: one JSON object per line on standard output, without personal data or keys. */
 import { pino } from 'pino';
+import type { Probe } from './admin-server.ts';
 import { withDeadline } from './deadline.ts';
+import type { CountsAll } from './metric-types.ts';
 
 export type Logger = pino.Logger;
 
 /** Lines are dropped while this much is unread. */
 const MAX_UNREAD_BYTES = 1_000_000;
 
+const dropped = { lines: 0, count: (): void => {} };
+
 /** pino's own output blocks until a line is written, so a stopped reader would stop the process. */
 const output = {
   write(line: string): void {
-    if (process.stdout.writableLength < MAX_UNREAD_BYTES) process.stdout.write(line);
+    if (process.stdout.writableLength < MAX_UNREAD_BYTES) {
+      process.stdout.write(line);
+      return;
+    }
+    dropped.lines += 1;
+    dropped.count();
   },
 };
+
+/** Counts dropped lines from now on. The probe warns while the reader of the log stands still. */
+export function watchLog(lines: CountsAll): Probe {
+  dropped.count = () => lines.inc();
+  return () => {
+    if (process.stdout.writableLength < MAX_UNREAD_BYTES) return [];
+    return [`nobody reads the log: ${dropped.lines} lines dropped since the start`];
+  };
+}
+
 const ignore = (): void => {};
 
 export async function logWritten(withinMs: number): Promise<void> {

@@ -16,6 +16,7 @@ function world() {
   } as unknown as Logger;
   const loops = new Loops({
     log,
+    closers: { add: () => {} },
     failing: { set: ({ loop }, value) => void gauge.set(loop, value) },
     reason: (error) => (error as Error).message,
   });
@@ -35,17 +36,17 @@ test('a loop that fails for its bound is told once, and clears by itself', async
   const others = ['keys', 'line'].map((name) => loops.start({ ...often, name }));
   expect([await loops.faults(), await loops.warnings(), gauge.get('holds')]).toEqual([[], [], 0]);
 
-  await seen(['not done: holds: no right'], loops.faults);
-  await seen(['not done: keys, line: no right'], loops.warnings);
+  await seen(['failing loops: holds: no right'], loops.faults);
+  await seen(['failing loops: keys, line: no right'], loops.warnings);
   expect(gauge.get('holds')).toBe(1);
-  expect(lines).toEqual(Array(3).fill('not done for too long: no right'));
+  expect(lines).toEqual(Array(3).fill('a loop fails: no right'));
 
   state.fault = undefined;
   await needed.succeeded;
   await seen([], loops.faults);
   await seen([], loops.warnings);
   expect([await loops.faults(), gauge.get('holds')]).toEqual([[], 0]);
-  expect(lines.slice(3)).toEqual(Array(3).fill('done again'));
+  expect(lines.slice(3)).toEqual(Array(3).fill('a loop succeeds again'));
   await Promise.all([needed, ...others].map((loop) => loop.stop()));
 });
 
@@ -58,7 +59,7 @@ test('a round that hangs fails, too', async () => {
     failsAfterMs: 20,
     run: () => hung.promise,
   });
-  await seen(['not done: line: took longer than 20 ms'], loops.warnings);
+  await seen(['failing loops: line: took longer than 20 ms'], loops.warnings);
   hung.resolve();
   await seen([], loops.warnings);
   await loop.stop();

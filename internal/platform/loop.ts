@@ -1,5 +1,6 @@
 /** What a process does again and again, with back-off and health. */
 import type { Probe } from './admin-server.ts';
+import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause } from './deadline.ts';
 import type { Logger } from './log.ts';
 
@@ -10,7 +11,7 @@ export interface LoopOptions<Name extends string = string> {
   /** In the log, `/readyz` and the gauge. */
   readonly name: Name;
   /** From the end of a round to the next one, ±20 %. */
-  readonly everyMs: number;
+  readonly everyMs: number | (() => number);
   /** After failures; `everyMs` by default. */
   readonly retry?: { readonly firstMs: number; readonly capMs: number };
   /** The loop fails when no round has succeeded for this long, even if a round hangs. */
@@ -23,8 +24,9 @@ export interface LoopOptions<Name extends string = string> {
   readonly reason?: (error: unknown) => string;
 }
 
-interface LoopTools<Name extends string> {
+interface LoopTools<Name extends string = string> {
   readonly log: Logger;
+  readonly closers: Pick<Closers, 'add'>;
   /** 1 while a loop fails. */
   readonly failing: { set(labels: { readonly loop: Name }, value: number): void };
   /** Explains an error to operators; contains no personal data. */
@@ -34,16 +36,17 @@ interface LoopTools<Name extends string> {
 /** All loops of a process. */
 export class Loops<Name extends string = string> {
   readonly #tools: LoopTools<Name>;
-  readonly #loops = new Set<Loop<Name>>();
+  readonly #loops = new Set<Loop>();
 
   constructor(tools: LoopTools<Name>) {
     this.#tools = tools;
   }
 
-  /** The first round begins at once. */
-  start(options: LoopOptions<Name>): Loop<Name> {
+  /** The first round begins at once, and the process' closing ends the last one. */
+  start(options: LoopOptions<Name>): Loop {
     const loop = new Loop(options, this.#tools);
     this.#loops.add(loop);
+    this.#tools.closers.add(options.name, () => void loop.stop());
     return loop;
   }
 
@@ -55,18 +58,18 @@ export class Loops<Name extends string = string> {
     const failing = [...this.#loops].filter((loop) => loop.needed === needed && loop.fails);
     const byReason = Map.groupBy(failing, (loop) => loop.reason);
     return [...byReason].map(
-      ([reason, loops]) => `not done: ${loops.map(({ name }) => name).join(', ')}: ${reason}`,
+      ([reason, loops]) => `failing loops: ${loops.map(({ name }) => name).join(', ')}: ${reason}`,
     );
   }
 }
 
-export class Loop<Name extends string = string> {
-  readonly name: Name;
+export class Loop {
+  readonly name: string;
   readonly needed: boolean;
   /** Resolves after the first round that succeeds. */
   readonly succeeded: Promise<void>;
-  readonly #options: LoopOptions<Name>;
-  readonly #tools: LoopTools<Name>;
+  readonly #options: LoopOptions;
+  readonly #tools: LoopTools;
   readonly #first = Promise.withResolvers<void>();
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
@@ -76,7 +79,7 @@ export class Loop<Name extends string = string> {
   #error: unknown;
   #fails = false;
 
-  constructor(options: LoopOptions<Name>, tools: LoopTools<Name>) {
+  constructor(options: LoopOptions, tools: LoopTools) {
     this.name = options.name;
     this.needed = options.needed === true;
     this.succeeded = this.#first.promise;
@@ -109,20 +112,19 @@ export class Loop<Name extends string = string> {
   }
 
   async #forever(): Promise<void> {
-    const { everyMs, retry = { firstMs: everyMs, capMs: everyMs } } = this.#options;
+    const { everyMs, retry } = this.#options;
     const { signal } = this.#stop;
     let failures = 0;
     while (!signal.aborted) {
       this.#woken = new AbortController();
-      let waitMs: number;
+      let waitMs = jittered(typeof everyMs === 'number' ? everyMs : everyMs(), JITTER);
       try {
-        const more = await this.#options.run(signal);
+        if ((await this.#options.run(signal)) === true) waitMs = 0;
         failures = 0;
-        waitMs = more === true ? 0 : jittered(everyMs, JITTER);
         if (!signal.aborted) this.#done();
       } catch (error) {
         failures += 1;
-        waitMs = backoffMs(failures, { ...retry, jitter: JITTER });
+        if (retry !== undefined) waitMs = backoffMs(failures, { ...retry, jitter: JITTER });
         this.#error = error;
         this.#tools.log.debug({ err: error, loop: this.name }, 'a round failed');
       }
@@ -136,13 +138,13 @@ export class Loop<Name extends string = string> {
     this.#first.resolve();
     if (!this.#fails) return;
     this.#show(false);
-    this.#tools.log.info({ loop: this.name }, 'done again');
+    this.#tools.log.info({ loop: this.name }, 'a loop succeeds again');
   }
 
   #failed(): void {
     this.#show(true);
     const reason = this.reason;
-    this.#tools.log.warn({ err: this.#error, loop: this.name, reason }, 'not done for too long');
+    this.#tools.log.warn({ err: this.#error, loop: this.name, reason }, 'a loop fails');
   }
 
   #show(fails: boolean): void {

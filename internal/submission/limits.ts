@@ -36,6 +36,7 @@ export const OVER_LIMIT_ADDRESSES = 200;
 export const OVER_LIMIT_IDS = 20;
 export const REFUSED_WINDOW_MS = 60_000;
 export const OVER_LIMIT_FLUSH_MS = 5_000;
+export const OVER_LIMIT_FAILS_AFTER_MS = 60_000;
 
 /** A batch has a quarter of the size after a failure, `least` more after a success. */
 export const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;

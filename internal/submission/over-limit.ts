@@ -2,10 +2,11 @@
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import type { Logger } from '../platform/log.ts';
+import type { Loop, Loops } from '../platform/loop.ts';
 import { updateTogether } from '../platform/mongo.ts';
 import {
   OVER_LIMIT_ADDRESSES,
+  OVER_LIMIT_FAILS_AFTER_MS,
   OVER_LIMIT_FLUSH_MS,
   OVER_LIMIT_IDS,
   REFUSED_WINDOW_MS,
@@ -49,21 +50,25 @@ export interface OverLimitTools {
   readonly windowMs: number;
   readonly retentionDays: number;
   readonly clock: Clock;
-  readonly log: Logger;
+  readonly loops: Pick<Loops<'over_limit'>, 'start'>;
 }
 
 export class OverLimitRecorder {
   readonly #tools: OverLimitTools;
   readonly #collection: Collection<RateLimitedRecord>;
-  readonly #timer: NodeJS.Timeout;
+  readonly #loop: Loop;
   #counted = new Map<string, Counted>();
   readonly #windows = new Map<RefusedStatus | undefined, Window>();
-  #flushing = Promise.resolve();
 
   constructor(tools: OverLimitTools) {
     this.#tools = tools;
     this.#collection = rateLimitedCollection(tools.db);
-    this.#timer = setInterval(() => void this.flush(), OVER_LIMIT_FLUSH_MS);
+    this.#loop = tools.loops.start({
+      name: 'over_limit',
+      everyMs: OVER_LIMIT_FLUSH_MS,
+      failsAfterMs: OVER_LIMIT_FAILS_AFTER_MS,
+      run: () => this.#write(),
+    });
   }
 
   add(address: string, requestId: string, status?: RefusedStatus): void {
@@ -95,43 +100,32 @@ export class OverLimitRecorder {
     return window.addresses.has(address);
   }
 
-  flush(): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#write());
-    return this.#flushing;
-  }
-
   async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush();
+    await this.#loop.stop();
+    await this.#write();
   }
 
+  /** Counts that cannot be written are lost. */
   async #write(): Promise<void> {
     if (this.#counted.size === 0) return;
     const counted = this.#counted;
     this.#counted = new Map();
-    try {
-      await updateTogether(
-        this.#collection,
-        [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
-          q: { _id },
-          u: {
-            $inc: { count },
-            $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
-            $setOnInsert: {
-              address,
-              ...defined({ status }),
-              windowStart,
-              expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
-            },
+    await updateTogether(
+      this.#collection,
+      [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
+        q: { _id },
+        u: {
+          $inc: { count },
+          $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
+          $setOnInsert: {
+            address,
+            ...defined({ status }),
+            windowStart,
+            expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
           },
-          upsert: true,
-        })),
-      );
-    } catch (error) {
-      this.#tools.log.warn(
-        { err: error, addresses: counted.size },
-        'counts of requests turned away could not be written',
-      );
-    }
+        },
+        upsert: true,
+      })),
+    );
   }
 }

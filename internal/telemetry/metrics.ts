@@ -10,6 +10,7 @@ import { jobStates } from '../queue/job.ts';
 import { notAcceptedReasons } from '../submission/commit-entry.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
+import { ofProcess } from './every-process.ts';
 import {
   counter,
   gauge,
@@ -54,6 +55,7 @@ const answerStatus = [
 ] as const;
 
 export const ingestMetrics = {
+  ...ofProcess,
   requests: counter('requests', 'Answers given on the partner port, by status code.', {
     status: answerStatus,
   }),
@@ -167,6 +169,7 @@ const outcomes = [
 ] as const;
 
 export const processorMetrics = {
+  ...ofProcess,
   outcomes: counter(
     'outcomes',
     'Moves into a state, by state and first reason.',
@@ -248,6 +251,7 @@ export const processorMetrics = {
 
 /** Only the leader sets the backlog, so that one process queries the stores. */
 const controllerMetrics = {
+  ...ofProcess,
   clockOffset,
   records: gauge(
     'records',

@@ -274,11 +274,11 @@ export const cases: readonly AlertCase[] = [
     quiet: { [lag('ingest-1')]: '0.01+0x84 0.5+0x5' },
   },
   {
-    alert: 'PartnerIngestClockOff',
-    fires: { [of('clock_offset_seconds', 'pod="processor-1"')]: '0+0x86 -3+0x4' },
-    labels: { pod: 'processor-1' },
-    says: 'processor-1 is 3s off; beyond 5 s a processor takes no work.',
-    quiet: { [of('clock_offset_seconds', 'pod="processor-1"')]: '1.9+0x90' },
+    alert: 'PartnerIngestLoopFailing',
+    fires: { [of('loop_failing', 'loop="keys",pod="ingest-1"')]: '0+0x83 1+0x6' },
+    labels: { pod: 'ingest-1', loop: 'keys' },
+    says: 'The loop keys of ingest-1 does not succeed; its /readyz has the reason.',
+    quiet: { [of('loop_failing', 'loop="keys",pod="ingest-1"')]: '0+0x80 1+0x3 0+0x6' },
   },
   {
     alert: 'PartnerIngestLeaderAbsent',

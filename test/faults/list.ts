@@ -21,6 +21,7 @@ const PAUSED = alert('WorkerPaused');
 const LIMITER = alert('LimiterFallback');
 const RESCUES = alert('ReconcileRescues');
 const LOOP = alert('CrashLoop');
+const FAILING = alert('LoopFailing');
 /** The lease of the controllers is in MongoDB. */
 const LEADER = alert('LeaderAbsent');
 
@@ -32,9 +33,12 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'redis-loses-queue': { raises: [RESCUES], may: [WAITING] },
   'queue-paused': { raises: [WAITING], may: [RESCUES, MAILS_WAITING] },
   // What the paused queue kept waiting is still being worked off.
-  'mongodb-killed': { raises: [FAST, PAUSED, DROPPED], may: [PENDING, SLOWLY, WAITING, LEADER] },
-  'mongodb-hung': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
-  'mongodb-slow': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED] },
+  'mongodb-killed': {
+    raises: [FAST, PAUSED, DROPPED],
+    may: [PENDING, SLOWLY, WAITING, LEADER, FAILING],
+  },
+  'mongodb-hung': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED, FAILING] },
+  'mongodb-slow': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED, FAILING] },
   // What was under way is answered 500, and the next request has a new connection: too few for an
   // alert.
   'mongodb-cut': { raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
@@ -43,7 +47,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   // of that, too.
   'mongodb-majority-stalled': {
     raises: [FAST, PENDING, PAUSED],
-    may: [SLOWLY, RESCUES, DROPPED, WAITING, LEADER],
+    may: [SLOWLY, RESCUES, DROPPED, WAITING, LEADER, FAILING],
   },
   'mongodb-rolled-back': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
   'mongodb-partitioned': { raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
@@ -63,14 +67,14 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'ingest-choked': { raises: [alert('EventLoopLag')] },
   'ingest-frozen': { raises: [alert('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
   'processor-frozen': { raises: [], allows: ['second_mail', 'dead_letter'] },
-  'keys-unreadable': { raises: [alert('KeysStale')] },
+  'keys-unreadable': { raises: [alert('KeysStale')], may: [FAILING] },
   'empty-key': { raises: [alert('SecretProblems')] },
   'keys-ending': { raises: [alert('KeysEnding')] },
   'keys-emptied': { raises: [alert('SecretProblems')] },
   'keys-guessed': { raises: [alert('RefusalsJump')] },
-  'clock-off': { raises: [alert('ClockOff')] },
+  'clock-off': { raises: [] },
   // The age of what waited at the last count grows until the next.
-  'backlog-refused': { raises: [alert('BacklogStale')], may: [WAITING] },
+  'backlog-refused': { raises: [alert('BacklogStale'), FAILING], may: [WAITING] },
   'traffic-stopped': { raises: [alert('TrafficStopped')] },
   'untrusted-proxy': { raises: [alert('UntrustedProxy')] },
   'smtp-stopped': { raises: [PAUSED], allows: ['second_mail'] },

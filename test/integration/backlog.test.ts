@@ -3,17 +3,9 @@
  */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import {
-  loggingRead,
-  showBacklog,
-  type BacklogTools,
-} from '../../internal/controller/watch-backlog.ts';
+import { BacklogWatch, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import {
-  readBacklog,
-  readPartnerBacklog,
-  type Backlog,
-} from '../../internal/submission/backlog.ts';
+import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
@@ -114,28 +106,16 @@ test('only the leader shows it, and an age grows on while the database is away',
     ...['active', 'prioritized'].map((state) => `queue_jobs{state="${state}"} 0`),
   ];
 
-  const first = await showBacklog(undefined, tools);
+  const watch = new BacklogWatch(tools);
+  await watch.show();
   expect(await shown()).toEqual(expected(3_600));
 
   away = true;
   clock.advance(60_000);
-  const second = await showBacklog(first, tools);
+  await expect(watch.show()).rejects.toThrow('away');
   expect(await shown()).toEqual(expected(3_660));
 
   leads = false;
-  expect(await showBacklog(second, tools)).toBeUndefined();
+  await watch.show();
   expect(await shown()).toEqual([]);
-});
-
-test('that the backlog cannot be read is logged once, and once that it is read again', async () => {
-  const lines: string[] = [];
-  const say = (...words: unknown[]): void => void lines.push(String(words.at(-1)));
-  const rounds = [true, false, false, true, true];
-  const read = async (): Promise<Backlog> => {
-    if (rounds.shift() !== true) throw new Error('away');
-    return { records: {}, oldestReceivedAt: {}, bounced: 0 } as unknown as Backlog;
-  };
-  const logging = loggingRead({ read, log: { warn: say, info: say } });
-  while (rounds.length > 0) await logging().catch(() => undefined);
-  expect(lines).toEqual(['the backlog cannot be read', 'the backlog is read again']);
 });

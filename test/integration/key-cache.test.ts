@@ -8,7 +8,9 @@ import { PARTNER_KEYS, type StoredKey } from '../../internal/partner/key-documen
 import { KEYS_MAX } from '../../internal/partner/key-room.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { Closers } from '../../internal/platform/closers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
+import { Loops } from '../../internal/platform/loop.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
 
@@ -98,7 +100,8 @@ test('a restored older document counts, but not the keys that were revoked since
 test('of 10,000 keys a new one, a revoked one and a disabled partner count by themselves', async () => {
   const keys = Array.from({ length: KEYS_MAX - 1 }, () => newApiKey());
   await write(keys);
-  cache.start();
+  const closers = new Closers(log);
+  cache.start(new Loops({ log, closers, failing: { set: () => {} }, reason: String }));
   try {
     await eventually('the keys', () => cache.lookup(keys[0]!).known);
     const added = newApiKey();
@@ -115,6 +118,6 @@ test('of 10,000 keys a new one, a revoked one and a disabled partner count by th
       return key.known && !key.active;
     });
   } finally {
-    await cache.close();
+    await closers.closeAll();
   }
 });

@@ -3,11 +3,12 @@ import { spawn } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ROOT } from '../../tools/root.ts';
 import { send } from '../support/http.ts';
+import { sumOf } from '../support/metrics-text.ts';
 import { eventually, HANG_MS } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
 /** Their lines are several times what a pipe and this test's side of it hold. */
-const REQUESTS = 1_000;
+const REQUESTS = 8_000;
 
 let world: World;
 
@@ -50,6 +51,10 @@ test('an ingest whose log reader has stopped accepts, and ends on SIGTERM', asyn
     };
     await Promise.all(Array.from({ length: 10 }, sendAll));
     expect([...statuses]).toEqual([202]);
+    const ask = async (path: string) => (await fetch(`${serving.admin}${path}`)).text();
+    expect(await ask('/readyz')).toMatch(/nobody reads the log: \d+ lines dropped/);
+    const dropped = sumOf(await ask('/metrics'), 'partner_ingest_log_lines_dropped_total');
+    expect(dropped).toBeGreaterThan(0);
 
     child.kill('SIGTERM');
     const hung = new Promise<string>((resolve) => setTimeout(resolve, HANG_MS / 2, 'hung').unref());

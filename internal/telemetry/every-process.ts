@@ -1,0 +1,25 @@
+/** The metrics that every process has. */
+import { counter, gauge } from './definition.ts';
+
+const loops = [
+  'backlog',
+  'expiry',
+  'holds',
+  'key_uses',
+  'keys',
+  'line',
+  'over_limit',
+  'reconcile',
+] as const;
+
+export const ofProcess = {
+  loopFailing: gauge(
+    'loop_failing',
+    '1 while a loop of the process has not succeeded for its bound; `/readyz` has the reason.',
+    { loop: loops },
+  ),
+  logLinesDropped: counter(
+    'log_lines_dropped',
+    'Lines of the log that were dropped because nobody read the log.',
+  ),
+};
