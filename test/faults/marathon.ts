@@ -1,5 +1,5 @@
 /**
- * `make chaos ACKS=1000000 KILLS=1000`: the random kills of chaos until so many requests have been
+ * `make chaos ACKS=1000000 KILLS=1000`: the random kills of chaos until a number of requests has been
  * answered 202, in legs, so that memory is bounded by one leg. Each leg has applicants of its own
  * and is audited when all of it is final; at the end every leg is audited again from its files,
  * because a later fault may take away what an earlier leg was promised.

@@ -27,7 +27,7 @@ const CONTROLS = {
 const HELP = `node test/faults/run.ts [--seed N] [--acks N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--cuts N] [--control NAME] [--settle each|end] [--watch] [--json]
 
   --seed               plan of bodies, victims and instants; a random one when left out
-  --acks               play only kills, and power cuts by --cuts, until so many requests were answered 202; a run that
+  --acks               play only kills, and power cuts by --cuts, until this number of requests was answered 202; a run that
                        was interrupted goes on by the same seed
   --kills              SIGKILLs of random parts after the faults (${DEFAULT_KILLS}, or 0 with --faults)
   --seconds-per-fault  how long each fault lasts (${DEFAULT_SECONDS_PER_FAULT})
