@@ -3,7 +3,6 @@ import type { Db, MongoClientOptions } from 'mongodb';
 import {
   DRAIN_DEADLINE_MS,
   STATUS_CONNECTIONS,
-  STATUS_LOOKUPS,
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { Refusals } from '../../internal/ingest/refusals.ts';
@@ -100,9 +99,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     }),
     withdraw: (record: SubmissionRecord) => withdrawals.add(record),
     overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
-    readStatus:
-      statusReader &&
-      ((requestId: string, partnerId: string) => statusReader.read(requestId, partnerId)),
+    readStatuses: statusReader && ((ids: readonly string[]) => statusReader.read(ids)),
     keys,
   };
 }
@@ -163,7 +160,6 @@ function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReade
   return new StatusReader({
     db: openDatabase('status', config, statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS), parts),
     timeoutMs: STATUS_TIMEOUT_MS,
-    maxUnderWay: STATUS_LOOKUPS,
   });
 }
 

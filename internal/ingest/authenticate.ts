@@ -1,7 +1,10 @@
 /** Identifies the partner from the Authorization header. */
-import type { KeyLookup } from '../partner/key-cache.ts';
+import type { FastifyRequest } from 'fastify';
+import type { KeyCache, KeyLookup } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
+import type { Clock } from '../platform/clock.ts';
 import { errors } from './errors.ts';
+import { belongTo, type Shares } from './shares.ts';
 
 type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 
@@ -13,6 +16,26 @@ export type Authentication =
       readonly partnerId?: string;
       readonly because?: 'revoked' | 'ended' | 'address';
     };
+
+export interface IdentifyTools {
+  readonly clock: Clock;
+  readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
+  readonly shares: Shares;
+}
+
+/** What the request holds counts for its partner from now on. */
+export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
+  const authentication = authenticate(request.headers.authorization, request.client.ip, {
+    lookup: (key) => tools.keys.lookup(key),
+    now: () => tools.clock.now(),
+  });
+  request.partnerId = authentication.partnerId ?? '';
+  if (authentication.ok) {
+    request.bounds = authentication.terms;
+    belongTo(request.partnerId, request, tools.shares);
+  }
+  return authentication;
+}
 
 export interface AuthenticateTools {
   lookup(key: string): KeyLookup;

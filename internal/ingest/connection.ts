@@ -51,6 +51,12 @@ export function isAnswering(socket: Socket): boolean {
   return progressOf(socket).answering > 0;
 }
 
+/** True where nothing whole has come that waits for its answer. */
+export function mayBeClosed(socket: Socket): boolean {
+  const { answering, readers } = progressOf(socket);
+  return answering === readers.size;
+}
+
 export function isClosing(socket: Socket): boolean {
   return connections.get(socket)?.closing === true;
 }

@@ -5,22 +5,19 @@ import { answerConnect, type BrokenTools } from './broken-http.ts';
 import type { AddressTest } from '../platform/networks.ts';
 import { addressOf } from './client-address.ts';
 import { isAnswering } from './connection.ts';
-import { MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
+import { MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
+import type { Shares } from './shares.ts';
 
 export function watchConnections(
   app: FastifyInstance,
   isProxy: AddressTest,
+  connections: Shares['connections'],
   tools: BrokenTools,
 ): void {
   const { server } = app;
-  server.maxConnections = MAX_CONNECTIONS;
   server.maxHeadersCount = MAX_HEADERS;
-  server.on('drop', () => tools.metrics.brokenHttp.inc({ kind: 'too_many_connections' }));
 
   const byAddress = new Map<string, number>();
-  // At close, Node stops the timer of a connection without a complete head, which would prolong a
-  // drain.
-  const connections = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     // Node removes its own listener at a CONNECT, and a socket error would end the process.
     socket.on('error', () => {});
@@ -30,23 +27,25 @@ export function watchConnections(
       socket.destroy();
       return;
     }
-    connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
-    if (isProxy(address.ip)) return;
-    const key = address.limitKey;
-    const count = (byAddress.get(key) ?? 0) + 1;
-    byAddress.set(key, count);
+    const { ip, limitKey } = address;
+    connections.hold(socket, ['', limitKey]);
+    socket.once('close', () => connections.release(socket));
+    if (isProxy(ip)) return;
+    const count = (byAddress.get(limitKey) ?? 0) + 1;
+    byAddress.set(limitKey, count);
     socket.once('close', () => {
-      const left = (byAddress.get(key) ?? 1) - 1;
-      if (left === 0) byAddress.delete(key);
-      else byAddress.set(key, left);
+      const left = (byAddress.get(limitKey) ?? 1) - 1;
+      if (left === 0) byAddress.delete(limitKey);
+      else byAddress.set(limitKey, left);
     });
     if (count <= MAX_CONNECTIONS_PER_ADDRESS) return;
     tools.metrics.brokenHttp.inc({ kind: 'too_many_from_address' });
     socket.destroy();
   });
+  // At close, Node stops the timer of a connection without a complete head, which would prolong a
+  // drain.
   app.addHook('preClose', (done) => {
-    for (const socket of connections) if (!isAnswering(socket)) socket.destroy();
+    for (const socket of connections.holders) if (!isAnswering(socket)) socket.destroy();
     done();
   });
 

@@ -9,15 +9,14 @@ import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
-import { BodyMemory } from './body-memory.ts';
 import type { BrokenTools } from './broken-http.ts';
 import { findClient, type ClientAddress } from './client-address.ts';
 import { requestBegins, requestEnds } from './connection.ts';
 import { errors } from './errors.ts';
 import { headFault } from './head-fault.ts';
-import { MAX_INCOMING_BYTES } from './limits.ts';
 import { IncomingBody } from './read-body.ts';
 import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
+import type { Shares } from './shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -35,6 +34,7 @@ export interface HookTools extends BrokenTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly isProxy: AddressTest;
+  readonly shares: Shares;
   draining(): boolean;
   readonly metrics: BrokenTools['metrics'] &
     Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
@@ -50,10 +50,9 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
 
-  const memory = new BodyMemory(MAX_INCOMING_BYTES);
   app.addHook('onRequest', (request, reply, done) => {
     if (!mayBegin(request.raw, reply, tools)) return;
-    begin(request, reply, memory, tools);
+    begin(request, reply, tools);
     const fault = headFault(request.raw);
     if (fault === undefined) {
       done();
@@ -101,20 +100,16 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
   return false;
 }
 
-function begin(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  memory: BodyMemory,
-  tools: HookTools,
-): void {
-  request.incomingBody = new IncomingBody(request.raw, memory);
+function begin(request: FastifyRequest, reply: FastifyReply, tools: HookTools): void {
+  const { client, doubtful } = findClient(request.raw, tools.isProxy);
+  request.client = client;
+  const { incomingBytes } = tools.shares;
+  request.incomingBody = new IncomingBody(request.raw, incomingBytes, client.limitKey);
   request.startedAt = tools.clock.monotonicMs();
   if (tracing()) request.span = startRequestSpan(request);
   request.contentType = request.raw.headers['content-type'];
   // Fastify would answer a malformed Content-Type by itself.
   request.raw.headers['content-type'] = 'application/octet-stream';
-  const { client, doubtful } = findClient(request.raw, tools.isProxy);
-  request.client = client;
   if (doubtful) tools.metrics.untrustedForwardedFor.inc();
   reply.header('x-request-id', request.id);
 }

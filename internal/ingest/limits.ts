@@ -1,9 +1,17 @@
 /** Bounds of the partner port, with the reason for each size. */
 
+/** What all clients share, by partner and address; test/judges/neighbour.test.ts attacks each. */
+export const SHARED = {
+  /** Holds 500 of the largest bodies. */
+  incomingBytes: 32 * 1024 * 1024,
+  /** An idle connection costs 12 kB (docs/decisions/0018). */
+  connections: 12_000,
+  /** Those that give way get 503. */
+  lookUps: 256,
+} as const;
+
 /** The contract sets this bound. */
 export const MAX_BODY_BYTES = 65_000;
-/** Holds 500 of the largest bodies. */
-export const MAX_INCOMING_BYTES = 32 * 1024 * 1024;
 /** This much of an unwanted body is read, so that no reset destroys the answer. */
 export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
@@ -23,8 +31,6 @@ export const MAX_IDEMPOTENCY_KEY = 255;
 export const MAX_HEADER_BYTES = 16 * 1024;
 /** Small headers take ten times their bytes. */
 export const MAX_HEADERS = 100;
-/** An idle connection costs 12 kB (docs/decisions/0018). */
-export const MAX_CONNECTIONS = 12_000;
 /** A twelfth of all, so that one client leaves room. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
 /** 64 kB can hold 900 requests that take 10 kB of memory each. */
@@ -48,10 +54,8 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** These serve thousands of look-ups a second. */
-export const STATUS_CONNECTIONS = 8;
-/** Further ones get 503. */
-export const STATUS_LOOKUPS = 256;
+/** Two queries under way, and as many that hang until their time-out. */
+export const STATUS_CONNECTIONS = 4;
 
 export const LAST_ANSWERS_MS = 5_000;
 export const DRAIN_DEADLINE_MS = 20_000;

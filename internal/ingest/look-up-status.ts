@@ -2,21 +2,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
-import type { KeyCache } from '../partner/key-cache.ts';
-import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
-import { authenticate } from './authenticate.ts';
+import { identify, type IdentifyTools } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
 import { errors } from './errors.ts';
+import type { LookUps } from './look-ups.ts';
 
-export interface LookUpTools {
-  readonly clock: Clock;
+export interface LookUpTools extends IdentifyTools {
   readonly log: Logger;
-  readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
-  readStatus(requestId: string, partnerId: string): Promise<StatusRecord | undefined>;
+  readonly lookUps: LookUps;
 }
 
 export function authenticateLookUp(
@@ -28,11 +25,7 @@ export function authenticateLookUp(
     answerEarly(request, reply, errors.statusUnavailable);
     return false;
   }
-  const authentication = authenticate(request.headers.authorization, request.client.ip, {
-    lookup: (key) => tools.keys.lookup(key),
-    now: () => tools.clock.now(),
-  });
-  request.partnerId = authentication.partnerId ?? '';
+  const authentication = identify(request, tools);
   if (!authentication.ok) answerEarly(request, reply, authentication.answer);
   return authentication.ok;
 }
@@ -46,7 +39,8 @@ export async function lookUpStatus(
   const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
   let record: StatusRecord | undefined;
   try {
-    record = asked.success ? await tools.readStatus(asked.data, request.partnerId) : undefined;
+    if (asked.success)
+      record = await tools.lookUps.find(asked.data, [request.partnerId, request.client.limitKey]);
   } catch (error) {
     tools.log.debug({ err: error, request_id: request.id }, 'a status could not be read');
     answerEarly(request, reply, errors.statusUnavailable);

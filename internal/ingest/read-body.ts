@@ -1,6 +1,6 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
-import type { BodyMemory, MemoryHolder } from './body-memory.ts';
+import type { FairShares, Owner } from '../platform/fair-shares.ts';
 import { onBreak, type BodyEnd, type Dropped } from './connection.ts';
 import {
   BODY_TIMEOUT_MS,
@@ -28,9 +28,10 @@ const GATHER_BYTES = 1_024;
  * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
  * 65 kB in pieces of one byte take 20 MB. The memory is reserved until `release()` or `drop()`.
  */
-export class IncomingBody implements MemoryHolder, Dropped {
+export class IncomingBody implements Dropped {
   readonly #request: IncomingMessage;
-  readonly #memory: BodyMemory;
+  readonly #memory: FairShares<IncomingBody>;
+  #owner: Owner;
   readonly #stopListening: () => void;
   readonly #endListeners: ((how: BodyEnd) => void)[] = [];
   #ended: BodyEnd | undefined;
@@ -43,9 +44,10 @@ export class IncomingBody implements MemoryHolder, Dropped {
   #broken = false;
   #gaveWay = false;
 
-  constructor(request: IncomingMessage, memory: BodyMemory) {
+  constructor(request: IncomingMessage, memory: FairShares<IncomingBody>, address: string) {
     this.#request = request;
     this.#memory = memory;
+    this.#owner = ['', address];
     // The parser still emits what it read before the break.
     this.#stopListening = onBreak(request.socket, () => {
       this.#endIn(0, 'cut_off');
@@ -68,6 +70,11 @@ export class IncomingBody implements MemoryHolder, Dropped {
     this.#keep = 0;
     this.#dropBytes();
     this.#ask(DRAIN_MAX_MS);
+  }
+
+  belongTo(partnerId: string): void {
+    this.#owner = [partnerId, this.#owner[1]];
+    if (this.#bytes.length > 0) this.#memory.hold(this, this.#owner, this.#bytes.length);
   }
 
   /** The caller counts the bytes from now on. */
@@ -152,7 +159,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
     if (part.length === 0) return;
     const kept = this.#kept + part.length;
     if (this.#kept === 0) {
-      this.#memory.resize(this, part.length);
+      this.#memory.hold(this, this.#owner, part.length);
       if (this.#gaveWay) return;
       // Most bodies come in one piece, which is not copied.
       this.#bytes = part;
@@ -165,7 +172,7 @@ export class IncomingBody implements MemoryHolder, Dropped {
 
   #grow(kept: number): boolean {
     const size = Math.min(MAX_BODY_BYTES, Math.max(GATHER_BYTES, 2 * this.#bytes.length, kept));
-    this.#memory.resize(this, size);
+    this.#memory.hold(this, this.#owner, size);
     if (this.#gaveWay) return false;
     // Node's pool would keep a whole slab for a slow body.
     const grown = Buffer.allocUnsafeSlow(size);

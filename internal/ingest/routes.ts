@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
 import { answerEarly, sendEarly } from './answer.ts';
+import type { IdentifyTools } from './authenticate.ts';
 import { INGEST_PATH, STATUS_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
@@ -15,11 +16,13 @@ import {
   type LimitTools,
 } from './limit-policy.ts';
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
+import { LookUps, type ReadStatuses } from './look-ups.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
-export interface RouteTools extends Omit<SubmitTools, 'admitBody' | 'giveBackBody'>, LimitTools {
+export interface RouteTools
+  extends Omit<SubmitTools, 'admitBody' | 'giveBackBody'>, IdentifyTools, LimitTools {
   readonly log: Logger;
-  readonly readStatus: LookUpTools['readStatus'] | undefined;
+  readonly readStatuses: ReadStatuses | undefined;
 }
 
 export async function addRoutes(
@@ -30,7 +33,7 @@ export async function addRoutes(
   await registerLimiter(app, tools);
   const limits = operationLimits(settings, tools);
   const { admitRequest, ...ofBodies } = partnerLimits(tools);
-  const submitTools: SubmitTools = { ...tools, ...ofBodies };
+  const submitTools = { ...tools, ...ofBodies };
   // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
   // limited too.
   app.route({
@@ -46,14 +49,9 @@ export async function addRoutes(
     handler: (request, reply) => submitApplication(request, reply, submitTools),
   });
 
-  const { readStatus } = tools;
-  if (readStatus !== undefined) {
-    const lookUpTools: LookUpTools = {
-      clock: tools.clock,
-      log: tools.log,
-      keys: tools.keys,
-      readStatus,
-    };
+  const { readStatuses } = tools;
+  if (readStatuses !== undefined) {
+    const lookUpTools: LookUpTools = { ...tools, lookUps: new LookUps(readStatuses) };
     app.route({
       method: ['GET', 'HEAD'],
       url: STATUS_PATH,
@@ -65,7 +63,7 @@ export async function addRoutes(
     });
   }
 
-  app.setNotFoundHandler((request, reply) => notFound(request, reply, readStatus !== undefined));
+  app.setNotFoundHandler((request, reply) => notFound(request, reply, readStatuses !== undefined));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof OverLimit) {
       reply.header('retry-after', error.retrySeconds);

@@ -13,8 +13,9 @@ import {
 } from './limits.ts';
 import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
+import { newShares } from './shares.ts';
 
-export type ServerTools = Omit<HookTools, 'isProxy'> & RouteTools;
+export type ServerTools = Omit<HookTools & RouteTools, 'isProxy' | 'shares'>;
 
 export interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
@@ -26,6 +27,7 @@ export async function createIngestServer(
   tools: ServerTools,
 ): Promise<FastifyInstance> {
   const isProxy = addressTest(settings.trustedProxies);
+  const shares = newShares(tools.metrics);
   const app = fastify({
     logger: false,
     genReqId: () => newId('req'),
@@ -50,8 +52,8 @@ export async function createIngestServer(
   // The handler reads the bytes, whatever the Content-Type.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-  watchConnections(app, isProxy, tools);
-  addHooks(app, { ...tools, isProxy });
-  await addRoutes(app, settings, tools);
+  watchConnections(app, isProxy, shares.connections, tools);
+  addHooks(app, { ...tools, isProxy, shares });
+  await addRoutes(app, settings, { ...tools, shares });
   return app;
 }

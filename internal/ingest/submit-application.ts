@@ -3,8 +3,6 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
-import type { KeyCache } from '../partner/key-cache.ts';
-import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
@@ -19,7 +17,7 @@ import {
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { addRetryAfter, answerEarly } from './answer.ts';
-import { authenticate } from './authenticate.ts';
+import { identify, type IdentifyTools } from './authenticate.ts';
 import { closeAfterAnswer } from './connection.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
@@ -28,9 +26,7 @@ import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
 
-export interface SubmitTools {
-  readonly clock: Clock;
-  readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
+export interface SubmitTools extends Omit<IdentifyTools, 'shares'> {
   admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
   giveBackBody(request: FastifyRequest, bytes: number): void;
   record(record: SubmissionRecord): Promise<CommitResult>;
@@ -49,7 +45,7 @@ export interface SubmitTools {
 export function authenticateRequest(
   request: FastifyRequest,
   reply: FastifyReply,
-  tools: SubmitTools,
+  tools: SubmitTools & IdentifyTools,
 ): boolean {
   // A 401 would look as if the key were withdrawn.
   if (!tools.keys.loaded) {
@@ -57,17 +53,9 @@ export function authenticateRequest(
     answerEarly(request, reply, errors.internal);
     return false;
   }
-  const authentication = authenticate(request.headers.authorization, request.client.ip, {
-    lookup: (key) => tools.keys.lookup(key),
-    now: () => tools.clock.now(),
-  });
-  if (authentication.ok) {
-    request.partnerId = authentication.partnerId;
-    request.bounds = authentication.terms;
-    return true;
-  }
+  const authentication = identify(request, tools);
+  if (authentication.ok) return true;
   const { answer, partnerId, because } = authentication;
-  request.partnerId = partnerId ?? '';
   if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
   tools.refusals.keep(
     { address: request.client.limitKey, status: answer.status, requestId: request.id },

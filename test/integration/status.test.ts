@@ -3,17 +3,15 @@
  * itself cannot be served.
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { Db } from 'mongodb';
 import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { newId } from '../../internal/platform/ids.ts';
-import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
-import { HANG_MS, eventually } from '../support/wait.ts';
+import { eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
 const UNKNOWN = '{"error":"Not found: no request of yours has this request_id"}';
@@ -268,17 +266,4 @@ test('while MongoDB hangs look-ups are answered 503, and come back by themselves
   } finally {
     await store.stop();
   }
-});
-
-test('look-ups beyond their number at once fail before those that wait', async () => {
-  let answer = (): void => {};
-  const hung = new Promise<null>((resolve) => (answer = () => resolve(null)));
-  const db = { collection: () => ({ findOne: () => hung }) } as unknown as Db;
-  const reader = new StatusReader({ db, timeoutMs: HANG_MS, maxUnderWay: 2 });
-  const waiting = Promise.all([reader.read('req_x', 'demo'), reader.read('req_x', 'demo')]);
-  await expect(reader.read('req_x', 'demo')).rejects.toThrow(
-    '2 status look-ups are under way already',
-  );
-  answer();
-  expect(await waiting).toEqual([undefined, undefined]);
 });

@@ -3,15 +3,19 @@
  * then beside an adversary that chooses bodies, rates, its Secrets and what the relay answers for its
  * recipients. The outcome is equal, and the time within a bound.
  */
+import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { DemoPartner } from '../../deploy/local/demo-keys.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { MAX_BODY_BYTES, SHARED } from '../../internal/ingest/limits.ts';
 import { knownAnswers } from '../../internal/mail/relay-answers.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
-import { send } from '../support/http.ts';
+import { openCrowd, openFilesLimit } from '../support/crowd.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
+import { head, openRaw, type RawConnection } from '../support/ingest.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
 import { newRandom } from '../support/random.ts';
 import { eventually } from '../support/wait.ts';
@@ -29,6 +33,13 @@ const POLL_MS = 100;
 const WAVES = 8;
 const ONE_A_MINUTE = { 'partner-ingest.io/max-per-minute': '1' };
 const SEED = 37;
+/** The adversary's, when it takes all there is of something. */
+const ADDRESSES = 20;
+const AGAIN_AFTER_MS = 500;
+/** For so long the victim sends bodies, and all it is answered is as if alone. */
+const SLOW_MS = 4_000;
+/** Of this process, the stores and the victim. */
+const OTHER_FILES = 500;
 
 interface Adversary {
   readonly does: () => Promise<unknown>;
@@ -44,7 +55,7 @@ let bound: number;
 const victimKey = newApiKey();
 
 beforeAll(async () => {
-  world = await openWorld();
+  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
   await world.writePartner({ partner: 'victim', keys: [victimKey] });
   ingest = await world.spawn('ingest');
   processor = await world.spawn('processor');
@@ -222,6 +233,86 @@ test.each(secrets)(
       await afterAnotherRound();
     };
     expect(await judge({ does })).toEqual([]);
+  },
+);
+
+interface Siege {
+  readonly count: number;
+  readonly begin: (socket: Socket) => void;
+  /** What ingest counts once the bound is reached. */
+  readonly reached: readonly [metric: string, labels: Readonly<Record<string, string>>];
+}
+
+const authorized = (): string => `Authorization: Bearer ${world.key}`;
+const lookUp = (socket: Socket): boolean =>
+  socket.write(head([authorized()], `GET ${INGEST_PATH}/req_${'0'.repeat(26)} HTTP/1.1`));
+
+/** How the adversary takes all there is of each thing that partners share. */
+const sieges: Readonly<Record<keyof typeof SHARED, Siege>> = {
+  incomingBytes: {
+    count: 1_200,
+    begin: (socket) => {
+      socket.write(head([authorized(), `Content-Length: ${MAX_BODY_BYTES}`]));
+      socket.write(' '.repeat(MAX_BODY_BYTES - 1));
+    },
+    reached: ['not_accepted', { reason: 'no_room' }],
+  },
+  connections: {
+    count: SHARED.connections + 100,
+    begin: lookUp,
+    reached: ['broken_http', { kind: 'too_many_connections' }],
+  },
+  lookUps: {
+    count: 4 * SHARED.lookUps,
+    begin: (socket) => {
+      socket.on('data', () => lookUp(socket));
+      lookUp(socket);
+    },
+    reached: ['requests', { status: '503' }],
+  },
+};
+
+test.each(Object.entries(sieges))(
+  'the adversary takes all %s there are, from many addresses: the victim is answered as if alone',
+  async (_name, { count, begin, reached: [metric, labels] }) => {
+    if (openFilesLimit() < count + OTHER_FILES) return;
+    const crowd = await openCrowd({
+      url: ingest.url,
+      count,
+      from: (index) => `127.2.0.${1 + (index % ADDRESSES)}`,
+      begin,
+      againAfterMs: AGAIN_AFTER_MS,
+    });
+    const statuses = new Set<number>();
+    const half = ' '.repeat(MAX_BODY_BYTES / 2);
+    const ofVictim = head([
+      `Authorization: Bearer ${victimKey}`,
+      `Content-Length: ${2 * half.length}`,
+    ]);
+    const bodies: RawConnection[] = [];
+    try {
+      bodies.push(...(await Promise.all([1, 2, 3].map(() => openRaw(ingest.url)))));
+      for (const body of bodies) body.write(ofVictim + half);
+      for (const until = performance.now() + SLOW_MS; performance.now() < until;) {
+        const answer = await send(ingest.url, { key: victimKey, body: '{}' });
+        const path = `${INGEST_PATH}/${answer.headers['x-request-id']}`;
+        statuses.add(answer.status);
+        statuses.add((await send(ingest.url, { key: victimKey, method: 'GET', path })).status);
+        await pause(POLL_MS);
+      }
+      for (const body of bodies) {
+        body.write(half);
+        statuses.add((await body.answer()).status);
+      }
+      // Blanks are no object.
+      expect(statuses).toEqual(new Set([200, 202, 400]));
+      expect(await world.metric(ingest, `partner_ingest_${metric}_total`, labels)).toBeGreaterThan(
+        0,
+      );
+    } finally {
+      crowd.destroy();
+      for (const { socket } of bodies) socket.destroy();
+    }
   },
 );
 

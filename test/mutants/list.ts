@@ -133,8 +133,8 @@ export const mutants: readonly Mutant[] = [
     ]),
   ]),
   ...promise('Hostile clients cannot exhaust the memory of ingest', [
-    ...file('internal/ingest/body-memory.ts', beside, [
-      ['oldest.giveWay();', '', 'bodies on their way take all memory'],
+    ...file('internal/platform/fair-shares.ts', beside, [
+      ['this.#giveWay(next);', '', 'bodies on their way take all memory'],
     ]),
     ...file('internal/submission/group-commit.ts', groupCommit, [
       [

@@ -1,0 +1,50 @@
+/** Who gives way when a shared bound is reached. */
+import { expect, test } from '@jest/globals';
+import { FairShares, type Owner } from './fair-shares.ts';
+
+const a1: Owner = ['a', '1'];
+const a2: Owner = ['a', '2'];
+const b1: Owner = ['b', '1'];
+
+function newShares(max: number, stays: readonly string[] = []) {
+  const gaveWay: string[] = [];
+  const mayGiveWay = (name: string): boolean => !stays.includes(name);
+  return { gaveWay, shares: new FairShares<string>(max, (name) => gaveWay.push(name), mayGiveWay) };
+}
+
+test('one may hold all; then the oldest of the largest address of the largest owner gives way', () => {
+  const { gaveWay, shares } = newShares(100);
+  shares.hold('old', a2, 20);
+  shares.hold('first', a1, 30);
+  shares.hold('second', a1, 50);
+  expect(gaveWay).toEqual([]);
+  shares.hold('first', a1, 31);
+  expect(gaveWay).toEqual(['first']);
+  shares.hold('other', b1, 30);
+  shares.hold('other', b1, 60);
+  expect(gaveWay).toEqual(['first', 'second']);
+  // Now b holds more than a.
+  shares.hold('late', a1, 30);
+  expect(gaveWay).toEqual(['first', 'second', 'other']);
+});
+
+test('what is released is room for others, once, and what changes its owner counts for the new one', () => {
+  const { gaveWay, shares } = newShares(3);
+  shares.hold('one', a1);
+  shares.hold('two', a1);
+  shares.release('one');
+  shares.release('one');
+  shares.hold('two', b1);
+  shares.hold('three', b1);
+  shares.hold('four', a1);
+  expect(gaveWay).toEqual([]);
+  shares.hold('five', a2);
+  expect(gaveWay).toEqual(['two']);
+  expect([...shares.holders]).toEqual(['three', 'four', 'five']);
+});
+
+test('where none of the largest may give way, the newcomer does', () => {
+  const { gaveWay, shares } = newShares(2, ['one', 'two']);
+  for (const name of ['one', 'two', 'three']) shares.hold(name, a1);
+  expect(gaveWay).toEqual(['three']);
+});

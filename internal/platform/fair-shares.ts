@@ -1,0 +1,85 @@
+/**
+ * Shares one bound among owners, and an owner's share among its parts, such as the addresses of a
+ * partner. While there is room, one may hold all of it. Then the owner that holds most gives way:
+ * of its largest part the oldest holder that may.
+ */
+export type Owner = readonly [owner: string, part: string];
+
+interface Share<Key, Within> {
+  size: number;
+  readonly within: Map<Key, Within>;
+}
+
+const empty = <Key, Within>(): Share<Key, Within> => ({ size: 0, within: new Map() });
+
+export class FairShares<Holder> {
+  readonly #max: number;
+  readonly #giveWay: (holder: Holder) => void;
+  readonly #mayGiveWay: (holder: Holder) => boolean;
+  readonly #all = empty<string, Share<string, Share<Holder, number>>>();
+  readonly #owners = new Map<Holder, Owner>();
+
+  /** `giveWay` is called once the holder holds nothing any more. */
+  constructor(
+    max: number,
+    giveWay: (holder: Holder) => void,
+    mayGiveWay: (holder: Holder) => boolean = () => true,
+  ) {
+    this.#max = max;
+    this.#giveWay = giveWay;
+    this.#mayGiveWay = mayGiveWay;
+  }
+
+  get holders(): Iterable<Holder> {
+    return this.#owners.keys();
+  }
+
+  ownerOf(holder: Holder): Owner | undefined {
+    return this.#owners.get(holder);
+  }
+
+  /** `holder` belongs to `owner` and holds `size` from now on; it may give way itself. */
+  hold(holder: Holder, owner: Owner, size = 1): void {
+    const before = this.#owners.get(holder);
+    if (before !== undefined && before.some((name, level) => name !== owner[level]))
+      this.#set(holder, before, 0);
+    this.#owners.set(holder, owner);
+    this.#set(holder, owner, size);
+    while (this.#all.size > this.#max) {
+      const next = this.#next() ?? holder;
+      this.release(next);
+      this.#giveWay(next);
+    }
+  }
+
+  release(holder: Holder): void {
+    const owner = this.#owners.get(holder);
+    if (owner === undefined) return;
+    this.#set(holder, owner, 0);
+    this.#owners.delete(holder);
+  }
+
+  #set(holder: Holder, [owner, part]: Owner, size: number): void {
+    const share = this.#all.within.get(owner) ?? empty();
+    const ofPart = share.within.get(part) ?? empty();
+    const by = size - (ofPart.within.get(holder) ?? 0);
+    for (const each of [this.#all, share, ofPart]) each.size += by;
+    put(ofPart.within, holder, size, size === 0);
+    put(share.within, part, ofPart, ofPart.within.size === 0);
+    put(this.#all.within, owner, share, share.within.size === 0);
+  }
+
+  #next(): Holder | undefined {
+    const holders = largest(largest(this.#all.within).within).within;
+    return [...holders.keys()].find(this.#mayGiveWay);
+  }
+}
+
+function put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, gone: boolean): void {
+  if (gone) map.delete(key);
+  else map.set(key, value);
+}
+
+function largest<Each extends { readonly size: number }>(shares: Map<string, Each>): Each {
+  return [...shares.values()].reduce((most, each) => (each.size > most.size ? each : most));
+}
