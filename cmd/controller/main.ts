@@ -7,7 +7,7 @@ import { startController } from './wire.ts';
 
 await run({
   name: 'controller',
-  load: () => loadConfig('controller'),
+  load: (warn) => loadConfig('controller', undefined, warn),
   start: (config, tools) =>
     startController(config, { ...tools, registry: createProcessRegistry('controller') }),
 });

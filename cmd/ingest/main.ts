@@ -6,7 +6,7 @@ import { startIngest } from './wire.ts';
 
 await run({
   name: 'ingest',
-  load: () => loadConfig('ingest'),
+  load: (warn) => loadConfig('ingest', undefined, warn),
   start: (config, tools) =>
     startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
 });

@@ -13,6 +13,7 @@ import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import {
   displayAddress,
+  listenHost,
   startAdminServer,
   type Probe,
 } from '../../internal/platform/admin-server.ts';
@@ -21,7 +22,7 @@ import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { wantsTraces } from '../../internal/settings/otel-settings.ts';
+import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
@@ -50,6 +51,7 @@ export async function startIngest(
   if (wantsTraces(config)) {
     const traces = await startTracing({
       serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest',
+      variables: sdkVariables(config),
       log,
     });
     warnings.push(traces.warnings);
@@ -79,7 +81,7 @@ export async function startIngest(
     },
   });
   closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
-  await app.listen({ host: config.HTTP_HOST, port: config.HTTP_PORT });
+  await app.listen({ host: listenHost(config.HTTP_HOST), port: config.HTTP_PORT });
   closers.add(
     'endpoint',
     async () => {

@@ -9,7 +9,7 @@ import { startProcessor } from './wire.ts';
 await run({
   name: 'processor',
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
-  load: () => loadConfig('processor'),
+  load: (warn) => loadConfig('processor', undefined, warn),
   start: async (config, tools) => {
     const started = await startProcessor(config, {
       ...tools,

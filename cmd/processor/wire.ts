@@ -23,7 +23,7 @@ import { retryUntilDone } from '../../internal/platform/deadline.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
-import { wantsTraces } from '../../internal/settings/otel-settings.ts';
+import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import {
   clockFaults as clockFaultsOf,
@@ -81,6 +81,7 @@ export async function startProcessor(
   if (wantsTraces(config)) {
     const traces = await startTracing({
       serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor',
+      variables: sdkVariables(config),
       log,
     });
     warnings.push(traces.warnings);

@@ -1,6 +1,7 @@
 /** The HTTP server for operators: `/livez`, `/readyz`, `/metrics` and documents. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import type { Registry } from 'prom-client';
 import { withDeadline } from './deadline.ts';
 
@@ -81,7 +82,7 @@ export async function startAdminServer(options: {
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(options.port, options.host, () => {
+    server.listen(options.port, listenHost(options.host), () => {
       server.off('error', reject);
       resolve();
     });
@@ -94,6 +95,12 @@ export async function startAdminServer(options: {
         server.closeAllConnections();
       }),
   };
+}
+
+/** `::` takes IPv4 too; a kernel without IPv6 would refuse it. */
+export function listenHost(host: string): string {
+  const addresses = Object.values(networkInterfaces()).flat();
+  return host === '::' && !addresses.some((one) => one?.family === 'IPv6') ? '0.0.0.0' : host;
 }
 
 /** `0.0.0.0` becomes `127.0.0.1`, so that the URL can be opened. */

@@ -10,6 +10,8 @@ export interface Setting<Process extends string = string> {
   readonly about: string;
   /** Never printed; may come from the file in `NAME_FILE`. */
   readonly secret?: true;
+  /** No promise depends on it: a value that is refused is told, and the default counts. */
+  readonly lenient?: true;
 }
 
 type Settings = Readonly<Record<string, Setting>>;
@@ -22,6 +24,8 @@ export function load(
     /** Checks settings that depend on each other. */
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
     readonly environment?: Environment;
+    /** Gets each value of a lenient setting that does not count. */
+    readonly warn?: (ignored: string) => void;
   },
 ): Readonly<Record<string, unknown>> {
   const { process, environment = globalThis.process.env } = options;
@@ -32,13 +36,23 @@ export function load(
     const raw = rawValue(name, setting.secret === true, environment, faults);
     if (raw === UNREADABLE) continue;
     const parsed = setting.schema.safeParse(raw);
+    const wrong = parsed.error?.issues.map((issue) => `${name}: ${issue.message}`) ?? [];
     if (parsed.success) config[name] = parsed.data;
     else if (raw === undefined) faults.push(`${name}: is required (${setting.about})`);
-    else faults.push(...parsed.error.issues.map((issue) => `${name}: ${issue.message}`));
+    else if (setting.lenient !== true) faults.push(...wrong);
+    else {
+      config[name] = setting.schema.parse(undefined);
+      for (const each of wrong) options.warn?.(each);
+    }
   }
   faults.push(...options.relationFaults(config));
   if (faults.length > 0) throw new ConfigError(process, faults);
   return Object.freeze(config);
+}
+
+/** For a library that reads the environment by itself. */
+export function setEnvironment(variables: Readonly<Record<string, string>>): void {
+  Object.assign(globalThis.process.env, variables);
 }
 
 export function printable(settings: Settings, config: object): Record<string, unknown> {

@@ -15,7 +15,8 @@ export interface Program<Config extends { readonly LOG_LEVEL: string }> {
   readonly name: string;
   /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
-  load(): Config;
+  /** `warn` gets each setting whose value does not count. */
+  load(warn: (ignored: string) => void): Config;
   /** Resolves once the process serves. */
   start(config: Config, tools: { log: Logger; closers: Closers }): Promise<unknown>;
 }
@@ -23,8 +24,10 @@ export interface Program<Config extends { readonly LOG_LEVEL: string }> {
 export async function run<Config extends { readonly LOG_LEVEL: string }>(
   program: Program<Config>,
 ): Promise<void> {
-  const config = loadOrExit(program);
+  const ignored: string[] = [];
+  const config = loadOrExit(program, (each) => ignored.push(each));
   const log = createLogger(program.name, config.LOG_LEVEL);
+  for (const reason of ignored) log.warn({ reason }, 'a setting is ignored; its default counts');
   const closers = new Closers(log);
 
   let signalled = false;
@@ -72,9 +75,10 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(
 
 function loadOrExit<Config extends { readonly LOG_LEVEL: string }>(
   program: Program<Config>,
+  warn: (ignored: string) => void,
 ): Config {
   try {
-    return program.load();
+    return program.load(warn);
   } catch (error) {
     const text =
       error instanceof ConfigError ? error.message : JSON.stringify(describeError(error));

@@ -6,6 +6,7 @@
 import type * as Api from '@opentelemetry/api';
 import type { Attributes } from '@opentelemetry/api';
 import type { Probe } from './admin-server.ts';
+import { setEnvironment } from './config.ts';
 import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import { defined } from './defined.ts';
@@ -167,12 +168,15 @@ export function traceFields(traceparent: string | undefined): { readonly trace_i
 const CLOSE_MS = 2_000;
 
 /**
- * The SDK reads the standard `OTEL_*` variables and drops spans beyond its buffer. Call it once.
+ * The SDK reads the standard `OTEL_*` variables, after `variables` have been set, and drops spans
+ * beyond its buffer. Call it once.
  */
 export async function startTracing(options: {
   readonly serviceName: string;
+  readonly variables: Readonly<Record<string, string>>;
   readonly log: Logger;
 }): Promise<{ readonly warnings: Probe; close(): Promise<void> }> {
+  setEnvironment(options.variables);
   const [api, { NodeSDK }] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-node'),

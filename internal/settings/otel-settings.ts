@@ -1,4 +1,7 @@
-/** The settings of traces; the SDK itself would ignore a misspelt value. */
+/**
+ * The settings of traces. No promise depends on them, so a value that cannot be used is told and
+ * the default counts. OpenTelemetry compares names without regard to case.
+ */
 import { z } from 'zod';
 
 const usedBy = ['ingest', 'processor'] as const;
@@ -12,63 +15,71 @@ const collectorUrl = z.string().refine((value) => {
 }, 'must be a URL that starts with http:// or https:// and holds no user or password (see OTEL_EXPORTER_OTLP_HEADERS)');
 
 const samplers = ['always_on', 'always_off', 'traceidratio'] as const;
+const oneOf = <const Names extends readonly string[]>(names: Names) =>
+  z.string().toLowerCase().pipe(z.enum(names));
+const lenient = true;
 
 export const otelSettings = {
   OTEL_EXPORTER_OTLP_ENDPOINT: {
     schema: collectorUrl.optional(),
     usedBy,
+    lenient,
     about:
       'OTLP collector; traces go to `/v1/traces` there. Without it and the next one nothing is traced, at no cost.',
   },
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: {
     schema: collectorUrl.optional(),
     usedBy,
+    lenient,
     about: 'Whole URL for traces, instead of the one above.',
   },
   OTEL_EXPORTER_OTLP_PROTOCOL: {
-    schema: z.enum(['http/protobuf', 'http/json', 'grpc']).default('http/protobuf'),
+    schema: oneOf(['http/protobuf', 'http/json', 'grpc']).default('http/protobuf'),
     usedBy,
+    lenient,
     about: 'How the collector is spoken to.',
   },
   OTEL_TRACES_EXPORTER: {
-    schema: z.enum(['otlp', 'none']).default('otlp'),
+    schema: oneOf(['otlp', 'none']).default('otlp'),
     usedBy,
+    lenient,
     about: '`none` switches tracing off.',
   },
   OTEL_TRACES_SAMPLER: {
-    schema: z
-      .enum([
-        ...samplers,
-        'parentbased_always_on',
-        'parentbased_always_off',
-        'parentbased_traceidratio',
-      ])
-      .default('parentbased_always_on'),
+    schema: oneOf([
+      ...samplers,
+      'parentbased_always_on',
+      'parentbased_always_off',
+      'parentbased_traceidratio',
+    ]).default('parentbased_always_on'),
     usedBy,
+    lenient,
     about:
       'Which traces are kept. With a `parentbased_` one a partner that sends `traceparent` decides for its requests.',
   },
   OTEL_TRACES_SAMPLER_ARG: {
     schema: z
       .string()
-      .regex(/^(0(\.\d+)?|1(\.0+)?)$/, 'must be a number from 0 to 1')
+      .regex(/^(0?\.\d+|0\.?|1(\.0*)?)$/, 'must be a number from 0 to 1')
       .transform(Number)
       .default(1),
     usedBy,
+    lenient,
     about: 'Share of traces that the `traceidratio` samplers keep.',
   },
   OTEL_SERVICE_NAME: {
     schema: z.string().min(1).optional(),
     usedBy,
+    lenient,
     about:
       'The process in traces; `partner-ingest-ingest` or `partner-ingest-processor` unless set.',
   },
   OTEL_SDK_DISABLED: {
-    schema: z
-      .enum(['true', 'false'])
+    schema: oneOf(['true', 'false'])
       .default('false')
       .transform((value) => value === 'true'),
     usedBy,
+    lenient,
     about: '`true` switches tracing off.',
   },
 } as const;
@@ -82,4 +93,15 @@ export function wantsTraces(config: OtelConfig): boolean {
   return (
     endpoint !== undefined && config.OTEL_TRACES_EXPORTER === 'otlp' && !config.OTEL_SDK_DISABLED
   );
+}
+
+/** What the SDK must find in the environment, which it reads by itself and more strictly. */
+export function sdkVariables(config: OtelConfig): Readonly<Record<string, string>> {
+  return {
+    OTEL_SDK_DISABLED: 'false',
+    OTEL_TRACES_EXPORTER: config.OTEL_TRACES_EXPORTER,
+    OTEL_EXPORTER_OTLP_PROTOCOL: config.OTEL_EXPORTER_OTLP_PROTOCOL,
+    OTEL_TRACES_SAMPLER: config.OTEL_TRACES_SAMPLER,
+    OTEL_TRACES_SAMPLER_ARG: String(config.OTEL_TRACES_SAMPLER_ARG),
+  };
 }

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../platform/config-error.ts';
-import { loadConfig, printableConfig, type ProcessName } from './settings.ts';
-import { wantsTraces } from './otel-settings.ts';
+import { loadConfig, printableConfig, type ConfigOf, type ProcessName } from './settings.ts';
+import { sdkVariables, wantsTraces } from './otel-settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
 import { ACCEPTED, refusedConfigurations } from '../../test/support/refused-configurations.ts';
 
@@ -36,7 +36,6 @@ test('every fault is told at once, each with its name, and no misspelt number be
       HTTP_PORT: '80a',
       RATE_LIMIT_MAX: '0',
       TRUSTED_PROXIES: '10.0.0.0/8, everyone',
-      LOG_LEVEL: 'loud',
     }),
   );
   expect(faults.map((fault) => fault.split(':')[0])).toEqual([
@@ -45,7 +44,6 @@ test('every fault is told at once, each with its name, and no misspelt number be
     'HTTP_PORT',
     'TRUSTED_PROXIES',
     'RATE_LIMIT_MAX',
-    'LOG_LEVEL',
   ]);
   for (const port of [' 5', '-1', '1.5', '1e3', '0x10', '65536'])
     expect(faultsOf(() => loadConfig('ingest', { ...stores, HTTP_PORT: port }))).toHaveLength(1);
@@ -101,24 +99,53 @@ test('a process asks only for its own part', () => {
   );
 });
 
-test('settings of traces are checked, because the SDK would take a misspelt one for unset', () => {
-  const faultsWith = (environment: Record<string, string>) =>
-    faultsOf(() => loadConfig('ingest', { ...stores, ...environment }));
-  for (const url of ['collector:4318', 'http://user:canary@collector']) {
-    const [fault] = faultsWith({ OTEL_EXPORTER_OTLP_ENDPOINT: url });
-    expect(fault).toMatch(/^OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL that starts with/);
-    expect(fault).not.toContain('canary');
-  }
-  expect(faultsWith({ OTEL_TRACES_SAMPLER: 'parentbased_ratio' })).toHaveLength(1);
-  for (const share of ['2', '-0.1', '1%'])
-    expect(faultsWith({ OTEL_TRACES_SAMPLER_ARG: share })).toHaveLength(1);
+const collector = 'http://collector:4318';
+test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', undefined],
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://user:canary@collector', undefined],
+  ['OTEL_EXPORTER_OTLP_PROTOCOL', 'zipkin', 'http/protobuf'],
+  ['OTEL_TRACES_EXPORTER', 'console', 'otlp'],
+  ['OTEL_TRACES_SAMPLER', 'parentbased_jaeger_remote', 'parentbased_always_on'],
+  ['OTEL_TRACES_SAMPLER_ARG', '2', 1],
+  ['OTEL_TRACES_SAMPLER_ARG', '1%', 1],
+  ['OTEL_SDK_DISABLED', 'yes', false],
+  ['LOG_LEVEL', 'loud', 'info'],
+])('%s=%s is told and ignored, because no promise depends on it', (name, given, counts) => {
+  const ignored: string[] = [];
+  const environment = { ...stores, [name]: given };
+  const config = loadConfig('ingest', environment, (each) => ignored.push(each));
+  expect(config[name]).toBe(counts);
+  expect(ignored).toEqual([expect.stringMatching(`^${name}: `)]);
+  expect(ignored[0]).not.toContain('canary');
+});
+
+test('what OpenTelemetry calls valid counts', () => {
+  const given = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'gRPC',
+    OTEL_TRACES_EXPORTER: 'OTLP',
+    OTEL_TRACES_SAMPLER: 'ParentBased_TraceIdRatio',
+    OTEL_TRACES_SAMPLER_ARG: '.25',
+    LOG_LEVEL: 'WARN',
+  };
+  const ignored: string[] = [];
+  const config = loadConfig('ingest', { ...stores, ...given }, (each) => ignored.push(each));
+  expect(ignored).toEqual([]);
+  expect(config.LOG_LEVEL).toBe('warn');
+  expect(sdkVariables(config)).toEqual({
+    OTEL_SDK_DISABLED: 'false',
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+    OTEL_TRACES_EXPORTER: 'otlp',
+    OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+    OTEL_TRACES_SAMPLER_ARG: '0.25',
+  });
 });
 
 test.each<[wanted: boolean, environment: Record<string, string>]>([
   [false, {}],
   [true, { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' }],
-  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SDK_DISABLED: 'true' }],
-  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_TRACES_EXPORTER: 'none' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_SDK_DISABLED: 'True' }],
+  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_TRACES_EXPORTER: 'none' }],
 ])('traces are %j with %j', (wanted, environment) => {
   expect(wantsTraces(loadConfig('ingest', { ...stores, ...environment }))).toBe(wanted);
 });

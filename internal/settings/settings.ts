@@ -64,9 +64,9 @@ const settings = {
     about: "Node's own switch for the check of certificates; refused when it is `0`.",
   },
   HTTP_HOST: {
-    schema: nonEmpty.default('0.0.0.0'),
+    schema: nonEmpty.default('::'),
     usedBy: ['ingest'],
-    about: 'Address partners are served on.',
+    about: 'Address partners are served on; `::` is every one, IPv6 and IPv4.',
   },
   HTTP_PORT: {
     schema: port.default(8080),
@@ -81,7 +81,7 @@ const settings = {
       'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
   },
   ADMIN_HOST: {
-    schema: nonEmpty.default('0.0.0.0'),
+    schema: nonEmpty.default('::'),
     usedBy: services,
     about: 'Address of `/livez`, `/readyz` and `/metrics`.',
   },
@@ -276,8 +276,13 @@ const settings = {
   },
   ...otelSettings,
   LOG_LEVEL: {
-    schema: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+    schema: z
+      .string()
+      .toLowerCase()
+      .pipe(z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']))
+      .default('info'),
     usedBy: services,
+    lenient: true,
     about: 'Least severe level that is logged.',
   },
 } as const satisfies Record<string, Setting<ProcessName>>;
@@ -298,15 +303,16 @@ export function describeSettings(): (Described & { readonly name: SettingName })
   return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
 }
 
-/** Throws `ConfigError` with every fault. */
+/** Throws `ConfigError` with every fault; `warn` gets each value that does not count. */
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
+  warn?: (ignored: string) => void,
 ): ConfigOf<Process> {
   return load(settings, {
     process,
     relationFaults,
-    ...defined({ environment }),
+    ...defined({ environment, warn }),
   }) as ConfigOf<Process>;
 }
 

@@ -265,8 +265,12 @@ test("without a collector a partner's traceparent is kept all the same, and its 
   const plain = await world.spawn('ingest', {
     LOG_LEVEL: 'debug',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
-    OTEL_SDK_DISABLED: 'true',
+    OTEL_SDK_DISABLED: 'True',
+    OTEL_TRACES_SAMPLER: 'parentbased_jaeger_remote',
   });
+  expect(plain.lines.filter((line) => line.includes('a setting is ignored'))).toEqual([
+    expect.stringContaining('OTEL_TRACES_SAMPLER: '),
+  ]);
   const { traceparent, traceId } = partnerTraceparent('01');
   const { requestId } = await post(plain, { traceparent });
   expect((await world.record(requestId))?.traceparent).toBe(traceparent);
@@ -278,7 +282,9 @@ test("without a collector a partner's traceparent is kept all the same, and its 
 });
 
 test('the default protocol is protobuf, which a collector understands without further settings', async () => {
-  const { OTEL_EXPORTER_OTLP_PROTOCOL: _, ...environment } = collector.environment;
+  // The SDK would take the sampler for a fault of its own.
+  const { OTEL_EXPORTER_OTLP_PROTOCOL: _, ...others } = collector.environment;
+  const environment = { ...others, OTEL_TRACES_SAMPLER: 'ParentBased_Always_On' };
   const plain = await world.spawn('ingest', environment);
   await post(plain);
   expect(await plain.stop()).toBe(0);
