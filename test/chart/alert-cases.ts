@@ -163,6 +163,12 @@ const FEW: SeriesValues = {
   [of('accept_seconds_count', 'pod="ingest-1"')]: '0+0x30 1+0x29 2+0x30',
 };
 
+/** Ten applications a day, and one e-mail that has waited for five hours. */
+const ONE_WAITS: SeriesValues = {
+  [of('oldest_waiting_seconds', 'state="account_created"')]: always(18_000),
+  [of('records', 'state="account_created"')]: always(1),
+};
+
 export const cases: readonly AlertCase[] = [
   {
     alert: 'PartnerIngestPromiseBurnsFast',
@@ -252,17 +258,21 @@ export const cases: readonly AlertCase[] = [
     quiet: { [start('ingest', 'ingest-1')]: '1000+0x80 2000+0x4 3000+0x4' },
     alsoFires: {
       'it ends on its configuration': {
-        fires: { [up('demo-partner-ingest-processor-5d4f-x')]: '_x78 0+0x11' },
-        labels: { pod: 'demo-partner-ingest-processor-5d4f-x' },
-        says: 'demo-partner-ingest-processor-5d4f-x has not answered Prometheus for 10 minutes: it does not start, or cannot be reached.',
+        fires: { [up('test-partner-ingest-processor-5d4f-x')]: '_x78 0+0x11' },
+        labels: { pod: 'test-partner-ingest-processor-5d4f-x' },
+        says: 'test-partner-ingest-processor-5d4f-x has not answered Prometheus for 10 minutes: it does not start, or cannot be reached.',
       },
     },
     alsoQuiet: {
-      'a new pod starts': { [up('demo-partner-ingest-processor-5d4f-x')]: '_x84 0+0x5' },
+      'a new pod starts': { [up('test-partner-ingest-processor-5d4f-x')]: '_x84 0+0x5' },
       'a scrape fails now and then': {
-        [up('demo-partner-ingest-ingest-7c9b-x')]: '0 1 0 0 1+0x86',
+        [up('test-partner-ingest-ingest-7c9b-x')]: '0 1 0 0 1+0x86',
       },
-      'a pod of another release': { [up('other-7c9b-x')]: always(0) },
+      'pods of others in the namespace': {
+        [up('other-processor-7c9b-x')]: always(0),
+        'process_start_time_seconds{pod="other-1"}':
+          '1000+0x78 2000 2000 3000 3000 4000 4000 5000 5000 5000 5000 5000 5000',
+      },
     },
   },
   {
@@ -329,9 +339,29 @@ export const cases: readonly AlertCase[] = [
         says: 'The oldest has waited 5h 0m 0s.',
         severity: 'critical',
       },
+      ...Object.fromEntries(
+        Object.entries({
+          'one, while the relay is away': {
+            ...ONE_WAITS,
+            [of('worker_paused', 'waits_for="relay"')]: '0+0x86 1 0 1 0',
+          },
+          'three, and none has been taken': {
+            ...ONE_WAITS,
+            [of('records', 'state="account_created"')]: always(3),
+            [of('mails_total', 'result="accepted"')]: always(7),
+          },
+        }).map(([name, fires]) => [
+          name,
+          { fires, says: 'The oldest has waited 5h 0m 0s.', severity: 'critical' as const },
+        ]),
+      ),
     },
     // One applicant's mail server is away for days.
-    quiet: { [of('oldest_waiting_seconds', 'state="account_created"')]: always(172_800) },
+    quiet: {
+      [of('oldest_waiting_seconds', 'state="account_created"')]: always(172_800),
+      [of('mails_total', 'result="accepted"')]: rising(500),
+    },
+    alsoQuiet: { 'one, of ten a day': ONE_WAITS },
   },
   {
     alert: 'PartnerIngestWorkerPaused',
@@ -348,12 +378,6 @@ export const cases: readonly AlertCase[] = [
       },
     },
     quiet: { [of('worker_paused', 'waits_for="relay"')]: '0+0x86 1+0x4' },
-  },
-  {
-    alert: 'PartnerIngestDatabaseRefuses',
-    fires: { [of('failures_total', 'class="ours",step="account"')]: '0+0x70 5+0x20' },
-    says: '5 writes in 30 minutes met no right, a wrong password or a full disk; no attempt is counted.',
-    quiet: { [of('failures_total', 'class="infrastructure",step="account"')]: rising(5) },
   },
   {
     alert: 'PartnerIngestDeadLetters',
@@ -447,14 +471,6 @@ export const cases: readonly AlertCase[] = [
     quiet: { [of('bounced_mails', '')]: always(19) },
   },
   {
-    alert: 'PartnerIngestSecondMails',
-    fires: { [of('possible_second_mails_total', 'cause="ambiguous_data"')]: '0+0x60 30+0x30' },
-    labels: { cause: 'ambiguous_data' },
-    says: 'In the last hour 30 e-mails may have been second ones (ambiguous_data).',
-    // An operator wanted them.
-    quiet: { [of('possible_second_mails_total', 'cause="resent"')]: '0+0x60 30+0x30' },
-  },
-  {
     alert: 'PartnerIngestLimiterFallback',
     fires: { [of('limiter_fallback', 'pod="ingest-1"')]: '0+0x80 1+0x10' },
     labels: { pod: 'ingest-1' },
@@ -493,22 +509,6 @@ export const cases: readonly AlertCase[] = [
     labels: { problem: 'empty_key' },
     says: '1 with the problem empty_key.',
     quiet: { [of('secret_problems', 'problem="empty_key"')]: '0+0x86 1+0x4' },
-  },
-  {
-    alert: 'PartnerIngestRefusalsJump',
-    fires: { [of('requests_total', 'status="401"')]: '0+1x75 135+60x14' },
-    labels: { status: '401' },
-    says: '900 in 15 minutes.',
-    quiet: { [of('requests_total', 'status="401"')]: '0+0x75 6+6x14' },
-    alsoQuiet: {
-      'it is usual': { [of('requests_total', 'status="429"')]: '0+333x90' },
-    },
-  },
-  {
-    alert: 'PartnerIngestKeysEnding',
-    fires: { [of('partners_keys_ending', 'pod="controller-1"')]: '0+0x80 2+0x10' },
-    says: '2 partners have no key that lasts longer than 7 days.',
-    quiet: { [of('partners_keys_ending', 'pod="controller-1"')]: always(0) },
   },
   {
     alert: 'PartnerIngestUntrustedProxy',

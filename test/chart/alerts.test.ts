@@ -150,8 +150,8 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
       return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
     const severity = fires.severity ?? rule.labels['severity'] ?? '';
     const labels = { namespace: NAMESPACE, ...fires.labels, severity };
-    const { summary = '', runbook_url } = rule.annotations;
-    const annotations = { summary: filled(summary, labels), description: fires.says, runbook_url };
+    const said = Object.entries(rule.annotations).map(([key, text]) => [key, filled(text, labels)]);
+    const annotations = { ...Object.fromEntries(said), description: fires.says } as object;
     const expected = { exp_labels: labels, exp_annotations: annotations };
     return { eval_time: at, alertname: rule.alert, exp_alerts: [expected] };
   });

@@ -14,6 +14,7 @@ interface Alert {
   readonly alert: string;
   readonly expr: string;
   readonly labels: { readonly severity: string };
+  readonly annotations: { readonly command: string; readonly shows: string };
 }
 // As written, before Helm fills in the values: their names are enough here.
 const { groups } = parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as {
@@ -56,7 +57,7 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
     faultsIn(
       expressions.map((one) => ({
         ...one,
-        expression: one.expression.replaceAll('$(in),', '').replaceAll('$(in)', ''),
+        expression: one.expression.replaceAll(/\$\((?:in|ours)\),?/g, ''),
       })),
     ),
   ).toEqual([]);
@@ -73,7 +74,24 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
 test('the rules leave nothing to fill in but what the template knows', () => {
   const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
   const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => String(name)));
-  expect([...used].toSorted()).toEqual(['budget', 'in', 'window']);
+  expect([...used].toSorted()).toEqual(
+    ['budget', 'in', 'kubectl', 'metrics', 'name', 'ours', 'window'].toSorted(),
+  );
+});
+
+test('there are few enough to know them all', () => {
+  expect(alerts.length).toBeLessThanOrEqual(28);
+  expect(dashboardPanels.length).toBeLessThanOrEqual(40);
+});
+
+test('each tile of the first row leads to a panel', () => {
+  const tiles = dashboardPanels.filter(({ type }) => type === 'stat');
+  expect(tiles.slice(0, 6).map(({ title }) => title)).toContain('E-mails now');
+  for (const { title, leadsTo } of tiles)
+    expect([title, dashboardPanels.map(({ id }) => id)]).toEqual([
+      title,
+      expect.arrayContaining([leadsTo]),
+    ]);
 });
 
 test('the list of faults raises every alert, and knows no other', () => {
@@ -95,6 +113,16 @@ test('what is critical is what its section says somebody gets up for', () => {
       critical: labels.severity.includes('critical'),
       warning: labels.severity.includes('warning'),
     });
+  }
+});
+
+test('each alert says what to look at first, as its section does, and what it shows', () => {
+  for (const { alert, annotations } of rules.filter((rule) => rule.alert !== undefined)) {
+    const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
+    const asked = annotations.command.match(/'[^']*'|partner-ingest [a-z].*/g) ?? [];
+    expect([alert, asked.filter((one) => !text.includes(one))]).toEqual([alert, []]);
+    expect(annotations.command).toMatch(/^(\$\(kubectl\)|kubectl) /);
+    expect(annotations.shows).toMatch(/\.$/);
   }
 });
 

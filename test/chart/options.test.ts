@@ -131,6 +131,7 @@ describe('an option', () => {
     expect(metadata.annotations).toEqual({
       'nginx.ingress.kubernetes.io/proxy-body-size': '0',
       'nginx.ingress.kubernetes.io/proxy-request-buffering': 'off',
+      'traefik.ingress.kubernetes.io/router.entrypoints': 'websecure',
       ...annotations,
     });
     const service = { name: 'demo-partner-ingest-ingest', port: { name: 'http' } };
@@ -155,7 +156,15 @@ describe('an option', () => {
     expect(replicas(objects)).toEqual([undefined, undefined, 2]);
     expect(one(objects, 'HorizontalPodAutoscaler', '-ingest')['spec']).toMatchObject({
       scaleTargetRef: { kind: 'Deployment', name: 'demo-partner-ingest-ingest' },
-      metrics: [{ resource: { name: 'cpu', target: { averageUtilization: 70 } } }],
+      metrics: [
+        {
+          containerResource: {
+            container: 'ingest',
+            name: 'cpu',
+            target: { averageUtilization: 70 },
+          },
+        },
+      ],
     });
     const { scaleTargetRef, triggers } = one(objects, 'ScaledObject')['spec'] as Json;
     expect(scaleTargetRef).toMatchObject({ name: 'demo-partner-ingest-processor' });
@@ -218,7 +227,7 @@ describe('an option', () => {
     expect(one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress).toEqual([
       // The release's own pods too: the test sends an application.
       { ports: [{ port: 'http', protocol: 'TCP' }], from: [partners, RELEASE] },
-      { ports: [{ port: 'admin', protocol: 'TCP' }], from: [namespaced('monitoring'), RELEASE] },
+      { ports: [{ port: 'admin', protocol: 'TCP' }], from: [{ namespaceSelector: {} }, RELEASE] },
     ]);
     // The stand-ins ask for no password, so nobody else may reach them.
     const firstTry = await render(evaluation);
@@ -228,6 +237,12 @@ describe('an option', () => {
       ]);
     const without = await render({ ...production, networkPolicy: { enabled: false } });
     expect(kinds(without)).not.toContain('NetworkPolicy');
+    const adminPeers = async (values: Json): Promise<unknown> =>
+      one(await render({ ...production, ...values }), 'NetworkPolicy', '-processor')['spec']
+        .ingress[0].from;
+    const metricsFrom = [namespaced('monitoring')];
+    expect(await adminPeers({ networkPolicy: { metricsFrom } })).toEqual([...metricsFrom, RELEASE]);
+    expect(await adminPeers({ metrics: { enabled: false } })).toEqual([RELEASE]);
   });
 
   /** Whom the pods of a component reach, by the ports. */
@@ -266,18 +281,13 @@ describe('an option', () => {
     expect(reached(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
   });
 
-  test('monitors find the admin ports', async () => {
+  test('a ServiceMonitor finds the admin ports, whatever a GitOps tool makes of the instance', async () => {
     const monitor = { enabled: true, interval: '15s', labels: { release: 'prometheus' } };
-    const endpoints = [{ port: 'admin', path: '/metrics', interval: '15s' }];
-    const rendered = async (kind: string): Promise<Rendered[]> =>
-      await render({ ...production, metrics: { [kind]: monitor } });
-    const pods = one(await rendered('podMonitor'), 'PodMonitor');
-    expect(pods.metadata.labels['release']).toBe('prometheus');
-    expect(pods['spec'].podMetricsEndpoints).toEqual(endpoints);
-    const objects = await rendered('serviceMonitor');
+    const objects = await render({ ...production, metrics: { serviceMonitor: monitor } });
     const services = one(objects, 'ServiceMonitor')['spec'] as Json;
-    expect(services['endpoints']).toEqual(endpoints);
+    expect(services['endpoints']).toEqual([{ port: 'admin', path: '/metrics', interval: '15s' }]);
     const wanted = Object.entries(services['selector'].matchLabels as Record<string, string>);
+    expect(wanted.map(([key]) => key)).not.toContain('app.kubernetes.io/instance');
     const found = objects.filter(
       ({ kind, metadata }) =>
         kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
@@ -285,6 +295,65 @@ describe('an option', () => {
     expect(found.map(({ metadata }) => metadata.name)).toEqual(
       COMPONENTS.map((name) => `demo-partner-ingest-${name}-metrics`),
     );
+  });
+
+  const API = 'monitoring.coreos.com/v1';
+  test.each<[what: string, apiVersions: readonly string[], metrics: Json, made: readonly string[]]>(
+    [
+      ['a cluster without the operator', [], {}, []],
+      ['one with it', ['PodMonitor', 'PrometheusRule'], {}, ['PodMonitor', 'PrometheusRule']],
+      ['one with it, switched off', ['PodMonitor', 'PrometheusRule'], { enabled: false }, []],
+      ['a render that is told', [], { podMonitor: { enabled: true } }, ['PodMonitor']],
+      [
+        'a ServiceMonitor in its place',
+        ['PodMonitor', 'ServiceMonitor'],
+        { serviceMonitor: { enabled: true } },
+        ['ServiceMonitor'],
+      ],
+    ],
+  )('metrics show themselves: %s', async (_, has, metrics, made) => {
+    const apiVersions = has.map((kind) => `${API}/${kind}`);
+    const objects = await render({ ...production, metrics }, { apiVersions });
+    const ofOperator = objects.filter(({ apiVersion }) => apiVersion === API);
+    expect(ofOperator.map(({ kind }) => kind)).toEqual(made);
+    const on = metrics['enabled'] !== false;
+    expect(objects.some(({ metadata }) => metadata.name.endsWith('-dashboard'))).toBe(on);
+    for (const { owner, metadata } of podsOf(objects)) {
+      if (!owner.startsWith('Deployment')) continue;
+      const annotations = (metadata['annotations'] ?? {}) as Json;
+      expect([
+        owner,
+        annotations['prometheus.io/scrape'],
+        annotations['prometheus.io/port'],
+      ]).toEqual(on ? [owner, 'true', '9090'] : [owner, undefined, undefined]);
+    }
+  });
+
+  const env = [
+    { name: 'LOG_LEVEL', value: 'debug' },
+    { name: 'MONGODB_URI', value: 'mongodb://a' },
+    { name: 'LOG_LEVEL', value: 'warn' },
+  ];
+  test('what a list of yours names again comes once, and yours counts', async () => {
+    const given = {
+      extraEnv: env,
+      extraVolumes: [{ name: 'secrets', emptyDir: {} }],
+      extraVolumeMounts: [{ name: 'mine', mountPath: '/etc/partner-ingest/secrets' }],
+      annotations: { 'kubectl.kubernetes.io/default-container': 'mine' },
+    };
+    const objects = await render({ ...production, pods: given });
+    for (const component of COMPONENTS) {
+      const spec = specOf(objects, component);
+      const variables = variablesOf(spec);
+      const named = (name: string): Json[] =>
+        variables.filter((variable) => variable['name'] === name);
+      expect(named('LOG_LEVEL')).toEqual([env[2]]);
+      expect([named('MONGODB_URI'), named('MONGODB_URI_FILE')]).toEqual([[env[1]], []]);
+      expect(spec['volumes']).toEqual(given.extraVolumes);
+      expect(spec['containers'][0].volumeMounts).toEqual(given.extraVolumeMounts);
+    }
+    const { metadata } = podsOf(objects)[0] ?? {};
+    expect(metadata?.['annotations']).toMatchObject(given.annotations);
   });
 
   test('a first try brings its stores, a demo partner, and data that goes with it', async () => {

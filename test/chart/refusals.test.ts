@@ -76,6 +76,15 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
       ['ingest.resources.requests', { cpu: null }, /ingest\.resources\.requests\.cpu, which is/],
       ['processor.autoscaling.enabled', true, /keda\.prometheusAddress/],
       ['metrics', monitors, /scraped twice/],
+      ['image.tag', 'latest', /image\.tag is latest, .*give the tag of a version/],
+      ['commonLabels', { 'app.kubernetes.io/instance': 'a' }, /commonLabels holds app\.kubernetes/],
+      ['ingest.pod.labels', { 'app.kubernetes.io/name': 'a' }, /ingest\.pod\.labels holds app\./],
+      ['pods.extraContainers', [{ name: 'ingest' }], /ingest would have two containers named inge/],
+      [
+        'processor.pod',
+        { extraContainers: [{ name: 'a' }], extraInitContainers: [{ name: 'a' }] },
+        /processor would have two containers named a/,
+      ],
     ],
   ],
   [
@@ -113,7 +122,6 @@ const misfits: readonly Fault[] = [
   ['controller.mongodb', { key: null }, /'\/controller\/mongodb'.*missing propert.*'key'/],
   ['image.repository', 20_261_125, /image\/repository.*got number, want string/],
   ['smtp.from', true, /smtp\/from.*got boolean, want string/],
-  ['image.tag', 'latest', /image\/tag/],
   ['pods.extraEnv', [{ name: 'A', value: 1 }], /extraEnv\/0\/value.*got number, want string/],
   ['pods.extraContainers', [{ name: 'a', env: [{ name: 'A', value: 1 }] }], /env\/0\/value/],
   ['pods.tolerations', [{ key: 'dedicated', value: true }], /tolerations\/0\/value.*boolean/],
@@ -170,6 +178,30 @@ describe('refused by the schema', () => {
     const said = right ? await render(values).then(() => '') : await refusal(values);
     for (const place of places) expect(said.includes(`'/${place.replace('.', '/')}'`)).toBe(!right);
   });
+});
+
+test('an overlay for kinds that the cluster lacks is refused in words', async () => {
+  const values = {
+    ...production,
+    trustedProxies,
+    httpRoute,
+    metrics: { podMonitor: { enabled: true }, prometheusRule: { enabled: true } },
+    processor: {
+      autoscaling: { enabled: true, keda: { prometheusAddress: 'http://prometheus:9090' } },
+    },
+    extraManifests: [{ apiVersion: 'example.com/v1', kind: 'Strange', metadata: { name: 'a' } }],
+  };
+  // A cluster tells its kinds; `helm template` alone knows of none, and renders.
+  const told = await refusal(values, ['v1/Pod', 'monitoring.coreos.com/v1/PodMonitor']);
+  for (const says of [
+    'httpRoute.enabled makes a HTTPRoute (gateway.networking.k8s.io/v1), a kind that this cluster',
+    'metrics.prometheusRule.enabled makes a PrometheusRule (monitoring.coreos.com/v1)',
+    'processor.autoscaling.by=keda makes a ScaledObject (keda.sh/v1alpha1)',
+    'extraManifests makes a Strange (example.com/v1)',
+  ])
+    expect(told).toContain(says);
+  expect(told).not.toContain('metrics.podMonitor');
+  expect((await render(values)).length).toBeGreaterThan(10);
 });
 
 test('what it asks for instead is accepted', async () => {

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { ENDED_FREELY } from '../../internal/controller/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { DAY_MS } from '../../internal/platform/clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { INGEST_PATH } from '../support/http.ts';
 import type { Injector } from './fault.ts';
@@ -21,19 +20,18 @@ const STORED_WITHIN_MS = 5_000;
 
 const EVERY_MS = 50;
 
-/** Sends such requests all the time, `atOnce` to each ingest; `headersOf` is asked once. */
+/** Sends such requests all the time, `atOnce` to each ingest. */
 function sending(
   about: string,
   atOnce: number,
   request: Pick<RequestInit, 'method' | 'body'> & { readonly path: string },
-  headersOf: (world: ChaosWorld) => Promise<Record<string, string>>,
+  headers: Readonly<Record<string, string>>,
 ): Injector {
   let timer: NodeJS.Timeout | undefined;
   return {
     about,
     inject: async (world) => {
       const { path, ...options } = request;
-      const headers = await headersOf(world);
       const sendOne = (url: string): void =>
         void fetch(`${url}${path}`, { ...options, headers })
           .then((answer) => answer.arrayBuffer())
@@ -46,13 +44,6 @@ function sending(
     heal: async () => clearInterval(timer),
   };
 }
-
-/** Far over the alert's threshold, and little load. */
-const keyTried = (about: string, keyOf: (world: ChaosWorld) => Promise<string>): Injector =>
-  sending(about, 3, { path: INGEST_PATH, method: 'POST', body: '{}' }, async (world) => ({
-    authorization: `Bearer ${await keyOf(world)}`,
-    'user-agent': FAULT_USER_AGENT,
-  }));
 
 const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
   for (const slot of world.slotsOf('ingest')) slot.ready = ready;
@@ -70,20 +61,6 @@ export const partnerFaults = {
       void (await writePartnerSecret(keyFolder, { partner: 'careless', keys: [''] })),
     heal: ({ keyFolder }) => rm(join(keyFolder, 'careless.yaml')),
   },
-  'keys-ending': {
-    about: 'the only key of a partner ends tomorrow',
-    inject: async ({ keyFolder }) => {
-      const annotations = {
-        'partner-ingest.io/not-after': new Date(Date.now() + DAY_MS).toISOString(),
-      };
-      await writePartnerSecret(keyFolder, {
-        partner: 'ending',
-        keys: [newApiKey()],
-        annotations,
-      });
-    },
-    heal: ({ keyFolder }) => rm(join(keyFolder, 'ending.yaml')),
-  },
   'keys-emptied': {
     about: 'the Secrets of all partners are gone',
     inject: async ({ keyFolder }) => {
@@ -99,7 +76,12 @@ export const partnerFaults = {
       await rename(`${keyFolder}.away`, keyFolder);
     },
   },
-  'keys-guessed': keyTried('somebody tries unknown keys', async () => newApiKey()),
+  'keys-guessed': sending(
+    'somebody tries unknown keys',
+    3,
+    { path: INGEST_PATH, method: 'POST', body: '{}' },
+    { authorization: `Bearer ${newApiKey()}`, 'user-agent': FAULT_USER_AGENT },
+  ),
   // As by a balancer whose certificate or route is gone: the ingest pods are well.
   'traffic-stopped': {
     about: 'no request of a partner arrives any more',
@@ -110,6 +92,6 @@ export const partnerFaults = {
     'most requests come with X-Forwarded-For from a proxy that is not in TRUSTED_PROXIES',
     10,
     { path: '' },
-    async () => ({ 'x-forwarded-for': '192.0.2.1' }),
+    { 'x-forwarded-for': '192.0.2.1' },
   ),
 } as const satisfies Readonly<Record<string, Injector>>;

@@ -13,6 +13,7 @@ const SHORT: Readonly<Record<string, string>> = {
   '30m': '10s',
   '1h': '20s',
   '2h': '6s',
+  '4h': '40s',
   '6h': '10s',
   '1d': '20s',
   '3d': '20s',
@@ -31,7 +32,6 @@ const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> =
   PartnerIngestKeysStale: { '> 300': '> 75' },
   PartnerIngestMailsUndeliverable: { '>= 5': '>= 10' },
   PartnerIngestBacklogStale: { '> 300': '> 75' },
-  PartnerIngestRefusalsJump: { '>= 100': '>= 400' },
   PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
 

@@ -202,7 +202,11 @@ export const mutants: readonly Mutant[] = [
   ...promise('Each fault raises its alert and no other', [
     ...file(ALERTS, alertsTest, [
       ['or absent(partner_ingest_leader{$(in)})', '', 'no controller at all raises no alert'],
-      ['{$(in),cause!="resent"}', '{$(in)}', 'an operator who resends mails is woken'],
+      [
+        '"relay"}[30m])) > 0',
+        '"relay"}[30m])) > 1',
+        'a dead relay wakes nobody at ten mails a day',
+      ],
       ['rate1h{$(in)} > 14.4', 'rate1h{$(in)} > 144', 'broken promises go unnoticed for hours'],
     ]),
     ...file('internal/telemetry/definition.ts', 'test/integration/metrics.test.ts', [

@@ -106,14 +106,18 @@ const templateArgs = (release: string, namespace: string, ...files: string[]): s
 export interface RenderOptions {
   readonly release?: string;
   readonly namespace?: string;
+  /** What the cluster has beside Kubernetes' own kinds. */
+  readonly apiVersions?: readonly string[];
 }
 
 /** The text of `helm template`; rejects with Helm's message when it refuses. */
 export async function renderText(
   values: Json,
-  { release = 'demo', namespace = 'demo' }: RenderOptions = {},
+  { release = 'demo', namespace = 'demo', apiVersions = [] }: RenderOptions = {},
 ) {
-  const { code, out, err } = await helm(templateArgs(release, namespace), values);
+  const args = templateArgs(release, namespace);
+  const more = apiVersions.map((version) => `--api-versions=${version}`);
+  const { code, out, err } = await helm([...args, ...more], values);
   if (code !== 0) throw new Error(err);
   return out;
 }
@@ -167,8 +171,9 @@ export function objectsOf(text: string): Rendered[] {
 }
 
 /** Helm's message when it refuses `values`; fails when it does not. */
-export async function refusal(values: Json): Promise<string> {
-  const { code, err } = await helm(templateArgs('demo', 'demo'), values);
+export async function refusal(values: Json, apiVersions: readonly string[] = []): Promise<string> {
+  const more = apiVersions.map((version) => `--api-versions=${version}`);
+  const { code, err } = await helm([...templateArgs('demo', 'demo'), ...more], values);
   if (code === 0) throw new Error('Helm accepted these values');
   return err;
 }

@@ -2,21 +2,28 @@
 import { read } from './pages.ts';
 
 export interface BoardPanel {
+  readonly id: number;
+  /** `stat` is a tile. */
+  readonly type: string;
   readonly title: string;
   readonly description: string;
   readonly unit: string;
   /** In PromQL, with Grafana's variables. */
   readonly queries: readonly string[];
+  /** The panel that its link opens. */
+  readonly leadsTo: number | undefined;
 }
 
 /** A panel of Grafana's; a folded row holds its own. */
 interface GrafanaPanel {
+  readonly id: number;
   readonly type: string;
   readonly title: string;
   readonly description?: string;
   readonly fieldConfig?: { readonly defaults: { readonly unit?: string } };
   readonly targets?: readonly { readonly expr: string }[];
   readonly panels?: readonly GrafanaPanel[];
+  readonly links?: readonly { readonly url: string }[];
 }
 
 const board = JSON.parse(read('charts/partner-ingest/dashboards/partner-ingest.json')) as {
@@ -27,9 +34,12 @@ const board = JSON.parse(read('charts/partner-ingest/dashboards/partner-ingest.j
 export const dashboardPanels: readonly BoardPanel[] = board.panels
   .flatMap((panel) => [panel, ...(panel.panels ?? [])])
   .filter(({ type }) => type !== 'row')
-  .map(({ title, description = '', fieldConfig, targets = [] }) => ({
+  .map(({ id, type, title, description = '', fieldConfig, targets = [], links = [] }) => ({
+    id,
+    type,
     title,
     description,
     unit: fieldConfig?.defaults.unit ?? '',
     queries: targets.map(({ expr }) => expr),
+    leadsTo: links.map(({ url }) => Number(/viewPanel=(\d+)/.exec(url)?.[1]))[0],
   }));

@@ -24,10 +24,8 @@ spec:
     metadata:
       labels:
         {{- include "partner-ingest.podLabels" (dict "root" .root "component" .component "labels" $pod.labels) | nindent 8 }}
-      {{- with include "partner-ingest.podAnnotations" (dict "root" .root "pod" $pod) | fromYaml }}
       annotations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- include "partner-ingest.podAnnotations" (dict "root" .root "component" .component "pod" $pod) | nindent 8 }}
     spec:
       serviceAccountName: {{ include "partner-ingest.serviceAccountName" . | quote }}
       automountServiceAccountToken: {{ .apiToken | default false }}
@@ -73,9 +71,18 @@ autoscaler would find one pod left. A render without a cluster, and a first inst
 {{- end -}}
 {{- end -}}
 
-{{/* A change of the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md. */}}
+{{/*
+Where Prometheus scrapes a pod that no monitor selects, and whose log and shell are meant where a sidecar was injected. A change of
+the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md.
+*/}}
 {{- define "partner-ingest.podAnnotations" -}}
-{{- $annotations := mergeOverwrite (deepCopy .root.Values.commonAnnotations) .pod.annotations -}}
+{{- $ours := dict "kubectl.kubernetes.io/default-container" .component -}}
+{{- if .root.Values.metrics.enabled -}}
+{{- $_ := set $ours "prometheus.io/scrape" "true" -}}
+{{- $_ := set $ours "prometheus.io/port" (.root.Values.adminPort | toString) -}}
+{{- $_ := set $ours "prometheus.io/path" "/metrics" -}}
+{{- end -}}
+{{- $annotations := mergeOverwrite $ours (deepCopy .root.Values.commonAnnotations) .pod.annotations -}}
 {{- if .root.Values.evaluation.enabled -}}
 {{- $_ := set $annotations "checksum/evaluation" (include "partner-ingest.evaluationCredentials" .root | sha256sum) -}}
 {{- end -}}
@@ -99,7 +106,7 @@ ports:
   {{- end }}
   - { name: admin, containerPort: {{ .root.Values.adminPort }}, protocol: TCP }
 env:
-  {{- include "partner-ingest.env" . | trim | nindent 2 }}
+  {{- include "partner-ingest.merged" (dict "ours" (include "partner-ingest.env" .) "theirs" .pod.extraEnv "by" "name") | nindent 2 }}
 {{- with .pod.extraEnvFrom }}
 envFrom:
   {{- toYaml . | nindent 2 }}
@@ -128,7 +135,22 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* Variables of every process, then those of this one, then those you add. */}}
+{{/*
+Two lists as one. What the user's names again counts in place of ours, and of several the last: Kubernetes refuses two. A variable
+also stands for the file that would hold it. Takes (dict "ours" "a list in YAML" "theirs" (list) "by" "name").
+*/}}
+{{- define "partner-ingest.merged" -}}
+{{- $last := dict -}}
+{{- range $index, $one := .theirs }}{{ $_ := set $last (get $one $.by) $index }}{{ end -}}
+{{- $kept := list -}}
+{{- range .ours | fromYamlArray }}
+{{- $name := get . $.by }}
+{{- if not (or (hasKey $last $name) (hasKey $last (trimSuffix "_FILE" $name))) }}{{ $kept = append $kept . }}{{ end }}
+{{- end -}}
+{{- range $index, $one := .theirs }}{{ if eq (get $last (get $one $.by)) $index }}{{ $kept = append $kept $one }}{{ end }}{{ end -}}
+{{- with $kept }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
 {{/* A quantity of memory in MiB: 512Mi, 1Gi, 600M or plain bytes. */}}
 {{- define "partner-ingest.mebibytes" -}}
 {{- $text := toString . -}}
@@ -144,9 +166,7 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 */}}
 {{- define "partner-ingest.heapEnv" -}}
 {{- $limit := ((.values.resources).limits).memory -}}
-{{- $own := list -}}
-{{- range .pod.extraEnv }}{{ $own = append $own .name }}{{ end -}}
-{{- if and $limit (not (has "NODE_OPTIONS" $own)) }}
+{{- if $limit }}
 {{- $mebibytes := include "partner-ingest.mebibytes" $limit | int }}
 {{- if ge $mebibytes 64 }}
 - name: NODE_OPTIONS
@@ -155,6 +175,7 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- end }}
 {{- end -}}
 
+{{/* Variables of every process, then those of this one. */}}
 {{- define "partner-ingest.env" -}}
 {{- $values := .root.Values -}}
 - name: LOG_LEVEL
@@ -187,9 +208,6 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 - name: OTEL_RESOURCE_ATTRIBUTES
   value: k8s.namespace.name={{ $.root.Release.Namespace }},k8s.pod.name=$(K8S_POD_NAME),service.version={{ $.root.Chart.AppVersion }}
 {{- end }}
-{{- with .pod.extraEnv }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{/* Node's own variable for more certificate authorities; holds for MongoDB, Redis, SMTP and traces alike. Takes the root. */}}
@@ -201,6 +219,10 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- end -}}
 
 {{- define "partner-ingest.volumeMounts" -}}
+{{- include "partner-ingest.merged" (dict "ours" (include "partner-ingest.ownVolumeMounts" .) "theirs" .pod.extraVolumeMounts "by" "mountPath") -}}
+{{- end -}}
+
+{{- define "partner-ingest.ownVolumeMounts" -}}
 {{- if include "partner-ingest.credentialSources" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 - { name: secrets, mountPath: {{ include "partner-ingest.secretsPath" . }}, readOnly: true }
 {{- end }}
@@ -210,12 +232,13 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- with .given.volumeMounts }}
 {{ . | trim }}
 {{- end }}
-{{- with .pod.extraVolumeMounts }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{- define "partner-ingest.volumes" -}}
+{{- include "partner-ingest.merged" (dict "ours" (include "partner-ingest.ownVolumes" .) "theirs" .pod.extraVolumes "by" "name") -}}
+{{- end -}}
+
+{{- define "partner-ingest.ownVolumes" -}}
 {{- with include "partner-ingest.credentialSources" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
 - name: secrets
   projected:
@@ -234,9 +257,6 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- end }}
 {{- with .given.volumes }}
 {{ . | trim }}
-{{- end }}
-{{- with .pod.extraVolumes }}
-{{ toYaml . }}
 {{- end }}
 {{- end -}}
 

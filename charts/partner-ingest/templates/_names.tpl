@@ -1,14 +1,20 @@
 {{/* Names and labels, used by every template. */}}
 
-{{- define "partner-ingest.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{/* A part of a name as Kubernetes wants it, whatever Helm or an alias allows: a dot in a release's name, capitals, a `_`. */}}
+{{- define "partner-ingest.asName" -}}
+{{- regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 40 | trimAll "-" -}}
 {{- end -}}
 
-{{/* The prefix of all names; 40 characters leave room for the longest suffix in 63. */}}
+{{- define "partner-ingest.name" -}}
+{{- include "partner-ingest.asName" (default .Chart.Name .Values.nameOverride) | default "partner-ingest" -}}
+{{- end -}}
+
+{{/* The prefix of all names; 40 characters leave room for the longest suffix in 63. A Service's name begins with a letter. */}}
 {{- define "partner-ingest.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $released := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
-{{- .Values.fullnameOverride | default $released | trunc 40 | trimSuffix "-" -}}
+{{- $full := include "partner-ingest.asName" (.Values.fullnameOverride | default $released) -}}
+{{- include "partner-ingest.asName" (regexMatch "^[a-z]" $full | ternary $full (printf "r-%s" $full)) -}}
 {{- end -}}
 
 {{/* What selects a component's pods; it must never change. Takes (dict "root" $ "component" "ingest"), as all below do. */}}
@@ -18,13 +24,17 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{- define "partner-ingest.asLabel" -}}
+{{- regexReplaceAll "[^A-Za-z0-9._-]" (toString .) "_" | trunc 63 | trimAll "-._" -}}
+{{- end -}}
+
 {{/* Labels of an object; also takes "labels" of its own. */}}
 {{- define "partner-ingest.labels" -}}
 {{- $ours := dict
-  "app.kubernetes.io/version" (.root.Chart.AppVersion | toString)
+  "app.kubernetes.io/version" (include "partner-ingest.asLabel" .root.Chart.AppVersion)
   "app.kubernetes.io/part-of" "partner-ingest"
   "app.kubernetes.io/managed-by" .root.Release.Service
-  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+  "helm.sh/chart" (include "partner-ingest.asLabel" (printf "%s-%s" .root.Chart.Name .root.Chart.Version)) -}}
 {{- $selector := include "partner-ingest.selector" . | fromYaml -}}
 {{- mergeOverwrite $ours (deepCopy .root.Values.commonLabels) (.labels | default dict) $selector | toYaml -}}
 {{- end -}}
@@ -81,4 +91,13 @@ annotations:
 {{/* true where the controller asks the Kubernetes API. Takes the root. */}}
 {{- define "partner-ingest.keysFromKubernetes" -}}
 {{- if eq .Values.partnerKeys.source "kubernetes" }}true{{ end -}}
+{{- end -}}
+
+{{/*
+true where an object of an operator's kind is made: "auto" makes it where the cluster has the kind. Takes
+(dict "root" $ "enabled" "auto" "kind" "monitoring.coreos.com/v1/PodMonitor").
+*/}}
+{{- define "partner-ingest.makes" -}}
+{{- $known := and (eq (toString .enabled) "auto") (.root.Capabilities.APIVersions.Has .kind) -}}
+{{- if and .root.Values.metrics.enabled (or $known (eq (toString .enabled) "true")) }}true{{ end -}}
 {{- end -}}
