@@ -14,11 +14,12 @@ import { runCommand } from '../../internal/cli/run-command.ts';
 import { notedInWords } from '../../internal/view/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { DAY_MS, systemClock as clock } from '../../internal/platform/clock.ts';
+import { DAY_MS } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
 import { readTerminalEnvironment } from '../../internal/platform/config.ts';
 import type { Environment } from '../../internal/platform/config-value.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
@@ -42,11 +43,19 @@ export async function runCli(
   terminal: Terminal = process,
 ): Promise<ExitCode> {
   const out = outputTo(terminal);
-  let mongo: ReturnType<typeof createMongo> | undefined;
+  const clock = new DatabaseClock();
+  let store: Store | undefined;
+  let fault: unknown;
+  try {
+    store = openStore(terminal.env);
+    // Times on the command line count from the database's, too.
+    await clock.measure(store.db);
+  } catch (error) {
+    fault = error;
+  }
   const openDesk = (values: Values): Desk => {
-    const config = configOrUsage(terminal.env);
-    mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
-    const db = mongo.db(config.MONGODB_DATABASE);
+    if (store === undefined || fault !== undefined) throw fault;
+    const { config, db } = store;
     const retention = {
       completed: config.RETENTION_COMPLETED_DAYS,
       rejected: config.RETENTION_REJECTED_DAYS,
@@ -89,19 +98,25 @@ export async function runCli(
       input: () => textFrom(terminal.stdin),
       openDesk,
       catchStop,
-      storeFault: (error) => mongoReason(mongo, error),
+      storeFault: (error) => mongoReason(store?.mongo, error),
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
-    await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(
-      () => {},
-    );
+    await withDeadline(
+      store?.mongo.close() ?? Promise.resolve(),
+      CLOSE_DEADLINE_MS,
+      'closing',
+    ).catch(() => {});
   }
 }
 
-function configOrUsage(environment: Environment) {
+type Store = ReturnType<typeof openStore>;
+
+function openStore(environment: Environment) {
   try {
-    return loadConfig('cli', environment);
+    const config = loadConfig('cli', environment);
+    const mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
+    return { config, mongo, db: mongo.db(config.MONGODB_DATABASE) };
   } catch (error) {
     if (error instanceof ConfigError) throw new UsageError(error.faults.join('; '));
     throw error;

@@ -3,7 +3,7 @@ import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';
 import { SecretEvents } from '../../internal/controller/secret-events.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
@@ -13,13 +13,14 @@ import type { ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 export function kubernetesParts(
   config: ConfigOf<'controller'>,
   tools: {
+    readonly clock: Clock;
     readonly log: Logger;
     readonly closers: Closers;
     readonly metrics: ControllerMetrics;
   },
 ) {
   const { POD_NAME: pod, WATCH_NAMESPACES: namespace = '' } = config;
-  const { log, closers, metrics } = tools;
+  const { clock, log, closers, metrics } = tools;
   const kubernetes = new Kubernetes(config.KUBECONFIG);
   const core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
 

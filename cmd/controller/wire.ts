@@ -9,8 +9,8 @@ import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { watchLog, type Logger } from '../../internal/platform/log.ts';
@@ -61,12 +61,9 @@ export async function startController(
   });
   ready.push(loops.faults);
   warnings.push(loops.warnings);
-  const offset = watchClockOffset({
-    db,
-    clock,
-    onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000),
-  });
-  closers.add('clock offset', () => offset.stop());
+  const clock = new DatabaseClock();
+  ready.push(clock.faults);
+  clock.follow(db, loops);
 
   const store = new KeyStore({ db, clock });
   // A restarted container is another holder.
@@ -75,8 +72,13 @@ export async function startController(
   const keeper = keepKeysReconciled({
     ...(from === 'kubernetes'
       ? // The library takes half a second and 130 MB.
-        (await import('./wire-kubernetes.ts')).kubernetesParts(config, { log, closers, metrics })
-      : { source: directorySource(from.directory), report: () => {} }),
+        (await import('./wire-kubernetes.ts')).kubernetesParts(config, {
+          clock,
+          log,
+          closers,
+          metrics,
+        })
+      : { source: directorySource(from.directory, clock), report: () => {} }),
     leadership: new Leadership({ lease: store.documents, holder, clock, log, metrics }),
     store,
     holder,
@@ -89,7 +91,7 @@ export async function startController(
   keyFaults = keeper.faults;
   warnings.push(keeper.warnings);
 
-  openBacklog(config, { db, metrics, leads: keeper.leads, loops, warnings }, tools);
+  openBacklog(config, { db, clock, metrics, leads: keeper.leads, loops, warnings }, tools);
 
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
@@ -99,6 +101,7 @@ function openBacklog(
   config: ConfigOf<'controller'>,
   parts: {
     readonly db: Db;
+    readonly clock: Clock;
     readonly metrics: ControllerMetrics;
     readonly leads: () => boolean;
     readonly loops: Loops;
@@ -106,7 +109,7 @@ function openBacklog(
   },
   { log, closers }: { readonly log: Logger; readonly closers: Closers },
 ): void {
-  const { db, metrics, leads } = parts;
+  const { db, clock, metrics, leads } = parts;
   const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => queues.close());
   parts.warnings.push(() => redisWarnings(queues.redis));
@@ -119,6 +122,7 @@ function openBacklog(
     read: async () =>
       readBacklog(
         db,
+        clock.now(),
         (await holds.list()).map(({ _id }) => _id),
       ),
     readPartners: () => readPartnerBacklog(db),

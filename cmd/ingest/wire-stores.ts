@@ -9,8 +9,7 @@ import { Refusals } from '../../internal/ingest/refusals.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import type { Probe } from '../../internal/platform/admin-server.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
+import type { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
@@ -35,6 +34,7 @@ import type { IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 export interface Parts {
+  readonly clock: DatabaseClock;
   readonly log: Logger;
   readonly closers: Closers;
   readonly metrics: IngestMetrics;
@@ -44,7 +44,7 @@ export interface Parts {
 }
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
-  const { log, closers, ready, warnings, metrics } = parts;
+  const { clock, log, closers, ready, warnings, metrics } = parts;
   const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
@@ -57,12 +57,6 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const indexes = ensureIndexesUntilDone(db, submissionIndexes, log);
   closers.add('indexes', () => indexes.stop());
   ready.push(indexes.faults);
-  const offset = watchClockOffset({
-    db,
-    clock,
-    onMeasured: (ms) => metrics.clockOffset.set(ms / 1_000),
-  });
-  closers.add('clock offset', () => offset.stop());
   const loops = new Loops({
     log,
     closers,
@@ -108,7 +102,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
 function openCommits(
   config: ConfigOf<'ingest'>,
   { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
-  { log, closers, metrics }: Parts,
+  { clock, log, closers, metrics }: Parts,
 ) {
   const withdrawals = new Withdrawals({
     db,
@@ -163,7 +157,8 @@ function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReade
   });
 }
 
-function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, warnings }: Parts) {
+function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {
+  const { clock, log, closers, metrics, warnings } = parts;
   const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   warnings.push(() => redisWarnings(sender.redis));
   closers.add('queues', () => sender.close());
@@ -177,7 +172,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, { log, closers, metrics, 
 }
 
 function openKeys(db: Db, loops: Loops, parts: Parts): KeyCache {
-  const { log, closers, metrics, partnerLabels, ready } = parts;
+  const { clock, log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store: new KeyStore({ db, clock }),
     clock,
@@ -191,7 +186,8 @@ function openKeys(db: Db, loops: Loops, parts: Parts): KeyCache {
     onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
   });
   closers.add('last uses of keys', () => keys.touch());
-  keys.start(loops);
+  // Without keys nothing is accepted, so no record has another time than the database's.
+  void clock.follow(db, loops).succeeded.then(() => keys.start(loops));
   ready.push(() => {
     if (keys.loaded) return [];
     if (keys.failure !== undefined)

@@ -17,9 +17,9 @@ import {
   startAdminServer,
   type Probe,
 } from '../../internal/platform/admin-server.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { watchLog, type Logger } from '../../internal/platform/log.ts';
 import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
@@ -43,7 +43,9 @@ export async function startIngest(
   const metrics = createIngestMetrics(registry);
   const partnerLabels = new PartnerLabels();
   const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
-  const parts: Parts = { log, closers, metrics, partnerLabels, ready, warnings };
+  const clock = new DatabaseClock();
+  ready.push(clock.faults);
+  const parts: Parts = { clock, log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
   // This port closes last, so that metrics stay readable during a drain.
   const admin = await openAdmin(config, registry, { ready, warnings });

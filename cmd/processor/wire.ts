@@ -12,12 +12,12 @@ import { loadTemplates, type Templates } from '../../internal/mail/templates.ts'
 import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { watchClockOffset } from '../../internal/platform/clock-offset.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { watchLog, type Logger } from '../../internal/platform/log.ts';
 import { Loops } from '../../internal/platform/loop.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
 import { retryUntilDone } from '../../internal/platform/deadline.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
@@ -25,10 +25,6 @@ import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
-import {
-  clockFaults as clockFaultsOf,
-  pauseByClock,
-} from '../../internal/processor/clock-guard.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
 import { expireForever } from '../../internal/processor/expire.ts';
@@ -102,19 +98,9 @@ export async function startProcessor(
   });
   ready.push(loops.faults);
   warnings.push(loops.warnings);
-
-  let onOffset = (): void => {};
-  const offset = watchClockOffset({
-    db,
-    clock,
-    onMeasured: (ms) => {
-      metrics.clockOffset.set(ms / 1_000);
-      onOffset();
-    },
-  });
-  closers.add('clock offset', () => offset.stop());
-  const clockFaults = (): readonly string[] => clockFaultsOf(offset.ms());
-  ready.push(clockFaults);
+  const clock = new DatabaseClock();
+  ready.push(clock.faults);
+  const clockKnown = clock.follow(db, loops).succeeded;
 
   const relayContact = new Contact(
     { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' },
@@ -139,16 +125,15 @@ export async function startProcessor(
   closers.add('queues', () => hints.close());
   warnings.push(() => redisWarnings(hints.redis));
 
-  const work = openWork(config, { ...tools, db, mailer, templates, metrics, clockFaults });
-  onOffset = pauseByClock(offset, work.workers.waitForDatabase, log);
+  const work = openWork(config, { ...tools, db, clock, mailer, templates, metrics });
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
-  void Promise.all([indexes.whenDone, offset.measured]).then(async () => {
+  void Promise.all([indexes.whenDone, clockKnown]).then(async () => {
     // Holds must be known before work.
     await work.holds.start();
     if (stopping.signal.aborted) return;
-    startWork(work, { ...tools, live, hints, metrics, clockFaults });
-    startExpiry(config, db, tools);
+    startWork(work, { ...tools, clock, live, hints, metrics });
+    startExpiry(config, { ...tools, db, clock });
   });
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
@@ -176,13 +161,13 @@ function openWork(
   config: Config,
   parts: Tools & {
     readonly db: Db;
+    readonly clock: Clock;
     readonly mailer: Mailer;
     readonly templates: Templates;
     readonly metrics: ProcessorMetrics;
-    readonly clockFaults: () => readonly string[];
   },
 ): Work {
-  const { db, metrics, closers } = parts;
+  const { db, clock, metrics, closers } = parts;
   const store = new WorkerMoves({
     db,
     retention: {
@@ -206,7 +191,6 @@ function openWork(
     MAIL_SUPPORT_CONTACT: supportContact,
   } = config;
   const workers = createWorkers({
-    clockFaults: parts.clockFaults,
     slots: { applications: config.PROCESSOR_CONCURRENCY, mails: mailSlots(config) },
     mailsPerSecond: config.MAIL_PER_SECOND,
     queue: new MailQueue({ db, clock }),
@@ -233,13 +217,13 @@ function openWork(
 function startWork(
   { store, workers, holds }: Work,
   parts: Tools & {
+    readonly clock: Clock;
     readonly live: Probe[];
     readonly hints: HintSender;
     readonly metrics: ProcessorMetrics;
-    readonly clockFaults: () => readonly string[];
   },
 ): void {
-  const { hints, metrics, live, log, closers } = parts;
+  const { clock, hints, metrics, live, log, closers } = parts;
   const { applications, line } = workers;
   const consumer = new Consumer({
     closeDeadlineMs: FINISH_WORK_MS,
@@ -276,7 +260,6 @@ function startWork(
         return waiting + prioritized;
       },
       worker: applications,
-      clockFaults: parts.clockFaults,
       sendHints: (batch) => hints.send(batch, 'reconcile'),
     },
     reconciling.signal,
@@ -284,7 +267,10 @@ function startWork(
   closers.add('reconcile', () => reconciling.abort());
 }
 
-function startExpiry(config: Config, db: Db, { log, closers }: Tools): void {
+function startExpiry(
+  config: Config,
+  { log, closers, db, clock }: Tools & { readonly db: Db; readonly clock: Clock },
+): void {
   const expiring = new AbortController();
   void expireForever(
     {

@@ -28,7 +28,7 @@ export class AccountStore {
     owner: { readonly requestId: string; readonly partnerId: string },
   ): Promise<CreationFact & { readonly account?: Account }> {
     const account: Account = {
-      _id: newId('acc'),
+      _id: newId('acc', this.#clock.now()),
       email: application.email,
       emailNormalized: normalizeEmail(application.email),
       ein: application.ein,

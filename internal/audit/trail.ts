@@ -1,6 +1,5 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
 import type { Db, Filter } from 'mongodb';
-import { mustHaveRightClock } from '../platform/clock-offset.ts';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
@@ -26,9 +25,6 @@ const indexes: readonly IndexDefinition[] = [
     expireAfterSeconds: 0,
   },
 ];
-
-/** These write no time that anything depends on, and an incident cannot wait for a clock. */
-const ACCESS = /^(partner|keys) /;
 
 export class Trail {
   readonly #db: Db;
@@ -65,12 +61,8 @@ export class Trail {
     await this.#append(action, { result: 'done' });
   }
 
-  /**
-   * Notes the action before `act` and its result after. `act` returns whether it changed anything.
-   * Rejects with `ClockError` before either, because a change of a request holds this clock's times.
-   */
+  /** Notes the action before `act` and its result after; `act` returns whether it changed anything. */
   async record(action: OperatorAction, act: () => Promise<boolean>): Promise<boolean> {
-    if (!ACCESS.test(action.action)) await mustHaveRightClock(this.#db, this.#clock);
     const begun = await this.#append(action, { result: 'begun' });
     const done = await act();
     await this.#append(action, { result: done ? 'done' : 'not_done', ends: begun._id });
@@ -107,7 +99,7 @@ export class Trail {
     await this.#indexed;
     const at = this.#clock.now();
     const entry: TrailEntry = {
-      _id: newId('opr'),
+      _id: newId('opr', at),
       at,
       by: this.by,
       nameFrom: this.#nameFrom,

@@ -22,7 +22,7 @@ Exit codes:
   1    not found, not possible in its state, something left to do, or "audit" found problems
   2    the command line or the configuration is wrong
   3    MongoDB is away, answers with an error, or took too long
-  75   not now: the bounce of a mail whose request is not completed yet, or the clock here is wrong
+  75   not now: the bounce of a mail whose request is not completed yet
   130  stopped by Ctrl-C or SIGTERM; it says how to go on
   70   a fault of this program
 

@@ -2,7 +2,6 @@
 import { expect, test } from '@jest/globals';
 import { systemClock } from '../platform/clock.ts';
 import { MongoServerError } from 'mongodb';
-import { ClockError } from '../platform/clock-offset.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { CommandError, EXIT, type Output } from './command.ts';
@@ -97,7 +96,6 @@ test.each<[Error, number, string]>([
   [new MongoServerError({ message: 'secret', code: 1 }), 3, 'the store'],
   [new CommandError('there is none'), 1, 'there is none'],
   [new CommandError('not yet', EXIT.later), 75, 'not yet'],
-  [new ClockError('the clock here is 9 s ahead'), 75, 'give the command in a pod'],
   [new TypeError('a bug'), 70, 'a fault of this program'],
 ])('%s ends with %i', async (error, code, line) => {
   const ran = await runWith(error, ...find);

@@ -1,7 +1,6 @@
 /** Runs one command line; every error is one line. */
 import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
-import { ClockError } from '../platform/clock-offset.ts';
 import type { Clock } from '../platform/clock.ts';
 import { classify } from '../platform/contact-failure.ts';
 import { DeadlineError } from '../platform/deadline.ts';
@@ -81,8 +80,6 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
   };
   if (error instanceof UsageError) return say(error.message, EXIT.usage);
   if (error instanceof CommandError) return say(error.message, error.code);
-  if (error instanceof ClockError)
-    return say(`${error.message}: give the command in a pod of the service`, EXIT.later);
   if (error instanceof DeadlineError || error instanceof NotDurableError) {
     return say(
       'MongoDB took too long; what was begun may be done: give the command again',

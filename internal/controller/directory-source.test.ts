@@ -7,6 +7,7 @@ import { stringify } from 'yaml';
 import { secretSourceConformance } from '../../test/support/secret-source-conformance.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import { directorySource } from './directory-source.ts';
+import { systemClock } from '../platform/clock.ts';
 import type { SecretView } from './secret-source.ts';
 
 secretSourceConformance(async () => {
@@ -14,7 +15,7 @@ secretSourceConformance(async () => {
   const write = (file: string, manifest: object) =>
     writeFile(join(folder, file), stringify(manifest));
   return {
-    source: directorySource(folder),
+    source: directorySource(folder, systemClock),
     namespace: 'keys',
     apply: (name, { partner, keys = [], status }) =>
       write(`${name}.yaml`, {
@@ -51,7 +52,7 @@ describe('a folder as it really is', () => {
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'source-'));
     stop = new AbortController();
-    view = directorySource(folder).follow(() => {}, stop.signal);
+    view = directorySource(folder, systemClock).follow(() => {}, stop.signal);
   });
   afterEach(async () => {
     stop.abort();

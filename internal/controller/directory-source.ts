@@ -4,6 +4,7 @@ import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
+import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
 import { readSecret } from './read-secret.ts';
@@ -17,7 +18,7 @@ const SETTLE_MS = 50;
 /** A file that changes within this time is being written. */
 const QUIET_MS = 200;
 
-export function directorySource(path: string): SecretSource {
+export function directorySource(path: string, clock: Clock): SecretSource {
   return {
     follow(onChange, signal) {
       let settling: NodeJS.Timeout | undefined;
@@ -35,7 +36,7 @@ export function directorySource(path: string): SecretSource {
         clearInterval(poll);
         clearTimeout(settling);
       });
-      const folder = new FollowedFolder(path);
+      const folder = new FollowedFolder(path, clock);
       return { list: () => folder.list(), faults: () => [] };
     },
   };
@@ -50,15 +51,17 @@ interface SeenFile {
 /** Keeps a file's last complete version while it is unreadable. */
 class FollowedFolder {
   readonly #path: string;
+  readonly #clock: Clock;
   #files: ReadonlyMap<string, SeenFile> = new Map();
   #asOf = new Date(0);
 
-  constructor(path: string) {
+  constructor(path: string, clock: Clock) {
     this.#path = path;
+    this.#clock = clock;
   }
 
   async list(): Promise<SecretList> {
-    const asOf = new Date();
+    const asOf = this.#clock.now();
     const names = (await readdir(this.#path))
       .filter((name) => /\.(ya?ml|json)$/.test(name))
       .toSorted();

@@ -1,6 +1,7 @@
 /** Answers connections whose bytes never became a Fastify request. */
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { breakOff, hasBegun, isClosing } from './connection.ts';
@@ -8,6 +9,7 @@ import { errors, type ErrorAnswer } from './errors.ts';
 import { BROKEN_ANSWER_MS } from './limits.ts';
 
 export interface BrokenTools {
+  readonly clock: Clock;
   readonly metrics: Pick<IngestMetrics, 'requests' | 'brokenHttp'>;
 }
 
@@ -52,12 +54,13 @@ function answerByHand(
   tools: BrokenTools,
 ): void {
   const body = JSON.stringify({ error });
+  const now = tools.clock.now();
   const lines = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    `Date: ${new Date().toUTCString()}`,
+    `Date: ${now.toUTCString()}`,
     'Content-Type: application/json; charset=utf-8',
     `Content-Length: ${Buffer.byteLength(body)}`,
-    `X-Request-Id: ${newId('req')}`,
+    `X-Request-Id: ${newId('req', now)}`,
     'Connection: close',
     ...headers,
   ];

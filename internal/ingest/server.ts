@@ -30,7 +30,7 @@ export async function createIngestServer(
   const shares = newShares(tools.metrics);
   const app = fastify({
     logger: false,
-    genReqId: () => newId('req'),
+    genReqId: () => newId('req', tools.clock.now()),
     requestIdHeader: false,
     return503OnClosing: false,
     forceCloseConnections: 'idle',

@@ -1,12 +1,29 @@
 /** Unique ids that sort by time: UUIDv7 in base32 with a prefix (typeid). */
-import { fromString, fromUUIDBytes, toUUIDBytes, typeidUnboxed } from 'typeid-js';
+import { randomFillSync } from 'node:crypto';
+import { fromString, fromUUIDBytes, toUUIDBytes } from 'typeid-js';
+
+/** A time that is further back than this is no jitter, and begins a new order. */
+const SET_BACK_MS = 10_000;
+const last = { ms: 0, sequence: 0 };
 
 /**
- * `newId('req')` gives `req_01kaj6…` (26 characters after the prefix), greater than all earlier ids
- * of this process.
+ * `newId('req', now)` gives `req_01kaj6…` (26 characters after the prefix), greater than all earlier
+ * ids of this process.
  */
-export function newId(prefix: string): string {
-  return typeidUnboxed(prefix);
+export function newId(prefix: string, now: Date): string {
+  const bytes = randomFillSync(new Uint8Array(16));
+  const view = new DataView(bytes.buffer);
+  const ms = now.getTime();
+  if (ms > last.ms || ms < last.ms - SET_BACK_MS) {
+    last.ms = ms;
+    last.sequence = view.getUint32(4) >>> 1;
+  } else last.sequence += 1;
+  // Time, version 7, a sequence of 12 and 20 bits, and the variant (RFC 9562 §5.7).
+  const high = BigInt(last.sequence >>> 20);
+  view.setBigUint64(0, (BigInt(last.ms) << 16n) | 0x7000n | high);
+  const low = (last.sequence & 0xf_ff_ff) * 2 ** 10;
+  view.setUint32(8, 0x80_00_00_00 + low + (view.getUint32(8) & 0x3_ff));
+  return fromUUIDBytes(prefix, bytes);
 }
 
 /** The lower bound for a range of ids by time. */

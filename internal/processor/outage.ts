@@ -40,7 +40,7 @@ export class OutageGate {
   }
 
   async #waitOut(): Promise<void> {
-    this.#log.warn('work paused: the database is away, or the clock is off');
+    this.#log.warn('work paused: the database is away');
     this.#paused.set(1);
     for (const worker of this.#workers) worker.pause();
     for (let probes = 1; !this.#stop.signal.aborted; probes += 1) {

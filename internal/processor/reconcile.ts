@@ -33,7 +33,6 @@ export interface ReconcileTools {
   waiting(): Promise<number>;
   /** Gets nothing during an outage, or jobs would pile up. */
   readonly worker: Pick<HintsInHand, 'paused' | 'room' | 'take'>;
-  clockFaults(): readonly string[];
   sendHints(hints: readonly Hint[]): Promise<void>;
 }
 
@@ -52,7 +51,6 @@ async function isWanted(tools: ReconcileTools): Promise<boolean> {
  */
 export async function reconcileOnce(tools: ReconcileTools): Promise<boolean> {
   await tools.durable.look();
-  if (tools.clockFaults().length > 0) return false;
   const wanted = await isWanted(tools);
   const due = await tools.store.findDue(RECONCILE_PAGE, tools.holds.partners());
   const isNew = (record: DueRecord): boolean =>

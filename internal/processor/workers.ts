@@ -24,17 +24,15 @@ export function createWorkers(options: {
   readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase' | 'closed'>;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
-  readonly clockFaults: () => readonly string[];
   readonly metrics: {
     readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
     readonly senderRefused: Pick<ProcessorMetrics['senderRefused'], 'set'>;
   };
 }): Workers {
-  const { slots, tools, clockFaults, metrics } = options;
+  const { slots, tools, metrics } = options;
   const { log, clock, mailer, holds } = tools;
 
   const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
-    if (clockFaults().length > 0) return gate.wait();
     try {
       await processSubmission(hint, { ...tools, ...ofWorkers, line }, place);
     } catch (error) {
@@ -69,7 +67,7 @@ export function createWorkers(options: {
   });
   const gate = new OutageGate({
     workers: [applications, line],
-    probe: async () => clockFaults().length === 0 && (await options.databaseTakesWrites()),
+    probe: () => options.databaseTakesWrites(),
     log,
     paused: { set: (value) => metrics.workerPaused.set({ waits_for: 'database' }, value) },
   });

@@ -1,6 +1,6 @@
 /** Counts the work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { later, systemClock } from '../platform/clock.ts';
+import { later } from '../platform/clock.ts';
 import {
   BACKLOG_BY_PARTNER,
   BACKLOG_COUNTED,
@@ -21,8 +21,8 @@ export interface Backlog {
 
 export async function readBacklog(
   db: Db,
+  now: Date,
   partnersOnHold: readonly string[] = [],
-  now = systemClock.now(),
 ): Promise<Backlog> {
   const requests = submissionCollection(db);
   const open = (state: OpenState): Filter<SubmissionRecord> => ({

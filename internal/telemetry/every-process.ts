@@ -3,6 +3,7 @@ import { counter, gauge } from './definition.ts';
 
 const loops = [
   'backlog',
+  'clock',
   'expiry',
   'holds',
   'key_uses',

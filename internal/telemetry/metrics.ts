@@ -32,11 +32,6 @@ const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
   result: hintResults,
 });
 
-const clockOffset = gauge(
-  'clock_offset_seconds',
-  "How far the process's clock is ahead of the database's, negative when behind, in seconds.",
-);
-
 const PARTNERS = openValues;
 
 const answerStatus = [
@@ -128,7 +123,6 @@ export const ingestMetrics = {
     'Records in doubt whose withdrawal is not acknowledged yet.',
   ),
   hints,
-  clockOffset,
   limiterDecisions: counter(
     'limiter_decisions',
     'Rate-limit decisions, by where they were made and what they were.',
@@ -226,7 +220,6 @@ export const processorMetrics = {
     COMPLETION_SECONDS,
   ),
   hints,
-  clockOffset,
   reconcileRequeued: counter(
     'reconcile_requeued',
     'Applications queued again because their hint or their worker was lost.',
@@ -252,7 +245,6 @@ export const processorMetrics = {
 /** Only the leader sets the backlog, so that one process queries the stores. */
 const controllerMetrics = {
   ...ofProcess,
-  clockOffset,
   records: gauge(
     'records',
     'Records with work ahead or given up, by state; counted up to 100,000 each.',

@@ -72,7 +72,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'keys-emptied': { raises: [alert('SecretProblems')] },
   // A scanner rings nothing.
   'keys-guessed': { raises: [] },
-  'clock-off': { raises: [] },
+  'clocks-leap': { raises: [] },
   // The age of what waited at the last count grows until the next.
   'backlog-refused': { raises: [alert('BacklogStale'), FAILING], may: [WAITING] },
   'traffic-stopped': { raises: [alert('TrafficStopped')] },

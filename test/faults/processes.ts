@@ -1,7 +1,7 @@
 /** Faults of the service's own processes. */
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import type { Random } from '../support/random.ts';
-import { wrongClock } from '../support/wrong-clock.ts';
+import { LEAPS } from '../support/leaping-clock.ts';
 import {
   BETWEEN_MS,
   KILL_WITHIN_MS,
@@ -13,7 +13,7 @@ import {
   type Injector,
   type StoreName,
 } from './fault.ts';
-import { ACCEPT_TIMEOUT_MS, type ChaosWorld } from './world.ts';
+import { ACCEPT_TIMEOUT_MS } from './world.ts';
 
 /** Longer than the 45 s of a claim, so that others take over what the frozen one holds. */
 const PROCESSOR_FREEZE_MS = 50_000;
@@ -82,15 +82,6 @@ function gone(name: ServiceName): Injector {
   };
 }
 
-async function replaceProcessor(
-  world: ChaosWorld,
-  environment: Readonly<Record<string, string>>,
-): Promise<void> {
-  const [slot] = world.slotsOf('processor');
-  await world.drain(slot!);
-  await world.start(slot!, environment);
-}
-
 export const processFaults = {
   'ingest-killed': killed('ingest'),
   'processor-killed': killed('processor'),
@@ -107,10 +98,14 @@ export const processFaults = {
   },
   'ingest-frozen': frozen('ingest', INGEST_FREEZE_MS, { holdMongo: true }),
   'processor-frozen': frozen('processor', PROCESSOR_FREEZE_MS, { holdMongo: false }),
-  'clock-off': {
-    about: 'the clock of one processor is 3 s behind',
-    inject: (world) => replaceProcessor(world, wrongClock(-3)),
-    heal: (world) => replaceProcessor(world, {}),
+  'clocks-leap': {
+    about: 'the clocks of all processes leap by a minute, an hour and a month, to and fro',
+    inject: async (world) => {
+      for (const slot of world.slots) slot.process?.child.kill('SIGUSR2');
+    },
+    heal: async () => {},
+    rhythm: { onMs: 0, offMs: 2 * BETWEEN_MS },
+    times: LEAPS,
   },
 } as const satisfies Readonly<Record<string, Injector>>;
 

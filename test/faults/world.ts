@@ -20,6 +20,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { startRedisCluster, startRedisSentinel, type RedisSet } from '../support/redis-sets.ts';
 import { startReplicaSet, type Door } from '../support/replica-set/replica-set.ts';
+import { leapingClock } from '../support/leaping-clock.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
 import type { Target } from './load.ts';
@@ -136,6 +137,7 @@ async function open(
     LOGIN_URL: 'https://login.partner-ingest.example/',
     LINK_SECRET: 'a-secret-for-chaos-of-32-characters-or-more',
     PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
+    ...leapingClock(),
   };
   const facts = new Facts(mail);
   const slots: Slot[] = [];

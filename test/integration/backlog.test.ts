@@ -52,7 +52,7 @@ test('records are counted by state, those of partners on hold apart, and final o
     ],
     { ignoreUndefined: true },
   );
-  expect(await readBacklog(stores.db, ['held'])).toEqual({
+  expect(await readBacklog(stores.db, clock.now(), ['held'])).toEqual({
     bounced: 1,
     onHold: 2,
     records: { recorded: 2, account_created: 1, dead_lettered: 1 },
@@ -69,9 +69,13 @@ test('the oldest is found in a large backlog, whether nobody came to it or its n
     dueAt: new Date(clock.now().getTime() + HOUR_MS),
   });
   await collection.insertMany([...crowd, untouched]);
-  expect((await readBacklog(stores.db)).oldestReceivedAt.recorded).toEqual(untouched.receivedAt);
+  expect((await readBacklog(stores.db, clock.now())).oldestReceivedAt.recorded).toEqual(
+    untouched.receivedAt,
+  );
   await collection.insertOne(failing);
-  expect((await readBacklog(stores.db)).oldestReceivedAt.recorded).toEqual(failing.receivedAt);
+  expect((await readBacklog(stores.db, clock.now())).oldestReceivedAt.recorded).toEqual(
+    failing.receivedAt,
+  );
 });
 
 test('only the leader shows it, and an age grows on while the database is away', async () => {
@@ -84,7 +88,7 @@ test('only the leader shows it, and an age grows on while the database is away',
     leads: () => leads,
     readPartners: () => (away ? Promise.reject(new Error('away')) : readPartnerBacklog(stores.db)),
     partnerLabels: new PartnerLabels(),
-    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db)),
+    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db, clock.now())),
     jobs: async () => ({ waiting: 2, active: 0, prioritized: 0 }),
     metrics: createControllerMetrics(registry),
   };

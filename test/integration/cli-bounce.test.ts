@@ -49,7 +49,7 @@ test('a notification makes a completed request undeliverable, once; a retry mail
   expect(await report(delayed!(mailOf(messageId)))).toMatchObject({ code: 0 });
   expect((await world.record(id))?.state).toBe('completed');
 
-  const { bounced } = await readBacklog(world.stores.db);
+  const { bounced } = await readBacklog(world.stores.db, new Date());
   expect(await report(failed!(mailOf(messageId)))).toMatchObject({ code: 0 });
   const record = await world.recordIn('undeliverable', id);
   const reason =
@@ -64,7 +64,7 @@ test('a notification makes a completed request undeliverable, once; a retry mail
     .collection(OPERATOR_AUDIT)
     .find({ requestId: id, action: 'bounce', result: { $ne: 'begun' } });
   expect(await trail.toArray()).toMatchObject([{ by: 'bounces', result: 'done' }]);
-  expect((await readBacklog(world.stores.db)).bounced).toBe(bounced + 1);
+  expect((await readBacklog(world.stores.db, new Date())).bounced).toBe(bounced + 1);
   expect((await cli('audit')).stdout).not.toContain(id);
 
   const again = await report(failed!(mailOf(messageId)));

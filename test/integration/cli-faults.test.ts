@@ -5,19 +5,15 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { commands } from '../../internal/cli/commands.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
+import { openOperatorWorld, runCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
-import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
-import { wrongClock } from '../support/wrong-clock.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
 
 let world: World;
@@ -57,7 +53,7 @@ async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<
   const records = changes.map((change): SubmissionRecord => {
     const state = change.state ?? 'account_created';
     return {
-      _id: newId('req'),
+      _id: newId('req', new Date()),
       receivedAt: at,
       partnerId: 'acme',
       remoteIp: '192.0.2.1',
@@ -140,64 +136,6 @@ test('a bounce that comes before its request is completed is to be given again l
   const early = await cli('bounce', '--message-id', messageId);
   expect(early).toMatchObject({ code: 75, stdout: '' });
   expect(early.stderr).toContain(`${id} is account_created`);
-});
-
-test('no command changes a request where the clock is wrong', async () => {
-  const [first, second] = [await completed(), await completed()];
-  const [dead] = (await plant({ state: 'dead_lettered' })) as [string];
-  const sure = ['--yes', '--why', 'x'];
-  const given: readonly (readonly string[])[] = [
-    ['retry', dead],
-    ['retry', '--state', 'dead_lettered', '--yes'],
-    ['resend', first.id, '--yes'],
-    ['resend', '--state', 'completed', '--yes'],
-    ['close', dead, ...sure],
-    ['close', '--state', 'dead_lettered', ...sure],
-    ['account', 'correct-email', first.id, 'right@example.com', '--yes'],
-    ['account', 'release', first.id, '--yes'],
-    ['bounce', '--message-id', second.messageId],
-    ['erase', first.id, '--yes'],
-  ];
-  const reading = ['show', 'find', 'export'];
-  const changing = commands.filter(
-    ({ name, options }) =>
-      options.includes('as') && !reading.includes(name) && !/^(partner|keys) /.test(name),
-  );
-  const isGiven = (name: string): boolean =>
-    given.some((words) => words.join(' ').startsWith(name));
-  expect(changing.map(({ name }) => name).filter((name) => !isGiven(name))).toEqual([]);
-
-  const everything = () =>
-    Promise.all(
-      [SUBMISSIONS, ACCOUNTS, OPERATOR_AUDIT].map((name) =>
-        world.stores.db.collection(name).find().sort({ _id: 1 }).toArray(),
-      ),
-    );
-  const before = await everything();
-  for (const words of given) {
-    const seconds = words[0] === 'bounce' ? -401 * 86_400 : 3_600;
-    const env = { ...world.environment, ...wrongClock(seconds) };
-    const { code, stderr } = await spawnCli(env, '', ...words);
-    expect({ words, code, stderr }).toEqual({
-      words,
-      code: 75,
-      stderr: expect.stringMatching(/the clock here is \d+ s (ahead of|behind) the database's/),
-    });
-  }
-  expect(await everything()).toEqual(before);
-});
-
-test('a key is revoked and a partner disabled whatever the clock says', async () => {
-  const { hash } = await eventually('a key', async () =>
-    (await storedKeys(world.stores.db)).find(({ partnerId }) => partnerId === 'dormant'),
-  );
-  for (const words of [
-    ['keys', 'revoke', hash, '--yes'],
-    ['partner', 'disable', 'dormant'],
-  ])
-    expect(
-      await spawnCli({ ...world.environment, ...wrongClock(3_600) }, '', ...words),
-    ).toMatchObject({ code: 0 });
 });
 
 test('many: what a worker has in hand is left, counted, named, and told by the exit code', async () => {
@@ -285,7 +223,7 @@ test('a duplicate is right although what it is a duplicate of was erased and is 
 });
 
 test('an unknown id is unknown although the counts of a flood take too long to search', async () => {
-  const unknown = newId('req');
+  const unknown = newId('req', new Date());
   const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
   const shown = await overWire(
     ({ find }) => (find === RATE_LIMITED ? tooLong : undefined),

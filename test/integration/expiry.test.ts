@@ -53,11 +53,11 @@ test('a raw body goes 30 days after the end; its length and digest stay, and ope
   await world.recordIn('rejected', rejected);
   const open = {
     ...(await world.record(done))!,
-    _id: newId('req'),
+    _id: newId('req', new Date()),
     state: 'recorded' as const,
     dueAt: later(now, DAY_MS * 99),
   };
-  const dead = { ...open, _id: newId('req'), state: 'dead_lettered' as const };
+  const dead = { ...open, _id: newId('req', new Date()), state: 'dead_lettered' as const };
   for (const record of [open, dead]) {
     const { bodyUntil: _bodyUntil, ...kept } = record;
     await requests().insertOne(kept);
@@ -87,7 +87,7 @@ test('what an operator makes due again keeps its body, and gets a new date at it
 
 test('what a released account held goes with its request', async () => {
   const released = { email: 'a@example.com', ein: '123456789', businessName: 'A' };
-  const _id = newId('acc');
+  const _id = newId('acc', new Date());
   const mark = `released:${_id}`;
   await accounts().insertOne({
     _id,
@@ -95,7 +95,7 @@ test('what a released account held goes with its request', async () => {
     emailNormalized: mark,
     ein: mark,
     businessName: mark,
-    requestId: newId('req'),
+    requestId: newId('req', new Date()),
     partnerId: 'demo',
     createdAt: now,
     releasedAt: now,

@@ -1,13 +1,12 @@
-/**
- * A processor whose clock is wrong: its offset is measured, and beyond 5 s it takes no work and
- * says why.
- */
+/** Local clocks that leap change nothing: every process goes by the database's time. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { LEAPS, leapingClock } from '../support/leaping-clock.ts';
 import { submit } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
-import { wrongClock } from '../support/wrong-clock.ts';
+import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
+
+const APPLICANTS = 12;
 
 let world: World;
 beforeAll(async () => {
@@ -15,34 +14,51 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const offsetOf = (process: ServiceProcess): Promise<number> =>
-  world.metric(process, 'partner_ingest_clock_offset_seconds');
-
-test('60 s behind: no work, and readiness says why; 3 s behind: measured, and it does the work', async () => {
+test('the mails that one processor has in hand are sent by no other, however its clock leaps', async () => {
   const ingest = await world.start('ingest');
-  const settings = { ...world.environment, ...wrongClock(-60), LOG_LEVEL: 'info' };
-  const wrong = await startService('processor', settings);
+  const settings = { MAIL_CONNECTIONS: String(2 * APPLICANTS), ...leapingClock() };
+  world.mail.setFault({ at: 'data', hang: true });
+  const holder = await world.spawn('processor', settings);
+  const applications = Array.from({ length: APPLICANTS }, () => newApplication());
+  const ids = await Promise.all(
+    applications.map((application) => submit(world, ingest, application)),
+  );
+  const claims = async () =>
+    (await world.records({ _id: { $in: ids } })).map(({ claimedUntil }) => claimedUntil?.getTime());
+  await eventually('all to be mailed', () => world.mail.counts.connections >= APPLICANTS);
+  world.mail.setFault(undefined);
+  const other = await world.spawn('processor', settings);
+  const mailed = (): number =>
+    applications.flatMap(({ email }) => world.mail.mailsTo(email)).length;
   try {
-    await eventually('the reason', async () =>
-      (await (await fetch(`${wrong.adminUrl}/readyz`)).text()).includes(
-        "the database's: no work is taken",
-      ),
-    );
-    expect(Math.round((await offsetOf(wrong)) / 10) * 10).toBe(-60);
-    expect((await fetch(`${wrong.adminUrl}/livez`)).status).toBe(200);
-
-    const requestId = await submit(world, ingest, newApplication());
-    await eventually(
-      'its workers to be paused',
-      async () => (await world.metric(wrong, 'partner_ingest_worker_paused')) === 1,
-    );
-    expect(await world.record(requestId)).toMatchObject({ state: 'recorded', version: 0 });
-
-    const late = await world.spawn('processor', wrongClock(-3));
-    // One measurement may be off by the time of its answer.
-    await eventually('an offset of 3 s', async () => Math.round(await offsetOf(late)) === -3);
-    await world.recordIn('completed', requestId);
+    for (let leap = 0; leap < LEAPS; leap += 1) {
+      const before = await claims();
+      for (const process of leap === 0 ? [other] : [other, holder]) process.child.kill('SIGUSR2');
+      await eventually(
+        'the claims to be renewed, or the mails',
+        async () =>
+          mailed() > 0 || (await claims()).every((until, index) => until! > before[index]!),
+        HEAL_HANG_MS,
+      );
+      expect(mailed()).toBe(0);
+    }
+    const next = await submit(world, ingest, newApplication());
+    await world.recordIn('completed', next);
   } finally {
-    await wrong.stop();
+    holder.child.kill('SIGKILL');
   }
+});
+
+test('ingest and controller whose clocks are off: the record has the right time, and is worked on at once', async () => {
+  const processes: ServiceProcess[] = [];
+  for (const seconds of [3_600, -30 * 86_400]) {
+    const ingest = await world.spawn('ingest', leapingClock(seconds));
+    const controller = await world.spawn('controller', leapingClock(-seconds));
+    processes.push(ingest, controller);
+    const before = Date.now();
+    const id = await submit(world, ingest, newApplication());
+    const { receivedAt } = await world.recordIn('completed', id);
+    expect(Math.abs(receivedAt.getTime() - before)).toBeLessThan(60_000);
+  }
+  for (const process of processes) expect(await process.stop()).toBe(0);
 });

@@ -75,7 +75,6 @@ async function round(): Promise<string[]> {
     requeued: { inc: (value = 1) => void (requeued += value) },
     unknown: { set: () => undefined },
     waiting: async () => waiting,
-    clockFaults: () => [],
     worker: {
       paused: false,
       room,

@@ -102,7 +102,7 @@ describe('what is told', () => {
         stateAt: new Date(Date.now() + 1_000),
         attempts: 3,
         lastError: 'internal words',
-        accountId: newId('acc'),
+        accountId: newId('acc', new Date()),
         applicant: { email: 'ada@example.com', ein: '123456789', businessName: 'Ada Ltd' },
       });
       const answer = await lookUp(record._id);
@@ -124,7 +124,7 @@ describe('what is told', () => {
       state: 'rejected',
       reasons: reasons.map((reason) => ({
         ...reason,
-        duplicateOf: newId('req'),
+        duplicateOf: newId('req', new Date()),
         samePartner: true,
       })),
     });
@@ -133,8 +133,8 @@ describe('what is told', () => {
 
   test('of accounts of other partners: one generic duplicate, which does not say of what', async () => {
     const reasons = [
-      duplicateReason('email', newId('req'), false),
-      duplicateReason('ein', newId('req'), false),
+      duplicateReason('email', newId('req', new Date()), false),
+      duplicateReason('ein', newId('req', new Date()), false),
     ];
     const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
     for (const stored of [reasons, reasons.slice(0, 1), reasons.slice(1)]) {
@@ -163,7 +163,7 @@ describe('who is told', () => {
 
   test('keys are judged as for a submission, and nothing of it is recorded', async () => {
     const before = (await world.records()).length;
-    const id = newId('req');
+    const id = newId('req', new Date());
     const missing = await lookUp(id, { key: '' });
     expectAnswer(missing, 401, bodies.keyMissing);
     expect(missing.headers['www-authenticate']).toBe('Bearer');
@@ -191,11 +191,11 @@ describe('how it is asked', () => {
 
   test('other methods are not allowed, and a longer path is not found', async () => {
     for (const method of ['POST', 'DELETE']) {
-      const answer = await lookUp(newId('req'), { method });
+      const answer = await lookUp(newId('req', new Date()), { method });
       expectAnswer(answer, 405, USE_GET);
       expect(answer.headers['allow']).toBe('GET, HEAD');
     }
-    expectAnswer(await lookUp(`${newId('req')}/reasons`), 404, bodies.notFound);
+    expectAnswer(await lookUp(`${newId('req', new Date())}/reasons`), 404, bodies.notFound);
   });
 
   test('look-ups have a limit of the same size, before authentication, and use up no submissions', async () => {
@@ -217,7 +217,7 @@ describe('how it is asked', () => {
       });
     };
     const over = await untilLimited(401, () =>
-      lookUp(newId('req'), { url: limited.url, headers, key: '' }),
+      lookUp(newId('req', new Date()), { url: limited.url, headers, key: '' }),
     );
     expectAnswer(
       over,
@@ -252,7 +252,8 @@ test('while MongoDB hangs look-ups are answered 503, and come back by themselves
     });
     try {
       const { url } = await own.start('ingest');
-      const ask = (): Promise<Answer> => lookUpOnce(newId('req'), { url, key: own.key });
+      const ask = (): Promise<Answer> =>
+        lookUpOnce(newId('req', new Date()), { url, key: own.key });
       await eventually('a look-up that is served', async () => (await ask()).status === 404);
       await store.signal('SIGSTOP');
       for (const answer of await Promise.all([ask(), ask()]))

@@ -2,7 +2,15 @@
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
-import { leapt, PROCESSORS, startOf, type Fault, type FaultKind, type Plan } from './plan.ts';
+import {
+  CLOCK_LEAPS_MS,
+  leapt,
+  PROCESSORS,
+  startOf,
+  type Fault,
+  type FaultKind,
+  type Plan,
+} from './plan.ts';
 import { startPartner, type Partner } from './partner.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
@@ -223,6 +231,11 @@ function strike(
     relay_refuses: () => forAWhile(smtp, { refuses: true }, { refuses: false }),
     relay_turns_away: () => forAWhile(smtp, { turnsAway: true }, { turnsAway: false }),
     relay_shaky: () => forAWhile(smtp, { shaky: 0.8 }, { shaky: 0 }),
+    clock_leaps: () => {
+      const processes = [service.ingests[0]!, ...service.processors].map(({ process }) => process);
+      const process = processes[target % processes.length]!;
+      process.skewMs += CLOCK_LEAPS_MS[forMs % CLOCK_LEAPS_MS.length]!;
+    },
     partner_on_hold: () => {
       service.operator.hold(true);
       scheduler.after(forMs, () => service.operator.hold(false));

@@ -2,7 +2,6 @@
  * A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this
  * world.
  */
-import { clockFaults } from '../../internal/processor/clock-guard.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import {
@@ -53,15 +52,11 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       },
     },
     databaseTakesWrites: ping,
-    clockFaults: () => [],
     metrics: noMetrics,
   });
   const { applications, line } = workers;
-  const hasGoodClock = clockFaults(process.skewMs).length === 0;
-  // The service's gate would look again and again: a simulated clock stays as it is.
-  if (!hasGoodClock) for (const worker of [applications, line]) worker.pause();
   queue.startWorker(process, applications);
-  if (world.parts.reconciles && hasGoodClock)
+  if (world.parts.reconciles)
     scheduler.as(process, () => workWhenDue(world, process, { store, clock, workers, follower }));
   const close = async (): Promise<void> => {
     process.closing = true;
@@ -101,7 +96,6 @@ function workWhenDue(
     clock,
     log: silent,
     waiting: () => queue.waiting(),
-    clockFaults: () => [],
     worker: workers.applications,
     sendHints: (hints: readonly Hint[]) => queue.send(hints),
   };

@@ -17,7 +17,7 @@ export interface SimProcess {
   closing: boolean;
   /** Simulated time until which nothing of it runs. */
   frozenUntil: number;
-  readonly skewMs: number;
+  skewMs: number;
 }
 
 interface Task {
@@ -87,6 +87,7 @@ export class Scheduler {
     return new Promise((resolve) => void this.after(delayMs, resolve));
   }
 
+  /** The local clock of `process`. */
   clockOf(process: SimProcess): Clock {
     return { now: () => new Date(START + this.now + process.skewMs), monotonicMs: () => this.now };
   }
@@ -123,7 +124,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Takes over the timers and the randomness of this process while `history` runs. */
+  /** Takes over the timers, the time and the randomness of this process while `history` runs. */
   async rule<T>(history: () => Promise<T>): Promise<T> {
     const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate } = globalThis;
     const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate };
@@ -150,10 +151,20 @@ export class Scheduler {
       clearInterval: cancel,
     });
     Math.random = () => this.random.next();
+    const RealDate = Date;
+    const localMs = (): number => START + this.now + (this.process?.skewMs ?? 0);
+    globalThis.Date = class extends RealDate {
+      constructor(...given: [] | ConstructorParameters<typeof RealDate>) {
+        super(...((given.length === 0 ? [localMs()] : given) as [number]));
+      }
+      static override now(): number {
+        return localMs();
+      }
+    } as typeof Date;
     try {
       return await history();
     } finally {
-      Object.assign(globalThis, real);
+      Object.assign(globalThis, real, { Date: RealDate });
       Math.random = random;
       await oneTurn();
     }

@@ -265,26 +265,19 @@ const made: Readonly<Record<string, Made>> = {
         ],
       }),
   },
-  /** The operator's claim would have run out before it began, while a slow relay answers. */
-  'an address is not corrected by a clock that is behind': {
-    histories: 1,
-    planOf: () =>
-      planOf(951_778_490, {
-        submissions: [
-          application(0, { atMs: 0 }),
-          application(1, { atMs: 156, email: 2, ein: 1 }),
-          application(0, { atMs: 5_190 }),
-        ],
-        tempers: ['busy', 'takes', 'slow'],
-        faults: [
-          fault('redis_away', 50_571, 397),
-          { ...fault('partner_on_hold', 936, 64_563), near: 1 },
-          { ...fault('freeze_processor', 25_662, 2_950, 1), near: 0 },
-        ],
-        orders: [{ atMs: 255_167, submission: 1, event: 'correct_address' }],
-        skewsMs: [0, 0, 3_463, -41_532],
+  /** The relay is slow, and meanwhile the clock of a processor or of ingest leaps. */
+  'local clocks that leap by a minute, an hour and a month mail nothing twice': {
+    histories: 60,
+    planOf: (seed) =>
+      planOf(seed, {
+        submissions: three,
+        tempers: ['slow', 'slow', 'slow'],
+        faults: Array.from({ length: 12 }, (_, index) => ({
+          ...fault('clock_leaps', 1_000 + index * 5_000 + (seed % 5_000), seed + index, index),
+        })),
       }),
-    told: { mails: 2, states: { completed: 2, rejected: 1 } },
+    told: { mails: 3, states: { completed: 3 } },
+    broken: [[{ localClocks: true }, /mailed (twice|\d times)/]],
   },
   'an address that is corrected while its e-mail is handed over is mailed again': {
     histories: 1,

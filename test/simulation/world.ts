@@ -12,6 +12,8 @@ import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { createLogger } from '../../internal/platform/log.ts';
+import { later, type Clock } from '../../internal/platform/clock.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { MailQueue } from '../../internal/submission/mail-queue.ts';
@@ -41,6 +43,8 @@ export interface Parts {
   readonly withdraws: boolean;
   /** Whether ingest takes a write without a trustworthy answer for stored. */
   readonly takesDoubtForStored: boolean;
+  /** Whether a process goes by the clock of its own machine. */
+  readonly localClocks: boolean;
   /** What every write asks for; undefined: what the service asks for. */
   readonly concern: WriteConcern | undefined;
 }
@@ -53,6 +57,7 @@ export const ourParts: Parts = {
   reconciles: true,
   withdraws: true,
   takesDoubtForStored: false,
+  localClocks: false,
   concern: undefined,
 };
 
@@ -158,7 +163,7 @@ export class World {
   connect(process: SimProcess, caller: Actor, socketTimeoutMs?: number) {
     const { Store, Ledger } = this.parts;
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
-    const clock = this.scheduler.clockOf(process);
+    const clock = this.#clockOf(process);
     const { tamper, concern } = this.parts;
     const options = {
       concern,
@@ -183,6 +188,16 @@ export class World {
       ledger: new Ledger({ db, clock }),
       ping: () => wire(() => true),
     };
+  }
+
+  /** Its measurement is wrong by less than half a second, as by a slow answer. */
+  #clockOf(process: SimProcess): Clock {
+    const local = this.scheduler.clockOf(process);
+    if (this.parts.localClocks) return local;
+    const clock = new DatabaseClock(local);
+    const localTime = later(this.scheduler.date(), process.skewMs % 500);
+    void clock.measure({ command: () => Promise.resolve({ localTime }) });
+    return clock;
   }
 
   records(): readonly SubmissionRecord[] {

@@ -14,7 +14,7 @@ export const retention: RetentionDays = {
 /** A fresh accepted record with `text` as its body. */
 export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'): SubmissionRecord {
   const bytes = Buffer.from(text);
-  const { _id: requestId = newId('req'), receivedAt = new Date() } = changes;
+  const { _id: requestId = newId('req', new Date()), receivedAt = new Date() } = changes;
   const received = { requestId, receivedAt, partnerId: 'demo', remoteIp: '127.0.0.1' };
   return { ...acceptedRecord(received, { bytes, received: bytes.length }), ...changes };
 }

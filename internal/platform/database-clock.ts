@@ -1,0 +1,65 @@
+/** The database's time, which all processes share, carried on by this machine's monotonic clock. */
+import type { Db } from 'mongodb';
+import type { Probe } from './admin-server.ts';
+import { systemClock, type Clock } from './clock.ts';
+import { withDeadline } from './deadline.ts';
+import type { Loop, Loops } from './loop.ts';
+
+const MEASURE_EVERY_MS = 10_000;
+const RETRY = { firstMs: 250, capMs: 1_000 } as const;
+const FAILS_AFTER_MS = 60_000;
+const HELLO_DEADLINE_MS = 5_000;
+
+/**
+ * A leap of the local clock changes nothing: only its monotonic time is read. Before the first
+ * measurement the time is the local one, so a process must not work until it is known.
+ */
+export class DatabaseClock implements Clock {
+  readonly #local: Clock;
+  /** The database's time less our monotonic time. */
+  #offsetMs: number;
+  #known = false;
+
+  constructor(local: Clock = systemClock) {
+    this.#local = local;
+    this.#offsetMs = local.now().getTime() - local.monotonicMs();
+  }
+
+  get known(): boolean {
+    return this.#known;
+  }
+
+  now(): Date {
+    return new Date(this.monotonicMs() + this.#offsetMs);
+  }
+
+  monotonicMs(): number {
+    return this.#local.monotonicMs();
+  }
+
+  /** The database read its clock between the sending and the answer, which bounds the offset. */
+  async measure(db: Pick<Db, 'command'>): Promise<void> {
+    const sentAtMs = this.monotonicMs();
+    const hello = await withDeadline(db.command({ hello: 1 }), HELLO_DEADLINE_MS, 'hello');
+    const { localTime } = hello as { readonly localTime?: unknown };
+    if (!(localTime instanceof Date)) throw new TypeError('the database does not tell its time');
+    const most = localTime.getTime() - sentAtMs;
+    const least = localTime.getTime() - this.monotonicMs();
+    // An offset that may still be right is kept, so that the time does not swing.
+    const known = this.#known ? this.#offsetMs : (least + most) / 2;
+    this.#offsetMs = Math.min(most, Math.max(least, known));
+    this.#known = true;
+  }
+
+  follow(db: Pick<Db, 'command'>, loops: Pick<Loops<'clock'>, 'start'>): Loop {
+    return loops.start({
+      name: 'clock',
+      everyMs: MEASURE_EVERY_MS,
+      retry: RETRY,
+      failsAfterMs: FAILS_AFTER_MS,
+      run: () => this.measure(db),
+    });
+  }
+
+  readonly faults: Probe = () => (this.#known ? [] : ["the database's time is not known yet"]);
+}
