@@ -6,8 +6,11 @@ import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { createMailer, type Mailer } from '../../internal/mail/mailer.ts';
-import { relayOf } from '../../internal/mail/relay.ts';
+import { PACE_TIMEOUT_MS, PROBE_BACKOFF, SLOW_AT_MOST } from '../../internal/mail/limits.ts';
+import { MailGate } from '../../internal/mail/mail-gate.ts';
+import { MailPace } from '../../internal/mail/mail-pace.ts';
+import { createMailer, type Mailer, type Outage } from '../../internal/mail/mailer.ts';
+import { relayOf, type Relay } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
@@ -20,7 +23,7 @@ import { Loops } from '../../internal/platform/loop.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
 import { retryUntilDone } from '../../internal/platform/deadline.ts';
-import { redisWarnings } from '../../internal/platform/redis.ts';
+import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
@@ -47,7 +50,6 @@ interface Tools {
   readonly closers: Closers;
 }
 
-const RELAY_PROBE_RETRY = { firstMs: 1_000, capMs: 15_000 } as const;
 /** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
@@ -102,30 +104,23 @@ export async function startProcessor(
   ready.push(clock.faults);
   const clockKnown = clock.follow(db, loops).succeeded;
 
-  const relayContact = new Contact(
-    { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' },
-    log,
-  );
-  warnings.push(relayContact.warnings);
   const mailer = traceMailer(
     createMailer({
       relay,
       clientName: config.MAIL_CLIENT_NAME,
       from: config.MAIL_FROM,
       fromName: config.MAIL_FROM_NAME,
-      maxConnections: mailSlots(config),
-      onContact: ({ error }) =>
-        error === undefined ? relayContact.ok() : relayContact.failed(error),
+      maxConnections: mailPlaces(config) + 2 * SLOW_AT_MOST,
     }),
     relay,
   );
   closers.add('mailer', () => mailer.close());
-  closers.add('first contact with the relay', probeUntilGreeted(mailer));
   const hints = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
   closers.add('queues', () => hints.close());
   warnings.push(() => redisWarnings(hints.redis));
 
-  const work = openWork(config, { ...tools, db, clock, mailer, templates, metrics });
+  const mailGate = openMailGate(config, { ...tools, clock, relay, mailer, metrics, warnings });
+  const work = openWork(config, { ...tools, db, clock, mailer, templates, metrics, mailGate });
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
   void Promise.all([indexes.whenDone, clockKnown]).then(async () => {
@@ -139,16 +134,65 @@ export async function startProcessor(
   return { adminUrl: admin.url };
 }
 
-/** Reports a relay that refuses us before the first e-mail. */
-function probeUntilGreeted(mailer: Mailer): () => void {
-  const stop = new AbortController();
-  void retryUntilDone(
-    async () => {
-      if (!(await mailer.probe())) throw new Error('the relay does not take us');
+function openMailGate(
+  config: Config,
+  parts: Tools & {
+    readonly clock: Clock;
+    readonly relay: Relay;
+    readonly mailer: Mailer;
+    readonly metrics: ProcessorMetrics;
+    readonly warnings: Probe[];
+  },
+): MailGate {
+  const { clock, relay, mailer, metrics, warnings, log, closers } = parts;
+  const at = `${relay.host}:${relay.port}`;
+  const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
+  warnings.push(contact.warnings);
+  const tell = (outage: Outage | undefined): void =>
+    outage === undefined ? contact.ok() : contact.failed(outage.error);
+  const setGauges = (outage: Outage | undefined): void => {
+    metrics.workerPaused.set({ waits_for: 'relay' }, outage === undefined ? 0 : 1);
+    metrics.senderRefused.set(outage?.reason === 'refused' ? 1 : 0);
+  };
+  setGauges(undefined);
+  const gate = new MailGate({
+    places: mailPlaces(config),
+    pace: openMailPace(config, parts),
+    probe: () => mailer.probe(),
+    onOutage: (outage) => {
+      setGauges(outage);
+      tell(outage);
     },
-    { ...RELAY_PROBE_RETRY, signal: stop.signal, onFailure: () => {} },
-  );
+    clock,
+    log,
+  });
+  closers.add('mail gate', () => gate.close());
+  closers.add('first contact with the relay', probeUntilGreeted(mailer, tell));
+  return gate;
+}
+
+/** Reports a relay that refuses us before the first e-mail. */
+function probeUntilGreeted(mailer: Mailer, tell: (outage: Outage | undefined) => void): () => void {
+  const stop = new AbortController();
+  const greet = async (): Promise<void> => {
+    const outage = await mailer.probe();
+    tell(outage);
+    if (outage !== undefined) throw new Error('the relay does not take us');
+  };
+  const { signal } = stop;
+  void retryUntilDone(greet, { ...PROBE_BACKOFF, signal, onFailure: () => {} });
   return () => stop.abort();
+}
+
+function openMailPace(
+  config: Config,
+  { clock, log, closers }: Tools & { readonly clock: Clock },
+): MailPace | undefined {
+  const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
+  if (perSecond === 0) return undefined;
+  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, log);
+  closers.add('mail pace', () => redis.disconnect());
+  return new MailPace({ perSecond, processes, redis, clock });
 }
 
 interface Work {
@@ -165,6 +209,7 @@ function openWork(
     readonly mailer: Mailer;
     readonly templates: Templates;
     readonly metrics: ProcessorMetrics;
+    readonly mailGate: MailGate;
   },
 ): Work {
   const { db, clock, metrics, closers } = parts;
@@ -191,8 +236,8 @@ function openWork(
     MAIL_SUPPORT_CONTACT: supportContact,
   } = config;
   const workers = createWorkers({
-    slots: { applications: config.PROCESSOR_CONCURRENCY, mails: mailSlots(config) },
-    mailsPerSecond: config.MAIL_PER_SECOND,
+    slots: config.PROCESSOR_CONCURRENCY,
+    mailGate: parts.mailGate,
     queue: new MailQueue({ db, clock }),
     tools: {
       ...metrics,
@@ -285,10 +330,6 @@ function startExpiry(
   closers.add('expiry', () => expiring.abort());
 }
 
-/**
- * A mail without a connection would hold its claim, so slots equal connections. Half are for slow
- * mails (mail/places.ts).
- */
-function mailSlots(config: Config): number {
-  return config.MAIL_CONNECTIONS === 0 ? 2 * config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
+function mailPlaces(config: Config): number {
+  return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
 }

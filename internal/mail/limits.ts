@@ -1,32 +1,16 @@
 /** The bounds of sending. */
 
-/** Most relays answer within a second. */
-export const QUICK_MS = 2_000;
-/** BusyPartners of the usual places: see places.ts. */
-export const DOMAIN_PART = 1 / 8;
-export const PARTNER_PART = 1 / 4;
-export const KEPT_FREE = 3 / 16;
-export const KEPT_FOR_PARTNERS = 1 / 16;
-export const DOMAINS_KNOWN = 1_000;
+/** An e-mail holds its place this long; most relays answer within a second. */
+export const HELD_MS = 2_000;
+/** Each keeps a connection, 100 kB with TLS; beyond it only partners without a slow one begin. */
+export const SLOW_AT_MOST = 1_000;
+/** The place of an e-mail that the relay has no capacity for, while it takes others. */
+export const REST_MS = 1_000;
+/** At most 15 s with its jitter. */
+export const PROBE_BACKOFF = { firstMs: 250, capMs: 12_500, jitter: 0.2 } as const;
 
-/** Older answers do not show whom the relay refuses now. */
-export const EVIDENCE_MS = 5_000;
-export const EVIDENCE_ANSWERS = 2_000;
-/** Of other domains; with fewer, a quota may explain the refusals. */
-export const CLEAN_MAILS = 3;
-/** Refusals of this many others concern everybody, unless they are a smaller share. */
-export const TURNED_AWAY_MANY = 2;
-export const TURNED_AWAY_SHARE = 0.1;
-
-export const TRIAL = { share: 0.1, firstMs: 250, capMs: 15_000 } as const;
-
-export const PACE_LEAST = 1;
-/** Mails a second once one is accepted; doubles each second. */
-export const PACE_START = 10;
-/** The bound ends at this pace. */
-export const PACE_UNBOUNDED = 200;
-/** Share of what the relay accepted in the last second. */
-export const PACE_OF_TAKEN = 0.95;
-/** Per second since the last refusal. */
-export const PACE_GROWTH = 0.01;
-export const PACE_GROWTH_MOST = 0.5;
+/** After this, the process keeps the pace on its own for a second. */
+export const PACE_TIMEOUT_MS = 100;
+export const PACE_ALONE_MS = 1_000;
+/** With one e-mail a second, some sixty processes wait so long for each other. */
+export const PACE_LONGEST_WAIT_MS = 60_000;

@@ -39,41 +39,25 @@ test('an answer after the content is a refusal, no answer is ambiguous', () => {
 });
 
 test.each([
-  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 535 }, 'EAUTH AUTH PLAIN 535', true],
-  [{ code: 'ETLS', command: 'STARTTLS', responseCode: 554 }, 'ETLS STARTTLS 554', true],
-  [{}, 'Error', false],
-])('what fails before the envelope is unreachable: %j', (fields, cause, refusesUs) => {
-  expect(describeFailure(smtpError(fields), 'connecting')).toEqual({
+  [{ code: 'EAUTH', command: 'AUTH PLAIN', responseCode: 535 }, 'EAUTH AUTH PLAIN 535', 'refused'],
+  [{ code: 'ETLS', command: 'STARTTLS', responseCode: 554 }, 'ETLS STARTTLS 554', 'refused'],
+  [{ code: 'EPROTOCOL', command: 'CONN', responseCode: 554 }, 'EPROTOCOL CONN 554', 'refused'],
+  [{ code: 'EPROTOCOL', command: 'CONN', responseCode: 421 }, 'EPROTOCOL CONN 421', 'no_capacity'],
+  [{}, 'Error', 'unreachable'],
+])('what fails before the envelope concerns all mail: %j', (fields, cause, reason) => {
+  const error = smtpError(fields);
+  expect(describeFailure(error, 'connecting')).toEqual({
     result: 'unreachable',
     connected: false,
     cause,
-    ...(refusesUs ? { refusesUs } : {}),
+    outage: { reason, error },
   });
 });
 
-test.each([
-  [421, true],
-  [554, undefined],
-])('a greeting of %i asks us to slow down: %s', (responseCode, busy) => {
-  const error = smtpError({
-    code: 'EPROTOCOL',
-    command: 'CONN',
-    responseCode,
-    response: `${responseCode} 4.7.0 no`,
-  });
-  const cause = `EPROTOCOL CONN ${responseCode}`;
-  const expected = {
-    result: 'unreachable',
-    connected: false,
-    cause,
-    ...(busy ? { busy } : { refusesUs: true }),
-  };
-  expect(describeFailure(error, 'connecting')).toEqual(expected);
-});
-
-test('no description quotes the server, which may quote the address', () => {
-  for (const progress of ['connecting', 'connected', 'content'] as const) {
+test('from the envelope on no description quotes the server, which may quote the address', () => {
+  for (const progress of ['connected', 'content'] as const) {
     for (const fields of [
+      { code: 'EENVELOPE', command: 'MAIL FROM', responseCode: 550 },
       { code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 },
       { code: 'EAUTH' },
       {},

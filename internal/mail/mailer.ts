@@ -2,6 +2,7 @@
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { createTransport, type SendMailOptions } from 'nodemailer';
+import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { clientNameOf } from './client-name.ts';
@@ -26,6 +27,15 @@ export const mailerLimits: MailerLimits = {
   idleMs: 60_000,
 };
 
+/** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
+export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
+
+/** What the relay answers before it knows the recipient concerns all mail. */
+export interface Outage {
+  readonly reason: PauseReason;
+  readonly error: unknown;
+}
+
 /**
  * - `unreachable`: connection, TLS or AUTH failed; if `connected`, this mail may be the cause.
  * - `ambiguous`: the connection ended after the content, so the mail may be out.
@@ -33,15 +43,12 @@ export const mailerLimits: MailerLimits = {
  */
 export type HandOver =
   | { readonly result: 'accepted'; readonly answer: string }
-  | ({ readonly result: 'refused' } & Refusal)
+  | ({ readonly result: 'refused'; readonly outage?: Outage } & Refusal)
   | {
       readonly result: 'unreachable';
       readonly connected: boolean;
       readonly cause: string;
-      /** The greeting was a 4xx. */
-      readonly busy?: true;
-      /** The greeting or login got a 5xx. */
-      readonly refusesUs?: true;
+      readonly outage?: Outage;
     }
   | { readonly result: 'ambiguous'; readonly cause: string }
   | { readonly result: 'aborted'; readonly cause: string };
@@ -57,7 +64,8 @@ export interface Mailer {
     signal: AbortSignal,
     mayGoOn?: () => boolean,
   ): Promise<HandOver>;
-  probe(): Promise<boolean>;
+  /** Asks the relay up to MAIL FROM, and names no recipient. Never rejects. */
+  probe(): Promise<Outage | undefined>;
   close(): void;
 }
 
@@ -76,13 +84,11 @@ interface MailerOptions {
   readonly fromName?: string;
   readonly maxConnections: number;
   readonly limits?: MailerLimits;
-  /** The error is set if the relay refused connection or login. */
-  readonly onContact?: (result: { readonly error?: unknown }) => void;
   readonly lookup?: LookupFunction;
 }
 
 export function createMailer(options: MailerOptions): Mailer {
-  const { from, fromName = '', limits = mailerLimits, onContact = () => {} } = options;
+  const { from, fromName = '', limits = mailerLimits } = options;
   const transport = openTransport(options, limits);
   return {
     async handOver(message, recipient, signal, mayGoOn = () => true) {
@@ -100,67 +106,57 @@ export function createMailer(options: MailerOptions): Mailer {
           signal: watched.signal,
           progressMark: watched.mark,
         } as SendMailOptions);
-        onContact({});
         return { result: 'accepted', answer: info.response };
       } catch (error) {
         const { progress, lapsed } = watched.reached();
         if (progress !== 'content' && (signal.aborted || lapsed)) {
           return { result: 'aborted', cause: 'claim lost or closing' };
         }
-        const failure = describeFailure(error, progress);
-        onContact(failure.result === 'unreachable' && !failure.connected ? { error } : {});
-        return failure;
+        return describeFailure(error, progress);
       } finally {
         watched.end();
       }
     },
-    probe: () =>
-      withDeadline(transport.verify(), limits.beforeContentMs, 'a probe of the relay').then(
-        () => {
-          onContact({});
-          return true;
-        },
-        (error: unknown) => {
-          onContact({ error });
-          return false;
-        },
-      ),
+    probe: () => probe(options, limits),
     close: () => transport.close(),
   };
 }
 
 const NEXT_ADDRESS_MS = 1_000;
 
-function openTransport(options: MailerOptions, limits: MailerLimits) {
-  const { relay, from, clientName = '', maxConnections, lookup } = options;
-  const transport = createTransport({
+function sessionOptions({ relay, from, clientName = '' }: MailerOptions, limits: MailerLimits) {
+  return {
     ...relay,
     name: clientNameOf(clientName, from),
-    pool: true,
-    maxConnections,
-    // The pool would repeat a mail even after its content.
-    maxRequeues: 0,
     connectionTimeout: limits.connectMs,
     greetingTimeout: limits.connectMs,
     socketTimeout: limits.afterContentMs,
-    idleTimeout: limits.idleMs,
     // With 0, closing also ends a socket that is still connecting.
     socketCloseTimeout: 0,
+  };
+}
+
+/** nodemailer's resolver caches, and its time-outs would not cover connecting. */
+function openSocket({ relay, lookup }: MailerOptions, limits: MailerLimits): Socket {
+  const { host, port } = relay;
+  const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
+  const connection = connect({ host, port, ...addresses, ...defined({ lookup }) });
+  endIfUnused(connection, limits.afterContentMs);
+  return connection;
+}
+
+function openTransport(options: MailerOptions, limits: MailerLimits) {
+  const transport = createTransport({
+    ...sessionOptions(options, limits),
+    pool: true,
+    maxConnections: options.maxConnections,
+    // The pool would repeat a mail even after its content.
+    maxRequeues: 0,
+    idleTimeout: limits.idleMs,
     disableFileAccess: true,
     disableUrlAccess: true,
-    // nodemailer's resolver caches, and its time-outs would not cover connecting.
-    getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) => {
-      const { host, port } = relay;
-      const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
-      const connection = connect({
-        host,
-        port,
-        ...addresses,
-        ...defined({ lookup }),
-      });
-      endIfUnused(connection, limits.afterContentMs);
-      done(null, { connection });
-    },
+    getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) =>
+      done(null, { connection: openSocket(options, limits) }),
   });
   transport.use('stream', (mail, done) => {
     const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
@@ -193,6 +189,46 @@ function endIfUnused(socket: Socket, unusedMs: number): void {
     written = socket.bytesWritten;
   }, unusedMs);
   socket.once('close', () => clearInterval(timer));
+}
+
+const SENDER = 'SENDER';
+
+async function probe(options: MailerOptions, limits: MailerLimits): Promise<Outage | undefined> {
+  const { relay, from } = options;
+  let answer: string | undefined;
+  const session = new SMTPConnection({
+    ...sessionOptions(options, limits),
+    connection: openSocket(options, limits),
+    // nodemailer sends a command of our own only as a way to log in.
+    customAuth: {
+      [SENDER]: (login) =>
+        login.sendCommand(`MAIL FROM:<${from}>`, (_, { response }) => {
+          answer = response;
+          login.resolve();
+        }),
+    },
+  });
+  const asked = new Promise<void>((resolve, reject) => {
+    const askSender = (): void => session.login({ method: SENDER }, () => resolve());
+    session.on('error', reject).once('end', () => reject(new Error('Connection closed')));
+    session.connect((error) => {
+      if (error !== undefined) return reject(error);
+      if (relay.auth === undefined || !session.allowsAuth) return askSender();
+      session.login(relay.auth, (refused) => (refused === null ? askSender() : reject(refused)));
+    });
+  });
+  const failure = await withDeadline(asked, limits.beforeContentMs, 'a probe of the relay').then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (answer === undefined) {
+    session.close();
+    return outageOf(failure);
+  }
+  session.quit();
+  const responseCode = Number(answer.slice(0, 3));
+  if (responseCode < 400) return undefined;
+  return senderOutage(refusalOf('mail', responseCode, answer));
 }
 
 function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits) {
@@ -239,22 +275,28 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   const phase =
     progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
   if (answered && phase !== undefined) {
-    return { result: 'refused', ...refusalOf(phase, responseCode, error.response) };
+    const refusal = refusalOf(phase, responseCode, error.response);
+    const outage = phase === 'mail' ? senderOutage(refusal) : undefined;
+    return { result: 'refused', ...refusal, ...defined({ outage }) };
   }
   if (progress === 'content') return { result: 'ambiguous', cause };
   const connected = progress === 'connected';
-  if (connected || !answered) return { result: 'unreachable', connected, cause };
-  // The relay does not know this mail yet.
+  const outage = connected ? undefined : outageOf(error);
+  return { result: 'unreachable', connected, cause, ...defined({ outage }) };
+}
+
+function senderOutage({ fault, code }: Refusal): Outage {
+  const error = Object.assign(new Error('MAIL FROM was refused'), { responseCode: code });
+  return { reason: fault === 'sender' ? 'refused' : 'no_capacity', error };
+}
+
+/** Of a session that did not come as far as MAIL FROM. */
+function outageOf(thrown: unknown): Outage {
+  const { responseCode = 0, command } = thrown as SmtpError;
   const early = responseCode === 421 || command === 'CONN';
-  if (early && refusalOf('mail', responseCode).fault === 'capacity') {
-    return { result: 'unreachable', connected, cause, busy: true };
-  }
-  return {
-    result: 'unreachable',
-    connected,
-    cause,
-    ...(responseCode >= 500 ? { refusesUs: true } : {}),
-  };
+  if (early && responseCode >= 400 && responseCode < 500)
+    return { reason: 'no_capacity', error: thrown };
+  return { reason: responseCode >= 500 ? 'refused' : 'unreachable', error: thrown };
 }
 
 function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {

@@ -1,7 +1,7 @@
 /** Maps each class of failure to its verdict: put back, retry or finish. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { HandOver } from '../mail/mailer.ts';
-import type { Blame } from '../mail/relay-state.ts';
+import type { Blame } from '../mail/mail-gate.ts';
 import type { Fault } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';

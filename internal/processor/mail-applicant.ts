@@ -5,6 +5,7 @@ import { domainOf } from '../application/email-address.ts';
 import { activationLink } from '../mail/activation.ts';
 import type { LedgerStore } from '../mail/ledger-store.ts';
 import type { Intent } from '../account/mail-ledger.ts';
+import type { MailPlace } from '../mail/mail-gate.ts';
 import { newSecondMails, possibleMails } from '../mail/ledger.ts';
 import { loginInstructions, type Message } from '../mail/message.ts';
 import type { HandOver, Mailer } from '../mail/mailer.ts';
@@ -21,7 +22,6 @@ import { ClaimLostError, type Claim } from './claim.ts';
 import { countOutcome } from './count-outcome.ts';
 import { classOfHandOver } from './failures.ts';
 import type { FailureTools } from './settle-failure.ts';
-import type { MailPlace } from './mail-line.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
 export interface MailTools
@@ -102,6 +102,7 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
       before,
     );
   }
+  await place.turn(claim.signal);
   const intent = {
     claim: record.version,
     startedAt: tools.clock.now(),

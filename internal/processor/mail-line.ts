@@ -5,34 +5,23 @@
  * takes one at once if no other waits for it. Each process reads the head of the line every second,
  * and a claim decides which process gets a record.
  */
-import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import type { HandOver } from '../mail/mailer.ts';
-import { Places, rules, type Addressed, type Place } from '../mail/places.ts';
-import type { Blame, RelayState } from '../mail/relay-state.ts';
+import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import type { LineHead, WaitingMail } from '../submission/mail-queue.ts';
 import { LINE_EVERY_MS, LINE_KEPT, LINE_LOW } from './limits.ts';
 import type { Holds } from './follow-holds.ts';
 
-export interface MailPlace {
-  note(handOver: HandOver): Blame;
-}
-
 export interface MailLineOptions {
-  readonly places: number;
-  readonly relay: RelayState;
-  readonly clock: Clock;
+  readonly gate: MailGate;
   readonly log: Logger;
   readonly holds: Holds;
   readHead(options: { readonly withoutPartners: readonly string[] }): Promise<LineHead>;
-  probe(): Promise<boolean>;
   work(waiting: WaitingMail, place: MailPlace): Promise<void>;
 }
 
 export class MailLine {
   readonly #options: MailLineOptions;
-  readonly #places: Places;
   /** In order of turns, each with its oldest record first. */
   readonly #waiting = new Map<string, WaitingMail[]>();
   readonly #inWork = new Set<string>();
@@ -40,12 +29,11 @@ export class MailLine {
   #moreStored = false;
   #paused = false;
   #closed = false;
-  #timer: NodeJS.Timeout | undefined;
   #wakeReader: (() => void) | undefined;
 
   constructor(options: MailLineOptions) {
     this.#options = options;
-    this.#places = new Places(options.places, options.clock);
+    options.gate.onChange = () => this.#serve();
   }
 
   add(waiting: WaitingMail): void {
@@ -55,10 +43,10 @@ export class MailLine {
 
   /** False if the record must wait in the line. */
   tryNow(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): boolean {
-    const { relay, clock } = this.#options;
-    const wait = relay.paused !== undefined || relay.waitMs(clock.monotonicMs()) > 0;
-    const behind = this.#moreStored || this.#waiting.has(waiting.partnerId);
-    if (this.#paused || this.#closed || wait || behind || !this.#mayTake(waiting)) return false;
+    const { partnerId } = waiting;
+    const behind = this.#moreStored || this.#waiting.has(partnerId);
+    if (this.#paused || this.#closed || behind) return false;
+    if (this.#options.gate.choose([partnerId]) === undefined) return false;
     this.#start(waiting, work);
     return true;
   }
@@ -88,23 +76,20 @@ export class MailLine {
     this.#serve();
   }
 
-  async #read(): Promise<boolean> {
+  async #read(): Promise<void> {
     const { holds, log } = this.#options;
     try {
       const head = await this.#options.readHead({ withoutPartners: holds.partners() });
       this.#moreStored = head.more;
       for (const waiting of head.mails) this.#put(waiting);
-      return true;
     } catch (error) {
       log.debug({ err: error }, 'the line of mails could not be read');
-      return false;
     }
   }
 
   /** Waits for e-mails in progress. */
   async close(signal: AbortSignal): Promise<void> {
     this.#closed = true;
-    clearTimeout(this.#timer);
     this.#wakeReader?.();
     while (this.#inWork.size > 0 && !signal.aborted) {
       const ended = new AbortController();
@@ -130,46 +115,20 @@ export class MailLine {
   }
 
   #serve(): void {
-    const { relay, clock } = this.#options;
     if (this.#paused || this.#closed) return;
-    if (relay.paused !== undefined) return this.#tryRelay();
-    while (this.#places.free > 0 && relay.paused === undefined) {
-      const waitMs = relay.waitMs(clock.monotonicMs());
-      const next = this.#next();
-      if (next === undefined) break;
-      if (waitMs > 0) return this.#serveLater(waitMs);
-      this.#takeOut(next);
-      this.#start(next, (place) => this.#options.work(next, place));
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
+      const waiting = next;
+      this.#takeOut(waiting);
+      this.#start(waiting, (place) => this.#options.work(waiting, place));
     }
     if (this.#moreStored && this.#count() < LINE_LOW) this.#wakeReader?.();
   }
 
-  #serveLater(waitMs: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#serve(), waitMs);
-  }
-
   #next(): WaitingMail | undefined {
-    const { holds } = this.#options;
-    const mayTake = this.#places.now();
-    for (const rule of rules) {
-      for (const [partnerId, waiting] of this.#waiting) {
-        if (holds.has(partnerId)) continue;
-        // If one e-mail must wait, so must the partner's others to that domain.
-        const full = new Set<string>();
-        for (const one of waiting) {
-          if (full.has(one.domain)) continue;
-          if (mayTake(one, rule)) return one;
-          full.add(one.domain);
-        }
-      }
-    }
-    return undefined;
-  }
-
-  #mayTake(mail: Addressed): boolean {
-    const mayTake = this.#places.now();
-    return rules.some((rule) => mayTake(mail, rule));
+    const { gate, holds } = this.#options;
+    const partners = [...this.#waiting.keys()].filter((partnerId) => !holds.has(partnerId));
+    const partnerId = gate.choose(partners);
+    return partnerId === undefined ? undefined : this.#waiting.get(partnerId)?.[0];
   }
 
   /** Moves the partner behind all others. */
@@ -180,82 +139,13 @@ export class MailLine {
   }
 
   #start(waiting: WaitingMail, work: (place: MailPlace) => Promise<void>): void {
-    const { relay, clock } = this.#options;
-    const giveShareBack = relay.begin(clock.monotonicMs());
-    const place = this.#places.take(waiting);
+    const place = this.#options.gate.begin(waiting.partnerId);
     this.#inWork.add(waiting.requestId);
-    let handedOver = false;
-    const noting = (): void => void (handedOver = true);
-    void work(this.#placeOf(waiting, place, noting)).finally(() => {
-      // Another process may have had its record.
-      if (!handedOver) giveShareBack();
-      place.release();
+    void work(place).finally(() => {
       this.#inWork.delete(waiting.requestId);
       for (const tell of this.#changed) tell();
       this.#changed.clear();
-      this.#serve();
-    });
-  }
-
-  #placeOf(
-    { partnerId, domain }: Addressed,
-    { startedAtMs }: Place,
-    noting: () => void,
-  ): MailPlace {
-    const { relay, clock } = this.#options;
-    return {
-      note: (handOver) => {
-        noting();
-        return relay.note({ partnerId, domain, startedAtMs }, handOver, clock.monotonicMs());
-      },
-    };
-  }
-
-  /** While the relay is paused, tries one e-mail at a time. */
-  #tryRelay(): void {
-    const { relay, clock } = this.#options;
-    if (relay.trying || this.#places.free === 0) return;
-    const waitMs = relay.waitMs(clock.monotonicMs());
-    if (waitMs > 0) return this.#serveLater(waitMs);
-    relay.beginTrial();
-    void this.#trial().finally(() => {
-      if (relay.trying) relay.endTrial(clock.monotonicMs());
-      this.#serve();
-    });
-  }
-
-  async #trial(): Promise<void> {
-    const { relay } = this.#options;
-    if (relay.paused === 'unreachable') {
-      if (await this.#options.probe()) relay.resume();
-      return;
-    }
-    for (let next = this.#next(); next !== undefined; next = this.#next()) {
-      if (this.#closed || this.#paused || (await this.#tried(next))) return;
-    }
-    // A record that was put back may not be in memory yet.
-    const isRead = await this.#read();
-    const next = this.#next();
-    if (next !== undefined && (this.#closed || this.#paused || (await this.#tried(next)))) return;
-    // With nothing to try, the next e-mail tests the relay.
-    if (isRead && this.#places.free > 0) relay.resume();
-  }
-
-  /** False if it was not handed over, as when another process had taken its record. */
-  #tried(waiting: WaitingMail): Promise<boolean> {
-    this.#takeOut(waiting);
-    return new Promise((resolve) => {
-      let tried = false;
-      this.#start(waiting, (place) =>
-        this.#options
-          .work(waiting, {
-            note: (handOver) => {
-              tried = true;
-              return place.note(handOver);
-            },
-          })
-          .finally(() => resolve(tried)),
-      );
+      place.release();
     });
   }
 }

@@ -4,6 +4,7 @@
  * The e-mail of a new account follows under the same claim if a place in the line is free.
  */
 import { later } from '../platform/clock.ts';
+import type { MailPlace } from '../mail/mail-gate.ts';
 import { inSpan, type Span, type SpanOptions } from '../platform/tracing.ts';
 import { queueSpan, type Hint } from '../queue/job.ts';
 import { isOpen } from '../submission/states.ts';
@@ -17,7 +18,7 @@ import { classOfError } from './failures.ts';
 import type { Holds } from './follow-holds.ts';
 import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import { mailApplicant, type MailTools } from './mail-applicant.ts';
-import type { MailLine, MailPlace } from './mail-line.ts';
+import type { MailLine } from './mail-line.ts';
 import { sayLater, settleFailure, type Step } from './settle-failure.ts';
 
 export interface AttemptTools extends CreateTools, MailTools {

@@ -1,11 +1,11 @@
 /** The workers of this process: for hints, and for the line of mails. */
-import { RelayState, type PauseReason } from '../mail/relay-state.ts';
+import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { HintsInHand } from '../queue/hints-in-hand.ts';
 import type { Hint } from '../queue/job.ts';
 import type { MailQueue } from '../submission/mail-queue.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { MailLine, type MailPlace } from './mail-line.ts';
+import { MailLine } from './mail-line.ts';
 import { OutageGate } from './outage.ts';
 import { processSubmission, type AttemptTools } from './process-submission.ts';
 
@@ -17,20 +17,18 @@ export interface Workers {
 }
 
 export function createWorkers(options: {
-  readonly slots: { readonly applications: number; readonly mails: number };
-  /** 0 means as many as the relay takes. */
-  readonly mailsPerSecond: number;
+  readonly slots: number;
+  readonly mailGate: MailGate;
   readonly queue: MailQueue;
   readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase' | 'closed'>;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
   readonly metrics: {
     readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
-    readonly senderRefused: Pick<ProcessorMetrics['senderRefused'], 'set'>;
   };
 }): Workers {
   const { slots, tools, metrics } = options;
-  const { log, clock, mailer, holds } = tools;
+  const { log, holds } = tools;
 
   const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
     try {
@@ -45,24 +43,13 @@ export function createWorkers(options: {
     }
   };
 
-  const applications = new HintsInHand({ slots: slots.applications, handle: (hint) => work(hint) });
-  const onPause = (reason: PauseReason | undefined): void => {
-    metrics.workerPaused.set({ waits_for: 'relay' }, reason === undefined ? 0 : 1);
-    metrics.senderRefused.set(reason === 'refused' ? 1 : 0);
-    if (reason === undefined) log.info('the relay takes mail again');
-    else log.warn({ reason }, 'mails wait for the relay');
-  };
-  for (const waits_for of ['database', 'relay'] as const)
-    metrics.workerPaused.set({ waits_for }, 0);
-  metrics.senderRefused.set(0);
+  const applications = new HintsInHand({ slots, handle: (hint) => work(hint) });
+  metrics.workerPaused.set({ waits_for: 'database' }, 0);
   const line = new MailLine({
-    places: slots.mails,
-    relay: new RelayState(options.mailsPerSecond, onPause),
-    clock,
+    gate: options.mailGate,
     log,
     holds,
     readHead: (without) => options.queue.head(without),
-    probe: () => mailer.probe(),
     work,
   });
   const gate = new OutageGate({

@@ -202,13 +202,14 @@ const settings = {
   MAIL_PER_SECOND: {
     schema: wholeNumber(0, 10_000).default(0),
     usedBy: ['processor'],
-    about: 'Most e-mails that one process hands over in a second. 0: as many as the relay takes.',
+    about:
+      'Most e-mails that all processors together hand over in a second. 0: no limit of our own.',
   },
   MAIL_CONNECTIONS: {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy: ['processor'],
     about:
-      'Most connections of one process to the relay; half of them only while e-mails take longer than 2 s. 0: twice `PROCESSOR_CONCURRENCY`.',
+      'E-mails that one process hands over at the same time; one that takes longer than 2 s counts no more and keeps its connection. 0: `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
@@ -236,7 +237,13 @@ const settings = {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
     about:
-      'Applications worked on at the same time in one process, and e-mails that take up to 2 s where MAIL_CONNECTIONS is 0.',
+      'Applications worked on at the same time in one process, and e-mails where `MAIL_CONNECTIONS` is 0.',
+  },
+  PROCESSOR_REPLICAS: {
+    schema: wholeNumber(1, 1_000).default(1),
+    usedBy: ['processor'],
+    about:
+      'Most processors that run at the same time: while Redis is away, each keeps this part of `MAIL_PER_SECOND`.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),

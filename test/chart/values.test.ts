@@ -230,6 +230,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MAIL_PER_SECOND: ['smtp.perSecond', 14],
   MAIL_CONNECTIONS: ['smtp.connections', 3],
   PROCESSOR_CONCURRENCY: ['processor.concurrency', 7],
+  PROCESSOR_REPLICAS: ['processor.replicaCount', 5],
   RETENTION_COMPLETED_DAYS: ['retention.completedDays', 21],
   RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 22],
   RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 23],
@@ -332,7 +333,8 @@ describe('settings', () => {
         value.replace('/etc/partner-ingest/secrets', folder),
       ]),
     );
-    const inThePod = { WATCH_NAMESPACES: told['WATCH_NAMESPACES'], POD_NAME: 'x' };
+    const { WATCH_NAMESPACES, PROCESSOR_REPLICAS } = told;
+    const inThePod = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, POD_NAME: 'x' };
     expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(
       loadConfig(process, { ...secrets, ...required, ...inThePod }),
     );

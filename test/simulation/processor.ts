@@ -11,6 +11,7 @@ import {
 } from '../../internal/processor/limits.ts';
 import { reconcileOnce } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
+import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Hint } from '../../internal/queue/job.ts';
@@ -29,9 +30,16 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const { store, mailQueue, accounts, ledger, clock, ping } = connection;
   // Asked for at each round, so that days of back-off are not made of questions that find nothing.
   const follower = new HoldFollower({ holds: connection.holds, log: silent, onHold: noMetric });
+  const mailer = world.relay.mailer();
   const workers = createWorkers({
-    slots: { applications: CONCURRENCY, mails: CONCURRENCY },
-    mailsPerSecond: 0,
+    slots: CONCURRENCY,
+    mailGate: new MailGate({
+      places: CONCURRENCY,
+      probe: () => mailer.probe(),
+      onOutage: () => {},
+      clock,
+      log: silent,
+    }),
     queue: mailQueue,
     tools: {
       ...noMetrics,
@@ -42,7 +50,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       ledger,
       clock,
       log: silent,
-      mailer: world.relay.mailer(),
+      mailer,
       host: process.name,
       mailSettings: {
         from: 'service@partner.example',

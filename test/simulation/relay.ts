@@ -2,7 +2,7 @@
  * The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that
  * went out.
  */
-import type { HandOver, Mailer } from '../../internal/mail/mailer.ts';
+import type { HandOver, Mailer, Outage } from '../../internal/mail/mailer.ts';
 import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
@@ -38,7 +38,10 @@ function accountIn(text: string): string {
   return /[?&]account=(acc_\w+)/.exec(text)?.[1] ?? 'nobody';
 }
 
-function refused(phase: Refusal['phase'], answer: string): HandOver {
+const AWAY: Outage = { reason: 'unreachable', error: undefined };
+const REFUSED: Outage = { reason: 'refused', error: undefined };
+
+function refused(phase: Refusal['phase'], answer: string): HandOver & { result: 'refused' } {
   return { result: 'refused', ...refusalOf(phase, Number(answer.slice(0, 3)), answer) };
 }
 
@@ -66,7 +69,8 @@ export class SimRelay {
         this.#handOver(accountIn(message.text), recipient, signal, mayGoOn),
       probe: async () => {
         await this.#scheduler.pause(this.#scheduler.random.between(1, 50));
-        return !this.#weather.away;
+        if (this.#weather.away) return AWAY;
+        return this.#weather.refuses ? REFUSED : undefined;
       },
       close: () => {},
     };
@@ -84,12 +88,13 @@ export class SimRelay {
     await this.#scheduler.pause(random.between(1, 100));
     if (this.#weather.away) {
       await this.#scheduler.pause(random.between(0, 10_000));
-      return { result: 'unreachable', connected: false, cause: 'ECONNREFUSED' };
+      return { result: 'unreachable', connected: false, cause: 'ECONNREFUSED', outage: AWAY };
     }
     const cut = random.chance(this.#weather.shaky);
     if (cut && random.chance(0.5))
       return { result: 'unreachable', connected: true, cause: 'ECONNECTION' };
-    if (this.#weather.refuses) return refused('mail', '550 5.7.1 Sender refused');
+    if (this.#weather.refuses)
+      return { ...refused('mail', '550 5.7.1 Sender refused'), outage: REFUSED };
     if (this.#weather.turnsAway) return refused('rcpt', '421 4.7.0 Too many messages');
     const refusal = this.#refusal(to);
     if (refusal !== undefined) return refusal;

@@ -1,0 +1,232 @@
+/** The gate with a played clock: who may begin when, whatever recipients and relay do. */
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { createLogger } from '../platform/log.ts';
+import { newRandom } from '../../test/support/random.ts';
+import { HELD_MS, REST_MS } from './limits.ts';
+import { MailGate, type MailGateOptions } from './mail-gate.ts';
+import type { HandOver, Outage } from './mailer.ts';
+import { refusalOf, type Refusal } from './relay-answers.ts';
+
+beforeEach(() => void jest.useFakeTimers());
+afterEach(() => void jest.useRealTimers());
+
+const never = new AbortController().signal;
+const accepted: HandOver = { result: 'accepted', answer: '250 ok' };
+const outageOf = (reason: Outage['reason']): Outage => ({ reason, error: new Error(reason) });
+const noCapacity: HandOver = {
+  result: 'refused',
+  ...refusalOf('mail', 451),
+  outage: outageOf('no_capacity'),
+};
+const about = (phase: Refusal['phase'], answer: string): HandOver => ({
+  result: 'refused',
+  ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
+});
+
+/** Serves partners in turn from a line of their own, as the processor does. */
+function scene(options: Partial<MailGateOptions> = {}) {
+  const told: (string | undefined)[] = [];
+  const gate = new MailGate({
+    places: 16,
+    probe: async () => undefined,
+    onOutage: (outage) => told.push(outage?.reason),
+    clock: { monotonicMs: () => performance.now() },
+    log: createLogger('test', 'silent'),
+    ...options,
+  });
+  const waiting = new Map<string, ((place: ReturnType<MailGate['begin']>) => Promise<void>)[]>();
+  let inHand = 0;
+  let begun = 0;
+  const serve = (): void => {
+    for (let next = gate.choose(waiting.keys()); next !== undefined;) {
+      const [work, ...left] = waiting.get(next)!;
+      waiting.delete(next);
+      if (left.length > 0) waiting.set(next, left);
+      const place = gate.begin(next);
+      inHand += 1;
+      begun += 1;
+      void work!(place).finally(() => {
+        inHand -= 1;
+        place.release();
+      });
+      next = gate.choose(waiting.keys());
+    }
+  };
+  gate.onChange = serve;
+  /** Resolves to the milliseconds until the relay has the mail. */
+  const mail = (partnerId: string, ofMs: number, handOver = accepted): Promise<number> => {
+    const askedAt = performance.now();
+    return new Promise((resolve) => {
+      const work = async (place: ReturnType<MailGate['begin']>): Promise<void> => {
+        await place.turn(never);
+        await new Promise((done) => setTimeout(done, ofMs));
+        place.note(handOver);
+        resolve(performance.now() - askedAt);
+      };
+      waiting.set(partnerId, [...(waiting.get(partnerId) ?? []), work]);
+      serve();
+    });
+  };
+  const passes = (ms: number): Promise<void> => jest.advanceTimersByTimeAsync(ms);
+  return { gate, mail, passes, told, inHand: () => inHand, begun: () => begun };
+}
+
+const SILENT_MS = 600_000;
+const QUICK_MS = 50;
+test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [places, slow])))(
+  'with %d places, silent recipients of %d partners delay no other by more than a place is held',
+  async (places, slow) => {
+    const { mail, passes, inHand, gate } = scene({ places });
+    const random = newRandom(places * 100 + slow);
+    const adversaries = Array.from({ length: slow }, (_, n) => `slow${n}`);
+    for (const partner of adversaries)
+      for (let n = 0; n < Math.min(200, 3 * places); n += 1)
+        void mail(partner, random.chance(0.1) ? random.between(QUICK_MS, 30_000) : SILENT_MS);
+    // Nobody is known in the first round, in which each has its turn.
+    await passes(HELD_MS * (1 + Math.ceil(slow / places)));
+    for (let round = 0; round < 10; round += 1) {
+      let tookMs = Infinity;
+      void mail(round < 5 ? 'victim' : `new${round}`, QUICK_MS).then((ms) => (tookMs = ms));
+      await passes(HELD_MS + QUICK_MS);
+      expect(tookMs).toBeLessThan(Infinity);
+      await passes(random.between(0, 20_000));
+    }
+    // A backlog of one partner is done at the speed of the relay beside them.
+    let done = 0;
+    for (let n = 0; n < 20; n += 1) void mail('victim', QUICK_MS).then(() => (done += 1));
+    await passes(HELD_MS + 20 * QUICK_MS);
+    expect(done).toBe(20);
+    expect(inHand()).toBeLessThanOrEqual(2 * places * slow + places);
+    gate.close();
+  },
+);
+
+test('a slow partner is served in turn beside the backlog of another', async () => {
+  const { mail, passes, gate } = scene({ places: 2 });
+  void mail('slow', SILENT_MS);
+  await passes(HELD_MS);
+  for (let n = 0; n < 500; n += 1) void mail('bulk', QUICK_MS);
+  let tookMs = Infinity;
+  void mail('slow', QUICK_MS).then((ms) => (tookMs = ms));
+  await passes(1_000);
+  expect(tookMs).toBeLessThan(1_000);
+  gate.close();
+});
+
+test('a place is idle only while no e-mail may go', async () => {
+  const { mail, passes, inHand, gate } = scene({ places: 4 });
+  for (let n = 0; n < 10; n += 1) void mail('slow', 5_000);
+  await passes(0);
+  expect(inHand()).toBe(4);
+  await passes(2 * HELD_MS);
+  const ofSlow = inHand();
+  for (let n = 0; n < 10; n += 1) void mail('other', QUICK_MS);
+  await passes(0);
+  expect(inHand()).toBe(ofSlow + 4);
+  gate.close();
+});
+
+test.each<[Outage['reason'], HandOver]>([
+  [
+    'unreachable',
+    { result: 'unreachable', connected: false, cause: '', outage: outageOf('unreachable') },
+  ],
+  ['refused', { result: 'refused', ...refusalOf('mail', 550), outage: outageOf('refused') }],
+  ['no_capacity', noCapacity],
+])('%s: nothing begins until a probe succeeds, however empty the line', async (reason, failed) => {
+  let well = false;
+  let probes = 0;
+  const probe = async (): Promise<Outage | undefined> => {
+    probes += 1;
+    return well ? undefined : outageOf(reason);
+  };
+  const { gate, mail, passes, told, begun } = scene({ probe });
+  void mail('acme', QUICK_MS, failed);
+  await passes(60_000);
+  expect(gate.paused).toBe(reason);
+  // After 250 ms, doubling to at most 15 s: eight to ten in a minute.
+  expect(probes).toBeGreaterThan(7);
+  expect(probes).toBeLessThan(13);
+  const waiting = mail('acme', QUICK_MS);
+  await passes(60_000);
+  expect(begun()).toBe(1);
+  well = true;
+  await passes(15_000 + QUICK_MS);
+  await waiting;
+  expect(gate.paused).toBeUndefined();
+  expect(told.filter((one) => one === undefined)).toHaveLength(1);
+  gate.close();
+});
+
+test('the reason of a pause is what the relay says now', async () => {
+  let now: Outage | undefined = outageOf('refused');
+  const { gate, mail, passes, told } = scene({ probe: async () => now });
+  void mail('acme', QUICK_MS, noCapacity);
+  await passes(QUICK_MS);
+  expect(gate.paused).toBe('no_capacity');
+  await passes(1_000);
+  expect(gate.paused).toBe('refused');
+  now = undefined;
+  await passes(15_000);
+  expect([...new Set(told)]).toEqual(['no_capacity', 'refused', undefined]);
+  gate.close();
+});
+
+test('an e-mail that began before the end of a pause says nothing about the relay after it', async () => {
+  const { gate, mail, passes, told } = scene();
+  const away = outageOf('unreachable');
+  const failed = { result: 'unreachable', connected: false, cause: '', outage: away } as const;
+  void mail('acme', QUICK_MS, failed);
+  void mail('acme', 10_000, failed);
+  await passes(20_000);
+  expect(gate.paused).toBeUndefined();
+  expect(told.filter((one) => one !== undefined)).toEqual(['unreachable']);
+  gate.close();
+});
+
+test('while the relay takes others, an e-mail that it has no capacity for rests its place only', async () => {
+  const { gate, mail, passes, begun } = scene({ places: 2 });
+  for (let n = 0; n < 40; n += 1) void mail('acme', QUICK_MS);
+  await passes(QUICK_MS);
+  void mail('other', QUICK_MS, noCapacity);
+  await passes(2 * QUICK_MS);
+  expect(gate.paused).toBeUndefined();
+  const before = begun();
+  await passes(REST_MS / 2);
+  expect(begun() - before).toBe(REST_MS / 2 / QUICK_MS);
+  gate.close();
+});
+
+test.each([
+  about('rcpt', '421 4.7.0 Try again later'),
+  about('content', '454 Throttling failure: Maximum sending rate exceeded'),
+  about('rcpt', '550 5.7.1 relaying denied'),
+  { result: 'ambiguous', cause: 'ETIMEDOUT' },
+  { result: 'unreachable', connected: true, cause: 'ECONNECTION' },
+  { result: 'aborted', cause: 'claim lost' },
+] satisfies HandOver[])('an answer about one e-mail stops no other: %j', async (handOver) => {
+  const { gate, mail, passes } = scene();
+  for (let n = 0; n < 20; n += 1) void mail('acme', QUICK_MS, handOver);
+  await passes(5 * QUICK_MS);
+  expect(gate.paused).toBeUndefined();
+  gate.close();
+});
+
+test('few e-mails wait for the common pace, and each has its moment', async () => {
+  let atMs = 0;
+  const pace = {
+    waitingAtMost: 2,
+    reserve: async () => {
+      atMs = Math.max(performance.now(), atMs + 100);
+      return atMs - performance.now();
+    },
+  };
+  const { mail, passes, inHand, gate } = scene({ pace });
+  const took = Array.from({ length: 10 }, () => mail('acme', QUICK_MS));
+  await passes(10);
+  expect(inHand()).toBeLessThanOrEqual(1 + pace.waitingAtMost);
+  await passes(2_000);
+  const times = await Promise.all(took);
+  for (const [n, ms] of times.slice(1).entries()) expect(ms - times[n]!).toBeGreaterThan(99);
+  gate.close();
+});
