@@ -38,9 +38,9 @@ export class SupersededError extends Error {
 }
 
 const FREE = new Date(0);
-const expiry = { $add: ['$$NOW', LEASE_MS] };
-/** A clock that leapt ahead may have left an expiry that no lease can have now. */
-const isFree = { $or: [{ $lt: ['$expiresAt', '$$NOW'] }, { $gt: ['$expiresAt', expiry] }] };
+const inLeases = (count: number) => ({ $add: ['$$NOW', count * LEASE_MS] });
+/** An expiry that far ahead was left by a clock that leapt; servers' clocks differ by less. */
+const isFree = { $or: [{ $lt: ['$expiresAt', '$$NOW'] }, { $gt: ['$expiresAt', inLeases(2)] }] };
 
 export class KeyDocuments {
   readonly #db: Db;
@@ -66,14 +66,14 @@ export class KeyDocuments {
     }
     const version = { $add: ['$version', 1] };
     const taking = this.#documents.updateOne({ _id: KEYS, $or: [{ holder }, { $expr: isFree }] }, [
-      { $set: { holder: { $literal: holder }, expiresAt: expiry, version } },
+      { $set: { holder: { $literal: holder }, expiresAt: inLeases(1), version } },
     ]);
     return (await call(taking)).matchedCount === 1;
   }
 
   async renew(holder: string): Promise<boolean> {
     const renewal = this.#documents.updateOne({ _id: KEYS, holder }, [
-      { $set: { expiresAt: expiry } },
+      { $set: { expiresAt: inLeases(1) } },
     ]);
     return (await call(renewal)).matchedCount === 1;
   }

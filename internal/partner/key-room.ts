@@ -1,5 +1,4 @@
 /** Who may have how much of the one document that holds all keys. */
-import { BSON } from 'mongodb';
 import type { StoredKey } from './key-document.ts';
 
 /** MongoDB takes documents of 16 MiB; a key without networks has 300 to 500 bytes. */
@@ -21,32 +20,28 @@ export interface KeyRoom {
  * shared by the others. The first keys of a partner are the first to fit.
  */
 export function shareRoom(keys: readonly StoredKey[]): KeyRoom {
-  const partners = [...Map.groupBy(keys, ({ partnerId }) => partnerId).values()]
-    .map((ofPartner) => ({ keys: ofPartner, bytes: sum(ofPartner) }))
-    .toSorted((one, other) => one.bytes - other.bytes);
-  const asked = partners.reduce((total, { bytes }) => total + bytes, 0);
+  const sized = keys.map((key) => ({ key, bytes: bytesOf(key) }));
+  const partners = [...Map.groupBy(sized, ({ key }) => key.partnerId).values()]
+    .map((own) => ({ own, asked: own.reduce((sum, { bytes }) => sum + bytes, 0) }))
+    .toSorted((one, other) => one.asked - other.asked);
   const over = new Set<StoredKey>();
   let room = ROOM;
-  for (const [index, partner] of partners.entries()) {
-    const share = Math.min(partner.bytes, room / (partners.length - index));
+  for (const [index, { own, asked }] of partners.entries()) {
+    const share = Math.min(asked, room / (partners.length - index));
     room -= share;
     let taken = 0;
-    for (const key of partner.keys) {
-      taken += bytesOf(key);
+    for (const { key, bytes } of own) {
+      taken += bytes;
       if (taken > share) over.add(key);
     }
   }
   return {
     fitting: keys.filter((key) => !over.has(key)),
     over: [...over],
-    asked: asked / ROOM,
+    asked: partners.reduce((sum, { asked }) => sum + asked, 0) / ROOM,
   };
 }
 
-const sum = (keys: readonly StoredKey[]): number =>
-  keys.reduce((total, key) => total + bytesOf(key), 0);
-
+/** BSON needs 7 bytes more than JSON for an element of an array, and fewer for the rest. */
 const bytesOf = (key: StoredKey): number =>
-  Math.max(KEY_BYTES, BSON.calculateObjectSize(key) + ARRAY_BYTES);
-/** Its type and its index in the array. */
-const ARRAY_BYTES = 7;
+  Math.max(KEY_BYTES, JSON.stringify(key).length + 7 * (key.terms.cidrs?.length ?? 0));

@@ -5,14 +5,10 @@ import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { PARTNER_KEYS, type StoredKey } from '../../internal/partner/key-document.ts';
-import { KEYS_MAX } from '../../internal/partner/key-room.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { Closers } from '../../internal/platform/closers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { Loops } from '../../internal/platform/loop.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
-import { eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
 
@@ -95,29 +91,4 @@ test('a restored older document counts, but not the keys that were revoked since
   expect(cache.lookup(kept)).toMatchObject(found);
   expect(cache.lookup(revoked)).toMatchObject({ known: true, revoked: true });
   expect(cache.lookup(later)).toEqual({ known: false });
-});
-
-test('of 10,000 keys a new one, a revoked one and a disabled partner count by themselves', async () => {
-  const keys = Array.from({ length: KEYS_MAX - 1 }, () => newApiKey());
-  await write(keys);
-  const closers = new Closers(log);
-  cache.start(new Loops({ log, closers, failing: { set: () => {} }, reason: String }));
-  try {
-    await eventually('the keys', () => cache.lookup(keys[0]!).known);
-    const added = newApiKey();
-    await write([...keys, added]);
-    await eventually('the new key', () => cache.lookup(added).known);
-    await store.revoke(hashApiKey(added));
-    await eventually('its end', () => {
-      const key = cache.lookup(added);
-      return key.known && key.revoked;
-    });
-    await store.disable('demo', 'jane');
-    await eventually('the partner', () => {
-      const key = cache.lookup(keys[0]!);
-      return key.known && !key.active;
-    });
-  } finally {
-    await closers.closeAll();
-  }
 });

@@ -1,0 +1,84 @@
+/** As many keys as there is room for, from Secrets to ingest, and what happens if all are lost. */
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { KEYS_MAX } from '../../internal/partner/key-room.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { send } from '../support/http.ts';
+import { storedKeys } from '../support/stored-keys.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
+
+const PARTNERS = 10;
+
+let world: World;
+let controller: ServiceProcess;
+let ingest: ServiceProcess;
+
+beforeAll(async () => {
+  world = await openWorld({ controller: false });
+  controller = await world.spawn('controller');
+  ingest = await world.spawn('ingest');
+});
+afterAll(async () => {
+  await ingest.stop();
+  await controller.stop();
+  await world.close();
+});
+
+/** Resolves to the milliseconds it took. */
+async function becomes(key: string, wanted: number): Promise<string> {
+  const beganAt = performance.now();
+  await eventually(`${wanted}`, async () => {
+    const body = JSON.stringify(newApplication());
+    return (await send(ingest.url, { key, body })).status === wanted;
+  });
+  return `${Math.round(performance.now() - beganAt)} ms`;
+}
+
+test.each([1_000, KEYS_MAX])(
+  'of %i keys a new one, a revoked one and a disabled partner count by themselves',
+  async (count) => {
+    const [last, added] = [newApiKey(), newApiKey()];
+    for (let one = 0; one < PARTNERS; one += 1) {
+      const keys = Array.from({ length: count / PARTNERS - 1 }, newApiKey);
+      await world.writePartner({ partner: `p${one}`, keys });
+    }
+    await world.writePartner({ partner: 'last', keys: [last] });
+    await becomes(last, 202);
+    expect((await storedKeys(world.stores.db)).length).toBeGreaterThan(count - PARTNERS);
+
+    await world.writePartner({ partner: 'new', keys: [added] });
+    const arrival = await becomes(added, 202);
+    const store = new KeyStore({ db: world.stores.db, clock });
+    await store.revoke(hashApiKey(added));
+    const revocation = await becomes(added, 401);
+    await store.disable('last', 'jane');
+    const disabling = await becomes(last, 403);
+    await store.enable('last', 'jane');
+    console.log(`${count} keys: new ${arrival}, revoked ${revocation}, disabled ${disabling}`);
+  },
+);
+
+test('all Secrets are lost: no key ends, and the controller warns', async () => {
+  const before = await storedKeys(world.stores.db);
+  const lost = `${world.keyFolder}.lost`;
+  await rename(world.keyFolder, lost);
+  await mkdir(world.keyFolder);
+  await writeFile(join(world.keyFolder, 'none.yaml'), '# no Secret\n');
+  const problem = { problem: 'all_keys_would_end' };
+  await eventually(
+    'the problem',
+    async () => (await world.metric(controller, 'partner_ingest_secret_problems', problem)) === 1,
+  );
+  const readyz = await fetch(`${controller.adminUrl}/readyz`);
+  expect([readyz.status, await readyz.json()]).toEqual([
+    200,
+    { ok: true, faults: [], warnings: [expect.stringContaining('none was ended')] },
+  ]);
+  expect(await storedKeys(world.stores.db)).toEqual(before);
+  await rm(lost, { recursive: true });
+});
