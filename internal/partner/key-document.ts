@@ -82,11 +82,10 @@ export class KeyDocuments {
     await call(this.#documents.updateOne({ _id: KEYS, holder }, { $set: { expiresAt: FREE } }));
   }
 
-  /** Undefined before the first complete look at the Secrets, and where the document is gone. */
+  /** Undefined where the document is gone. */
   async version(): Promise<number | undefined> {
     const options = { projection: { version: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
-    const synced = { _id: KEYS, syncedAt: { $exists: true } } as const;
-    return (await call(this.#documents.findOne(synced, options)))?.version;
+    return (await call(this.#documents.findOne({ _id: KEYS }, options)))?.version;
   }
 
   async read(): Promise<KeyDocument | undefined> {

@@ -185,12 +185,10 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/partner/key-cache.ts', keyCache, [
       ['version !== this.#version', 'this.#version === undefined', 'a revoked key goes on'],
       ['revoked.has(hash)', 'false', 'a revoked key goes on'],
+      ['?.syncedAt ===', '===', 'a restart of the controller locks all out'],
     ]),
     ...file('internal/partner/key-document.ts', keyRounds, [
       ['{ _id: KEYS, version }', '{ _id: KEYS }', 'a former leader brings an ended key back'],
-    ]),
-    ...file('internal/partner/key-document.ts', keyCache, [
-      ['KEYS, syncedAt: { $exists: true }', 'KEYS', 'an empty database locks all out'],
     ]),
     ...file('internal/controller/plan-round.ts', keyRounds, [
       ['next.size === 0 &&', 'false &&', 'a lost namespace ends all keys'],
