@@ -64,8 +64,8 @@ mutants: node_modules ## Break one line at a time and see that its test turns re
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'
 	@TEST_OBSTACLES=$(CURDIR)/$(OBSTACLES) $(NODE) node test/mutants/run.ts --draw "$(DRAW)" --count "$(COUNT)"
 
-simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 SEED= AT=, as a failure prints them)
-	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --seed="$(SEED)" --at="$(AT)"
+simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 QUEUE=off SEED= AT=, as a failure prints them)
+	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --queue="$(QUEUE)" --seed="$(SEED)" --at="$(AT)"
 
 chaos: node_modules stores ## Take every part away under load and audit every promise (ACKS=1000000 KILLS= CUTS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end CONTROL=fsync-off JSON=1)
 	@$(NODE) node test/faults/run.ts --acks "$(ACKS)" --kills "$(KILLS)" --cuts "$(CUTS)" --control "$(CONTROL)" --seed "$(SEED)" --faults "$(FAULTS)" \

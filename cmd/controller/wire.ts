@@ -110,7 +110,7 @@ function openBacklog(
   { log, closers }: { readonly log: Logger; readonly closers: Closers },
 ): void {
   const { db, clock, metrics, leads } = parts;
-  const queues = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
+  const queues = new HintSender({ redisUrl: config.REDIS_URL, log });
   closers.add('queues', () => queues.close());
   parts.warnings.push(() => redisWarnings(queues.redis));
   const holds = new PartnerHolds({ db, clock });

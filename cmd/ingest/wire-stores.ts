@@ -159,7 +159,7 @@ function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReade
 
 function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {
   const { clock, log, closers, metrics, warnings } = parts;
-  const sender = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
+  const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
   warnings.push(() => redisWarnings(sender.redis));
   closers.add('queues', () => sender.close());
   const outbox = new HintOutbox({

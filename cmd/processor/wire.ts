@@ -6,42 +6,48 @@ import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { PACE_TIMEOUT_MS, PROBE_BACKOFF, SLOW_AT_MOST } from '../../internal/mail/limits.ts';
-import { MailGate } from '../../internal/mail/mail-gate.ts';
-import { MailPace } from '../../internal/mail/mail-pace.ts';
-import { createMailer, type Mailer, type Outage } from '../../internal/mail/mailer.ts';
-import { relayOf, type Relay } from '../../internal/mail/relay.ts';
+import type { MailGate } from '../../internal/mail/mail-gate.ts';
+import type { Mailer } from '../../internal/mail/mailer.ts';
+import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
-import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { Loops } from '../../internal/platform/loop.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
-import { Contact } from '../../internal/platform/contact-failure.ts';
-import { retryUntilDone } from '../../internal/platform/deadline.ts';
-import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
+import { Loops } from '../../internal/platform/loop.ts';
+import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
-import { FINISH_WORK_MS, PROGRESS_DEADLINE_MS } from '../../internal/processor/limits.ts';
-import { expireForever } from '../../internal/processor/expire.ts';
+import {
+  EXPIRE_EVERY_MS,
+  FINISH_WORK_MS,
+  FOLLOW_HOLDS_MS,
+  PROGRESS_DEADLINE_MS,
+  RECONCILE_EVERY_MS,
+  UNKNOWN_EVERY_MS,
+  UNKNOWN_MOST,
+} from '../../internal/processor/limits.ts';
+import { expireOnce } from '../../internal/processor/expire.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
-import { reconcileForever } from '../../internal/processor/reconcile.ts';
+import { worksOf } from '../../internal/processor/line.ts';
+import { Reconcile } from '../../internal/processor/reconcile.ts';
 import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
+import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { MailQueue } from '../../internal/submission/mail-queue.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import { openMail } from './wire-mail.ts';
 
 type Config = ConfigOf<'processor'>;
 
@@ -50,6 +56,8 @@ interface Tools {
   readonly closers: Closers;
 }
 
+/** Longer than one read that ends by its time limit, and its repetition. */
+const LOOP_FAILS_MS = 60_000;
 /** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
@@ -104,95 +112,44 @@ export async function startProcessor(
   ready.push(clock.faults);
   const clockKnown = clock.follow(db, loops).succeeded;
 
-  const mailer = traceMailer(
-    createMailer({
-      relay,
-      clientName: config.MAIL_CLIENT_NAME,
-      from: config.MAIL_FROM,
-      fromName: config.MAIL_FROM_NAME,
-      maxConnections: mailPlaces(config) + 2 * SLOW_AT_MOST,
-    }),
-    relay,
-  );
-  closers.add('mailer', () => mailer.close());
-  const hints = new HintSender({ redisUrl: config.REDIS_URL, clock, log });
-  closers.add('queues', () => hints.close());
-  warnings.push(() => redisWarnings(hints.redis));
+  const mail = openMail(config, relay, { ...tools, clock, metrics, warnings });
+  const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
+  closers.add('queues', () => sender.close());
+  warnings.push(() => redisWarnings(sender.redis));
+  const retries = new HintOutbox({
+    send: (batch) => sender.send(batch),
+    otherwise: () => {},
+    results: metrics.hints,
+  });
+  closers.add('retries', () => retries.whenEmpty());
 
-  const mailGate = openMailGate(config, { ...tools, clock, relay, mailer, metrics, warnings });
-  const work = openWork(config, { ...tools, db, clock, mailer, templates, metrics, mailGate });
+  const work = openWork(config, {
+    ...tools,
+    ...mail,
+    db,
+    clock,
+    retries,
+    templates,
+    metrics,
+  });
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
   void Promise.all([indexes.whenDone, clockKnown]).then(async () => {
+    const holds = loops.start({
+      name: 'holds',
+      needed: true,
+      everyMs: FOLLOW_HOLDS_MS,
+      failsAfterMs: LOOP_FAILS_MS,
+      run: () => work.holds.refresh(),
+    });
     // Holds must be known before work.
-    await work.holds.start();
+    await holds.succeeded;
     if (stopping.signal.aborted) return;
-    startWork(work, { ...tools, clock, live, hints, metrics });
-    startExpiry(config, { ...tools, db, clock });
+    startWork(config, work, { ...tools, db, clock, live, loops, sender, metrics });
+    startExpiry(config, { db, clock, loops });
   });
   log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
   return { adminUrl: admin.url };
-}
-
-function openMailGate(
-  config: Config,
-  parts: Tools & {
-    readonly clock: Clock;
-    readonly relay: Relay;
-    readonly mailer: Mailer;
-    readonly metrics: ProcessorMetrics;
-    readonly warnings: Probe[];
-  },
-): MailGate {
-  const { clock, relay, mailer, metrics, warnings, log, closers } = parts;
-  const at = `${relay.host}:${relay.port}`;
-  const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
-  warnings.push(contact.warnings);
-  const tell = (outage: Outage | undefined): void =>
-    outage === undefined ? contact.ok() : contact.failed(outage.error);
-  const setGauges = (outage: Outage | undefined): void => {
-    metrics.workerPaused.set({ waits_for: 'relay' }, outage === undefined ? 0 : 1);
-    metrics.senderRefused.set(outage?.reason === 'refused' ? 1 : 0);
-  };
-  setGauges(undefined);
-  const gate = new MailGate({
-    places: mailPlaces(config),
-    pace: openMailPace(config, parts),
-    probe: () => mailer.probe(),
-    onOutage: (outage) => {
-      setGauges(outage);
-      tell(outage);
-    },
-    clock,
-    log,
-  });
-  closers.add('mail gate', () => gate.close());
-  closers.add('first contact with the relay', probeUntilGreeted(mailer, tell));
-  return gate;
-}
-
-/** Reports a relay that refuses us before the first e-mail. */
-function probeUntilGreeted(mailer: Mailer, tell: (outage: Outage | undefined) => void): () => void {
-  const stop = new AbortController();
-  const greet = async (): Promise<void> => {
-    const outage = await mailer.probe();
-    tell(outage);
-    if (outage !== undefined) throw new Error('the relay does not take us');
-  };
-  const { signal } = stop;
-  void retryUntilDone(greet, { ...PROBE_BACKOFF, signal, onFailure: () => {} });
-  return () => stop.abort();
-}
-
-function openMailPace(
-  config: Config,
-  { clock, log, closers }: Tools & { readonly clock: Clock },
-): MailPace | undefined {
-  const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
-  if (perSecond === 0) return undefined;
-  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, log);
-  closers.add('mail pace', () => redis.disconnect());
-  return new MailPace({ perSecond, processes, redis, clock });
 }
 
 interface Work {
@@ -207,9 +164,10 @@ function openWork(
     readonly db: Db;
     readonly clock: Clock;
     readonly mailer: Mailer;
+    readonly mailGate: MailGate;
+    readonly retries: HintOutbox;
     readonly templates: Templates;
     readonly metrics: ProcessorMetrics;
-    readonly mailGate: MailGate;
   },
 ): Work {
   const { db, clock, metrics, closers } = parts;
@@ -225,10 +183,8 @@ function openWork(
   });
   const holds = new HoldFollower({
     holds: new PartnerHolds({ db, clock }),
-    log: parts.log,
     onHold: metrics.partnersHeld,
   });
-  closers.add('holds', () => holds.close());
   const {
     LOGIN_URL: loginUrl,
     LINK_SECRET: linkSecret,
@@ -237,11 +193,12 @@ function openWork(
   } = config;
   const workers = createWorkers({
     slots: config.PROCESSOR_CONCURRENCY,
-    mailGate: parts.mailGate,
-    queue: new MailQueue({ db, clock }),
+    gate: parts.mailGate,
     tools: {
       ...metrics,
+      requeued: metrics.reconcileRequeued,
       partnerLabels: new PartnerLabels(),
+      sendRetry: (retry) => parts.retries.add(retry),
       store,
       holds,
       accounts: new AccountStore({ db, clock }),
@@ -253,83 +210,89 @@ function openWork(
       mailSettings: { from, loginUrl, linkSecret, supportContact, templates: parts.templates },
     },
     databaseTakesWrites: () => store.takesWrites(),
-    metrics,
+    workerPaused: metrics.workerPaused,
   });
   closers.add('outage gate', workers.close);
   return { store, workers, holds };
 }
 
 function startWork(
+  config: Config,
   { store, workers, holds }: Work,
   parts: Tools & {
+    readonly db: Db;
     readonly clock: Clock;
     readonly live: Probe[];
-    readonly hints: HintSender;
+    readonly loops: Loops;
+    readonly sender: HintSender;
     readonly metrics: ProcessorMetrics;
   },
 ): void {
-  const { clock, hints, metrics, live, log, closers } = parts;
-  const { applications, line } = workers;
+  const { db, clock, sender, metrics, live, loops, log, closers } = parts;
+  const { line, outage } = workers;
   const consumer = new Consumer({
-    closeDeadlineMs: FINISH_WORK_MS,
-    work: applications,
-    redis: hints.redis,
-    clock,
+    redisUrl: config.REDIS_URL,
     log,
-    sendBack: (left) => hints.send(left),
+    take: (records, step) => line.put(worksOf(records, step, clock.now())),
   });
-  live.push(() => consumer.faults(PROGRESS_DEADLINE_MS));
-  const stopping = new AbortController();
-  void line.run(stopping.signal);
+  outage.add(consumer);
   closers.add(
     'workers',
     async () => {
-      stopping.abort();
-      // They close together, so that neither takes work while the other waits for a slow relay.
-      await Promise.all([consumer.close(), line.close(AbortSignal.timeout(FINISH_WORK_MS))]);
+      await consumer.close();
+      const left = await line.close(AbortSignal.timeout(FINISH_WORK_MS));
+      if (left.length > 0) await sender.send(left).catch(() => {});
     },
     CLOSE_WORKERS_MS,
   );
-  const reconciling = new AbortController();
-  void reconcileForever(
-    {
-      store,
-      durable: new DurableSince(clock, () => store.takesWrites()),
-      holds,
-      clock,
-      log,
-      requeued: metrics.reconcileRequeued,
-      unknown: metrics.reconcileUnknown,
-      waiting: async () => {
-        const { waiting, prioritized } = await hints.counts();
-        return waiting + prioritized;
-      },
-      worker: applications,
-      sendHints: (batch) => hints.send(batch, 'reconcile'),
+  const due = new DueWork({ db, clock });
+  const reconcile = new Reconcile({
+    due,
+    line,
+    durable: new DurableSince(clock, () => store.takesWrites()),
+    holds,
+  });
+  let turnedAtMs = clock.monotonicMs();
+  const reading = loops.start({
+    name: 'reconcile',
+    needed: true,
+    everyMs: RECONCILE_EVERY_MS,
+    failsAfterMs: LOOP_FAILS_MS,
+    run: () => {
+      turnedAtMs = clock.monotonicMs();
+      return reconcile.round();
     },
-    reconciling.signal,
-  );
-  closers.add('reconcile', () => reconciling.abort());
+  });
+  line.onServed = () => {
+    if (reconcile.wanted) reading.wake();
+  };
+  live.push(() => {
+    const idleMs = clock.monotonicMs() - turnedAtMs;
+    if (line.busy || idleMs < PROGRESS_DEADLINE_MS) return [];
+    return [`nothing has been read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
+  });
+  loops.start({
+    name: 'unknown_records',
+    everyMs: UNKNOWN_EVERY_MS,
+    failsAfterMs: 10 * UNKNOWN_EVERY_MS,
+    run: async () => metrics.reconcileUnknown.set(await due.countUnknown(UNKNOWN_MOST)),
+  });
 }
 
 function startExpiry(
   config: Config,
-  { log, closers, db, clock }: Tools & { readonly db: Db; readonly clock: Clock },
+  { db, clock, loops }: { readonly db: Db; readonly clock: Clock; readonly loops: Loops },
 ): void {
-  const expiring = new AbortController();
-  void expireForever(
-    {
-      clock,
-      log,
-      releasedDays: config.RETENTION_COMPLETED_DAYS,
-      removeBodies: () => removeDueBodies(db, clock),
-      forgetReleased: (until) => forgetReleased(db, until),
-    },
-    expiring.signal,
-  );
-  closers.add('expiry', () => expiring.abort());
-}
-
-function mailPlaces(config: Config): number {
-  return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
+  const tools = {
+    clock,
+    releasedDays: config.RETENTION_COMPLETED_DAYS,
+    removeBodies: () => removeDueBodies(db, clock),
+    forgetReleased: (until: Date) => forgetReleased(db, until),
+  };
+  loops.start({
+    name: 'expiry',
+    everyMs: EXPIRE_EVERY_MS,
+    failsAfterMs: 10 * EXPIRE_EVERY_MS,
+    run: (signal) => expireOnce(tools, signal),
+  });
 }

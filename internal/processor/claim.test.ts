@@ -1,7 +1,7 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import { CLAIM_MS } from '../submission/limits.ts';
-import { Claim, ClaimLostError } from './claim.ts';
+import { Claim } from './claim.ts';
 import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS } from './limits.ts';
 
 const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
@@ -29,9 +29,9 @@ afterEach(() => {
 test('a worker that was frozen past its trust acts on nothing, even before the store says so', () => {
   const { claim, time } = newClaim(() => Promise.resolve(true));
   time.ms += CLAIM_TRUSTED_MS;
-  expect(() => claim.assertHeld()).not.toThrow();
+  expect(claim.held).toBe(true);
   time.ms += 1;
-  expect(() => claim.assertHeld()).toThrow(ClaimLostError);
+  expect(claim.held).toBe(false);
 });
 
 test('work that an operator stops meanwhile has no further effect, though the claim is ours', async () => {
@@ -43,7 +43,7 @@ test('work that an operator stops meanwhile has no further effect, though the cl
   expect(claim.held).toBe(true);
   stopped = true;
   expect(claim.held).toBe(false);
-  await expect(claim.confirm()).rejects.toBeInstanceOf(ClaimLostError);
+  expect(await claim.confirm()).toBe(false);
 });
 
 test('a store that cannot be asked makes confirm fail once the claim is not fresh, and no verdict on it', async () => {

@@ -1,10 +1,12 @@
-/** Maps each class of failure to its verdict: put back, retry or finish. */
+/** What follows from an attempt: the verdicts of steps, and that on each class of failure. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
-import type { HandOver } from '../mail/mailer.ts';
 import type { Blame } from '../mail/mail-gate.ts';
+import type { HandOver } from '../mail/mailer.ts';
 import type { Fault } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import type { Changes } from '../submission/worker-moves.ts';
 import { AMBIGUOUS_WAITS_MS, BACKED_OFF_AT_MOST_MS, BACK_OFFS, BACK_OFF_JITTER } from './limits.ts';
 
 /** Only `transient` counts an attempt. */
@@ -23,62 +25,86 @@ export type FailureClass =
   /** Several workers died holding the record. */
   | 'crashed';
 
-type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
+type Done =
+  | { readonly event: 'create_account'; readonly changes: Changes }
+  | {
+      readonly event: 'reject';
+      readonly changes: Required<Pick<Changes, 'reasons' | 'reason'>> & Changes;
+    }
+  | { readonly event: 'complete'; readonly changes?: undefined };
 
 export type Verdict =
-  /** Counts nothing. */
-  | { readonly kind: 'put_back' }
-  | { readonly kind: 'retry'; readonly delayMs: number }
-  | { readonly kind: 'finish'; readonly event: 'bounce' | 'give_up'; readonly reason: EndingClass };
+  /** The step has done its work. */
+  | ({ readonly kind: 'done' } & Done)
+  /** The record is another worker's, or its partner is on hold. */
+  | { readonly kind: 'lost' }
+  | Failed;
 
-export interface SoFar {
-  /** Includes this attempt's e-mail. */
-  readonly ambiguous: number;
-  /** Excludes holds and outages. */
-  readonly backedOffMs: number;
+interface Failure {
+  readonly failure: FailureClass;
+  /** Support reads it, so it holds no personal data. */
+  readonly words: string;
 }
 
-export function verdict(
-  failure: FailureClass,
-  soFar: SoFar,
+export type Failed = Failure &
+  (
+    | { readonly kind: 'later' }
+    | {
+        readonly kind: 'again';
+        readonly delayMs: number;
+        readonly counts: {
+          readonly attempts: number;
+          readonly ambiguous: number;
+          readonly backedOffMs: number;
+        };
+      }
+    | {
+        readonly kind: 'end';
+        readonly event: 'bounce' | 'give_up';
+        readonly ambiguous: number;
+      }
+  );
+
+type SoFar = Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs'>;
+
+/** `ambiguous` includes this attempt's e-mail. */
+export function failed(
+  { attempts, ambiguous: before = 0, backedOffMs = 0 }: SoFar,
+  { failure, words, ambiguous = before }: Failure & { readonly ambiguous?: number },
   random: () => number = Math.random,
-): Verdict {
+): Failed {
+  const end = (event: 'bounce' | 'give_up') =>
+    ({ kind: 'end', failure, words, event, ambiguous }) as const;
+  const again = (waitMs: number): Failed => {
+    const delayMs = jittered(waitMs, BACK_OFF_JITTER, random);
+    const counts = {
+      attempts: attempts + (failure === 'transient' ? 1 : 0),
+      ambiguous,
+      backedOffMs: backedOffMs + delayMs,
+    };
+    return { kind: 'again', failure, words, delayMs, counts };
+  };
   switch (failure) {
     case 'permanent':
-      return { kind: 'finish', event: 'bounce', reason: failure };
+      return end('bounce');
     case 'crashed':
-      return giveUp(failure);
+      return end('give_up');
     case 'infrastructure':
     case 'relay':
-      return { kind: 'put_back' };
+      return { kind: 'later', failure, words };
     case 'ambiguous': {
-      const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, soFar.ambiguous - 1)];
-      return waitMs === undefined ? giveUp(failure) : retryIn(waitMs, random);
+      const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, ambiguous - 1)];
+      return waitMs === undefined ? end('give_up') : again(waitMs);
     }
     case 'transient':
     case 'ours':
     case 'busy':
-    case 'throttled':
-      return backOff(failure, soFar, random);
+    case 'throttled': {
+      if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return end('give_up');
+      const { share, firstMs, capMs } = BACK_OFFS[failure];
+      return again(Math.min(capMs, Math.max(firstMs, backedOffMs * share)));
+    }
   }
-}
-
-function giveUp(reason: EndingClass): Verdict {
-  return { kind: 'finish', event: 'give_up', reason };
-}
-
-function backOff(
-  failure: keyof typeof BACK_OFFS,
-  { backedOffMs }: SoFar,
-  random: () => number,
-): Verdict {
-  if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return giveUp(failure);
-  const { share, firstMs, capMs } = BACK_OFFS[failure];
-  return retryIn(Math.min(capMs, Math.max(firstMs, backedOffMs * share)), random);
-}
-
-function retryIn(delayMs: number, random: () => number): Verdict {
-  return { kind: 'retry', delayMs: jittered(delayMs, BACK_OFF_JITTER, random) };
 }
 
 /** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */

@@ -52,17 +52,10 @@ export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
 export const PROBE_DEADLINE_MS = 15_000;
 
-/** With 15 s to the first look and 15 s of grace, a lost hint is repaired within 35 s. */
+/** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
 export const RECONCILE_EVERY_MS = 2_500;
-export const RECONCILE_PAGE = 1_000;
-/** With this many jobs waiting, workers are busy. */
-export const RECONCILE_MAX_WAITING = 100;
-export const RECONCILE_OLDEST = 20;
 export const UNKNOWN_EVERY_MS = 60_000;
-/** The time for a withdrawal after the first look. */
-export const FIRST_SIGHT_GRACE_MS = 15_000;
-/** The repeated hint may be lost too. */
-export const REQUEUED_AGAIN_MS = 30_000;
+export const UNKNOWN_MOST = 1_000;
 
 export const EXPIRE_EVERY_MS = 60_000;
 /** This is 8,000 records a second. */
@@ -74,8 +67,7 @@ export const ACTIVATION_MS = 7 * 86_400_000;
 
 /** Holds must take effect within five seconds. */
 export const FOLLOW_HOLDS_MS = 1_000;
-/** Records of other processes wait half of this on average. */
-export const LINE_EVERY_MS = 1_000;
-export const LINE_KEPT = 500;
-/** With fewer in memory, the line is read at once. */
+/** Of each step in memory; each takes about 300 bytes. */
+export const LINE_MOST = 10_000;
+/** With fewer of a step in memory, what is due is read at once. */
 export const LINE_LOW = 100;

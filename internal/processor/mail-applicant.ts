@@ -1,4 +1,4 @@
-/** The second half of an attempt: e-mails the applicant and finishes the request. */
+/** The step of the e-mail: hands it over once and finishes the request. */
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
 import { domainOf } from '../application/email-address.ts';
@@ -14,23 +14,18 @@ import { later } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
-import { traceFields } from '../platform/tracing.ts';
-import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { attemptOf } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { AttemptFailure } from './attempt-failure.ts';
-import { ClaimLostError, type Claim } from './claim.ts';
-import { countOutcome } from './count-outcome.ts';
-import { classOfHandOver } from './failures.ts';
-import type { FailureTools } from './settle-failure.ts';
+import type { VerdictTools } from './apply-verdict.ts';
+import type { Claim } from './claim.ts';
+import { classOfHandOver, failed, type FailureClass, type Verdict } from './failures.ts';
 import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
 export interface MailTools
   extends
-    FailureTools,
-    Pick<
-      ProcessorMetrics,
-      'mails' | 'handOverSeconds' | 'possibleSecondMails' | 'completionSeconds'
-    > {
+    VerdictTools,
+    Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails'> {
   readonly accounts: AccountStore;
   readonly ledger: LedgerStore;
   readonly mailer: Mailer;
@@ -50,45 +45,31 @@ interface Mailing {
   readonly place: MailPlace;
 }
 
-export async function mailApplicant(
-  mailing: Mailing,
-  made: Account | undefined,
-  tools: MailTools,
-): Promise<void> {
-  const account = made ?? (await readAccount(mailing.record, tools));
+const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
+const LOST: Verdict = { kind: 'lost' };
+
+export async function mailApplicant(mailing: Mailing, tools: MailTools): Promise<Verdict> {
+  const { record } = mailing;
+  const fail = (failure: FailureClass, words: string): Verdict =>
+    failed(record, { failure, words });
+  const { accountId } = record;
+  const account = accountId === undefined ? undefined : await tools.accounts.read(accountId);
+  if (account === undefined) return fail('transient', 'the account of this request was not found');
+  if (account.releasedAt !== undefined)
+    return fail('permanent', 'the account was released by an operator');
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
-  if (!arrived) await mailOnce(mailing, account, tools);
-  else if (!(await tools.ledger.confirmOut(account))) throw readAgain();
-  await complete(mailing, tools);
+  if (!arrived) return mailOnce(mailing, account, tools);
+  return (await tools.ledger.confirmOut(account)) ? COMPLETED : readAgain(record);
 }
 
-async function readAccount(
-  { accountId }: SubmissionRecord,
-  { accounts }: MailTools,
-): Promise<Account> {
-  const account = accountId === undefined ? undefined : await accounts.read(accountId);
-  if (account === undefined)
-    throw new AttemptFailure('transient', 'the account of this request was not found');
-  if (account.releasedAt !== undefined) {
-    throw new AttemptFailure('permanent', 'the account was released by an operator');
-  }
-  return account;
+/** The account changed or its link was used. */
+function readAgain(record: SubmissionRecord): Verdict {
+  const words = 'the account changed or its link was used: it is read again';
+  return failed(record, { failure: 'transient', words });
 }
 
-async function complete({ record, claim }: Mailing, tools: MailTools): Promise<void> {
-  const state = await tools.store.move(claim.position, 'complete', attemptOf(record));
-  if (state === undefined) return;
-  countOutcome(record, { state: 'completed', reason: 'none' }, tools);
-  const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
-  tools.completionSeconds.observe(seconds);
-  tools.log.info(
-    { request_id: record._id, ...traceFields(record.traceparent), seconds },
-    'application completed',
-  );
-}
-
-async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<void> {
+async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<Verdict> {
   const { record, claim, place } = mailing;
   // A hand-over without a result may have sent an e-mail.
   const before = Math.max(
@@ -96,20 +77,31 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
     possibleMails(account.mail, record.mailsSince ?? -1),
   );
   if (before >= MAX_AMBIGUOUS) {
-    throw new AttemptFailure(
-      'ambiguous',
-      `nobody knows what became of the mail (handed over ${before} times)`,
-      before,
-    );
+    const words = `nobody knows what became of the mail (handed over ${before} times)`;
+    return failed(record, { failure: 'ambiguous', words, ambiguous: before });
   }
   await place.turn(claim.signal);
+  if (!claim.held) return LOST;
   const intent = {
     claim: record.version,
     startedAt: tools.clock.now(),
     attempt: attemptOf(record),
     host: tools.host,
   };
-  const message = await announce(account, intent, claim, tools);
+  const { message, activation } = writeMail(account, intent, tools);
+  try {
+    // Records a possible e-mail before it is sent.
+    const begun = await tools.ledger.beginHandOver(account, intent, activation);
+    // A sent e-mail cannot be recalled, so this check comes last.
+    const held = await claim.confirm();
+    if (!held || !begun) {
+      await noteAborted(account, intent, tools);
+      return held ? readAgain(record) : LOST;
+    }
+  } catch (error) {
+    await noteAborted(account, intent, tools);
+    throw error;
+  }
   const startedMs = tools.clock.monotonicMs();
   const handOver = await tools.mailer.handOver(
     message,
@@ -122,10 +114,13 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   tools.mails.inc({ result });
   const blame = place.note(handOver);
   await noteResult(account, intent, handOver, claim, tools);
-  if (handOver.result === 'aborted') throw new ClaimLostError(record._id);
-  if (handOver.result === 'accepted') return;
-  const possible = before + (handOver.result === 'ambiguous' ? 1 : 0);
-  throw new AttemptFailure(classOfHandOver(handOver, blame), inWords(handOver), possible);
+  if (handOver.result === 'aborted') return LOST;
+  if (handOver.result === 'accepted') return COMPLETED;
+  return failed(record, {
+    failure: classOfHandOver(handOver, blame),
+    words: inWords(handOver),
+    ambiguous: before + (handOver.result === 'ambiguous' ? 1 : 0),
+  });
 }
 
 function writeMail(
@@ -158,33 +153,6 @@ function writeMail(
     templates,
   );
   return { message, activation: { ...link, expiresAt } };
-}
-
-/** Records a possible e-mail before it is sent. */
-async function announce(
-  account: Account,
-  intent: Intent,
-  claim: Claim,
-  tools: MailTools,
-): Promise<Message> {
-  const { message, activation } = writeMail(account, intent, tools);
-  try {
-    const begun = await tools.ledger.beginHandOver(account, intent, activation);
-    // A sent e-mail cannot be recalled, so this check comes last.
-    await claim.confirm();
-    if (!begun) throw readAgain();
-  } catch (error) {
-    await noteAborted(account, intent, tools);
-    throw error;
-  }
-  return message;
-}
-
-function readAgain(): AttemptFailure {
-  return new AttemptFailure(
-    'transient',
-    'the account changed or its link was used: it is read again',
-  );
 }
 
 async function noteAborted(

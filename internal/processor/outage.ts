@@ -9,7 +9,7 @@ export interface Pausable {
 }
 
 export class OutageGate {
-  readonly #workers: readonly Pausable[];
+  readonly #workers: Pausable[];
   readonly #probe: () => Promise<boolean>;
   readonly #log: Logger;
   readonly #paused: { set(value: number): void };
@@ -22,10 +22,15 @@ export class OutageGate {
     readonly log: Logger;
     readonly paused: { set(value: number): void };
   }) {
-    this.#workers = options.workers;
+    this.#workers = [...options.workers];
     this.#probe = options.probe;
     this.#log = options.log;
     this.#paused = options.paused;
+  }
+
+  add(worker: Pausable): void {
+    this.#workers.push(worker);
+    if (this.#waiting !== undefined) worker.pause();
   }
 
   wait(): void {

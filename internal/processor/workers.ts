@@ -1,72 +1,54 @@
-/** The workers of this process: for hints, and for the line of mails. */
-import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
+/** The workers of this process: the line, what brings work to it, and what stops it. */
+import type { MailPlace } from '../mail/mail-gate.ts';
 import { traceFields } from '../platform/tracing.ts';
-import { HintsInHand } from '../queue/hints-in-hand.ts';
-import type { Hint } from '../queue/job.ts';
-import type { MailQueue } from '../submission/mail-queue.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { MailLine } from './mail-line.ts';
+import { Line, type LineOptions, type Work } from './line.ts';
 import { OutageGate } from './outage.ts';
 import { processSubmission, type AttemptTools } from './process-submission.ts';
 
 export interface Workers {
-  readonly applications: HintsInHand;
-  readonly line: MailLine;
-  readonly waitForDatabase: () => void;
+  readonly line: Line;
+  readonly outage: OutageGate;
   readonly close: () => void;
 }
 
 export function createWorkers(options: {
   readonly slots: number;
-  readonly mailGate: MailGate;
-  readonly queue: MailQueue;
-  readonly tools: Omit<AttemptTools, 'line' | 'waitForDatabase' | 'closed'>;
+  readonly gate: LineOptions['gate'];
+  readonly tools: Omit<AttemptTools, 'waitForDatabase' | 'closed'>;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
-  readonly metrics: {
-    readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
-  };
+  readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
 }): Workers {
-  const { slots, tools, metrics } = options;
+  const { slots, gate, tools, workerPaused } = options;
   const { log, holds } = tools;
-
-  const work = async (hint: Hint, place?: MailPlace): Promise<void> => {
+  const closing = new AbortController();
+  const ofWorkers = { waitForDatabase: () => outage.wait(), closed: closing.signal };
+  const work = async (wanted: Work, place?: MailPlace): Promise<Work | undefined> => {
     try {
-      await processSubmission(hint, { ...tools, ...ofWorkers, line }, place);
+      return await processSubmission(wanted, { ...tools, ...ofWorkers }, place);
     } catch (error) {
       // The record is soon due again.
-      log.warn(
-        { request_id: hint.requestId, ...traceFields(hint.traceparent), err: error },
-        'attempt could not start',
-      );
-      gate.wait();
+      const fields = { request_id: wanted.requestId, ...traceFields(wanted.traceparent) };
+      log.warn({ ...fields, err: error }, 'attempt could not start');
+      outage.wait();
+      return undefined;
     }
   };
-
-  const applications = new HintsInHand({ slots, handle: (hint) => work(hint) });
-  metrics.workerPaused.set({ waits_for: 'database' }, 0);
-  const line = new MailLine({
-    gate: options.mailGate,
-    log,
-    holds,
-    readHead: (without) => options.queue.head(without),
-    work,
-  });
-  const gate = new OutageGate({
-    workers: [applications, line],
+  const line = new Line({ slots, gate, holds, work });
+  const outage = new OutageGate({
+    workers: [line],
     probe: () => options.databaseTakesWrites(),
     log,
-    paused: { set: (value) => metrics.workerPaused.set({ waits_for: 'database' }, value) },
+    paused: { set: (value) => workerPaused.set({ waits_for: 'database' }, value) },
   });
-  const closing = new AbortController();
-  const ofWorkers = { waitForDatabase: () => gate.wait(), closed: closing.signal };
+  workerPaused.set({ waits_for: 'database' }, 0);
   return {
-    applications,
     line,
-    waitForDatabase: ofWorkers.waitForDatabase,
+    outage,
     close: () => {
       closing.abort();
-      gate.close();
+      outage.close();
     },
   };
 }

@@ -1,122 +1,87 @@
-/**
- * Takes hints from the queue into this process.
- *
- * A job leaves Redis once its hints are in hand, so its lock need not be renewed. If the process is
- * killed, reconcile finds the records.
- */
-import { randomUUID } from 'node:crypto';
+/** Brings the records of jobs to this process. */
 import { Worker, createRedisBackend } from 'bullmq';
-import type { Clock } from '../platform/clock.ts';
-import { pause, withDeadline } from '../platform/deadline.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { isReady, type RedisClient } from '../platform/redis.ts';
-import type { HintsInHand } from './hints-in-hand.ts';
-import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint } from './job.ts';
+import { createRedis } from '../platform/redis.ts';
+import { QUEUE, QUEUE_PREFIX, recordsOf, type Hint, type Step } from './job.ts';
 
-/** A hint waits half of this on average. */
-const ASK_EVERY_MS = 100;
-const ASK_AFTER_ERROR_MS = 500;
-/** A job fetched later returns to the queue when its lock ends. */
-const TURN_DEADLINE_MS = 1_000;
-/** Fetching and removing a job takes milliseconds. */
+/** An idle worker asks again after this, so a silent Redis is noticed soon. */
+const WAIT_S = 1;
+const COMMAND_TIMEOUT_MS = 1_000 * WAIT_S + 800;
+/** BullMQ asks again at once after an error. */
+const REST_AFTER_ERROR_MS = 500;
+/** Taking the records of a job takes milliseconds. */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 5_000;
 /** BullMQ's close can hang while Redis is away. */
-const CLOSE_WORKER_MS = 1_000;
-
-export interface ConsumerOptions {
-  readonly work: HintsInHand;
-  readonly redis: RedisClient;
-  readonly closeDeadlineMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** May reject. */
-  readonly sendBack: (hints: readonly Hint[]) => Promise<void>;
-}
+const CLOSE_MS = 1_000;
 
 export class Consumer {
-  readonly #options: ConsumerOptions;
+  readonly #redis: ReturnType<typeof createRedis>;
   readonly #worker: Worker;
-  readonly #token = randomUUID();
-  readonly #stop = new AbortController();
-  readonly #fetching: Promise<void>;
-  #turnedAt: number;
+  #paused = false;
+  #rest: NodeJS.Timeout | undefined;
 
-  constructor(options: ConsumerOptions) {
-    this.#options = options;
-    const { redis, log, clock } = options;
+  /** A killed process leaves records that `take` got; they are found by `dueAt`. */
+  constructor(options: {
+    readonly redisUrl: string;
+    readonly log: Logger;
+    readonly take: (records: readonly Hint[], step: Step) => void;
+  }) {
+    const { redisUrl, log, take } = options;
+    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, log);
     this.#worker = new Worker(
       QUEUE,
-      null,
+      async ({ id, name, data }) => {
+        const records = recordsOf(data);
+        if (records === undefined) log.error({ job_id: id }, 'a job without records was dropped');
+        else take(records, name === 'mail' ? 'mail' : 'account');
+      },
       {
-        connection: redis,
+        connection: this.#redis,
         prefix: QUEUE_PREFIX,
+        drainDelay: WAIT_S,
+        runRetryDelay: REST_AFTER_ERROR_MS,
         lockDuration: LOCK_MS,
         stalledInterval: STALLED_CHECK_MS,
         skipVersionCheck: true,
       },
-      // Only BullMQ's own loop needs a connection for blocking reads.
-      (name, opts) => createRedisBackend(name, opts),
+      // With delayed jobs BullMQ would wait up to ten seconds for an answer.
+      (name, opts, use) =>
+        Object.defineProperty(createRedisBackend(name, opts, use), 'maximumBlockTimeout', {
+          value: WAIT_S,
+        }),
     );
-    this.#worker.on('error', (error) => log.debug({ err: error }, 'worker error'));
-    void this.#worker.startStalledCheckTimer();
-    this.#turnedAt = clock.monotonicMs();
-    this.#fetching = this.#fetchUntilStopped();
+    this.#worker.on('error', (error) => {
+      log.debug({ err: error }, 'worker error');
+      this.#restAfterError();
+    });
   }
 
-  faults(deadlineMs: number): string[] {
-    const { work, clock } = this.#options;
-    const idleMs = clock.monotonicMs() - this.#turnedAt;
-    if (work.count > 0 || work.paused || idleMs < deadlineMs) return [];
-    return [
-      `the worker has not asked for work for ${Math.round(idleMs / 1_000)} s and has none in hand`,
-    ];
+  pause(): void {
+    this.#paused = true;
+    void this.#worker.pause(true);
+  }
+
+  resume(): void {
+    this.#paused = false;
+    void this.#worker.resume();
   }
 
   async close(): Promise<void> {
-    const { work, sendBack, closeDeadlineMs } = this.#options;
-    this.#stop.abort();
-    await this.#fetching;
-    const left = await work.close(AbortSignal.timeout(closeDeadlineMs));
-    if (left.length > 0) await sendBack(left).catch(() => {});
-    await withDeadline(this.#worker.close(true), CLOSE_WORKER_MS, 'closing the worker').catch(
-      () => {},
-    );
+    clearTimeout(this.#rest);
+    // Lets a job end that is on its way; `close` alone would hang before the first connection.
+    await withDeadline(this.#worker.pause(), CLOSE_MS, 'pausing the worker').catch(() => {});
+    clearTimeout(this.#rest);
+    await withDeadline(this.#worker.close(true), CLOSE_MS, 'closing the worker').catch(() => {});
+    this.#redis.disconnect();
   }
 
-  async #fetchUntilStopped(): Promise<void> {
-    const { work, clock } = this.#options;
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      await work.whenFree(signal);
-      this.#turnedAt = clock.monotonicMs();
-      if (!signal.aborted) await pause(await this.#turn(), signal);
-    }
-  }
-
-  /** Returns the milliseconds to pause. */
-  async #turn(): Promise<number> {
-    const { redis, log } = this.#options;
-    // Before its first connection BullMQ queues commands and would later fetch an unawaited job.
-    if (!isReady(redis)) return ASK_AFTER_ERROR_MS;
-    try {
-      return (await withDeadline(this.#fetchOne(), TURN_DEADLINE_MS, 'fetching a job'))
-        ? 0
-        : ASK_EVERY_MS;
-    } catch (error) {
-      log.debug({ err: error }, 'no job could be fetched');
-      return ASK_AFTER_ERROR_MS;
-    }
-  }
-
-  async #fetchOne(): Promise<boolean> {
-    const { log, work } = this.#options;
-    const job = await this.#worker.getNextJob(this.#token, { block: false });
-    if (job === undefined) return false;
-    const hints = hintsOf(job.data);
-    if (hints === undefined) log.error({ job_id: job.id }, 'a job that holds no hints was dropped');
-    else work.take(hints);
-    await job.moveToCompleted(undefined, this.#token, false);
-    return true;
+  #restAfterError(): void {
+    void this.#worker.pause(true);
+    clearTimeout(this.#rest);
+    this.#rest = setTimeout(() => {
+      if (!this.#paused) void this.#worker.resume();
+    }, REST_AFTER_ERROR_MS);
   }
 }

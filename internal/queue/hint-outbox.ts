@@ -1,4 +1,4 @@
-/** Sends hints together in the background; reconcile finds the records of lost hints. */
+/** Sends hints together in the background; processors find the records of lost hints by `dueAt`. */
 import { pause } from '../platform/deadline.ts';
 import type { Counts } from '../platform/metric-types.ts';
 import type { Hint } from './job.ts';

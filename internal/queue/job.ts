@@ -1,15 +1,19 @@
-/** The queue of new applications and its jobs, which hold nothing personal. */
+/** The queue of work and its jobs, which hold nothing personal. */
+import type { JobsOptions } from 'bullmq';
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
 import type { SpanOptions } from '../platform/tracing.ts';
 
 export const QUEUE = 'applications';
 
-export const jobStates = ['waiting', 'active', 'prioritized'] as const;
+export const jobStates = ['waiting', 'active', 'delayed'] as const;
 export type JobState = (typeof jobStates)[number];
 
 /** The braces keep all keys in one slot of a Redis Cluster. */
 export const QUEUE_PREFIX = '{partner-ingest}';
+
+export const steps = ['account', 'mail'] as const;
+export type Step = (typeof steps)[number];
 
 /** Work waits in the record as of `version`. */
 export const hintSchema = z.object({
@@ -19,6 +23,16 @@ export const hintSchema = z.object({
   partnerId: z.string().optional(),
 });
 export type Hint = z.output<typeof hintSchema>;
+
+/** Brings a record back after `delayMs`. */
+export interface Retry extends Hint {
+  readonly step: Step;
+  readonly delayMs: number;
+  /** The class of the failure. */
+  readonly reason: string;
+  /** The number of the attempt that waits. */
+  readonly attempt: number;
+}
 
 export function hintFor(record: {
   readonly _id: string;
@@ -35,31 +49,45 @@ export function hintFor(record: {
 }
 
 /**
- * A job costs as much as its record. Fifty hints make that small, and a killed worker leaves few.
+ * A job costs as much as its record. Fifty make that small, and a killed worker leaves few.
  */
-export const HINTS_PER_JOB = 50;
-/** Even few hints make this many jobs, so that several processors share them. */
-export const SPREAD = 4;
+const RECORDS_PER_JOB = 50;
 
-const jobSchema = z.object({ hints: z.array(hintSchema).min(1).max(HINTS_PER_JOB) });
-export type JobData = z.output<typeof jobSchema>;
+const jobSchema = z.object({ records: z.array(hintSchema).min(1).max(RECORDS_PER_JOB) });
 
-export function hintsOf(data: unknown): readonly Hint[] | undefined {
-  return jobSchema.safeParse(data).data?.hints;
+export function recordsOf(data: unknown): readonly Hint[] | undefined {
+  return jobSchema.safeParse(data).data?.records;
 }
 
-export function jobsFor(hints: readonly Hint[]): JobData[] {
-  const size = Math.min(HINTS_PER_JOB, Math.ceil(hints.length / SPREAD));
-  const jobs = [];
-  for (let start = 0; start < hints.length; start += size)
-    jobs.push({ hints: hints.slice(start, start + size) });
+export interface Job {
+  readonly name: Step;
+  readonly data: {
+    readonly records: readonly Hint[];
+    readonly reason?: string;
+    readonly attempt?: number;
+  };
+  readonly opts: JobsOptions;
+}
+
+/** BullMQ never runs a job twice: each retry is a job of its own, made when its attempt failed. */
+const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
+
+/** New applications share jobs; each retry has one. */
+export function jobsFor(hints: readonly (Hint | Retry)[]): Job[] {
+  const { now = [], late = [] } = Object.groupBy(hints, (hint) =>
+    'delayMs' in hint ? 'late' : 'now',
+  );
+  const jobs: Job[] = (late as Retry[]).map(({ step, delayMs, reason, attempt, ...hint }) => ({
+    name: step,
+    data: { records: [hint], reason, attempt },
+    opts: { ...jobOptions, delay: delayMs, jobId: `${hint.requestId}-${hint.version}` },
+  }));
+  for (let start = 0; start < now.length; start += RECORDS_PER_JOB) {
+    const records = now.slice(start, start + RECORDS_PER_JOB);
+    jobs.push({ name: 'account', data: { records }, opts: jobOptions });
+  }
   return jobs;
 }
-
-/** BullMQ never retries: the record's `dueAt` sets the next attempt. */
-export const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
-/** BullMQ takes such jobs after all others. */
-export const BEHIND = { priority: 1 } as const;
 
 export function queueSpan(
   operation: 'send' | 'process',

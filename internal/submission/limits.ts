@@ -58,10 +58,12 @@ export const BACKLOG_COUNTED = 100_000;
 export const BACKLOG_BY_PARTNER = 20_000;
 /** Read from each end of `dueAt` to find the oldest record. */
 export const BACKLOG_LOOKED_AT = 500;
-export const LINE_PAGE = 500;
+export const DUE_PAGE = 500;
 /** Read behind a full page. */
-export const LINE_PARTNERS = 25;
-export const LINE_OF_PARTNER = 50;
+export const DUE_PARTNERS = 25;
+export const DUE_OF_PARTNER = 50;
+/** The time for a withdrawal after an unclaimed record is first found due. */
+export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** Just below the socket time-out of 10 s. */
 export const DUE_TIMEOUT_MS = 9_000;
 export const BACKLOG_TIMEOUT_MS = 5_000;

@@ -1,11 +1,10 @@
-/** Workers' and reconcile's conditional updates of a record. */
+/** Workers' conditional updates of a record. */
 import type { Collection, Db } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { databaseSpan, requireDurable, takesWrites, updateInOrder } from '../platform/mongo.ts';
+import { databaseSpan, takesWrites } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import type { Reason } from '../application/reasons.ts';
-import { DueRecords, type DueRecord } from './due-records.ts';
 import { CLAIM_MS } from './limits.ts';
 import { moveOf, touchOf, type RecordUpdate } from './move-of.ts';
 import type { OpenState, ProcessorEvent, RetentionDays, State } from './states.ts';
@@ -26,14 +25,12 @@ export interface Changes {
   readonly ambiguous?: number;
   readonly lastError?: string;
   readonly reason?: string;
-  readonly keepClaim?: true;
 }
 
 export class WorkerMoves {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #retention: RetentionDays;
   readonly #clock: Clock;
-  readonly #due: DueRecords;
 
   constructor(options: {
     readonly db: Db;
@@ -43,7 +40,6 @@ export class WorkerMoves {
     this.#collection = submissionCollection(options.db);
     this.#retention = options.retention;
     this.#clock = options.clock;
-    this.#due = new DueRecords(this.#collection, options.clock);
   }
 
   /**
@@ -80,18 +76,16 @@ export class WorkerMoves {
     changes: Changes = {},
   ): Promise<State | undefined> {
     const now = this.#clock.now();
-    const { reason, keepClaim, ...fields } = changes;
+    const { reason, ...fields } = changes;
     const options = { now, attempt, reason, retention: this.#retention };
     const move = moveOf(event, position, options);
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
     const { to, filter, update } = move;
-    const { claimedUntil: _claim, ...$unset } = update.$unset ?? {};
-    const kept = keepClaim === true ? { $set: heldFrom(now), $unset } : {};
     const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
     const { matchedCount } = await inSpan(span, () =>
       this.#collection.updateOne(
         { _id: position.requestId, ...filter },
-        { ...update, ...kept, $set: { ...fields, ...update.$set, ...kept.$set } },
+        { ...update, $set: { ...fields, ...update.$set } },
       ),
     );
     return matchedCount === 1 ? to : undefined;
@@ -129,31 +123,6 @@ export class WorkerMoves {
 
   takesWrites(): Promise<boolean> {
     return takesWrites(this.#collection);
-  }
-
-  findDue(limit: number, withoutPartners: readonly string[]): Promise<DueRecord[]> {
-    return this.#due.find(limit, withoutPartners);
-  }
-
-  countUnknownDue(limit: number): Promise<number> {
-    return this.#due.countUnknown(limit);
-  }
-
-  async lookAgain(
-    records: readonly DueRecord[],
-    delayMs: number,
-    options: { readonly firstSeen: boolean },
-  ): Promise<void> {
-    if (records.length === 0) return;
-    const now = this.#clock.now();
-    const updates = records.map(({ _id, version, dueAt }) => ({
-      ids: [_id],
-      q: { ...touchOf('look_again', { version }, now), ...defined({ dueAt }) },
-      u: {
-        $set: { dueAt: later(now, delayMs), ...(options.firstSeen ? { firstSeenAt: now } : {}) },
-      },
-    }));
-    requireDurable(await updateInOrder(this.#collection, updates));
   }
 
   /** True if the claim was still held. */

@@ -8,9 +8,9 @@ const loops = [
   'holds',
   'key_uses',
   'keys',
-  'line',
   'over_limit',
   'reconcile',
+  'unknown_records',
 ] as const;
 
 export const ofProcess = {

@@ -8,7 +8,6 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Binary, type Db } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
-import { systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
@@ -135,7 +134,7 @@ async function fill(db: Db, size: number): Promise<string[]> {
 
 async function sendHints(ids: readonly string[], redisUrl: string): Promise<void> {
   const log = createLogger('bench', 'silent');
-  const sender = new HintSender({ redisUrl, clock: systemClock, log });
+  const sender = new HintSender({ redisUrl, log });
   await eventually('the sender of hints', () => sender.ready);
   const hints = ids.map((requestId) => ({ requestId, version: 0 }));
   for (let from = 0; from < hints.length; from += AT_ONCE)

@@ -98,12 +98,7 @@ function losingQueue(): Injector {
       stop = new AbortController();
       // A command that blocks gets what is added before the workers, which look only after a
       // notification.
-      working = Promise.all([
-        lose(world, stop.signal, (redis) => redis.blpop(...keysOf('wait'), LOSE_WAIT_SECONDS)),
-        lose(world, stop.signal, (redis) =>
-          redis.bzpopmin(...keysOf('prioritized'), LOSE_WAIT_SECONDS),
-        ),
-      ]);
+      working = lose(world, stop.signal);
     },
     heal: async () => {
       stop.abort();
@@ -112,16 +107,10 @@ function losingQueue(): Injector {
   };
 }
 
-const keysOf = (state: 'wait' | 'prioritized'): string[] => [`${QUEUE_PREFIX}:${QUEUE}:${state}`];
-
-async function lose(
-  world: ChaosWorld,
-  signal: AbortSignal,
-  take: (redis: Redis) => Promise<unknown>,
-): Promise<void> {
+async function lose(world: ChaosWorld, signal: AbortSignal): Promise<void> {
   const redis = new Redis(world.redis.url);
   while (!signal.aborted) {
-    await take(redis);
+    await redis.blpop(`${QUEUE_PREFIX}:${QUEUE}:wait`, LOSE_WAIT_SECONDS);
     await pause(LOSE_EVERY_MS, signal);
   }
   redis.disconnect();

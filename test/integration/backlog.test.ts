@@ -89,7 +89,7 @@ test('only the leader shows it, and an age grows on while the database is away',
     readPartners: () => (away ? Promise.reject(new Error('away')) : readPartnerBacklog(stores.db)),
     partnerLabels: new PartnerLabels(),
     read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db, clock.now())),
-    jobs: async () => ({ waiting: 2, active: 0, prioritized: 0 }),
+    jobs: async () => ({ waiting: 2, active: 0, delayed: 0 }),
     metrics: createControllerMetrics(registry),
   };
   const shown = async (): Promise<string[]> =>
@@ -107,7 +107,7 @@ test('only the leader shows it, and an age grows on while the database is away',
     `oldest_waiting_seconds{state="recorded"} ${age}`,
     'oldest_waiting_seconds{state="account_created"} 0',
     'queue_jobs{state="waiting"} 2',
-    ...['active', 'prioritized'].map((state) => `queue_jobs{state="${state}"} 0`),
+    ...['active', 'delayed'].map((state) => `queue_jobs{state="${state}"} 0`),
   ];
 
   const watch = new BacklogWatch(tools);

@@ -1,117 +1,129 @@
-/**
- * The loop that takes hints from Redis: what is in hand has left Redis, and a process with hints in
- * hand is alive.
- */
+/** Jobs between sender and consumer on a real Redis: what brings records, when, and what shows it. */
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { HintsInHand } from '../../internal/queue/hints-in-hand.ts';
-import type { Hint } from '../../internal/queue/job.ts';
-import { newTestClock } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
-import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
+import { QUEUE, QUEUE_PREFIX, type Hint } from '../../internal/queue/job.ts';
+import { eventually } from '../support/wait.ts';
 
-const SLOTS = 16;
-const DEADLINE_MS = 60_000;
 const log = createLogger('test', 'silent');
 
-let stores: TestStores;
+let store: Store;
+let redis: Redis;
 let sender: HintSender;
 const consumers: Consumer[] = [];
-const ends: (() => void)[] = [];
-/**
- * From the end of a test on no work waits: what a slot that was freed begins would be among the
- * next test's.
- */
-let over = false;
 
 beforeEach(async () => {
-  over = false;
-  stores = await openTestStores();
-  sender = new HintSender({ redisUrl: stores.redisUrl, clock: systemClock, log });
+  store = await startRedis({ log: () => {} });
+  redis = new Redis(store.url, { maxRetriesPerRequest: null });
+  redis.on('error', () => {});
+  sender = new HintSender({ redisUrl: store.url, log });
   await eventually('Redis to answer', () => sender.ready);
 });
 afterEach(async () => {
-  over = true;
-  for (const end of ends.splice(0)) end();
   await Promise.all(consumers.splice(0).map((consumer) => consumer.close()));
   await sender.close();
-  await stores.close();
+  redis.disconnect();
+  await store.stop();
 });
 
-const hint = (id: number): Hint => ({ requestId: `req_${id}`, version: 0 });
+const hint = (id: number): Hint => ({ requestId: `req_${id}`, version: 0, partnerId: 'demo' });
+const retry = (id: number, delayMs: number) =>
+  ({ ...hint(id), step: 'mail', delayMs, reason: 'throttled', attempt: 2 }) as const;
 
-/**
- * Sends many hints. On a busy machine Redis may be too slow for the sender: then they are sent once
- * more.
- */
-const sendMany = (hints: readonly Hint[]) =>
-  eventually('the hints to be sent', async () => {
-    await sender.send(hints);
-    return true;
-  });
-
-/** A consumer whose work ends when the test does. */
-function scene() {
-  const begun: string[] = [];
-  const clock = newTestClock();
-  const sentBack: Hint[] = [];
-  const work = new HintsInHand({
-    slots: SLOTS,
-    handle: ({ requestId }) => {
-      begun.push(requestId);
-      return over ? Promise.resolve() : new Promise((resolve) => ends.push(resolve));
+function startConsumer() {
+  const taken: string[] = [];
+  const consumer = new Consumer({
+    redisUrl: store.url,
+    log,
+    take: (records, step) => {
+      for (const { requestId } of records) taken.push(`${step} ${requestId}`);
     },
   });
-  const consumer = new Consumer({
-    closeDeadlineMs: 10_000,
-    work,
-    redis: sender.redis,
-    clock,
-    log,
-    sendBack: async (left) => void sentBack.push(...left),
-  });
   consumers.push(consumer);
-  return { begun, clock, work, consumer, sentBack };
+  return { consumer, taken };
 }
 
-test('sixteen slow hand-overs and a job that waits are life, for as long as it takes', async () => {
-  const { begun, clock, consumer, work } = scene();
-  for (let id = 0; id <= SLOTS; id += 1) await sender.send([hint(id)]);
-  await eventually('all slots to be busy', () => work.count === SLOTS);
-  expect(begun).toHaveLength(SLOTS);
-  clock.advance(20 * DEADLINE_MS);
-  expect(consumer.faults(DEADLINE_MS)).toEqual([]);
-  ends.shift()?.();
-  // A fetch whose answer is late leaves the job locked: it comes back when its lock has run out.
-  await eventually('the last one to be begun', () => begun.length === SLOTS + 1, HEAL_HANG_MS);
-  expect(await sender.counts()).toMatchObject({ waiting: 0, active: 0 });
+test('new applications share jobs, which leave Redis once their records are taken', async () => {
+  await sender.send(Array.from({ length: 120 }, (_, id) => hint(id)));
+  expect(await sender.counts()).toMatchObject({ waiting: 3 });
+  const { taken } = startConsumer();
+  await eventually('all records', () => taken.length === 120);
+  expect(taken[0]).toBe('account req_0');
+  await eventually('an empty queue', async () => (await sender.counts()).active === 0);
+  expect(await sender.counts()).toEqual({ waiting: 0, active: 0, delayed: 0 });
 });
 
-test('an idle loop turns; one that does not for a minute is not live', async () => {
-  const { clock, consumer } = scene();
-  await eventually('the loop to turn', () => consumer.faults(0).length > 0);
-  clock.advance(DEADLINE_MS);
-  expect(consumer.faults(DEADLINE_MS)).toEqual([
-    'the worker has not asked for work for 60 s and has none in hand',
-  ]);
-  await eventually('the loop to turn again', () => consumer.faults(DEADLINE_MS).length === 0);
+test('each retry waits as a job of its own, with its time, reason and attempt, and comes at its time', async () => {
+  const { taken } = startConsumer();
+  await sender.send([retry(1, 600_000), retry(2, 1_000)]);
+  const queue = new Queue(QUEUE, { connection: redis, prefix: QUEUE_PREFIX });
+  const [late] = (await queue.getJobs('delayed')).filter(({ id }) => id === 'req_1-0');
+  expect(late).toMatchObject({
+    name: 'mail',
+    delay: 600_000,
+    data: { records: [hint(1)], reason: 'throttled', attempt: 2 },
+  });
+  await eventually('the other retry', () => taken.length > 0);
+  expect(taken).toEqual(['mail req_2']);
+  // The same record and version wait once.
+  await sender.send([retry(1, 600_000)]);
+  expect(await sender.counts()).toMatchObject({ delayed: 1 });
 });
 
-test('closing takes no more, waits for what was begun, and sends the rest back', async () => {
-  const { begun, consumer, sentBack, work } = scene();
-  await sendMany(Array.from({ length: 600 }, (_, id) => hint(id)));
-  await eventually('more than the slots to be in hand', () => work.count > SLOTS);
-  const inHand = work.count;
-  let closed = false;
-  const closing = consumer.close().then(() => (closed = true));
-  await eventually('the slots to be all that is left', () => work.count === SLOTS);
-  expect(closed).toBe(false);
-  for (const end of ends.splice(0)) end();
-  await closing;
-  expect(begun).toHaveLength(SLOTS);
-  expect(sentBack).toHaveLength(inHand - SLOTS);
-  expect((await sender.counts())['waiting']).toBeGreaterThan(0);
+test('a paused consumer takes nothing, and goes on when it is resumed', async () => {
+  const { consumer, taken } = startConsumer();
+  await sender.send([hint(1)]);
+  await eventually('the first record', () => taken.length === 1);
+  consumer.pause();
+  // What it was waiting for may still come.
+  await sender.send([hint(2)]);
+  await sender.send([hint(3)]);
+  const other = startConsumer();
+  await eventually('the others', () => taken.length + other.taken.length === 3);
+  expect(taken).not.toContain('account req_3');
+  await other.consumer.close();
+  await sender.send([hint(4)]);
+  consumer.resume();
+  await eventually('the record after the pause', () => taken.includes('account req_4'));
+});
+
+test.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
+  ['killed', () => store.signal('SIGKILL'), () => store.restart()],
+  ['hung', () => store.signal('SIGSTOP'), () => store.signal('SIGCONT')],
+  ['emptied', () => redis.flushall(), () => Promise.resolve()],
+  [
+    'full',
+    () => redis.config('SET', 'maxmemory', '1'),
+    () => redis.config('SET', 'maxmemory', '0'),
+  ],
+  [
+    'answering errors',
+    () => redis.acl('SETUSER', 'default', '-@scripting'),
+    () => redis.acl('SETUSER', 'default', '+@all'),
+  ],
+])('after a Redis that was %s, jobs come again', async (how, harm, heal) => {
+  const { consumer, taken } = startConsumer();
+  await sender.send([hint(1)]);
+  await eventually('a record', () => taken.length === 1);
+  // A job that waits meets the fault, too.
+  consumer.pause();
+  await sender.send([hint(2)]);
+  await harm();
+  consumer.resume();
+  if (how !== 'emptied')
+    await eventually('a send to fail', () =>
+      sender.send([hint(2)]).then(
+        () => false,
+        () => true,
+      ),
+    );
+  await heal();
+  await eventually('a sent record', async () => {
+    await sender.send([hint(3)]).catch(() => {});
+    return taken.includes('account req_3');
+  });
 });

@@ -16,7 +16,6 @@ import { cliOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
-import { createLogger } from '../../internal/platform/log.ts';
 
 let world: World;
 let ingest: InProcess;
@@ -39,7 +38,6 @@ async function expireIn(days: number): Promise<void> {
   const clock = { ...systemClock, now: () => later(now, days * DAY_MS) };
   await expireOnce({
     clock,
-    log: createLogger('test', 'silent'),
     releasedDays: 400,
     removeBodies: () => removeDueBodies(db, clock),
     forgetReleased: (until) => forgetReleased(db, until),

@@ -52,7 +52,6 @@ async function completeOne(ingest: InProcess, mailbox: string): Promise<number> 
 async function queueBacklog(): Promise<void> {
   const sender = new HintSender({
     redisUrl: world.stores.redisUrl,
-    clock,
     log: createLogger('test', 'silent'),
   });
   try {

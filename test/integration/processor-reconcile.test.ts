@@ -1,18 +1,11 @@
 /** Reconcile and claims on the real store, with a clock that the test moves. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import { createLogger } from '../../internal/platform/log.ts';
-import {
-  FIRST_SIGHT_GRACE_MS,
-  RECONCILE_MAX_WAITING,
-  RECONCILE_OLDEST,
-  REQUEUED_AGAIN_MS,
-  RECONCILE_PAGE,
-} from '../../internal/processor/limits.ts';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
-import { countUnknown, reconcileOnce } from '../../internal/processor/reconcile.ts';
-import type { Hint } from '../../internal/queue/job.ts';
-import { CLAIM_MS } from '../../internal/submission/limits.ts';
+import type { Work } from '../../internal/processor/line.ts';
+import { Reconcile } from '../../internal/processor/reconcile.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
+import { CLAIM_MS, DUE_PAGE, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { isOpen, states, type State } from '../../internal/submission/states.ts';
 import {
@@ -32,13 +25,11 @@ let collection: Collection<SubmissionRecord>;
 const clock = newTestClock();
 let store: WorkerMoves;
 let operator: OperatorMoves;
+let due: DueWork;
 
-let hints: readonly Hint[];
-let waiting: number;
-let room: number;
-let taken: string[];
+let found: readonly Work[];
+let held: string[];
 let moreIsDue: boolean;
-let [unknown, requeued] = [0, 0];
 let takesWrites: () => Promise<boolean>;
 let durable: DurableSince;
 
@@ -46,44 +37,34 @@ beforeAll(async () => {
   stores = await openTestStores();
   collection = await makeIndexes(stores);
   store = new WorkerMoves({ db: stores.db, retention, clock });
+  due = new DueWork({ db: stores.db, clock });
   const db = timedDatabase(stores.db, () => clock.now());
   operator = new OperatorMoves({ db, retention, clock });
 });
 afterAll(() => stores.close());
 beforeEach(async () => {
   await collection.deleteMany({});
-  hints = [];
-  waiting = 0;
-  room = 0;
-  taken = [];
-  requeued = 0;
+  held = [];
   takesWrites = () => store.takesWrites();
   durable = new DurableSince(clock, () => takesWrites());
   await durable.look();
   clock.advance(FIRST_SIGHT_GRACE_MS);
 });
 
-/** One round; the hints it sent, as "id version". */
+/** One round; what it found for the line, as "id version". */
 async function round(): Promise<string[]> {
-  hints = [];
-  moreIsDue = await reconcileOnce({
-    store,
+  found = [];
+  const reconcile = new Reconcile({
+    due,
     durable,
-    holds: { partners: () => [] },
-    clock,
-    log: createLogger('test', 'silent'),
-    requeued: { inc: (value = 1) => void (requeued += value) },
-    unknown: { set: () => undefined },
-    waiting: async () => waiting,
-    worker: {
-      paused: false,
-      room,
-      take: (given) => void taken.push(...given.map(({ requestId }) => requestId)),
-    },
-    sendHints: async (batch) => void (hints = batch),
+    holds: { partners: () => held },
+    line: { put: (works) => void (found = works), isLow: () => true },
   });
-  return hints.map(({ requestId, version }) => `${requestId} ${version}`);
+  moreIsDue = await reconcile.round();
+  return found.map(({ requestId, version }) => `${requestId} ${version}`);
 }
+
+const lost = (): number => found.filter((work) => work.lost).length;
 
 async function insert(more: Partial<SubmissionRecord> = {}): Promise<SubmissionRecord> {
   const record = recordOf(newApplication(), clock.now(), more);
@@ -96,8 +77,8 @@ const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
 const position = (record: SubmissionRecord, version: number) =>
   ({ requestId: record._id, state: 'recorded', version }) as const;
 
-test('a record that nobody claimed is only marked at first sight, and queued after the grace', async () => {
-  const record = await insert({ traceparent: '00-1-2-01' });
+test('a record that nobody claimed is only marked at first sight, and worked on after the grace', async () => {
+  const record = await insert();
   expect(await round()).toEqual([]);
   clock.advance(FIRST_DUE_MS);
   expect(await round()).toEqual([]);
@@ -106,16 +87,12 @@ test('a record that nobody claimed is only marked at first sight, and queued aft
   expect(await round()).toEqual([]);
   clock.advance(1);
   expect(await round()).toEqual([`${record._id} 0`]);
-  expect(hints[0]?.traceparent).toBe('00-1-2-01');
-  expect(requeued).toBe(1);
-  expect(await round()).toEqual([]);
-  clock.advance(REQUEUED_AGAIN_MS);
-  expect(await round()).toEqual([`${record._id} 0`]);
+  expect(lost()).toBe(1);
 });
 
 test('while writes do not become durable, and for the grace after it, what nobody claimed waits for its withdrawal', async () => {
   await collection.insertMany(
-    Array.from({ length: RECONCILE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
+    Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
   );
   clock.advance(FIRST_DUE_MS);
   takesWrites = () => Promise.resolve(false);
@@ -126,6 +103,7 @@ test('while writes do not become durable, and for the grace after it, what nobod
   expect(await round()).toEqual([`${claimed._id} 1`]);
   // A page is full of what waits: to go on at once would find it again.
   expect(moreIsDue).toBe(false);
+  await collection.deleteOne({ _id: claimed._id });
   takesWrites = () => Promise.reject(new Error('no answer'));
   expect(await round()).toEqual([]);
   takesWrites = () => store.takesWrites();
@@ -133,11 +111,11 @@ test('while writes do not become durable, and for the grace after it, what nobod
   clock.advance(FIRST_SIGHT_GRACE_MS - 1);
   expect(await round()).toEqual([]);
   clock.advance(1);
-  expect(await round()).toHaveLength(RECONCILE_PAGE);
+  expect(await round()).toHaveLength(DUE_PAGE);
   expect(moreIsDue).toBe(true);
 });
 
-test('a claim that ran out is queued at once, with the version to claim', async () => {
+test('a claim that ran out is found at once, with the version to claim', async () => {
   const record = await insert();
   expect(await store.claim(record._id, 0)).toMatchObject({ version: 1 });
   clock.advance(CLAIM_MS - 1);
@@ -146,7 +124,7 @@ test('a claim that ran out is queued at once, with the version to claim', async 
   expect(await round()).toEqual([`${record._id} 1`]);
 });
 
-test('a worker that woke up and renewed its claim does not lose it to the hint that was sent meanwhile', async () => {
+test('a worker that woke up and renewed its claim does not lose it to what was read meanwhile', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);
@@ -157,33 +135,27 @@ test('a worker that woke up and renewed its claim does not lose it to the hint t
   expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
 });
 
-test('while enough jobs wait the workers of this process take the oldest records past the queue', async () => {
-  const records = [];
-  for (let index = 0; index <= RECONCILE_OLDEST; index += 1) {
-    records.push(await insert({ version: 1 }));
-    clock.advance(1);
-  }
+test('one partner’s backlog of e-mails hides neither another’s nor the accounts; one on hold is left out', async () => {
+  const mail = { state: 'account_created', version: 1, dueAt: clock.now() } as const;
+  await collection.insertMany(
+    Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), mail)),
+  );
   clock.advance(FIRST_DUE_MS);
-  [waiting, room] = [RECONCILE_MAX_WAITING, 500];
-  const names = records.map(({ _id }) => _id);
-  expect(await round()).toEqual([]);
-  expect(taken).toEqual(names.slice(0, RECONCILE_OLDEST));
-  clock.advance(1);
+  const late = { dueAt: clock.now(), version: 1 };
+  const other = await insert({ ...mail, ...late, partnerId: 'small' });
+  const onHold = await insert({ ...mail, ...late, partnerId: 'held' });
+  const account = await insert(late);
+  held = ['held'];
   await round();
-  expect(taken).toEqual(names);
-  await round();
-  expect(taken).toEqual(names);
-  clock.advance(REQUEUED_AGAIN_MS - 1);
-  room = 3;
-  await round();
-  // Those of the first round are due again, all since the same instant; the last one is not yet.
-  const again = new Set(taken.slice(names.length));
-  expect(again.size).toBe(room);
-  expect(names.slice(0, RECONCILE_OLDEST)).toEqual(expect.arrayContaining([...again]));
+  const ids = found.map(({ requestId }) => requestId);
+  expect(ids).toEqual(expect.arrayContaining([other._id, account._id]));
+  expect(ids).not.toContain(onHold._id);
+  expect(moreIsDue).toBe(true);
+  expect(lost()).toBe(0);
 });
 
 test.each(states.filter((state) => !isOpen(state)))(
-  'a record that is %s is never queued',
+  'a record that is %s is never found',
   async (state) => {
     const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
     await collection.insertOne(record);
@@ -198,8 +170,7 @@ test('records of a newer schema or an unknown state are left alone and counted',
   const strange = await insert({ state: 'on_holiday' as State, version: 1 });
   clock.advance(FIRST_DUE_MS);
   expect(await round()).toEqual([]);
-  await countUnknown({ store, unknown: { set: (value) => void (unknown = value) } });
-  expect(unknown).toBe(2);
+  expect(await due.countUnknown(9)).toBe(2);
   expect(await store.claim(newer._id, 1)).toBeUndefined();
   expect(await store.claim(strange._id, 1)).toBeUndefined();
   expect(await read(newer)).toEqual(newer);
@@ -242,7 +213,7 @@ test('of two operators who reopen a record from the same view, one is told that 
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
 });
 
-test('a retry and what an operator made due are queued, and count as no rescue', async () => {
+test('a retry and what an operator made due are found, and count as no rescue', async () => {
   const many = await insert({ state: 'dead_lettered', version: 1 });
   const one = await insert({ state: 'dead_lettered', version: 1 });
   await operator.moveAll('retry', [{ seen: many, to: 'recorded', accountId: undefined }], 'asked');
@@ -253,7 +224,7 @@ test('a retry and what an operator made due are queued, and count as no rescue',
   await store.postpone(position(failed, 1), { delayMs: 0, ...counts, lastError: 'x' });
   const made = [`${many._id} 2`, `${one._id} 2`, `${failed._id} 1`].toSorted();
   expect((await round()).toSorted()).toEqual(made);
-  expect(requeued).toBe(0);
+  expect(lost()).toBe(0);
 });
 
 test('a claim that ran out counts a death of its worker, until a worker gives a word', async () => {

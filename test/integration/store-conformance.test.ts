@@ -16,6 +16,7 @@ import { createLogger } from '../../internal/platform/log.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import {
@@ -67,6 +68,7 @@ function open(db: Db) {
     submissions: new SupportQueries(db),
     accountQueries: new AccountQueries(db),
     store: new WorkerMoves({ db, retention, clock }),
+    due: new DueWork({ db, clock }),
     accounts: new AccountStore({ db, clock }),
     ledger: new LedgerStore({ db, clock }),
     moves: new OperatorMoves({ db: timedDatabase(db, clock.now), retention, clock }),
@@ -226,23 +228,21 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       ({ store }) => (apart ? store.putApart(where, until) : store.putBack(where, until, 'x')),
     ];
   }),
-  fc.integer({ min: 1, max: IDS }).map((limit): Step => {
-    // Which of several that are due at the same instant come first is the database's choice.
-    const due = async ({ store }: Opened) =>
-      (await store.findDue(limit, [])).map(({ dueAt }) => dueAt);
-    return [`due ${limit}`, due];
-  }),
   fc.constant<Step>([
     'all due',
-    async ({ store }) =>
-      (await store.findDue(IDS, [])).toSorted((one, other) => (one._id < other._id ? -1 : 1)),
+    async ({ due }) => {
+      const { records } = await due.read({ withoutPartners: [] });
+      return records.toSorted((one, other) => (one._id < other._id ? -1 : 1));
+    },
   ]),
-  fc.constant<Step>(['unknown due', ({ store }) => store.countUnknownDue(10)]),
-  fc.tuple(fc.nat(60), fc.boolean()).map(([seconds, firstSeen]): Step => {
-    const lookAgain = async ({ store }: Opened): Promise<void> =>
-      store.lookAgain(await store.findDue(IDS, []), seconds * SECOND_MS, { firstSeen });
-    return ['look again', lookAgain];
-  }),
+  fc.constant<Step>(['unknown due', ({ due }) => due.countUnknown(10)]),
+  fc.constant<Step>([
+    'note the first sight',
+    async ({ due }) => {
+      const { records } = await due.read({ withoutPartners: [] });
+      await due.noteFirstSight(records);
+    },
+  ]),
   id.map((n): Step => {
     const withdraw = ({ withdrawals }: Opened): Promise<void> => {
       withdrawals.add(record(n, 'recorded', 0, 0));

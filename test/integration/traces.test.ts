@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import {
@@ -114,9 +114,9 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
     '├─ insert requests (ingest, client) batch=1',
     '├─ send applications (ingest, producer)',
     '├─ process applications (processor, consumer) attempt=1 ← send applications',
-    '│  └─ insert accounts (processor, client) account=created',
+    '│  ├─ insert accounts (processor, client) account=created',
+    '│  └─ update requests (processor, client) state=account_created',
     '└─ mail applicant (processor, internal) attempt=1',
-    '   ├─ update requests (processor, client) state=account_created',
     '   ├─ send mail (processor, client) mail=accepted',
     '   └─ update requests (processor, client) state=completed',
   ]);
@@ -186,7 +186,6 @@ test('an address that does not exist: what came of the e-mail is in its trace', 
   const tree = printTrace(await spansOf(traceIdOf(undeliverable), SPANS)).split('\n');
   expect(tree.slice(tree.findIndex((line) => line.startsWith('└─ mail')))).toEqual([
     '└─ mail applicant (processor, internal, failed) attempt=1 error=permanent',
-    '   ├─ update requests (processor, client) state=account_created',
     '   ├─ send mail (processor, client, failed) mail=refused error=550',
     '   └─ update requests (processor, client) state=undeliverable',
   ]);
@@ -195,31 +194,32 @@ test('an address that does not exist: what came of the e-mail is in its trace', 
   ]);
 });
 
-test('a job that reconcile made again belongs to the same trace and is linked to its sending', async () => {
+test('work that no job brought and a retry belong to the same trace', async () => {
+  world.mail.setFault(() => ({ at: 'rcpt', answer: { code: 452, message: '4.3.1 later' } }));
   const withoutRedis = await world.spawn('ingest', {
     ...collector.environment,
     REDIS_URL: NO_REDIS,
   });
   const { requestId } = await post(withoutRedis);
-  // What the clock would do in 30 s: reconcile has seen the record once, and it is due again.
-  const due = new Date(Date.now() - 1_000);
-  await world.stores.db
-    .collection<SubmissionRecord>(SUBMISSIONS)
-    .updateOne({ _id: requestId }, { $set: { dueAt: due, firstSeenAt: due } });
+  await eventually(
+    'a failed attempt',
+    async () => (await world.record(requestId))?.lastError !== undefined,
+    HEAL_HANG_MS,
+  );
+  world.mail.setFault(undefined);
   const record = await world.recordIn('completed', requestId);
-  const tree = printTrace(await spansOf(traceIdOf(record), 1 + SPANS)).split('\n');
+  const spans = await spansOf(traceIdOf(record), SPANS + 3);
+  const tree = printTrace(spans).split('\n');
   expect(tree).toEqual(
     expect.arrayContaining([
       '├─ insert requests (ingest, client) batch=1',
       '├─ send applications (ingest, producer, failed) error=RedisAwayError',
-      '├─ send applications (processor, producer) by=reconcile',
-      '├─ process applications (processor, consumer) attempt=1 ← send applications',
+      '├─ process applications (processor, consumer) attempt=1',
+      '├─ mail applicant (processor, internal, failed) attempt=1 error=throttled',
+      '├─ send applications (processor, producer)',
+      expect.stringContaining('└─ mail applicant (processor, internal) attempt=1'),
     ]),
   );
-  const spans = collector.ofTrace(traceIdOf(record));
-  const made = spans.find(({ attributes }) => attributes['partner_ingest.sent_by'] === 'reconcile');
-  const worked = spans.find(({ name }) => name === 'process applications');
-  expect(worked?.links).toEqual([{ traceId: made?.traceId, spanId: made?.spanId }]);
   expect(await withoutRedis.stop()).toBe(0);
 });
 

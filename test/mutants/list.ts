@@ -82,13 +82,10 @@ export const mutants: readonly Mutant[] = [
       ],
     ]),
     ...file('internal/processor/reconcile.ts', claims, [
-      ['record.firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
-    ]),
-    ...file('internal/processor/create-account.ts', simulation, [
-      ['...(keepClaim ? { keepClaim } : {}),', '', 'what is being mailed is free for others'],
+      ['firstSeenAt === undefined', 'false', 'reconcile is faster than a withdrawal'],
     ]),
     ...file('internal/processor/mail-applicant.ts', simulation, [
-      ['!(await tools.ledger.confirmOut(account))', 'false', 'a failover takes back a sent mail'],
+      ['(await tools.ledger.confirmOut(account)) ?', 'true ?', 'a failover takes back a sent mail'],
     ]),
     ...file('internal/mail/ledger-store.ts', ledger, [
       ["1, 'mail.possible': 1 }", '1 }', 'a second mail is not counted'],
@@ -97,7 +94,7 @@ export const mutants: readonly Mutant[] = [
       ["=== 'content') return", "=== 'x') return", 'a mail that may be out goes out again as new'],
     ]),
     ...file('internal/processor/failures.ts', beside, [
-      ['soFar.ambiguous - 1', 'soFar.ambiguous - 2', 'one second mail more than promised'],
+      ['(0, ambiguous - 1', '(0, ambiguous - 2', 'one second mail more than promised'],
       ['>= BACKED_OFF_AT_MOST_MS', '>= Infinity', 'a request is never given up'],
     ]),
     ...file('internal/account/account.ts', 'test/integration/processor-accounts.test.ts', [
@@ -151,11 +148,19 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/queue/hint-outbox.ts', beside, [
       ['Promise.resolve(this.#otherwise(batch))', 'Promise.resolve()', 'an outage delays all work'],
     ]),
-    ...file('internal/queue/hints-in-hand.ts', beside, [
-      ['!this.#paused && !this.#closed', '!this.#closed', 'a paused worker goes on'],
+    ...file('internal/processor/line.ts', beside, [
+      [
+        'while (!this.#paused && !this.#closed && ',
+        'while (!this.#closed && ',
+        'a paused worker goes on',
+      ],
     ]),
-    ...file('internal/queue/job.ts', beside, [
-      ['removeOnFail: true', 'removeOnFail: false', 'a failed job blocks the next hint'],
+    ...file('internal/queue/consume.ts', 'test/integration/consumer.test.ts', [
+      [
+        'if (!this.#paused) void this.#worker.resume();',
+        '',
+        'workers stop after one error of Redis',
+      ],
     ]),
     ...file('internal/platform/deadline.ts', beside, [
       ['Math.min(shape.capMs,', 'Math.max(shape.capMs,', 'the first retry comes after hours'],
@@ -167,13 +172,14 @@ export const mutants: readonly Mutant[] = [
         'work goes on without database',
       ],
     ]),
-    ...file('internal/processor/reconcile.ts', claims, [
-      ['worker.take(oldest.map(hintFor));', '', 'a lost hint waits for the end of an overload'],
-    ]),
   ]),
   ...promise("One partner's backlog costs another's application less than 5 s", [
-    ...file('internal/queue/busy-partners.ts', beside, [
-      ['this.#counts.get(partnerId) ?? 0', '0', 'the many of one partner make another wait'],
+    ...file('internal/processor/line.ts', beside, [
+      [
+        'this.#ofPartner.delete(partnerId);\n    if (works',
+        'if (works',
+        'the many of one partner make another wait',
+      ],
     ]),
   ]),
   ...promise('A hold, a revoked key and a disabled partner take effect at once', [

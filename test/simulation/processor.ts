@@ -4,18 +4,13 @@
  */
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
-import {
-  FINISH_WORK_MS,
-  LINE_EVERY_MS,
-  RECONCILE_EVERY_MS,
-} from '../../internal/processor/limits.ts';
-import { reconcileOnce } from '../../internal/processor/reconcile.ts';
-import { createWorkers, type Workers } from '../../internal/processor/workers.ts';
+import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
+import { worksOf } from '../../internal/processor/line.ts';
+import { Reconcile } from '../../internal/processor/reconcile.ts';
+import { createWorkers } from '../../internal/processor/workers.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
-import type { Clock } from '../../internal/platform/clock.ts';
-import type { Hint } from '../../internal/queue/job.ts';
-import type { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, noMetrics, silent, type World } from './world.ts';
@@ -27,22 +22,23 @@ const templates = await loadTemplates();
 export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
   const connection = world.connect(process, 'processor');
-  const { store, mailQueue, accounts, ledger, clock, ping } = connection;
+  const { store, dueWork, accounts, ledger, clock, ping } = connection;
   // Asked for at each round, so that days of back-off are not made of questions that find nothing.
-  const follower = new HoldFollower({ holds: connection.holds, log: silent, onHold: noMetric });
+  const follower = new HoldFollower({ holds: connection.holds, onHold: noMetric });
   const mailer = world.relay.mailer();
   const workers = createWorkers({
     slots: CONCURRENCY,
-    mailGate: new MailGate({
+    gate: new MailGate({
       places: CONCURRENCY,
       probe: () => mailer.probe(),
       onOutage: () => {},
       clock,
       log: silent,
     }),
-    queue: mailQueue,
     tools: {
       ...noMetrics,
+      requeued: noMetric,
+      sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
       partnerLabels: new PartnerLabels(),
       store,
       holds: follower,
@@ -60,17 +56,30 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       },
     },
     databaseTakesWrites: ping,
-    metrics: noMetrics,
+    workerPaused: noMetric,
   });
-  const { applications, line } = workers;
-  queue.startWorker(process, applications);
-  if (world.parts.reconciles)
-    scheduler.as(process, () => workWhenDue(world, process, { store, clock, workers, follower }));
+  const { line } = workers;
+  const take = (...[records, step]: Parameters<Parameters<typeof queue.startWorker>[1]>): void =>
+    line.put(worksOf(records, step, clock.now()));
+  queue.startWorker(process, take, () => !line.paused);
+  if (world.parts.reconciles) {
+    const reconcile = new Reconcile({
+      due: dueWork,
+      line,
+      durable: new DurableSince(clock, () => store.takesWrites()),
+      holds: follower,
+    });
+    const round = async (): Promise<void> => {
+      await follower.refresh().catch(() => {});
+      await reconcile.round();
+    };
+    scheduler.as(process, () => workWhenDue(world, process, clock, round));
+  }
   const close = async (): Promise<void> => {
     process.closing = true;
     const late = new AbortController();
     scheduler.after(FINISH_WORK_MS, () => late.abort());
-    const [left] = await Promise.all([applications.close(late.signal), line.close(late.signal)]);
+    const left = await line.close(late.signal);
     await queue.send(left).catch(() => {});
     if (late.signal.aborted) world.disturb('killed', process, Infinity);
     process.alive = false;
@@ -78,62 +87,39 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   return () => void scheduler.after(0, () => void close(), process);
 }
 
-interface WorkedBy {
-  readonly store: WorkerMoves;
-  readonly clock: Clock;
-  readonly workers: Workers;
-  readonly follower: HoldFollower;
-}
-
 /**
- * Rounds of reconcile and of the line at the service's pace, but none while nothing can be due:
- * days of back-off would otherwise be made of rounds that find nothing.
+ * Rounds at the service's pace, but none while nothing can be due: days of back-off would otherwise
+ * be made of rounds that find nothing.
  */
 function workWhenDue(
   world: World,
   process: SimProcess,
-  { store, clock, workers, follower }: WorkedBy,
+  clock: Clock,
+  round: () => Promise<void>,
 ): void {
-  const { scheduler, queue } = world;
-  const tools = {
-    requeued: noMetric,
-    unknown: noMetric,
-    store,
-    durable: new DurableSince(clock, () => store.takesWrites()),
-    holds: follower,
-    clock,
-    log: silent,
-    waiting: () => queue.waiting(),
-    worker: workers.applications,
-    sendHints: (hints: readonly Hint[]) => queue.send(hints),
-  };
-  const often = (everyMs: number, round: () => Promise<unknown>): void => {
-    let notBefore = 0;
-    let running = false;
-    let planned: ReturnType<typeof scheduler.after> | undefined;
-    const run = async (): Promise<void> => {
-      running = true;
-      await follower.refresh();
-      await round().catch(() => {});
-      running = false;
-      notBefore = scheduler.now + everyMs * world.random.between(0.8, 1.2);
-      consider();
-    };
-    const consider = (): void => {
-      if (running || !process.alive || process.closing) return;
-      const dueAt = world.earliestDueAt();
-      if (planned !== undefined) planned.run = undefined;
-      if (dueAt === undefined) return;
-      const untilDue = dueAt - clock.now().getTime();
-      planned = scheduler.after(
-        Math.max(untilDue, notBefore - scheduler.now),
-        () => void run(),
-        process,
-      );
-    };
-    world.onDue.push(consider);
+  const { scheduler } = world;
+  let notBefore = 0;
+  let running = false;
+  let planned: ReturnType<typeof scheduler.after> | undefined;
+  const run = async (): Promise<void> => {
+    running = true;
+    await round().catch(() => {});
+    running = false;
+    notBefore = scheduler.now + RECONCILE_EVERY_MS * world.random.between(0.8, 1.2);
     consider();
   };
-  often(RECONCILE_EVERY_MS, () => reconcileOnce(tools));
-  often(LINE_EVERY_MS, () => workers.line.readOnce());
+  const consider = (): void => {
+    if (running || !process.alive || process.closing) return;
+    const dueAt = world.earliestDueAt();
+    if (planned !== undefined) planned.run = undefined;
+    if (dueAt === undefined) return;
+    const untilDue = dueAt - clock.now().getTime();
+    planned = scheduler.after(
+      Math.max(untilDue, notBefore - scheduler.now),
+      () => void run(),
+      process,
+    );
+  };
+  world.onDue.push(consider);
+  consider();
 }

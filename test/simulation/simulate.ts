@@ -73,13 +73,20 @@ export async function simulate(options: {
 if (import.meta.main) {
   const text = { type: 'string', default: '' } as const;
   const { values } = parseArgs({
-    options: { seed: text, histories: text, at: text, hasty: { type: 'boolean', default: false } },
+    options: {
+      seed: text,
+      histories: text,
+      at: text,
+      hasty: { type: 'boolean', default: false },
+      queue: text,
+    },
   });
   const startedAt = performance.now();
   const result = await simulate({
     seed: Number(values.seed || Date.now() % 2 ** 31),
     histories: Number(values.histories || 10_000),
     at: values.at || undefined,
+    parts: { hasQueue: values.queue !== 'off' },
     hasty: values.hasty,
   });
   const { failure, ...figures } = result;

@@ -16,7 +16,7 @@ import { later, type Clock } from '../../internal/platform/clock.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { MailQueue } from '../../internal/submission/mail-queue.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import {
   ingestMetrics,
@@ -40,6 +40,8 @@ export interface Parts {
   readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
+  /** Without it, Redis is away for good. */
+  readonly hasQueue: boolean;
   readonly withdraws: boolean;
   /** Whether ingest takes a write without a trustworthy answer for stored. */
   readonly takesDoubtForStored: boolean;
@@ -55,6 +57,7 @@ export const ourParts: Parts = {
   tamper: (sent) => sent,
   uniqueAccountKeys: ['emailNormalized', 'ein', 'requestId'],
   reconciles: true,
+  hasQueue: true,
   withdraws: true,
   takesDoubtForStored: false,
   localClocks: false,
@@ -151,7 +154,7 @@ export class World {
     this.scheduler = new Scheduler(this.random);
     this.parts = parts;
     this.accounts = new MemoryCollection(parts.uniqueAccountKeys);
-    this.queue = new SimQueue(this.scheduler, this.redis);
+    this.queue = new SimQueue(this.scheduler, this.redis, parts.hasQueue);
     this.relay = new SimRelay(this.scheduler, this.smtp, temperOf);
   }
 
@@ -182,7 +185,7 @@ export class World {
       clock,
       db,
       store: new Store({ db, retention, clock }),
-      mailQueue: new MailQueue({ db, clock }),
+      dueWork: new DueWork({ db, clock }),
       holds: new PartnerHolds({ db, clock }),
       accounts: new AccountStore({ db, clock }),
       ledger: new Ledger({ db, clock }),

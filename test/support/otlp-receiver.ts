@@ -111,7 +111,6 @@ const TOLD: Readonly<Record<string, string>> = {
   batch: 'db.operation.batch.size',
   messages: 'messaging.batch.message_count',
   attempt: 'partner_ingest.attempt',
-  by: 'partner_ingest.sent_by',
   account: 'partner_ingest.account',
   state: 'partner_ingest.state',
   mail: 'partner_ingest.mail',

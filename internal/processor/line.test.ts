@@ -1,0 +1,97 @@
+import { expect, test } from '@jest/globals';
+import { LINE_MOST } from './limits.ts';
+import { Line, type LineOptions, type Work } from './line.ts';
+
+const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+/** Work lasts until the test ends it; the gate gives one place. */
+function scene(slots = 1) {
+  const begun: string[] = [];
+  const ends = new Map<string, (next?: Work) => void>();
+  const held = new Set<string | undefined>();
+  let free = true;
+  const gate: LineOptions['gate'] = {
+    choose: ([partnerId]) => (free ? partnerId : undefined),
+    begin: () => {
+      free = false;
+      return {
+        turn: () => Promise.resolve(),
+        note: () => 'mail',
+        release: () => void (free = true),
+      };
+    },
+    onChange: () => {},
+  };
+  const line = new Line({
+    slots,
+    gate,
+    holds: { has: (partnerId) => held.has(partnerId) },
+    work: ({ requestId }) => {
+      begun.push(requestId);
+      return new Promise((resolve) => ends.set(requestId, resolve));
+    },
+  });
+  const end = async (requestId: string, next?: Work): Promise<void> => {
+    ends.get(requestId)?.(next);
+    await settled();
+  };
+  return { line, begun, held, end };
+}
+
+const work = (requestId: string, given: Partial<Work> = {}): Work => ({
+  requestId,
+  version: 0,
+  partnerId: requestId.slice(0, 1),
+  step: 'account',
+  dueAt: new Date(0),
+  ...given,
+});
+
+test('partners take turns, each with its oldest first; one on hold is passed over', async () => {
+  const { line, begun, held, end } = scene();
+  held.add('h');
+  const late = { dueAt: new Date(1) };
+  line.put([work('h1'), work('a2', late), work('a1'), work('a3', late), work('b1')]);
+  for (const requestId of ['a1', 'b1', 'a2', 'a3']) await end(requestId);
+  expect(begun).toEqual(['a1', 'b1', 'a2', 'a3']);
+  held.clear();
+  line.put([]);
+  expect(begun.at(-1)).toBe('h1');
+});
+
+test('the e-mail of a new account begins at once, beside all accounts, where the gate lets it', async () => {
+  const { line, begun, end } = scene();
+  line.put([work('a1'), work('a2')]);
+  await end('a1', work('a1', { version: 1, step: 'mail' }));
+  expect(begun).toEqual(['a1', 'a2', 'a1']);
+});
+
+test('a pause begins nothing and keeps what is in hand; closing gives accounts back and waits for work', async () => {
+  const { line, begun, end } = scene();
+  line.put([work('a1'), work('a2'), work('a3')]);
+  line.pause();
+  await end('a1');
+  expect(begun).toEqual(['a1']);
+  line.resume();
+  expect(begun).toEqual(['a1', 'a2']);
+  let left: readonly Work[] | undefined;
+  void line.close(new AbortController().signal).then((works) => (left = works));
+  await settled();
+  expect(left).toBeUndefined();
+  await end('a2');
+  expect(left).toEqual([work('a3')]);
+  expect(begun).toEqual(['a1', 'a2']);
+});
+
+test('a partner that fills the line leaves others their room', async () => {
+  const { line, begun, end } = scene();
+  const many = Array.from({ length: LINE_MOST + 2 }, (_, index) => work(`a${index}`));
+  line.put(many);
+  line.put([work('b1'), work('a-last')]);
+  await end('a0');
+  expect(begun).toEqual(['a0', 'a1']);
+  await end('a1');
+  expect(begun.at(-1)).toBe('b1');
+  const left = await line.close(AbortSignal.abort());
+  expect(left).toHaveLength(LINE_MOST - 2);
+});
