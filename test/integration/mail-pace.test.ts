@@ -1,0 +1,58 @@
+/** The common pace on a real Redis, which goes away and comes back. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { PACE_TIMEOUT_MS } from '../../internal/mail/limits.ts';
+import { MailPace } from '../../internal/mail/mail-pace.ts';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { createRedis, type RedisClient } from '../../internal/platform/redis.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { eventually } from '../support/wait.ts';
+
+/** Seconds a machine that is busy may take for a few commands. */
+const BUSY_MS = 20_000;
+const EVERY_MS = 1_000;
+let stores: TestStores;
+let proxy: TcpProxy;
+const clients: RedisClient[] = [];
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  proxy = await startTcpProxy(stores.redisUrl);
+});
+afterAll(async () => {
+  for (const client of clients) client.disconnect();
+  await proxy.close();
+  await stores.close();
+});
+
+async function open(url: string): Promise<MailPace> {
+  const redis = createRedis(
+    url,
+    { commandTimeoutMs: PACE_TIMEOUT_MS },
+    createLogger('test', 'silent'),
+  );
+  clients.push(redis);
+  await eventually('Redis', () => redis.status === 'ready');
+  return new MailPace({ perSecond: 1_000 / EVERY_MS, processes: 3, redis, clock });
+}
+
+test('processes share the pace; one without Redis keeps its part, until Redis is back', async () => {
+  const [one, other] = await Promise.all([open(stores.redisUrl), open(proxy.url)]);
+  const waits: number[] = [];
+  for (let n = 0; n < 20; n += 1) waits.push(await one.reserve(), await other.reserve());
+  const mostMs = (waits.length - 1) * EVERY_MS;
+  expect(waits.at(-1)).toBeLessThanOrEqual(mostMs);
+  expect(waits.at(-1)).toBeGreaterThan(mostMs - BUSY_MS);
+
+  proxy.park();
+  proxy.cut();
+  const alone: number[] = [];
+  for (let n = 0; n < 4; n += 1) alone.push(await other.reserve());
+  expect(alone[0]).toBe(0);
+  expect(alone.at(-1)).toBeLessThanOrEqual(9 * EVERY_MS);
+  expect(alone.at(-1)).toBeGreaterThan(6 * EVERY_MS);
+
+  proxy.pass();
+  await eventually('the common pace', async () => (await other.reserve()) > mostMs - BUSY_MS);
+});
