@@ -388,8 +388,10 @@ describe('an option', () => {
     const pod = one(await render({ ...production, tests }), 'Pod');
     expect(pod.metadata.annotations).toMatchObject({
       'helm.sh/hook': 'test',
+      'linkerd.io/inject': 'disabled',
       'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
     });
+    expect(pod.metadata.labels['sidecar.istio.io/inject']).toBe('false');
     expect(volume(pod['spec'], 'key')['secret']).toMatchObject({
       secretName: 'partner',
       items: [{ key: 'k', path: 'API_KEY' }],

@@ -3,7 +3,17 @@
  * and with the code.
  */
 import { describe, expect, test } from '@jest/globals';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
@@ -14,6 +24,7 @@ import {
   everything,
   examples,
   helm,
+  objectsOf,
   one,
   podsOf,
   production,
@@ -164,7 +175,7 @@ describe('the chart', () => {
   );
 
   test('two objects of one kind never share a name and namespace, and all names fit', async () => {
-    for (const release of ['x', 'partner-ingest', 'a'.repeat(53)]) {
+    for (const release of ['x', 'partner-ingest', 'a'.repeat(53), '1.a']) {
       const objects = await render(
         {
           ...everything,
@@ -185,6 +196,31 @@ describe('the chart', () => {
         const longest = kind === 'StatefulSet' ? 52 : 63;
         expect([metadata.name, metadata.name.length <= longest]).toEqual([metadata.name, true]);
       }
+    }
+  });
+
+  test.each([
+    ['partner-ingest', true],
+    ['partner-ingest', false],
+    ['partnerIngest', true],
+  ])('as a dependency named %s, with its condition %s', async (name, enabled) => {
+    const parent = mkdtempSync(join(tmpdir(), 'parent-'));
+    try {
+      cpSync(CHART, join(parent, 'charts/partner-ingest'), { recursive: true });
+      const dependency = { name: 'partner-ingest', version: '>=0', condition: `${name}.enabled` };
+      const dependencies = [
+        { ...dependency, ...(name === dependency.name ? {} : { alias: name }) },
+      ];
+      const chart = { apiVersion: 'v2', name: 'parent', version: '1.0.0', dependencies };
+      writeFileSync(join(parent, 'Chart.yaml'), JSON.stringify(chart));
+      const values = { [name]: { ...evaluation, enabled }, global: { mine: true } };
+      const { code, out, err } = await helm(['template', 'shop', parent, '-f', '-'], values);
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      const names = objectsOf(out).map(({ metadata }) => metadata.name);
+      expect(names.length > 10).toBe(enabled);
+      expect(names.filter((each) => !/^[a-z][a-z0-9-]*[a-z0-9]$/.test(each))).toEqual([]);
+    } finally {
+      rmSync(parent, { recursive: true });
     }
   });
 

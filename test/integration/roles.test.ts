@@ -198,6 +198,10 @@ async function operate(): Promise<void> {
 
 /** The pod of `helm test` in an install with these processes. */
 async function helmTest(...services: readonly InProcess[]) {
+  return await helmTestFor('60', services);
+}
+
+async function helmTestFor(seconds: string, services: readonly InProcess[]) {
   const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
   writeFileSync(uriFile, wires['helm test'].url);
   writeFileSync(keyFile, world.key);
@@ -208,7 +212,7 @@ async function helmTest(...services: readonly InProcess[]) {
     env: {
       ADMIN_ADDRESSES: services.map(({ adminUrl }) => new URL(adminUrl).host).join(' '),
       BASE_URL: `${ingest!.url}/api/v1`,
-      TIMEOUT_SECONDS: '60',
+      TIMEOUT_SECONDS: seconds,
       EMAIL: 'helm-test@example.com',
       MONGODB_DATABASE: world.stores.database,
       MONGODB_URI_FILE: uriFile,
@@ -231,6 +235,16 @@ test('helm test sends an application, sees it through, and removes what it made'
   expect(world.mail.mails).toHaveLength(1);
   expect(await world.records()).toEqual([]);
   expect(await world.accounts()).toEqual([]);
+});
+
+test("helm test that is not in time ends with the record's own last error", async () => {
+  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.7.1 later' } });
+  await expect(helmTestFor('5', [ingest!, processor!])).rejects.toMatchObject({
+    stderr: expect.stringMatching(/still account_created after 5 s: .*451/),
+  });
+  world.mail.setFault(undefined);
+  for (const name of ['requests', 'accounts'])
+    await world.stores.db.collection(name).deleteMany({});
 });
 
 /** The controller writes and removes keys. */

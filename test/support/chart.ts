@@ -85,8 +85,12 @@ export function withValue(values: Json, path: string, value: unknown): Json {
 }
 
 /** Runs `helm` with the values on its standard input where an argument is `-f -`. */
-export async function helm(args: readonly string[], values: Json = {}): Promise<Ended> {
-  return await endOf(await (program ??= goProgram('helm')), args, {
+export async function helm(
+  args: readonly string[],
+  values: Json = {},
+  other?: string,
+): Promise<Ended> {
+  return await endOf(other ?? (await (program ??= goProgram('helm'))), args, {
     // As Helm reads it: YAML 1.1, where a bare `yes` is true.
     input: stringify(values, { version: '1.1' }),
     timeoutMs: HELM_TIMEOUT_MS,

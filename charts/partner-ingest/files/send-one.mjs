@@ -68,20 +68,23 @@ async function post(headers, body, status) {
   return { answer: JSON.parse(text), id: response.headers.get('x-request-id') };
 }
 
-/** Waits until the record is completed; fails when it ends otherwise. */
+/** Waits until the record is completed; fails with its own last error when it ends otherwise, or not in time. */
 async function follow(requests, requestId) {
   for (let state; state !== 'completed'; await pause()) {
     const record = await requests.findOne(
       { _id: requestId },
-      { projection: { state: 1, reasons: 1 } },
+      { projection: { state: 1, reasons: 1, lastError: 1 } },
     );
     if (record === null) throw new Error('answered 202, but there is no record');
     if (record.state !== state) shown(`record: ${record.state}`);
     state = record.state;
     if (!['recorded', 'account_created', 'completed'].includes(state)) {
-      throw new Error(`ended ${state}: ${JSON.stringify(record.reasons)}`);
+      throw new Error(`ended ${state}: ${record.lastError ?? JSON.stringify(record.reasons)}`);
     }
-    deadline.throwIfAborted();
+    if (deadline.aborted && state !== 'completed') {
+      const why = record.lastError ?? 'no attempt has failed, so no processor has taken it';
+      throw new Error(`still ${state} after ${TIMEOUT_SECONDS} s: ${why}`);
+    }
   }
 }
 
