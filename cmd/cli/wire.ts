@@ -1,14 +1,13 @@
 /** Constructs the operator's command. */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
-import type { Readable, Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { defined } from '../../internal/platform/defined.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
-import { INPUT_MAX_BYTES, INPUT_TIMEOUT_MS } from '../../internal/cli/limits.ts';
 import { UsageError, type Values } from '../../internal/cli/options.ts';
 import { runCommand } from '../../internal/cli/run-command.ts';
 import { notedInWords } from '../../internal/view/trail.ts';
@@ -33,7 +32,6 @@ const POD_LOG = '/proc/1/fd/2';
 
 export interface Terminal {
   readonly env: Environment;
-  readonly stdin: Readable & { readonly isTTY?: boolean };
   readonly stdout: Writable;
   readonly stderr: Writable & { readonly isTTY?: boolean };
 }
@@ -95,7 +93,6 @@ export async function runCli(
       out,
       clock,
       keysNamespace: readTerminalEnvironment(terminal.env).keysNamespace,
-      input: () => textFrom(terminal.stdin),
       openDesk,
       catchStop,
       storeFault: (error) => mongoReason(store?.mongo, error),
@@ -160,29 +157,6 @@ function copyOut(entry: TrailEntry, out: Output, { env, stderr }: Terminal): voi
   } catch {
     out.note(`partner-ingest: the pod's log cannot be written, keep this line: ${line}`);
   }
-}
-
-async function textFrom(stdin: Terminal['stdin']): Promise<string> {
-  if (stdin.isTTY === true)
-    throw new UsageError('standard input is a terminal: give the notification by a pipe or "<"');
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  const read = async (): Promise<void> => {
-    for await (const chunk of stdin as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      bytes += chunk.length;
-      if (bytes > INPUT_MAX_BYTES)
-        throw new UsageError(`standard input has more than ${INPUT_MAX_BYTES} bytes`);
-    }
-  };
-  const late = new UsageError(`standard input did not end within ${INPUT_TIMEOUT_MS / 1_000} s`);
-  const timer = setTimeout(() => stdin.destroy(late), INPUT_TIMEOUT_MS);
-  try {
-    await read();
-  } finally {
-    clearTimeout(timer);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function outputTo({ stdout, stderr }: Terminal): Output {

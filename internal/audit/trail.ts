@@ -31,7 +31,7 @@ export class Trail {
   readonly #clock: Clock;
   readonly by: string;
   readonly #why: string | undefined;
-  readonly #nameFrom: NameFrom;
+  readonly nameFrom: NameFrom;
   readonly #copy: (entry: TrailEntry) => void;
   #indexed: Promise<void> | undefined;
 
@@ -48,7 +48,7 @@ export class Trail {
     this.#clock = options.clock;
     this.by = options.by;
     this.#why = options.why;
-    this.#nameFrom = options.nameFrom;
+    this.nameFrom = options.nameFrom;
     this.#copy = options.copy;
   }
 
@@ -61,12 +61,16 @@ export class Trail {
     await this.#append(action, { result: 'done' });
   }
 
-  /** Notes the action before `act` and its result after; `act` returns whether it changed anything. */
-  async record(action: OperatorAction, act: () => Promise<boolean>): Promise<boolean> {
+  /**
+   * Notes the action before `act` and its result after, and returns what `act` returns: false, 0 or
+   * undefined says that nothing was changed.
+   */
+  async record<T>(action: OperatorAction, act: () => Promise<T>): Promise<T> {
     const begun = await this.#append(action, { result: 'begun' });
-    const done = await act();
-    await this.#append(action, { result: done ? 'done' : 'not_done', ends: begun._id });
-    return done;
+    const result = await act();
+    const isDone = Boolean(result);
+    await this.#append(action, { result: isDone ? 'done' : 'not_done', ends: begun._id });
+    return result;
   }
 
   /** Returns operators' actions on a request, oldest first, each with its result. */
@@ -102,7 +106,7 @@ export class Trail {
       _id: newId('opr', at),
       at,
       by: this.by,
-      nameFrom: this.#nameFrom,
+      nameFrom: this.nameFrom,
       ...action,
       ...defined({ why: this.#why }),
       ...ending,

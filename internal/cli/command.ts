@@ -68,8 +68,6 @@ export interface Call {
   readonly values: Values;
   readonly out: Output;
   readonly clock: Clock;
-  /** Throws a `UsageError` if standard input cannot be used. */
-  input(): Promise<string>;
   /** Reading this catches Ctrl-C, so only commands that can stop between two pages do it. */
   readonly stop: AbortSignal;
   readonly keysNamespace: string;

@@ -2,7 +2,6 @@
 import { bounce } from './bounce.ts';
 import { correctEmail, release } from './account.ts';
 import { audit } from './audit.ts';
-import { close } from './close.ts';
 import type { Command } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find } from './find.ts';
@@ -10,7 +9,7 @@ import { keysList, keysNew } from './keys.ts';
 import { keysRevoke } from './keys-revoke.ts';
 import { partnerHolds, partnerList } from './partner-lists.ts';
 import { partnerFlags } from './partner.ts';
-import { resend, retry } from './retry.ts';
+import { close, resend, retry } from './retry.ts';
 import { show } from './show.ts';
 
 export const commands: readonly Command[] = [

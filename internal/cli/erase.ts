@@ -3,15 +3,16 @@ import { defined } from '../platform/defined.ts';
 import { printable, table } from '../platform/terminal.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/find-person.ts';
+import { claimEnd } from '../view/plans.ts';
 import { isOpen } from '../submission/states.ts';
 import type { Account } from '../account/account.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import {
   CommandError,
   EXIT,
+  submissionById,
   type Call,
   type Command,
-  type Desk,
   type ExitCode,
 } from './command.ts';
 import { UsageError, maybeRequestId } from './options.ts';
@@ -19,7 +20,7 @@ import { ALIKE_LISTED, CHANGES_LISTED, REOPEN_TRIES } from './limits.ts';
 import { alikeOf, otherHalf, type Alike } from './left-after-erasure.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { applicantOf, isAccountOf, relationOf } from './match-person.ts';
-import { submissionById } from './command.ts';
+import { assertNamed } from './order.ts';
 import { Progress } from './progress.ts';
 
 export const erase: Command = {
@@ -37,32 +38,30 @@ export const erase: Command = {
   run: eraseApplicant,
 };
 
-/** A person, and the request that named them. */
-interface Subject {
-  readonly person: Person;
-  readonly requestId?: string;
-}
-
 interface Found {
   readonly what: string;
   readonly id: string;
   readonly state: string;
-  readonly result:
-    | 'erased'
-    | 'would be erased'
-    | 'body erased'
-    | 'body would be erased'
-    | 'changed'
-    | 'still open'
-    | 'comes last';
+  readonly result: string;
+}
+
+/** Everything else is left, and the command says so. */
+const DONE = ['erased', 'would be erased', 'body erased', 'body would be erased'];
+
+interface Work {
+  readonly call: Call;
+  readonly person: Person;
+  /** The request that named the person. */
+  readonly named: string | undefined;
+  readonly tally: Tally;
 }
 
 class Tally {
   readonly listed: Found[] = [];
-  /** The walk must not count these again. */
-  readonly settled = new Set<string>();
+  readonly looked = new Set<string>();
   readonly gone = new Set<string>();
   count = 0;
+  done = 0;
   left = false;
   /** EINs found by address, or addresses found by EIN. */
   readonly others = new Set<string>();
@@ -70,42 +69,48 @@ class Tally {
 
   note(entry: Found): void {
     this.count += 1;
+    this.looked.add(entry.id);
     if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
-    if (['changed', 'still open', 'comes last'].includes(entry.result)) this.left = true;
-    else this.settled.add(entry.id);
-    if (entry.result === 'erased' || entry.result === 'would be erased') this.gone.add(entry.id);
+    if (!DONE.includes(entry.result)) {
+      this.left = true;
+      return;
+    }
+    this.done += 1;
+    if (!entry.result.startsWith('body')) this.gone.add(entry.id);
   }
 }
 
 async function eraseApplicant(call: Call): Promise<ExitCode> {
-  const subject = await subjectOf(call);
-  const { desk, values } = call;
+  const { values } = call;
   const tally = new Tally();
-  const work = async (): Promise<boolean> => {
-    await eraseKnown(subject, call, tally);
-    await walkBodies(subject, call, tally);
-    await eraseNamed(subject, call, tally);
-    return tally.count > 0;
+  const work: Work = { call, tally, ...(await subjectOf(call)) };
+  const { desk } = call;
+  const all = async (): Promise<number> => {
+    await eraseKnown(work);
+    await walkBodies(work);
+    await eraseNamed(work);
+    return tally.count;
   };
-  const requestId = subject.requestId === undefined ? {} : { requestId: subject.requestId };
+  const about = defined({ requestId: work.named });
   try {
-    if (values.yes) await desk.trail.record({ action: 'erase', ...requestId }, work);
+    if (values.yes) await desk.trail.record({ action: 'erase', ...about }, all);
     else {
       // The list shows where a person is found.
-      await desk.trail.revealed({ action: 'erase without --yes', ...requestId });
-      await work();
+      await desk.trail.revealed({ action: 'erase without --yes', ...about });
+      await all();
     }
   } catch (error) {
     tally.stopped = true;
-    if (tally.count > 0) report(call, tally, undefined);
+    if (tally.count > 0) report(work, undefined);
     throw error;
   }
-  report(call, tally, await alikeOf(subject, call, tally));
+  report(work, await alikeOf(work, desk, tally));
   if (tally.stopped) return EXIT.stopped;
   return tally.count === 0 || tally.left ? EXIT.found : EXIT.ok;
 }
 
-function report({ out, values }: Call, tally: Tally, alike: Alike | undefined): void {
+function report({ call, tally }: Work, alike: Alike | undefined): void {
+  const { out, values } = call;
   const { count, listed, stopped } = tally;
   if (values.json) {
     out.json({
@@ -126,7 +131,7 @@ function report({ out, values }: Call, tally: Tally, alike: Alike | undefined): 
       out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
     else
       out.line(
-        `${count} done; backups still hold them until they are past their own retention (docs/privacy.md)`,
+        `${tally.done} done; backups still hold them until they are past their own retention (docs/privacy.md)`,
       );
   }
   if (tally.left) {
@@ -144,88 +149,72 @@ function report({ out, values }: Call, tally: Tally, alike: Alike | undefined): 
   if (stopped) out.note('stopped: what was done stays done; give the same command again');
 }
 
-async function subjectOf(call: Call): Promise<Subject> {
+async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
   const [id] = call.positionals;
   const { email, ein } = call.values;
   if ([id, email, ein].filter((given) => given !== undefined).length !== 1) {
     throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
   }
-  if (id === undefined) {
-    return {
-      person: defined({ email, ein }),
-    };
-  }
+  if (call.values.yes) assertNamed(call, 'erase');
+  if (id === undefined) return { person: defined({ email, ein }), named: undefined };
   const record = await submissionById(id, call.desk, call.clock.now());
-  // A worker that held the body may have created the account since.
-  const late =
-    record.erasedAt === undefined
-      ? undefined
-      : await call.desk.accounts.find('requestId', record._id);
-  if (record.erasedAt !== undefined && late === undefined)
+  const account = await call.desk.accounts.find('requestId', record._id);
+  if (record.erasedAt !== undefined && account === undefined)
     throw new CommandError(`${record._id} was erased before`);
   // Only the address identifies the person, because a mistyped EIN may be another's.
-  const own = late?.emailNormalized ?? applicantOf(record).email;
+  const own = record.erasedAt === undefined ? applicantOf(record).email : account?.emailNormalized;
   // A value such as "none" may stand in requests of many people.
   const person = own === undefined || !isEmailAddress(own) ? {} : { email: own };
-  return { person, requestId: record._id };
+  return { person, named: record._id };
 }
 
 /** Erases what the indexes find. */
-async function eraseKnown(subject: Subject, call: Call, tally: Tally): Promise<void> {
-  const { person, requestId } = subject;
-  const { desk } = call;
-  for await (const page of desk.submissions.ofApplicant(person)) {
-    const others = page.filter(({ _id }) => _id !== requestId);
-    await eraseOwn(others, subject, call, tally);
+async function eraseKnown(work: Work): Promise<void> {
+  const { person, named, tally } = work;
+  const { submissions, accounts } = work.call.desk;
+  for await (const page of submissions.ofApplicant(person))
+    await eraseOwn(
+      page.filter(({ _id }) => _id !== named),
+      work,
+    );
+  const found = [...(await accounts.ofPerson(person, new Set())), ...(await accounts.released())];
+  for (const account of found) {
+    const { requestId } = account;
+    if (!isAccountOf(person, account) || requestId === named || tally.looked.has(requestId))
+      continue;
+    const record = await submissions.byId(requestId);
+    if (record === undefined) await eraseAccounts([account], work);
+    else await eraseOwn([record], work);
   }
-  const accounts = [
-    ...(await desk.accounts.ofPerson(person, new Set())),
-    ...(await desk.accounts.released()),
-  ];
-  await eraseAccounts(
-    accounts.filter((account) => isAccountOf(person, account) && account.requestId !== requestId),
-    subject,
-    call,
-    tally,
-  );
 }
 
 /** The named request comes last, because without it a repeat could not find the rest. */
-async function eraseNamed(subject: Subject, call: Call, tally: Tally): Promise<void> {
-  const { requestId } = subject;
+async function eraseNamed(work: Work): Promise<void> {
+  const { named, tally, call } = work;
   const { desk, values } = call;
-  if (requestId === undefined || tally.stopped) return;
-  const record = await desk.submissions.byId(requestId);
+  if (named === undefined || tally.stopped) return;
+  const record = await desk.submissions.byId(named);
   if (values.yes && tally.left) {
-    tally.note({
-      what: 'request',
-      id: requestId,
-      state: record?.state ?? 'past retention',
-      result: 'comes last',
-    });
-    return;
-  }
-  if (record !== undefined) await eraseOwn([record], subject, call, tally);
+    const state = record?.state ?? 'past retention';
+    tally.note({ what: 'request', id: named, state, result: 'comes last' });
+  } else if (record !== undefined) await eraseOwn([record], work);
   // The record may have expired while its account remains.
-  else {
-    const accounts = await desk.accounts.ofPerson({}, new Set([requestId]));
-    await eraseAccounts(accounts, subject, call, tally);
-  }
+  else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([named])), work);
 }
 
 /** Reads every kept body, because a person may appear in one whose fields are unknown. */
-async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<void> {
-  const { person, requestId } = subject;
-  const { desk, values, out, clock, stop } = call;
+async function walkBodies(work: Work): Promise<void> {
+  const { person, named, tally } = work;
+  const { desk, out, clock, stop } = work.call;
   const progress = new Progress(out, clock, await desk.submissions.about());
   for await (const page of desk.submissions.personalPages()) {
     const own: PersonalRecord[] = [];
-    for (const record of page.filter(({ _id }) => !tally.settled.has(_id) && _id !== requestId)) {
+    for (const record of page.filter(({ _id }) => !tally.looked.has(_id) && _id !== named)) {
       const relation = relationOf(person, record);
       if (relation === 'applicant') own.push(record);
-      if (relation === 'mentioned') tally.note(await eraseRecord(record, true, desk, values.yes));
+      if (relation === 'mentioned') tally.note(await eraseBody(record, work.call));
     }
-    await eraseOwn(own, subject, call, tally);
+    await eraseOwn(own, work);
     progress.add(page.length);
     if (stop.aborted) {
       tally.stopped = true;
@@ -234,64 +223,59 @@ async function walkBodies(subject: Subject, call: Call, tally: Tally): Promise<v
   }
 }
 
-/** Accounts come after their records, so that no worker still has a claim to create one. */
-async function eraseOwn(
-  records: readonly PersonalRecord[],
-  subject: Subject,
-  call: Call,
-  tally: Tally,
-): Promise<void> {
-  if (records.length === 0) return;
-  const { desk, values } = call;
-  for (const record of records) {
-    if (tally.settled.has(record._id)) continue;
-    tally.others.add(otherHalf(subject, applicantOf(record)));
-    tally.note(await eraseRecord(record, false, desk, values.yes));
+/** An account goes after its request, and stays while a worker may create it again. */
+async function eraseOwn(records: readonly PersonalRecord[], work: Work): Promise<void> {
+  const { tally, person, named, call } = work;
+  const found = records.filter(({ _id }) => !tally.looked.has(_id));
+  for (const record of found) {
+    tally.others.add(otherHalf(person, applicantOf(record)));
+    tally.note(await eraseRecord(record, call));
   }
-  const ids = new Set(records.map(({ _id }) => _id));
-  const accounts = await desk.accounts.ofPerson({}, ids);
+  const ids = new Set(found.map(({ _id }) => _id).filter((id) => tally.gone.has(id)));
+  if (ids.size === 0) return;
+  const accounts = await call.desk.accounts.ofPerson({}, ids);
   await eraseAccounts(
-    accounts.filter(
-      (account) => isAccountOf(subject.person, account) || account.requestId === subject.requestId,
-    ),
-    subject,
-    call,
-    tally,
+    accounts.filter((account) => isAccountOf(person, account) || account.requestId === named),
+    work,
   );
 }
 
-/** A worker may claim the request between read and write, so it is read again a few times. */
+/** Others may move the request between read and write, so it is read again a few times. */
 async function eraseRecord(
   record: PersonalRecord,
-  bodyOnly: boolean,
-  desk: Desk,
-  yes: boolean,
+  call: Call,
   triesLeft = REOPEN_TRIES,
 ): Promise<Found> {
+  const { desk, values, clock } = call;
   const entry = { what: 'request', id: record._id, state: record.state };
-  // Another applicant's request still needs its body, even as a dead letter.
-  if (bodyOnly && (isOpen(record.state) || record.state === 'dead_lettered'))
-    return { ...entry, result: 'still open' };
-  if (!yes) return { ...entry, result: bodyOnly ? 'body would be erased' : 'would be erased' };
-  const done = bodyOnly
-    ? await desk.moves.eraseBody(record)
-    : await desk.moves.erase(record, `operator erase by ${desk.trail.by}`);
-  if (done) return { ...entry, result: bodyOnly ? 'body erased' : 'erased' };
+  if (!values.yes) return { ...entry, result: 'would be erased' };
+  // The worker may be creating the account, with all that is to be erased.
+  if (claimEnd(record, clock.now()) !== undefined) return { ...entry, result: 'being worked on' };
+  if (await desk.moves.erase(record, `operator erase by ${desk.trail.by}`))
+    return { ...entry, result: 'erased' };
   const now = triesLeft > 1 ? await desk.submissions.byId(record._id) : undefined;
-  if (now === undefined) return { ...entry, result: 'changed' };
-  return eraseRecord(now, bodyOnly, desk, yes, triesLeft - 1);
+  return now === undefined
+    ? { ...entry, result: 'changed' }
+    : eraseRecord(now, call, triesLeft - 1);
 }
 
-async function eraseAccounts(
-  accounts: readonly Account[],
-  subject: Subject,
-  { desk, values }: Call,
-  tally: Tally,
-): Promise<void> {
+/** Another applicant's request still needs its body, even as a dead letter. */
+async function eraseBody(record: PersonalRecord, { desk, values }: Call): Promise<Found> {
+  const { _id: id, state } = record;
+  const entry = { what: 'request', id, state };
+  if (isOpen(state) || state === 'dead_lettered') return { ...entry, result: 'still open' };
+  if (!values.yes) return { ...entry, result: 'body would be erased' };
+  const done = await desk.moves.eraseBody(record);
+  return { ...entry, result: done ? 'body erased' : 'changed' };
+}
+
+async function eraseAccounts(accounts: readonly Account[], work: Work): Promise<void> {
+  const { tally, person } = work;
+  const { desk, values } = work.call;
   for (const account of accounts) {
-    if (tally.settled.has(account._id)) continue;
+    if (tally.looked.has(account._id)) continue;
     const { email, ein } = account.released ?? account;
-    tally.others.add(otherHalf(subject, { email: normalizeEmail(email), ein }));
+    tally.others.add(otherHalf(person, { email: normalizeEmail(email), ein }));
     if (values.yes) await desk.corrections.erase(account._id);
     tally.note({
       what: 'account',

@@ -13,26 +13,24 @@ export interface Alike {
   readonly requestIds: readonly string[];
 }
 
-type Sought = { readonly person: Person };
-
 /** The EIN after a search by address, otherwise the address; empty if invalid. */
-export function otherHalf({ person }: Sought, { email = '', ein = '' }: Person): string {
+export function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
   if (person.ein !== undefined) return isEmailAddress(email) ? normalizeEmail(email) : '';
   return /^[0-9]{9}$/.test(ein) ? ein : '';
 }
 
 export async function alikeOf(
-  { person, requestId: named }: Sought & { readonly requestId?: string },
-  { desk }: { readonly desk: Pick<Desk, 'submissions' | 'accounts'> },
+  { person, named }: { readonly person: Person; readonly named: string | undefined },
+  { submissions, accounts }: Pick<Desk, 'submissions' | 'accounts'>,
   { others, gone }: { readonly others: Set<string>; readonly gone: ReadonlySet<string> },
 ): Promise<Alike> {
   const same = person.ein === undefined ? 'ein' : 'email';
   const found = new Set<string>();
   others.delete('');
   for (const half of others) {
-    for await (const page of desk.submissions.ofApplicant({ [same]: half }))
+    for await (const page of submissions.ofApplicant({ [same]: half }))
       for (const { _id } of page) if (!gone.has(_id) && _id !== named) found.add(_id);
-    for (const { _id, requestId } of await desk.accounts.ofPerson({ [same]: half }, new Set()))
+    for (const { _id, requestId } of await accounts.ofPerson({ [same]: half }, new Set()))
       if (!gone.has(_id) && requestId !== named) found.add(requestId);
     if (found.size >= ALIKE_LISTED) break;
   }

@@ -5,10 +5,6 @@ export const FIND_DEFAULT = 20;
 /** For more, `export` is the right command. */
 export const PAGE_MAX = 1_000;
 
-/** Holds a whole e-mail. A malicious notification of this size takes a fifth of a second. */
-export const INPUT_MAX_BYTES = 262_144;
-export const INPUT_TIMEOUT_MS = 30_000;
-
 /** Lists are cut, counts are not. */
 export const CHANGES_LISTED = 200;
 export const ALIKE_LISTED = 20;

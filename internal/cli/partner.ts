@@ -1,16 +1,10 @@
 /** `partner hold|release` and `partner disable|enable`: two flags of a partner, each set and cleared. */
-import type { KeySource } from '../partner/key-secret.ts';
-import { secretName } from '../partner/key-secret.ts';
+import { secretName, type KeySource } from '../partner/key-secret.ts';
+import { defined } from '../platform/defined.ts';
 import { partnerView, reactivation } from '../view/partners.ts';
-import {
-  CommandError,
-  EXIT,
-  type Call,
-  type Command,
-  type Desk,
-  type ExitCode,
-} from './command.ts';
+import type { Command, Desk } from './command.ts';
 import { partner } from './options.ts';
+import { commandOf } from './order.ts';
 
 interface Word extends Pick<Command, 'about' | 'details' | 'examples'> {
   readonly name: 'hold' | 'release' | 'disable' | 'enable';
@@ -80,31 +74,38 @@ const words: readonly Word[] = [
 ];
 
 /** `partner hold`, `release`, `disable` and `enable`. */
-export const partnerFlags: readonly Command[] = words.map((word) => ({
-  name: `partner ${word.name}`,
-  positionals: [partner],
-  about: word.about,
-  details: word.details,
-  options: ['as', 'why'],
-  examples: word.examples,
-  run: (call) => change(call, word),
-}));
+export const partnerFlags: readonly Command[] = words.map((word) =>
+  commandOf<Partner>({
+    ...word,
+    name: `partner ${word.name}`,
+    positionals: [partner],
+    atOnce: true,
+    select: async ({ desk, positionals, clock, out }) => {
+      const [partnerId = ''] = positionals;
+      if (word.sets && (await desk.keys.list(partnerId)).length === 0)
+        out.note(`no key of ${partnerId} is known: is that its name?`);
+      return { partnerId, inactiveBy: await word.inactiveBy?.(desk, partnerId, clock.now()) };
+    },
+    plan: () => ({ to: word.result }),
+    act: async ([one], { desk }) => ((await word.act(desk, one!.partnerId)) ? 1 : 0),
+    words: ({ partnerId, inactiveBy }) => ({
+      subject: partnerId,
+      about: { partnerId },
+      done: `${partnerId} ${word.done}`,
+      unchanged: word.already,
+      notes: inactiveBy?.map(reactivation) ?? [],
+      json: {
+        done: {
+          partner: partnerId,
+          result: word.result,
+          ...defined({ inactive_by: inactiveBy?.map(secretName) }),
+        },
+      },
+    }),
+  }),
+);
 
-async function change(call: Call, word: Word): Promise<ExitCode> {
-  const { desk, out, values, clock } = call;
-  const [partnerId = ''] = call.positionals;
-  if (word.sets && (await desk.keys.list(partnerId)).length === 0)
-    out.note(`no key of ${partnerId} is known: is that its name?`);
-  const inactiveBy = await word.inactiveBy?.(desk, partnerId, clock.now());
-  const done = await desk.trail.record({ action: `partner ${word.name}`, partnerId }, () =>
-    word.act(desk, partnerId),
-  );
-  for (const secret of inactiveBy ?? []) out.note(reactivation(secret));
-  if (!done) throw new CommandError(`${partnerId} ${word.already}`);
-  const { result } = word;
-  if (values.json) {
-    const secrets = inactiveBy && { inactive_by: inactiveBy.map(secretName) };
-    out.json({ partner: partnerId, result, ...secrets });
-  } else out.line(`${partnerId} ${word.done}`);
-  return EXIT.ok;
+interface Partner {
+  readonly partnerId: string;
+  readonly inactiveBy: readonly KeySource[] | undefined;
 }

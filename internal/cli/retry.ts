@@ -1,239 +1,163 @@
-/** `retry` and `resend`: let a processor work on a request or e-mail its applicant again. */
-import { defined } from '../platform/defined.ts';
-import type { Account } from '../account/account.ts';
-import type { PlannedMove, Seen } from '../submission/operator-moves.ts';
-import { cards, isOpen, nextState, type ReopeningEvent } from '../submission/states.ts';
-import { isBounced, type SubmissionRecord } from '../submission/submission.ts';
-import {
-  CommandError,
-  EXIT,
-  type Call,
-  type Command,
-  type Desk,
-  type ExitCode,
-} from './command.ts';
-import type { FoundSubmission } from '../view/look-up.ts';
-import { submissionById } from './command.ts';
+/** `retry`, `resend` and `close`: work on a request again, mail it once more, or end it. */
 import { WALK_PAGE } from '../platform/mongo-read.ts';
-import { onlyOne, orderMany, queryOptions, type Order, type Plan } from './bulk-order.ts';
+import { isOpen } from '../submission/states.ts';
+import { isBounced } from '../submission/submission.ts';
+import { linkUsed, planClose, planResend, planRetry, stateAfter } from '../view/plans.ts';
+import type { Call, Desk } from './command.ts';
 import { maybeRequestId } from './options.ts';
-import { changedMeanwhile, whenDue } from './waiting-reason.ts';
-import { claimInWords } from '../view/plans.ts';
+import { orderMany } from './order-many.ts';
+import { commandOf, type Order } from './order.ts';
+import {
+  each,
+  requestTarget,
+  stored,
+  unlessClaimed,
+  whenDue,
+  type RequestTarget,
+} from './request-target.ts';
 
-export const retry: Command = {
+const select = (call: Call): Promise<RequestTarget> =>
+  requestTarget(call.positionals[0] ?? '', call);
+
+const retryOrder: Order<RequestTarget> = {
   name: 'retry',
   positionals: [maybeRequestId],
   about: 'have a dead-lettered or undeliverable request worked on again',
   details:
     'One REQUEST_ID is retried at once. With --state, all that match are counted, and retried only with --yes; Ctrl-C stops it between two pages. A request that waits for its next attempt is due now; one that a worker has in hand is left alone. Attempts count from one again.',
-  options: [...queryOptions, 'yes', 'as', 'why'],
   examples: [
     'retry req_01m7yefdj3fantjpk5mzvj8mwh --why "relay is back"',
     'retry --state dead_lettered --since 24h',
     'retry --state dead_lettered --since 24h --yes --as jane',
   ],
-  run: (call) => (call.positionals[0] === undefined ? orderMany(call, retryOrder) : retryOne(call)),
+  atOnce: true,
+  select,
+  plan: (target, call) => unlessClaimed(target, call, planRetry),
+  act: async (targets, { desk }) => {
+    const waiting = targets.filter(({ record }) => isOpen(record.state));
+    const hurried = await each(waiting, ({ record }) => desk.moves.hurry(record));
+    const ready: RequestTarget[] = [];
+    for (const target of targets)
+      if (!waiting.includes(target) && (await wantsMail(target, desk))) ready.push(target);
+    return hurried + (await move(ready, 'retry', `operator retry by ${desk.trail.by}`, desk));
+  },
+  words: (target) => moved(target, planRetry(target.record, target.account).to),
 };
 
-export const resend: Command = {
+const resendOrder: Order<RequestTarget> = {
   name: 'resend',
   positionals: [maybeRequestId],
   about: 'mail the login instructions once more, with the same link',
   details:
     'For a completed or undeliverable request whose link has not been used. The link works for seven more days. With --state, all that match are counted, and mailed only with --yes; Ctrl-C stops it between two pages. For a wrong address: "account correct-email".',
-  options: [...queryOptions, 'yes', 'as', 'why'],
   examples: [
     'resend --state completed --partner acme --since 24h --rate 10',
     'resend req_01m7yefdj3fantjpk5mzvj8mwh',
     'resend req_01m7yefdj3fantjpk5mzvj8mwh --yes --why "applicant lost the mail"',
   ],
-  run: (call) =>
-    call.positionals[0] === undefined ? orderMany(call, resendOrder) : resendMail(call),
+  select,
+  plan: ({ record, account }) => planResend(record, account),
+  act: async ([target], { desk }) => {
+    const { record, account } = target!;
+    // The account comes first, so that a repeat works after an interruption.
+    if (!(await desk.corrections.mailAgain(account!))) return 0;
+    const event = record.state === 'completed' ? 'resend' : 'retry';
+    return move([target!], event, `operator resend by ${desk.trail.by}`, desk);
+  },
+  words: (target) => moved(target, 'account_created', 'the same link is mailed again'),
 };
 
-async function retryOne(call: Call): Promise<ExitCode> {
-  onlyOne(call, 'retry');
-  const { desk, out, values, clock } = call;
-  const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
-  const { to, whyNot } = await tryAgain(record, call);
-  if (to === undefined) throw new CommandError(`${record._id} ${whyNot}`);
-  const next = await whenDue(record, desk);
-  if (values.json) out.json({ request_id: record._id, from: record.state, to, ...next.json });
-  else out.line(`${record._id}  ${record.state} → ${to}; ${next.text}`);
-  return EXIT.ok;
-}
-
-const retryOrder: Order = {
-  action: 'retry',
-  past: 'retried',
-  states: ['dead_lettered', 'undeliverable'],
-  plan: planRetry,
-  atOnce: WALK_PAGE,
-  act: async (planned, { desk }) => {
-    const ready: PlannedMove[] = [];
-    for (const { record, account, to } of planned) {
-      if (await wantsMail(record, account, desk))
-        ready.push({ seen: record, to, accountId: account?._id });
-    }
-    const reason = `operator retry by ${desk.trail.by}`;
-    return ready.length === 0 ? 0 : desk.moves.moveAll('retry', ready, reason);
+const closeOrder: Order<RequestTarget> = {
+  name: 'close',
+  positionals: [maybeRequestId],
+  about: 'end an open request or a dead letter for good, with a reason',
+  details:
+    'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone. With --state, all that match are counted, and closed only with --yes. Ctrl-C stops it between two pages.',
+  examples: [
+    'close req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "sent by mistake, ticket 4711"',
+    'close --state dead_lettered --reason 451 --until 30d --why "ticket 4711"',
+    'close --state dead_lettered --partner acme --yes --as jane --why "ticket 4711"',
+  ],
+  final: true,
+  reasoned: true,
+  select,
+  plan: (target, call) => unlessClaimed(target, call, planClose),
+  act: (targets, { desk, values }) =>
+    move(targets, 'close', `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`, desk),
+  words: ({ record, account }) => {
+    const { _id, state: from } = record;
+    const { to } = planClose(record, account);
+    const done = `${_id}  ${from} → ${to}`;
+    const json = { request_id: _id, from, to };
+    return {
+      subject: _id,
+      about: { requestId: _id },
+      would: done,
+      done,
+      json: { dry: json, done: { dry_run: false, ...json } },
+    };
   },
 };
 
-const resendOrder: Order = {
-  action: 'resend',
-  past: 'resent',
-  states: ['completed', 'undeliverable'],
-  plan: (record, account) => {
-    const whyNot = whyNoMail(record, account);
-    return whyNot === undefined ? { to: 'account_created' } : { whyNot };
-  },
-  // Each account gets a new version of its e-mail.
-  atOnce: 1,
-  act: async ([planned], { desk }) => {
-    const { record, account } = planned ?? {};
-    if (record === undefined || account === undefined) return 0;
-    return (await mailAgain(record, account, desk)) ? 1 : 0;
-  },
-};
+const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
+export const retry = commandOf(retryOrder, (call) =>
+  orderMany(call, retryOrder, { past: 'retried', states: [dead, unanswered], size: WALK_PAGE }),
+);
+// Each account gets a new version of its e-mail.
+export const resend = commandOf(resendOrder, (call) =>
+  orderMany(call, resendOrder, { past: 'resent', states: ['completed', unanswered], size: 1 }),
+);
+export const close = commandOf(closeOrder, (call) =>
+  orderMany(call, closeOrder, {
+    past: 'closed',
+    states: ['recorded', 'account_created', dead],
+    size: WALK_PAGE,
+  }),
+);
 
-async function resendMail(call: Call): Promise<ExitCode> {
-  onlyOne(call, 'resend');
-  const { desk, out, values, clock } = call;
-  const record = await submissionById(call.positionals[0] ?? '', desk, clock.now());
-  const { _id: id, state } = record;
-  if (state === 'dead_lettered')
-    throw new CommandError(`${id} is dead_lettered: use "retry ${id}"`);
-  if (state !== 'completed' && state !== 'undeliverable') {
-    throw new CommandError(
-      `${id} is ${state}: only a completed or undeliverable request has a mail to send again`,
-    );
-  }
-  const account = await accountToMail(record, desk);
-  if (!values.yes) return dryRun(call, record, account, 'the same link is mailed again');
-  const done = await desk.trail.record(
-    { action: 'resend', requestId: id, accountId: account._id },
-    () => mailAgain(record, account, desk),
-  );
-  if (!done) throw changedMeanwhile(record);
-  const next = await whenDue(record, desk);
-  const to = 'account_created';
-  if (values.json) out.json({ request_id: id, from: state, to, ...next.json });
-  else out.line(`${id}  ${state} → ${to}; the same link is mailed again; ${next.text}`);
-  return EXIT.ok;
-}
-
-/** The account comes first, so that a repeat works after an interruption. */
-async function mailAgain(record: SubmissionRecord, account: Account, desk: Desk): Promise<boolean> {
-  if (!(await desk.corrections.mailAgain(account))) return false;
-  const again = record.state === 'completed' ? 'resend' : 'retry';
-  const reason = `operator resend by ${desk.trail.by}`;
-  return (
-    (await reopen(desk, record, again, { accountId: account._id, reason })) === 'account_created'
-  );
+function moved(target: RequestTarget, to: string | undefined, what?: string) {
+  const { record, account } = target;
+  const { _id: requestId, state: from } = record;
+  const next = whenDue(target);
+  const mailed = what === undefined ? '' : `${what}; `;
+  const accountId = account === undefined ? {} : { accountId: account._id };
+  return {
+    subject: requestId,
+    about: { requestId, ...accountId },
+    would: `${account?._id} of ${requestId} (${from}): ${what}`,
+    done: `${requestId}  ${from} → ${to}; ${mailed}${next.text}`,
+    json: {
+      dry: { request_id: requestId, account_id: account?._id, would: what },
+      done: { request_id: requestId, from, to, ...next.json },
+    },
+  };
 }
 
 /**
  * Before a retry: an account whose e-mail came back wants another one. False if the account has
  * changed. The account comes first, so that a repeat works after an interruption.
  */
-async function wantsMail(
-  record: SubmissionRecord,
-  account: Account | undefined,
-  desk: Desk,
-): Promise<boolean> {
+async function wantsMail({ record, account }: RequestTarget, desk: Desk): Promise<boolean> {
   if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
   return desk.corrections.mailAgain(account);
 }
 
-/** Throws `CommandError` if an e-mail is of no use. */
-export async function accountToMail(record: SubmissionRecord, desk: Desk): Promise<Account> {
-  const account =
-    record.erasedAt === undefined ? await desk.accounts.find('requestId', record._id) : undefined;
-  const whyNot = whyNoMail(record, account);
-  if (account === undefined || whyNot !== undefined) throw new CommandError(whyNot ?? '');
-  return account;
-}
-
-function whyNoMail(record: SubmissionRecord, account: Account | undefined): string | undefined {
-  const id = record._id;
-  if (record.erasedAt !== undefined) return `${id} was erased: there is nobody to mail`;
-  if (account === undefined) return `${id} has no account`;
-  if (account.releasedAt !== undefined) return `the account of ${id} was released`;
-  return linkUsed(account)
-    ? `the link of ${id} has been used: the applicant can log in and change things there`
-    : undefined;
-}
-
-/** A login application may remove `activation` instead of recording the use. */
-function linkUsed({ notifiedAt, activation }: Account): boolean {
-  return activation === undefined ? notifiedAt !== undefined : activation.usedAt !== undefined;
-}
-
-/** Recreates a record that is past its retention. */
-export function reopen(
-  desk: Desk,
-  record: Seen & Pick<FoundSubmission, 'erasedAt'>,
-  event: ReopeningEvent,
-  options: { readonly accountId: string | undefined; readonly reason: string },
-) {
-  return isPast(record)
-    ? desk.moves.remake(stored(record), options.reason)
-    : desk.moves.reopen(record, event, options);
-}
-
-function isPast(record: Seen | FoundSubmission): record is FoundSubmission {
-  return 'pastRetention' in record;
-}
-
-function stored({ pastRetention: _past, ...record }: FoundSubmission): SubmissionRecord {
-  return record;
-}
-
-function planRetry(record: SubmissionRecord, account: Account | undefined): Plan {
-  const { state } = record;
-  if (record.erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
-  if (account?.releasedAt !== undefined)
-    return { whyNot: 'has a released account: the partner applies again' };
-  const facts = { account: account !== undefined, claimed: record.version > 0, erased: false };
-  const to = isOpen(state) ? state : nextState(state, 'retry', facts);
-  if (to === undefined || !isOpen(to))
-    return { whyNot: `is ${state} (${cards[state].meaning}): nothing to retry` };
-  return { to };
-}
-
-async function tryAgain(record: SubmissionRecord, { desk, clock }: Call): Promise<Plan> {
-  const { _id: requestId, state } = record;
-  // Ending a worker's claim during a hand-over would send two e-mails.
-  const claimed = claimInWords(record, clock.now());
-  if (claimed !== undefined) return { whyNot: claimed };
-  const account = await desk.accounts.find('requestId', requestId);
-  const plan = planRetry(record, account);
-  if (plan.to === undefined) return plan;
-  const accountId = account?._id;
-  const done = await desk.trail.record(
-    { action: 'retry', requestId, ...defined({ accountId }) },
-    async () => {
-      if (isOpen(state)) return desk.moves.hurry(record);
-      if (!(await wantsMail(record, account, desk))) return false;
-      const reason = `operator retry by ${desk.trail.by}`;
-      return (await reopen(desk, record, 'retry', { accountId, reason })) === plan.to;
-    },
+/** A record that is past its retention is made again. Returns how many were unchanged. */
+async function move(
+  targets: readonly RequestTarget[],
+  event: 'retry' | 'resend' | 'close',
+  reason: string,
+  { moves }: Desk,
+): Promise<number> {
+  const past = targets.filter(({ record }) => record.pastRetention === true);
+  const remade = await each(
+    past,
+    async ({ record }) => (await moves.remake(stored(record), reason)) !== 'changed',
   );
-  return done ? plan : { whyNot: 'changed meanwhile: look at it with "show" and decide again' };
-}
-
-export function dryRun(
-  { out, values }: Call,
-  record: SubmissionRecord,
-  account: Account,
-  what: string,
-): ExitCode {
-  if (values.json)
-    out.json({ dry_run: true, request_id: record._id, account_id: account._id, would: what });
-  else
-    out.line(
-      `${account._id} of ${record._id} (${record.state}): ${what}\nnothing was changed; add --yes to do it`,
-    );
-  return EXIT.ok;
+  const planned = targets.flatMap(({ record, account }) => {
+    const to = stateAfter(record, account, event);
+    const isPast = record.pastRetention === true;
+    return to === undefined || isPast ? [] : [{ seen: record, to, accountId: account?._id }];
+  });
+  return remade + (planned.length === 0 ? 0 : await moves.moveAll(event, planned, reason));
 }

@@ -4,19 +4,26 @@ import { systemClock } from '../platform/clock.ts';
 import { MongoServerError } from 'mongodb';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import { CommandError, EXIT, type Output } from './command.ts';
+import { CommandError, EXIT, type Desk, type Output } from './command.ts';
 import { UsageError, type Values } from './options.ts';
 import { runCommand } from './run-command.ts';
 import { utc } from '../view/times.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');
 
-async function run(...words: readonly string[]) {
-  return runWith(new UsageError('a store was opened'), ...words);
-}
+const run = (...words: readonly string[]) =>
+  runWith(new UsageError('a store was opened'), ...words);
 
 /** The command, whose store fails with `fault` as it is opened. */
-async function runWith(fault: Error, ...words: readonly string[]) {
+const runWith = (fault: Error, ...words: readonly string[]) =>
+  runOn(
+    () => {
+      throw fault;
+    },
+    ...words,
+  );
+
+async function runOn(open: () => Desk, ...words: readonly string[]) {
   const said = { answer: '', notes: '' };
   let values: Values | undefined;
   const out: Output = {
@@ -26,15 +33,14 @@ async function runWith(fault: Error, ...words: readonly string[]) {
     note: (text) => void (said.notes += `${text}\n`),
     drained: () => Promise.resolve(),
   };
-  const openDesk = (given: Values): never => {
+  const openDesk = (given: Values): Desk => {
     values = given;
-    throw fault;
+    return open();
   };
   const code = await runCommand(words, {
     out,
     keysNamespace: 'keys',
     clock: { now: () => now, monotonicMs: () => systemClock.monotonicMs() },
-    input: async () => '',
     openDesk,
     catchStop: () => new AbortController().signal,
     storeFault: () => 'the store',
@@ -102,6 +108,18 @@ test.each<[Error, number, string]>([
   expect(ran).toMatchObject({ code, answer: '' });
   expect(ran.notes).toContain(line);
   expect(ran.notes).not.toContain('secret');
+});
+
+test.each([
+  ['erase', 'req_x'],
+  ['close', '--state', 'dead_lettered', '--why', 'x'],
+  ['account', 'release', 'req_x'],
+  ['keys', 'revoke', '371b03fdc691'],
+])('%s %s is not done by somebody in a pod', async (...words) => {
+  const desk = { trail: { nameFrom: 'host' } } as Desk;
+  const ran = await runOn(() => desk, ...words, '--yes');
+  expect(ran).toMatchObject({ code: 2, answer: '' });
+  expect(ran.notes).toContain('--as is missing');
 });
 
 test('values are made of what was given; a group of commands lists what is in it', async () => {

@@ -15,7 +15,6 @@ import { UsageError, type Values } from './options.ts';
 export interface Surroundings {
   readonly out: Output;
   readonly clock: Clock;
-  readonly input: () => Promise<string>;
   readonly keysNamespace: string;
   readonly openDesk: (values: Values) => Desk;
   /** Without this call, a signal ends the process. */
@@ -28,7 +27,7 @@ export async function runCommand(
   words: readonly string[],
   surroundings: Surroundings,
 ): Promise<ExitCode> {
-  const { out, clock, input, keysNamespace, openDesk, catchStop } = surroundings;
+  const { out, clock, keysNamespace, openDesk, catchStop } = surroundings;
   let code: ExitCode = EXIT.usage;
   const program = programOf(commands, {
     now: clock.now(),
@@ -45,7 +44,6 @@ export async function runCommand(
         values,
         out,
         clock,
-        input,
         get stop(): AbortSignal {
           stop ??= catchStop();
           return stop;

@@ -43,7 +43,13 @@ export type CheckedRecord = Pick<
   '_id' | 'reasons' | (keyof typeof checkedFields & keyof SubmissionRecord)
 >;
 
-const personalFields = { state: 1, version: 1, applicant: 1, body: 1 } as const;
+const personalFields = {
+  state: 1,
+  version: 1,
+  claimedUntil: 1,
+  applicant: 1,
+  body: 1,
+} as const;
 export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
 
 /** A request with several reasons is in several groups. */

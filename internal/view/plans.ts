@@ -34,7 +34,7 @@ export function claimInWords(
     : `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
 }
 
-function moveOf(
+export function stateAfter(
   { state, version, erasedAt }: Planned,
   account: Account | undefined,
   event: Event,
@@ -52,7 +52,7 @@ export function planRetry(record: Planned, account: Account | undefined): Plan {
   if (erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
   if (account?.releasedAt !== undefined)
     return { whyNot: 'has a released account: the partner applies again' };
-  const to = isOpen(state) ? state : moveOf(record, account, 'retry');
+  const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
   if (to === undefined)
     return { whyNot: `is ${state} (${cards[state].meaning}): nothing to retry` };
   return { to };
@@ -71,7 +71,7 @@ export function planResend(record: Planned, account: Account | undefined): Plan 
 }
 
 export function planClose(record: Planned, account: Account | undefined): Plan {
-  const to = moveOf(record, account, 'close');
+  const to = stateAfter(record, account, 'close');
   const { state } = record;
   return to === undefined
     ? { whyNot: `is ${state} (${cards[state].meaning}): nothing to close` }
@@ -81,7 +81,7 @@ export function planClose(record: Planned, account: Account | undefined): Plan {
 export function planCorrectEmail(record: Planned, account: Account | undefined): Plan {
   const whyNot = whyNoMail(record, account);
   if (whyNot !== undefined) return { whyNot };
-  const to = moveOf(record, account, 'correct_address');
+  const to = stateAfter(record, account, 'correct_address');
   return to === undefined ? { whyNot: `is ${record.state}: its account is not mailed` } : { to };
 }
 

@@ -1,19 +1,9 @@
-/**
- * A bounce that comes after the mail server took the e-mail: reported by the real command, once.
- */
+/** A bounce that comes after the mail server took the e-mail: reported by the real command, once. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { handOversOf } from '../../internal/mail/ledger.ts';
+import { newId } from '../../internal/platform/ids.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
-import { openOperatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';
-import {
-  amazonSes,
-  failures,
-  noFailures,
-  noNotifications,
-  type Returned,
-} from '../support/notifications.ts';
+import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
@@ -34,23 +24,11 @@ async function completed() {
   return { id, application, messageId: world.mail.mailsTo(application.email)[0]?.messageId ?? '' };
 }
 
-const { Postfix: failed } = failures;
-const { delayed } = noFailures;
-const mailOf = (messageId: string, recipient = 'jane@example.com'): Returned => ({
-  messageId,
-  recipient,
-  relaysId: '',
-});
-
-test('a notification makes a completed request undeliverable, once; a retry mails again', async () => {
+test('a report makes a completed request undeliverable, once; a retry mails again', async () => {
   const { id, application, messageId } = await completed();
-  const report = (text: string): Promise<Ran> =>
-    spawnCli(world.environment, text, 'bounce', '--as', 'bounces');
-  expect(await report(delayed!(mailOf(messageId)))).toMatchObject({ code: 0 });
-  expect((await world.record(id))?.state).toBe('completed');
-
+  const report = ['bounce', '--message-id', messageId, '--status', '5.1.1', '--as', 'bounces'];
   const { bounced } = await readBacklog(world.stores.db, new Date());
-  expect(await report(failed!(mailOf(messageId)))).toMatchObject({ code: 0 });
+  expect(await cli(...report)).toMatchObject({ code: 0 });
   const record = await world.recordIn('undeliverable', id);
   const reason =
     'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
@@ -67,92 +45,34 @@ test('a notification makes a completed request undeliverable, once; a retry mail
   expect((await readBacklog(world.stores.db, new Date())).bounced).toBe(bounced + 1);
   expect((await cli('audit')).stdout).not.toContain(id);
 
-  const again = await report(failed!(mailOf(messageId)));
-  expect(again).toMatchObject({ code: 0 });
-  expect(again.stdout).toContain('nothing to do');
+  const again = await cli(...report);
+  expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining('nothing to do') });
   expect((await world.record(id))?.history).toHaveLength(record.history.length);
 
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
-  // A late copy of the first notification is about a mail that another one has followed.
-  expect((await report(failed!(mailOf(messageId)))).stdout).toContain('nothing to do');
+  // A late report is about a mail that another one has followed.
+  expect((await cli(...report)).stdout).toContain('an earlier e-mail');
   expect((await world.record(id))?.state).toBe('completed');
 });
 
-test('a Message-ID or a request id does without a notification', async () => {
-  const other = await completed();
-  expect(await cli('bounce', '--request', other.id)).toMatchObject({ code: 0 });
-  await world.recordIn('undeliverable', other.id);
-  const { id, messageId } = await completed();
-  const words = ['bounce', '--message-id', messageId, '--status', '5.2.1'];
-  expect(await cli(...words)).toMatchObject({ code: 0 });
-  expect((await world.recordIn('undeliverable', id)).lastError).toContain('(5.2.1)');
+test.each(['--request', '--email'])('%s says which e-mail came back', async (option) => {
+  const { id, application } = await completed();
+  const value = option === '--request' ? id : application.email.toUpperCase();
+  expect(await cli('bounce', option, value)).toMatchObject({ code: 0 });
+  await world.recordIn('undeliverable', id);
 });
 
-test('a relay that gave the mail its own id names it in its notification', async () => {
-  const report = (text: string): Promise<Ran> =>
-    runCli(world.environment, text, 'bounce', '--as', 'bounces');
-  const relaysId = (id: string): string => `0102${id.slice(-26)}-000000`;
-  /** The request of an applicant whose newest mail the relay took by `relaysId`. */
-  async function taken() {
-    const { id, application, messageId } = await completed();
-    const accounts = world.stores.db.collection<Account>(ACCOUNTS);
-    const account = await accounts.findOne({ requestId: id });
-    const claim = handOversOf(account?.mail).at(-1)?.claim;
-    await accounts.updateOne(
-      { requestId: id },
-      { $set: { [`mail.handOvers.${claim}.answer`]: `250 Ok ${relaysId(id)}` } },
-    );
-    const recipient = application.email.toUpperCase();
-    return { id, mail: { messageId, recipient, relaysId: relaysId(id) } };
-  }
-
-  const { id, mail } = await taken();
-  // The same id for another applicant, and another id for this one, are no evidence.
-  const other = await taken();
-  for (const wrong of [
-    { ...mail, recipient: other.mail.recipient },
-    { ...mail, relaysId: other.mail.relaysId },
-  ]) {
-    expect(await report(amazonSes(wrong))).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('no mail of ours'),
-    });
-  }
-  expect((await world.record(id))?.state).toBe('completed');
-
-  expect(await report(amazonSes(mail))).toMatchObject({ code: 0 });
-  expect((await world.recordIn('undeliverable', id)).lastError).toContain('(5.1.1)');
-  expect((await world.record(other.id))?.state).toBe('completed');
-  expect((await report(amazonSes(mail))).stdout).toContain('nothing to do');
-
-  expect(await cli('retry', id)).toMatchObject({ code: 0 });
-  await world.recordIn('completed', id);
-  expect((await report(amazonSes(mail))).stdout).toContain('an earlier e-mail');
-  expect((await world.record(id))?.state).toBe('completed');
-});
-
-test('what is no bounce of ours changes nothing and says so', async () => {
-  const { id, application, messageId } = await completed();
-  const report = (text: string): Promise<Ran> => runCli(world.environment, text, 'bounce');
-  const mail = mailOf(messageId, application.email);
-  for (const [name, write] of Object.entries(noNotifications)) {
-    expect([name, await report(write(mail))]).toEqual([
-      name,
-      expect.objectContaining({ code: 1, stderr: expect.stringContaining('nothing was changed') }),
-    ]);
-  }
-  for (const write of Object.values(noFailures)) {
-    expect(await report(write(mail))).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('no failure'),
-    });
-  }
-  expect(await report(failed!(mailOf('<other@x.example>', application.email)))).toMatchObject({
-    code: 1,
-  });
-  expect((await report('x'.repeat(262_145))).stderr).toContain('more than 262144 bytes');
-  expect(await cli('bounce', '--status', '5.1.1')).toMatchObject({ code: 2 });
-  expect((await world.record(id))?.state).toBe('completed');
+test('what is about no mail of ours changes nothing and says so', async () => {
+  const unknown = [
+    ['--message-id', '<other@x.example>'],
+    ['--message-id', `<${newId('acc', new Date())}.login-instructions@x.example>`],
+    ['--request', newId('req', new Date())],
+    ['--email', 'nobody@example.com'],
+  ];
+  for (const words of unknown)
+    expect(await cli('bounce', ...words)).toMatchObject({ code: 1, stdout: '' });
+  for (const words of [[], ['--status', '5.1.1'], ['--request', 'a', '--email', 'b@x.example']])
+    expect(await cli('bounce', ...words)).toMatchObject({ code: 2, stdout: '' });
 });

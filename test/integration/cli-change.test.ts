@@ -137,7 +137,7 @@ test('retry and close are refused while a worker has the request in hand, whatev
   );
   for (const words of [['retry', id], close]) {
     const environment = { ...world.environment, ...leapingClock(3_600) };
-    const ahead = await spawnCli(environment, '', ...words);
+    const ahead = await spawnCli(environment, ...words);
     expect(ahead.code).toBe(1);
     expect(ahead.stderr).toContain('worked on');
   }

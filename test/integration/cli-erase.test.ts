@@ -7,6 +7,7 @@ import { Binary } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { openOperatorWorld, type Ran } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
@@ -163,6 +164,36 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   const again = await cli('erase', id);
   expect(again).toMatchObject({ code: 1 });
   expect(again.stderr).toContain('was erased before');
+});
+
+test('what a worker has in hand stays whole, and erase says that it is not done', async () => {
+  const application = newApplication();
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
+  const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  // A worker that creates the account: the record does not tell of it yet.
+  const until = new Date(Date.now() + CLAIM_MS);
+  await requests.updateOne(
+    { _id: id },
+    {
+      $set: { state: 'recorded', dueAt: until, claimedUntil: until },
+      $unset: { accountId: true, applicant: true, expiresAt: true },
+    },
+  );
+  const [record, account] = [await world.record(id), await accounts().findOne({ requestId: id })];
+  for (const words of [[id], ['--email', application.email]]) {
+    const held = await cli('erase', ...words, '--yes');
+    expect(held).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('0 done'),
+      stderr: expect.stringContaining('run it again in a minute'),
+    });
+    expect(await world.record(id)).toEqual(record);
+    expect(await accounts().findOne({ requestId: id })).toEqual(account);
+  }
+  await requests.updateOne({ _id: id }, { $unset: { claimedUntil: true } });
+  expect(await cli('erase', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await everythingStored()).not.toContain(application.email);
 });
 
 test('by request: another applicant’s open request that mentions them keeps its body, and the named one goes last', async () => {

@@ -76,7 +76,7 @@ async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<
 /** The command over a connection whose answers `change` makes. */
 function overWire(change: Parameters<MongoWire['answer']>[0], ...words: string[]): Promise<Ran> {
   wire.answer(change);
-  return runCli({ ...world.environment, MONGODB_URI: wire.url }, '', ...words);
+  return runCli({ ...world.environment, MONGODB_URI: wire.url }, ...words);
 }
 
 const noMajority = { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'no majority in time' };

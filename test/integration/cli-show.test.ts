@@ -1,6 +1,6 @@
 /** `show` and `find` from outside: the real command on the records of a real run. */
 import { userInfo } from 'node:os';
-import { PassThrough, Readable } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
@@ -281,7 +281,7 @@ test('audit --since reads what came since then, and nothing older', async () => 
 test('a terminal gets one readable line of what the trail notes, with where the name comes from', async () => {
   const note = async (env: object, stderr: object, ...words: string[]) => {
     const said = Object.assign(new PassThrough(), stderr);
-    const quiet = { stdin: Readable.from([]), stdout: new PassThrough().resume() };
+    const quiet = { stdout: new PassThrough().resume() };
     const terminal = { ...quiet, stderr: said, env: { ...world.environment, ...env } };
     await runCliHere(['find', '--email', 'nobody@example.com', ...words], terminal);
     return String(said.end().read() ?? '');

@@ -29,15 +29,15 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 test('without a configuration it says what is missing; keys new needs none', async () => {
-  const lost = await spawnCli({}, '', 'audit');
+  const lost = await spawnCli({}, 'audit');
   expect(lost).toMatchObject({ code: 2, stdout: '' });
   expect(lost.stderr).toContain('MONGODB_URI: is required');
-  expect(await spawnCli({}, '', 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
+  expect(await spawnCli({}, 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
 });
 
 test('a store that is away is told, without user and password', async () => {
   const environment = { MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' };
-  const away = await spawnCli(environment, '', 'find', '--state', 'completed');
+  const away = await spawnCli(environment, 'find', '--state', 'completed');
   expect(away).toMatchObject({ code: 3, stdout: '' });
   expect(away.stderr).toBe(
     'partner-ingest: MongoDB at 127.0.0.1:1: the connection is refused (ECONNREFUSED); check that it runs there, and host and port in MONGODB_URI\n',
@@ -46,13 +46,13 @@ test('a store that is away is told, without user and password', async () => {
 
 test('every command has help with examples, which are commands that exist, and stands on its page', async () => {
   const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-  const all = await spawnCli({}, '', '--help');
+  const all = await spawnCli({}, '--help');
   expect(all).toMatchObject({ code: 0, stderr: '' });
-  expect(await runCli({}, '')).toMatchObject({ code: 2, stdout: '', stderr: all.stdout });
+  expect(await runCli({})).toMatchObject({ code: 2, stdout: '', stderr: all.stdout });
   for (const command of commands) {
     expect(page).toContain(`\`${command.name}`);
     expect(all.stdout).toContain(`  ${command.name.split(' ')[0]}`);
-    const help = await runCli({}, '', ...command.name.split(' '), '--help');
+    const help = await runCli({}, ...command.name.split(' '), '--help');
     expect(help).toMatchObject({ code: 0, stderr: '' });
     expect(command.examples.length).toBeGreaterThan(0);
     for (const example of command.examples) {

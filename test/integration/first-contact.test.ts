@@ -257,7 +257,7 @@ test('Redis and relay in vain: ready all the same, with the sentences of the log
 
 test('the operator reads the same sentence on the terminal', async () => {
   const MONGODB_URI = `mongodb://jane:geheim@${at(untrusted)}/?tls=true`;
-  const { code, stderr } = await spawnCli({ MONGODB_URI }, '', 'find', '--state', 'completed');
+  const { code, stderr } = await spawnCli({ MONGODB_URI }, 'find', '--state', 'completed');
   expect({ code, stderr }).toEqual({
     code: 3,
     stderr: expect.stringContaining(`MongoDB at ${at(untrusted)}: its certificate is not trusted`),

@@ -1,25 +1,27 @@
-/**
- * A simulated operator: the steps of the command line (internal/cli), on the same stores; `erase`,
- * `close`, `retry` and `bounce` are the commands themselves.
- */
-import type { Account } from '../../internal/account/account.ts';
+/** A simulated operator: the commands of internal/cli, on the simulated stores. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import { normalizeEmail } from '../../internal/application/identity.ts';
 import type { OperatorAction } from '../../internal/audit/entry.ts';
+import { correctEmail, release } from '../../internal/cli/account.ts';
 import { bounce } from '../../internal/cli/bounce.ts';
-import { close } from '../../internal/cli/close.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
-import { retry } from '../../internal/cli/retry.ts';
-import { OperatorMoves, type Seen } from '../../internal/submission/operator-moves.ts';
-import { isOpen, nextState, type ReopeningEvent } from '../../internal/submission/states.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { close, resend, retry } from '../../internal/cli/retry.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import type { OrderEvent } from './plan.ts';
 import { retention, type World } from './world.ts';
 
+const commands: Readonly<Record<OrderEvent, Command>> = {
+  retry,
+  resend,
+  correct_address: correctEmail,
+  release,
+  erase,
+  close,
+  bounce,
+};
 const AGAIN_MS = 3_000;
 const out = { json: () => {}, note: () => {} };
 const never = new AbortController().signal;
@@ -53,70 +55,27 @@ export function startOperator(world: World, skewMs: number): Operator {
   };
   const trail = {
     by: 'somebody',
-    record: async (
-      { action, requestId }: Pick<OperatorAction, 'action' | 'requestId'>,
-      act: () => Promise<boolean>,
-    ) => {
+    record: async <T>({ action, requestId }: OperatorAction, act: () => Promise<T>) => {
       if (action === 'erase') noteErasure(requestId);
       return act();
     },
   };
   const desk = { submissions, accounts, moves, corrections, holds, trail };
-  /** Gives the command itself; true once it has nothing left to do, or refuses. */
-  const give = async (command: Command, call: Pick<Call, 'positionals'> & { request?: string }) => {
-    const values = { yes: true, json: true, why: 'an order', request: call.request };
-    const { positionals } = call;
+  /** Gives the command; true once it has nothing left to do, or refuses. */
+  const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
+    const command = commands[event];
+    const positionals = [requestId, address];
+    const values = { yes: true, json: true, why: 'an order', request: requestId };
     const code = await command
       .run({ positionals, values, desk, clock, out, stop: never } as unknown as Call)
       .catch((error: unknown) => {
         if (!(error instanceof CommandError)) throw error;
+        return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
       });
-    return command !== erase || code === undefined || code === EXIT.ok;
-  };
-  /** True when there is nothing more to do. */
-  const order = async (requestId: string, event: OrderEvent): Promise<boolean> => {
-    const record = await submissions.byId(requestId);
-    if (record === undefined) return true;
-    if (event === 'erase') return give(erase, { positionals: [requestId] });
-    if (event === 'close') return give(close, { positionals: [requestId] });
-    if (event === 'retry') return give(retry, { positionals: [requestId] });
-    if (event === 'bounce') return give(bounce, { positionals: [], request: requestId });
-    const account = await accounts.find('requestId', requestId);
-    if (account?.releasedAt !== undefined) return true;
-    if (event === 'release') {
-      if (account === undefined || isOpen(record.state)) return true;
-      return trail.record({ action: event }, () => corrections.release(account));
-    }
-    const facts = {
-      account: account !== undefined,
-      claimed: record.version > 0,
-      erased: record.erasedAt !== undefined,
-    };
-    if (nextState(record.state, event, facts) === undefined) return true;
-    return trail.record({ action: event }, () => carryOut(record, account, event));
-  };
-  /** True when there is nothing more to do. */
-  const carryOut = async (
-    record: SubmissionRecord,
-    account: Account | undefined,
-    event: ReopeningEvent,
-  ): Promise<boolean> => {
-    const requestId = record._id;
-    const reason = `operator: ${event}`;
-    let seen: Seen | undefined = record;
-    if (account !== undefined && event === 'resend' && !(await corrections.mailAgain(account)))
-      return false;
-    if (account !== undefined && event === 'correct_address') {
-      // A worker that is about to mail the old address loses its claim before the address changes.
-      if (isOpen(record.state)) seen = await moves.claim(record);
-      if (seen === undefined) return false;
-      const email = `Corrected.${requestId}@example.com`;
-      if ((await corrections.correctEmail(account, email)) !== 'done') return false;
-      await moves.correctEmail(requestId, normalizeEmail(email));
-    }
-    return (await moves.reopen(seen, event, { accountId: account?._id, reason })) !== 'changed';
+    return code === EXIT.ok;
   };
   let open = 0;
+  let orders = 0;
   let holding = Promise.resolve();
   /** As people do: again and again, until it is done. */
   const untilDone = async (act: () => Promise<boolean>): Promise<void> => {
@@ -128,7 +87,11 @@ export function startOperator(world: World, skewMs: number): Operator {
     world.scheduler.after(0, run, process);
   };
   return {
-    order: (requestId, event) => start(() => void untilDone(() => order(requestId, event))),
+    order: (requestId, event) => {
+      orders += 1;
+      const address = `Corrected.${orders}.${requestId}@example.com`;
+      start(() => void untilDone(() => order(requestId, event, address)));
+    },
     hold: (onHold) => {
       const setHold = async (): Promise<boolean> => {
         await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));

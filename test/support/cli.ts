@@ -2,7 +2,7 @@
  * Runs the operator's real command on a world's stores: inside the test's process, or as a child
  * where that is the point.
  */
-import { PassThrough, Readable } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
@@ -31,13 +31,9 @@ function ran(code: number | null, stdout: string, stderr: string): Ran {
   return { code, stdout, stderr, json: <T>() => JSON.parse(stdout) as T };
 }
 
-/**
- * Runs `partner-ingest WORDS…` as a process of its own, with `input` on its standard input; never
- * rejects because of an exit code.
- */
+/** Runs `partner-ingest WORDS…` as a process of its own; never rejects because of an exit code. */
 export async function spawnCli(
   environment: Environment,
-  input: string,
   ...words: readonly string[]
 ): Promise<Ran> {
   const { code, out, err } = await endOf(process.execPath, ['cmd/cli/main.ts', ...words], {
@@ -48,7 +44,6 @@ export async function spawnCli(
       ...OPERATOR,
       ...environment,
     },
-    input,
     timeoutMs: HANG_MS,
   });
   return ran(code, out, err);
@@ -58,20 +53,11 @@ export async function spawnCli(
  * The same inside this process, which costs a tenth: command, settings and stores are the real
  * ones.
  */
-export async function runCli(
-  environment: Environment,
-  input: string,
-  ...words: readonly string[]
-): Promise<Ran> {
+export async function runCli(environment: Environment, ...words: readonly string[]): Promise<Ran> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const written = Promise.all([text(stdout), text(stderr)]);
   const env = { ...OPERATOR, ...environment };
-  const code = await runCliHere(words, {
-    env,
-    stdin: Readable.from([Buffer.from(input)]),
-    stdout,
-    stderr,
-  });
+  const code = await runCliHere(words, { env, stdout, stderr });
   stdout.end();
   stderr.end();
   return ran(code, ...(await written));
@@ -81,7 +67,7 @@ export async function runCli(
 export function cliOf(
   world: Pick<World, 'environment'>,
 ): (...words: readonly string[]) => Promise<Ran> {
-  return (...words) => runCli(world.environment, '', ...words);
+  return (...words) => runCli(world.environment, ...words);
 }
 
 /** A world with an ingest and a processor, and the command on its stores. */

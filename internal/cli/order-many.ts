@@ -1,54 +1,23 @@
-/** Applies a command to all requests of a query, page by page at a rate. */
-import type { Account } from '../account/account.ts';
+/** Gives an order for all requests of a query, page by page at a rate. */
 import { defined } from '../platform/defined.ts';
 import { pause } from '../platform/deadline.ts';
 import { timeOfId } from '../platform/ids.ts';
 import { printable, table } from '../platform/terminal.ts';
-import { isOpen, type State } from '../submission/states.ts';
+import { openStates, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import { utc } from '../view/times.ts';
 import { EXIT, type Call, type ExitCode } from './command.ts';
 import { CHANGES_LISTED, RATE_DEFAULT } from './limits.ts';
-import { UsageError, type OptionName } from './options.ts';
+import { UsageError } from './options.ts';
+import type { Order } from './order.ts';
 import { Progress } from './progress.ts';
-import { claimInWords } from '../view/plans.ts';
-import { utc } from '../view/times.ts';
+import type { RequestTarget } from './request-target.ts';
 
-export type Plan =
-  | { readonly to: State; readonly whyNot?: never }
-  | { readonly to?: never; readonly whyNot: string };
-
-export interface Planned {
-  readonly record: SubmissionRecord;
-  readonly account: Account | undefined;
-  readonly to: State;
-}
-
-export interface Order {
-  readonly action: 'retry' | 'resend' | 'close';
+export interface Query {
   readonly past: string;
   readonly states: readonly State[];
-  plan(record: SubmissionRecord, account: Account | undefined): Plan;
   /** The number of requests that one call of `act` takes. */
-  readonly atOnce: number;
-  /** Returns how many were unchanged and done. */
-  act(planned: readonly Planned[], call: Call): Promise<number>;
-}
-
-export const queryOptions = [
-  'state',
-  'reason',
-  'partner',
-  'since',
-  'until',
-  'limit',
-  'rate',
-] as const satisfies OptionName[];
-
-/** Rejects options of a query beside a REQUEST_ID. */
-export function onlyOne({ values }: Call, command: string): void {
-  const surplus = queryOptions.find((name) => values[name] !== undefined);
-  if (surplus !== undefined)
-    throw new UsageError(`${command}: --${surplus} does not go with a REQUEST_ID`);
+  readonly size: number;
 }
 
 interface Row {
@@ -70,48 +39,52 @@ class Tally {
   waiting = 0;
   /** A stopped command can continue from this request. */
   reached: string | undefined;
+
+  /** Those that workers have in hand, and those that changed meanwhile. */
+  get left(): number {
+    return this.looked - this.done - this.never;
+  }
 }
 
-export async function orderMany(call: Call, order: Order): Promise<ExitCode> {
-  const { out, values, clock } = call;
+type RequestOrder = Order<RequestTarget>;
+
+interface Work {
+  readonly call: Call;
+  readonly order: RequestOrder;
+  readonly query: Query;
+  readonly tally: Tally;
+  readonly onHold: ReadonlySet<string>;
+}
+
+export async function orderMany(call: Call, order: RequestOrder, query: Query): Promise<ExitCode> {
+  const { values, clock, out } = call;
   const { state } = values;
-  if (state === undefined || !order.states.includes(state)) {
-    const choice = order.states.map((one) => `--state ${one}`).join(' or ');
-    throw new UsageError(`${order.action}: give a REQUEST_ID, or ${choice}`);
+  if (state === undefined || !query.states.includes(state)) {
+    const choice = query.states.map((one) => `--state ${one}`).join(' or ');
+    throw new UsageError(`${order.name}: give a REQUEST_ID, or ${choice}`);
   }
   const { desk } = call;
   const progress = new Progress(out, clock, values.limit ?? (await desk.submissions.count(values)));
   const onHold = new Set((await desk.holds.list()).map(({ _id }) => _id));
   const tally = new Tally();
+  const work = { call, order, query, tally, onHold };
   let isStopped: boolean;
   try {
-    isStopped = await orderPages(call, order, { tally, onHold, progress });
+    isStopped = await pages(work, progress);
   } catch (error) {
     // What is done is told in any case, and where to go on.
-    if (tally.reached !== undefined) report(call, order, tally, true);
+    if (tally.reached !== undefined) report(work, true);
     throw error;
   }
-  report(call, order, tally, isStopped);
+  report(work, isStopped);
   if (isStopped) return EXIT.stopped;
-  const isLeft = values.yes && leftOf(tally) > 0;
-  return tally.looked === 0 || isLeft ? EXIT.found : EXIT.ok;
-}
-
-/** Those that workers have in hand, and those that changed meanwhile. */
-const leftOf = ({ looked, done, never }: Tally): number => looked - done - never;
-
-interface Work {
-  readonly tally: Tally;
-  readonly onHold: ReadonlySet<string>;
+  return tally.looked === 0 || (values.yes && tally.left > 0) ? EXIT.found : EXIT.ok;
 }
 
 /** True if a signal ended it before its last request. */
-async function orderPages(
-  call: Call,
-  order: Order,
-  { tally, onHold, progress }: Work & { readonly progress: Progress },
-): Promise<boolean> {
-  const { desk, values, clock, stop } = call;
+async function pages(work: Work, progress: Progress): Promise<boolean> {
+  const { tally } = work;
+  const { desk, values, clock, stop } = work.call;
   const startedMs = clock.monotonicMs();
   const rate = values.yes ? (values.rate ?? RATE_DEFAULT) : Number.POSITIVE_INFINITY;
   for await (const page of desk.submissions.pages(values, { bodies: false })) {
@@ -122,7 +95,7 @@ async function orderPages(
       if (part.length === 0) return false;
       tally.reached = part[0]?._id;
       if (stop.aborted) return true;
-      await orderPart(part, call, order, { tally, onHold });
+      await orderPart(part, work);
       tally.reached = part.at(-1)?._id;
       progress.add(part.length);
       const aheadMs = (tally.looked * 1_000) / rate - (clock.monotonicMs() - startedMs);
@@ -132,81 +105,72 @@ async function orderPages(
   return false;
 }
 
-async function orderPart(
-  part: readonly SubmissionRecord[],
-  call: Call,
-  order: Order,
-  { tally, onHold }: Work,
-): Promise<void> {
-  const { desk, values, clock } = call;
+async function orderPart(part: readonly SubmissionRecord[], work: Work): Promise<void> {
+  const { call, order, query, tally, onHold } = work;
+  const { desk, values } = call;
   tally.looked += part.length;
   const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
   const accounts = new Map(found.map((account) => [account.requestId, account]));
   const plans = part.map((record) => {
-    const account = accounts.get(record._id);
-    const claimed = claimInWords(record, clock.now());
-    const plan = claimed === undefined ? order.plan(record, account) : { whyNot: claimed };
-    if (claimed === undefined && plan.to === undefined) tally.never += 1;
-    return { record, account, ...plan };
+    const isHeld = onHold.has(record.partnerId ?? '');
+    const target = { record, account: accounts.get(record._id), onHold: isHeld };
+    const plan = order.plan(target, call);
+    if (plan.to === undefined && plan.inHand !== true) tally.never += 1;
+    return {
+      ...target,
+      ...plan,
+      waits: isHeld && (openStates as readonly unknown[]).includes(plan.to),
+    };
   });
-  const planned = plans.flatMap(({ record, account, to }) =>
-    to === undefined ? [] : [{ record, account, to }],
-  );
-  const waits = ({ record, to }: { readonly record: SubmissionRecord; readonly to?: State }) =>
-    to !== undefined && isOpen(to) && onHold.has(record.partnerId ?? '');
-  const done = values.yes && planned.length > 0 ? await act(planned, call, order, tally) : 0;
-  const { past } = order;
+  const planned = plans.filter(({ to }) => to !== undefined);
+  const done = values.yes && planned.length > 0 ? await act(planned, work) : 0;
   const isSure = !values.yes || done === planned.length;
-  const result = !isSure
-    ? `${past}, unless it changed meanwhile`
-    : values.yes
-      ? past
-      : `would be ${past}`;
-  for (const plan of plans) {
-    const { record, to, whyNot } = plan;
-    const kind = whyNot === undefined && isSure ? 'planned' : 'left';
+  const result = values.yes ? query.past : `would be ${query.past}`;
+  for (const { record, to, whyNot, nothing, waits } of plans) {
+    const left = whyNot ?? nothing;
+    const kind = left === undefined && isSure ? 'planned' : 'left';
     tally.room[kind] -= 1;
     if (tally.room[kind] < 0) continue;
-    const held = waits(plan) ? `, and waits: ${record.partnerId} is on hold` : '';
+    const unsure = isSure ? '' : ', unless it changed meanwhile';
+    const held = waits && isSure ? `, and waits: ${record.partnerId} is on hold` : '';
     tally.rows.push({
       request_id: record._id,
       from: record.state,
       ...defined({ to }),
-      result: whyNot ?? `${result}${held}`,
+      result: left ?? result + unsure + held,
     });
   }
   tally.possible += planned.length;
-  tally.waiting += planned.filter(waits).length;
+  tally.waiting += planned.filter(({ waits }) => waits).length;
 }
 
 async function act(
-  planned: readonly Planned[],
-  call: Call,
-  order: Order,
-  tally: Tally,
+  planned: readonly RequestTarget[],
+  { call, order, query, tally }: Work,
 ): Promise<number> {
   const [only] = planned;
   const which =
     planned.length === 1 && only !== undefined
       ? { requestId: only.record._id }
       : { count: planned.length };
-  let done = 0;
-  await call.desk.trail.record({ action: order.action, ...which }, async () => {
-    for (let from = 0; from < planned.length; from += order.atOnce) {
-      const some = planned.slice(from, from + order.atOnce);
+  return call.desk.trail.record({ action: order.name, ...which }, async () => {
+    let done = 0;
+    for (let from = 0; from < planned.length; from += query.size) {
+      const some = planned.slice(from, from + query.size);
       tally.reached = some[0]?.record._id;
       const count = await order.act(some, call);
+      if (typeof count !== 'number') throw count;
       done += count;
       tally.done += count;
     }
-    return done > 0;
+    return done;
   });
-  return done;
 }
 
-function report({ out, values }: Call, { past }: Order, tally: Tally, isStopped: boolean): void {
-  const { rows, looked, possible, done, waiting, never } = tally;
-  const left = leftOf(tally);
+function report({ call, query, tally }: Work, isStopped: boolean): void {
+  const { out, values } = call;
+  const { past } = query;
+  const { rows, looked, possible, done, waiting, never, left } = tally;
   const stoppedBefore = timeOfId(tally.reached ?? '');
   if (values.json) {
     out.json({

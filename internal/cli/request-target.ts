@@ -1,0 +1,60 @@
+/** A request that an order is about, with its account. */
+import type { Account } from '../account/account.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import type { FoundSubmission } from '../view/look-up.ts';
+import { claimInWords } from '../view/plans.ts';
+import { submissionById, type Call } from './command.ts';
+import type { OrderPlan } from './order.ts';
+
+export interface RequestTarget {
+  readonly record: FoundSubmission;
+  readonly account: Account | undefined;
+  /** So is its partner. */
+  readonly onHold: boolean;
+}
+
+export async function requestTarget(id: string, { desk, clock }: Call): Promise<RequestTarget> {
+  const record = await submissionById(id, desk, clock.now());
+  const [account, onHold] = await Promise.all([
+    desk.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && desk.holds.isSet(record.partnerId),
+  ]);
+  return { record, account, onHold };
+}
+
+/** Ending a worker's claim during a hand-over would send two e-mails. */
+export function unlessClaimed(
+  { record, account }: RequestTarget,
+  { clock }: Call,
+  plan: (record: FoundSubmission, account: Account | undefined) => OrderPlan,
+): OrderPlan {
+  const claimed = claimInWords(record, clock.now());
+  return claimed === undefined ? plan(record, account) : { whyNot: claimed, inHand: true };
+}
+
+/** What the request still waits for once it is due; `json` is for programs. */
+export function whenDue({ record: { partnerId }, onHold }: RequestTarget): {
+  readonly text: string;
+  readonly json: { readonly waits_for?: string };
+} {
+  if (!onHold) return { text: 'it is due now, and a processor takes it by itself', json: {} };
+  return {
+    text: `it waits: ${partnerId} is on hold until "partner release ${partnerId}"`,
+    json: { waits_for: `partner ${partnerId} is on hold` },
+  };
+}
+
+/** What is stored again of a record that is past its retention. */
+export function stored({ pastRetention: _past, ...record }: FoundSubmission): SubmissionRecord {
+  return record;
+}
+
+/** Returns how many times `act` did something. */
+export async function each<T>(
+  targets: readonly T[],
+  act: (target: T) => Promise<boolean>,
+): Promise<number> {
+  let done = 0;
+  for (const target of targets) if (await act(target)) done += 1;
+  return done;
+}
