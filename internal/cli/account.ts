@@ -1,7 +1,6 @@
 /** `account correct-email` and `account release`: correct or free what was mistyped. */
 import type { Account } from '../account/account.ts';
 import { normalizeEmail } from '../application/identity.ts';
-import { defined } from '../platform/defined.ts';
 import { printable } from '../platform/terminal.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen } from '../submission/states.ts';
@@ -11,7 +10,13 @@ import { CommandError, type Desk } from './command.ts';
 import { REOPEN_TRIES } from './limits.ts';
 import { address, requestId } from './options.ts';
 import { commandOf } from './order.ts';
-import { requestTarget, stored, whenDue, type RequestTarget } from './request-target.ts';
+import {
+  requestTarget,
+  requestWords,
+  stored,
+  whenDue,
+  type RequestTarget,
+} from './request-target.ts';
 
 /** What a correction that was cut off has left to do. */
 type Left = 'everything' | 'record_and_mail' | 'record' | 'nothing';
@@ -49,7 +54,7 @@ export const correctEmail = commandOf<Correction>({
   },
   act: ([target], { desk }) => correct(target!, desk),
   words: (target, { values }) => {
-    const { record, account, email, left } = target;
+    const { account, email, left } = target;
     // Only the operator can see a typing error; programs get the address masked.
     const shown = values.json ? maskEmail(email) : printable(email);
     const change = left === 'everything' ? `${maskEmail(account?.email ?? '')} → ${shown}` : shown;
@@ -64,15 +69,15 @@ export const correctEmail = commandOf<Correction>({
       left === 'record'
         ? 'finished: nothing is mailed, the e-mail has gone out before'
         : `the old link is void, a new one is mailed; ${next.text}`;
-    const ids = { request_id: record._id, account_id: account?._id };
-    return {
-      ...accountWords(target, would),
+    return requestWords(target, {
+      would,
       done: `${account?._id}  ${change}; ${mailed}`,
       json: {
-        dry: { ...ids, would },
-        done: { ...ids, result: 'corrected', ...(left === 'record' ? {} : next.json) },
+        account_id: account?._id,
+        result: 'corrected',
+        ...(left === 'record' ? {} : next.json),
       },
-    };
+    });
   },
 });
 
@@ -90,24 +95,14 @@ export const release = commandOf<RequestTarget>({
   plan: ({ record, account }) => planRelease(record, account),
   act: async ([target], { desk }) => ((await desk.corrections.release(target!.account!)) ? 1 : 0),
   words: (target) => {
-    const would = 'its e-mail address and EIN are given free, its link ends';
-    const ids = { request_id: target.record._id, account_id: target.account?._id };
-    return {
-      ...accountWords(target, would),
-      done: `${target.account?._id}  released: the e-mail address and the EIN may be applied with again`,
-      json: { dry: { ...ids, would }, done: { ...ids, result: 'released' } },
-    };
+    const id = target.account?._id;
+    return requestWords(target, {
+      would: 'its e-mail address and EIN are given free, its link ends',
+      done: `${id}  released: the e-mail address and the EIN may be applied with again`,
+      json: { account_id: id, result: 'released' },
+    });
   },
 });
-
-function accountWords({ record, account }: RequestTarget, would: string) {
-  const { _id: id, state } = record;
-  return {
-    subject: id,
-    about: { requestId: id, ...defined({ accountId: account?._id }) },
-    would: `${account?._id} of ${id} (${state}): ${would}`,
-  };
-}
 
 /** A repeat completes a correction that was cut off after the account was written. */
 function leftToDo({ record, account }: RequestTarget, email: string): Left {

@@ -5,7 +5,7 @@ import { planBounce } from '../view/plans.ts';
 import { CommandError, type Call } from './command.ts';
 import { UsageError } from './options.ts';
 import { commandOf } from './order.ts';
-import { requestTarget, type RequestTarget } from './request-target.ts';
+import { requestTarget, requestWords, type RequestTarget } from './request-target.ts';
 
 interface Bounced extends RequestTarget {
   /** Only a Message-ID says of which e-mail it is. */
@@ -41,16 +41,14 @@ export const bounce = commandOf<Bounced>({
     // The account notes the e-mail until a retry, so this is one write.
     return (await desk.moves.reportBounce(bounced!.record, reason)) ? 1 : 0;
   },
-  words: ({ record, account }) => {
-    const { _id: requestId, state: from } = record;
+  words: (target) => {
+    const { _id, state: from } = target.record;
     const to = 'undeliverable';
+    const done = `${_id}  ${from} → ${to}; "show" says what to do next`;
     return {
-      subject: requestId,
-      about: { requestId, ...(account === undefined ? {} : { accountId: account._id }) },
-      done: `${requestId}  ${from} → ${to}; "show" says what to do next`,
+      ...requestWords(target, { done, json: { from, to } }),
       unchanged: 'changed meanwhile: report it again later',
       unchangedIsLater: true,
-      json: { dry: { request_id: requestId }, done: { request_id: requestId, from, to } },
     };
   },
 });

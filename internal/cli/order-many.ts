@@ -6,14 +6,14 @@ import { printable, table } from '../platform/terminal.ts';
 import { openStates, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { utc } from '../view/times.ts';
-import { EXIT, type Call, type ExitCode } from './command.ts';
+import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { CHANGES_LISTED, RATE_DEFAULT } from './limits.ts';
 import { UsageError } from './options.ts';
-import type { Order } from './order.ts';
+import { commandOf, type Order } from './order.ts';
 import { Progress } from './progress.ts';
 import type { RequestTarget } from './request-target.ts';
 
-export interface Query {
+interface Query {
   readonly past: string;
   readonly states: readonly State[];
   /** The number of requests that one call of `act` takes. */
@@ -56,7 +56,14 @@ interface Work {
   readonly onHold: ReadonlySet<string>;
 }
 
-export async function orderMany(call: Call, order: RequestOrder, query: Query): Promise<ExitCode> {
+/** With a request id the order is about one, else about all of a query. */
+export function manyCommandOf(order: RequestOrder, query: Query): Command {
+  const { past } = query;
+  const details = `${order.details} With --state, all that match are counted, and ${past} only with --yes; Ctrl-C stops it between two pages.`;
+  return commandOf({ ...order, details }, (call) => orderMany(call, order, query));
+}
+
+async function orderMany(call: Call, order: RequestOrder, query: Query): Promise<ExitCode> {
   const { values, clock, out } = call;
   const { state } = values;
   if (state === undefined || !query.states.includes(state)) {

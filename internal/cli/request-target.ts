@@ -1,10 +1,11 @@
 /** A request that an order is about, with its account. */
 import type { Account } from '../account/account.ts';
+import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from '../view/look-up.ts';
 import { claimInWords } from '../view/plans.ts';
 import { submissionById, type Call } from './command.ts';
-import type { OrderPlan } from './order.ts';
+import type { OrderPlan, Words } from './order.ts';
 
 export interface RequestTarget {
   readonly record: FoundSubmission;
@@ -30,6 +31,25 @@ export function unlessClaimed(
 ): OrderPlan {
   const claimed = claimInWords(record, clock.now());
   return claimed === undefined ? plan(record, account) : { whyNot: claimed, inHand: true };
+}
+
+/** Of one request; `would` is about its account. */
+export function requestWords(
+  { record, account }: RequestTarget,
+  { would, done, json }: { readonly would?: string; readonly done: string; readonly json: object },
+): Words {
+  const { _id: id, state } = record;
+  const accountId = account?._id;
+  return {
+    subject: id,
+    about: { requestId: id, ...defined({ accountId }) },
+    would: `${accountId} of ${id} (${state}): ${would}`,
+    done,
+    json: {
+      dry: { request_id: id, ...defined({ account_id: accountId, would }) },
+      done: { request_id: id, ...json },
+    },
+  };
 }
 
 /** What the request still waits for once it is due; `json` is for programs. */

@@ -1,15 +1,17 @@
 /** `retry`, `resend` and `close`: work on a request again, mail it once more, or end it. */
+import { defined } from '../platform/defined.ts';
 import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
 import { linkUsed, planClose, planResend, planRetry, stateAfter } from '../view/plans.ts';
 import type { Call, Desk } from './command.ts';
 import { maybeRequestId } from './options.ts';
-import { orderMany } from './order-many.ts';
-import { commandOf, type Order } from './order.ts';
+import { manyCommandOf } from './order-many.ts';
+import type { Order } from './order.ts';
 import {
   each,
   requestTarget,
+  requestWords,
   stored,
   unlessClaimed,
   whenDue,
@@ -24,7 +26,7 @@ const retryOrder: Order<RequestTarget> = {
   positionals: [maybeRequestId],
   about: 'have a dead-lettered or undeliverable request worked on again',
   details:
-    'One REQUEST_ID is retried at once. With --state, all that match are counted, and retried only with --yes; Ctrl-C stops it between two pages. A request that waits for its next attempt is due now; one that a worker has in hand is left alone. Attempts count from one again.',
+    'One REQUEST_ID is retried at once. A request that waits for its next attempt is due now; one that a worker has in hand is left alone. Attempts count from one again.',
   examples: [
     'retry req_01m7yefdj3fantjpk5mzvj8mwh --why "relay is back"',
     'retry --state dead_lettered --since 24h',
@@ -49,7 +51,7 @@ const resendOrder: Order<RequestTarget> = {
   positionals: [maybeRequestId],
   about: 'mail the login instructions once more, with the same link',
   details:
-    'For a completed or undeliverable request whose link has not been used. The link works for seven more days. With --state, all that match are counted, and mailed only with --yes; Ctrl-C stops it between two pages. For a wrong address: "account correct-email".',
+    'For a completed or undeliverable request whose link has not been used. The link works for seven more days. For a wrong address: "account correct-email".',
   examples: [
     'resend --state completed --partner acme --since 24h --rate 10',
     'resend req_01m7yefdj3fantjpk5mzvj8mwh',
@@ -72,7 +74,7 @@ const closeOrder: Order<RequestTarget> = {
   positionals: [maybeRequestId],
   about: 'end an open request or a dead letter for good, with a reason',
   details:
-    'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone. With --state, all that match are counted, and closed only with --yes. Ctrl-C stops it between two pages.',
+    'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone.',
   examples: [
     'close req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "sent by mistake, ticket 4711"',
     'close --state dead_lettered --reason 451 --until 30d --why "ticket 4711"',
@@ -84,53 +86,39 @@ const closeOrder: Order<RequestTarget> = {
   plan: (target, call) => unlessClaimed(target, call, planClose),
   act: (targets, { desk, values }) =>
     move(targets, 'close', `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`, desk),
-  words: ({ record, account }) => {
-    const { _id, state: from } = record;
-    const { to } = planClose(record, account);
+  words: (target) => {
+    const { _id, state: from } = target.record;
+    const { to } = planClose(target.record, target.account);
     const done = `${_id}  ${from} → ${to}`;
-    const json = { request_id: _id, from, to };
-    return {
-      subject: _id,
-      about: { requestId: _id },
-      would: done,
-      done,
-      json: { dry: json, done: { dry_run: false, ...json } },
-    };
+    const json = { dry_run: false, from, to };
+    return { ...requestWords(target, { done, json }), would: done };
   },
 };
 
 const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
-export const retry = commandOf(retryOrder, (call) =>
-  orderMany(call, retryOrder, { past: 'retried', states: [dead, unanswered], size: WALK_PAGE }),
-);
+export const retry = manyCommandOf(retryOrder, {
+  past: 'retried',
+  states: [dead, unanswered],
+  size: WALK_PAGE,
+});
 // Each account gets a new version of its e-mail.
-export const resend = commandOf(resendOrder, (call) =>
-  orderMany(call, resendOrder, { past: 'resent', states: ['completed', unanswered], size: 1 }),
-);
-export const close = commandOf(closeOrder, (call) =>
-  orderMany(call, closeOrder, {
-    past: 'closed',
-    states: ['recorded', 'account_created', dead],
-    size: WALK_PAGE,
-  }),
-);
+export const resend = manyCommandOf(resendOrder, {
+  past: 'resent',
+  states: ['completed', unanswered],
+  size: 1,
+});
+export const close = manyCommandOf(closeOrder, {
+  past: 'closed',
+  states: ['recorded', 'account_created', dead],
+  size: WALK_PAGE,
+});
 
-function moved(target: RequestTarget, to: string | undefined, what?: string) {
-  const { record, account } = target;
-  const { _id: requestId, state: from } = record;
+function moved(target: RequestTarget, to: string | undefined, would?: string) {
+  const { _id, state: from } = target.record;
   const next = whenDue(target);
-  const mailed = what === undefined ? '' : `${what}; `;
-  const accountId = account === undefined ? {} : { accountId: account._id };
-  return {
-    subject: requestId,
-    about: { requestId, ...accountId },
-    would: `${account?._id} of ${requestId} (${from}): ${what}`,
-    done: `${requestId}  ${from} → ${to}; ${mailed}${next.text}`,
-    json: {
-      dry: { request_id: requestId, account_id: account?._id, would: what },
-      done: { request_id: requestId, from, to, ...next.json },
-    },
-  };
+  const mailed = would === undefined ? '' : `${would}; `;
+  const done = `${_id}  ${from} → ${to}; ${mailed}${next.text}`;
+  return requestWords(target, { ...defined({ would }), done, json: { from, to, ...next.json } });
 }
 
 /**

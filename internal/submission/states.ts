@@ -76,7 +76,7 @@ export const cards = {
   },
   malformed: {
     meaning: 'answered 400',
-    answered: [400],
+    answered: [400, 408],
     status: 'not_accepted',
     kept: 'days',
     body: 'record',

@@ -1,6 +1,6 @@
 /** What must be true of every record and every account. */
 import type { CheckedAccount } from '../account/account-queries.ts';
-import { isOpen, states } from '../submission/states.ts';
+import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { OPEN_TOO_LONG_MS, OVERDUE_MS } from './limits.ts';
@@ -49,28 +49,10 @@ export function checkRecord(
   if (!states.includes(record.state)) return ['unknown_state'];
   if (record.schema > RECORD_SCHEMA) found.push('newer_schema');
   if (record.history.at(-1)?.state !== record.state) found.push('history_disagrees');
-  if (!answers(record)) found.push('wrong_answer');
+  const { answered }: Card = cards[record.state];
+  if (!answered.includes(record.httpStatus)) found.push('wrong_answer');
   found.push(...checkDates(record, options), ...checkAccount(record, account));
   return found;
-}
-
-function answers({ state, httpStatus }: CheckedRecord): boolean {
-  switch (state) {
-    case 'malformed':
-      return httpStatus === 400 || httpStatus === 408;
-    case 'refused':
-      return httpStatus === 401 || httpStatus === 403;
-    case 'withdrawn':
-      return httpStatus === 500;
-    case 'recorded':
-    case 'account_created':
-    case 'completed':
-    case 'rejected':
-    case 'undeliverable':
-    case 'dead_lettered':
-    default:
-      return httpStatus === 202;
-  }
 }
 
 function checkDates(
@@ -85,40 +67,29 @@ function checkDates(
     if (age(dueAt!) > OVERDUE_MS) found.push(state === 'recorded' ? 'overdue' : 'mail_waits');
     if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
   }
-  const kept = isOpen(state) || state === 'dead_lettered';
+  const kept = cards[state].kept !== 'days';
   if (kept && expiresAt !== undefined) found.push('deleted_too_soon');
   if (!kept && expiresAt === undefined) found.push('never_deleted');
   return found;
 }
 
+/** Their accounts are promised, and named by the record. */
+const WITH_ACCOUNT: readonly State[] = ['account_created', 'completed', 'undeliverable'];
+/** The attempt that created the account may have died; a retry finds it. */
+const PERHAPS_WITH_ACCOUNT: readonly State[] = ['recorded', 'dead_lettered'];
+
 function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
-  if (record.erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
-  if (account === undefined) {
-    const promised = ['account_created', 'completed', 'undeliverable'].includes(record.state);
-    return promised || record.accountId !== undefined ? ['account_missing'] : [];
-  }
-  switch (record.state) {
-    case 'recorded':
-    case 'dead_lettered':
-      // The attempt that created the account may have died; a retry finds it.
-      break;
-    case 'account_created':
-    case 'completed':
-    case 'undeliverable':
-      if (record.accountId !== account._id) return ['account_disagrees'];
-      break;
-    case 'rejected':
-      // A closed request may already have an account.
-      return record.reasons?.some(({ code }) => code === 'discarded') === true
-        ? []
-        : ['account_unexpected'];
-    case 'malformed':
-    case 'refused':
-    case 'withdrawn':
-    default:
-      return ['account_unexpected'];
-  }
+  const { state, accountId, erasedAt, reasons = [] } = record;
+  if (erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
+  const isPromised = WITH_ACCOUNT.includes(state);
+  if (account === undefined)
+    return isPromised || accountId !== undefined ? ['account_missing'] : [];
+  // A closed request may already have an account.
+  const isClosed = state === 'rejected' && reasons.some(({ code }) => code === 'discarded');
+  if (!isPromised)
+    return isClosed || PERHAPS_WITH_ACCOUNT.includes(state) ? [] : ['account_unexpected'];
+  if (accountId !== account._id) return ['account_disagrees'];
   const { notifiedAt, releasedAt, activation } = account;
   const noted = [notifiedAt, releasedAt, activation?.usedAt].some((date) => date !== undefined);
-  return record.state === 'completed' && !noted ? ['mail_not_noted'] : [];
+  return state === 'completed' && !noted ? ['mail_not_noted'] : [];
 }
