@@ -513,7 +513,7 @@ export const cases: readonly AlertCase[] = [
   {
     alert: 'PartnerIngestUntrustedProxy',
     fires: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: '0+0x70 590+590x19' },
-    says: 'Most requests come through a proxy that is not in trustedProxies.',
+    says: 'Most requests come through a proxy that is not in trustedProxies, or that names no address.',
     // A few partners send the header themselves.
     quiet: { [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: rising(100) },
   },
