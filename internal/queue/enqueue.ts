@@ -11,12 +11,15 @@ import {
   jobsFor,
   queueSpan,
   type Hint,
+  type Job,
   type JobState,
   type Retry,
 } from './job.ts';
 
 /** A late `addBulk` is harmless, because each record is claimed once. */
 const ADD_DEADLINE_MS = 1_000;
+/** They take about 60 MB; further ones are found by `dueAt`. */
+const RETRIES_MOST = 100_000;
 const COMMAND_TIMEOUT_MS = 500;
 const CLOSE_DEADLINE_MS = 1_000;
 
@@ -49,14 +52,20 @@ export class HintSender {
       const traced = hints.map((hint, index) =>
         spans === undefined ? hint : { ...hint, traceparent: spans.traceparents[index] },
       );
-      const jobs = jobsFor(traced);
-      await withDeadline(this.#queue.addBulk(jobs), ADD_DEADLINE_MS, 'addBulk');
+      await withDeadline(this.#add(jobsFor(traced)), ADD_DEADLINE_MS, 'addBulk');
     } catch (error) {
       spans?.fail(errorTypeOf(error));
       throw error;
     } finally {
       spans?.end();
     }
+  }
+
+  async #add(jobs: readonly Job[]): Promise<void> {
+    const retries = jobs.some(({ opts }) => opts.delay !== undefined);
+    if (retries && (await this.#queue.getDelayedCount()) >= RETRIES_MOST)
+      throw new Error('too many retries wait in redis');
+    await this.#queue.addBulk([...jobs]);
   }
 
   async counts(): Promise<Record<JobState, number>> {

@@ -3,9 +3,11 @@
  * counted, how many mails.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { Queue, type Job } from 'bullmq';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
+import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
@@ -54,6 +56,15 @@ const UNDELIVERABLE = { state: 'undeliverable' } as const;
 /** What a busy machine needs between two writes, in seconds. */
 const BETWEEN_WRITES_S = 10;
 
+/** What any tool for BullMQ shows of a retry that waits. */
+async function delayedJob({ _id }: SubmissionRecord): Promise<Job | undefined> {
+  const { hostname, port, pathname } = new URL(world.stores.redisUrl);
+  const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };
+  const queue = new Queue(QUEUE, { connection, prefix: QUEUE_PREFIX });
+  const jobs = await queue.getJobs('delayed').finally(() => queue.close());
+  return jobs.find(({ id }) => id?.startsWith(_id));
+}
+
 interface Then {
   readonly state: SubmissionRecord['state'];
   readonly attempts?: number;
@@ -97,6 +108,17 @@ async function firstAttempt(fault: SmtpFault, then: Then, noted: Partial<MailHan
     const waits = (Number(record.dueAt) - Number(first?.endedAt)) / 1_000;
     expect(waits).toBeGreaterThanOrEqual(seconds * 0.8);
     expect(waits).toBeLessThanOrEqual(seconds * 1.2 + BETWEEN_WRITES_S);
+    const job = await eventually('the job of its retry', () => delayedJob(record));
+    expect(job).toMatchObject({
+      name: 'mail',
+      data: {
+        reason: seconds === 60 ? 'ours' : noted.result === 'ambiguous' ? 'ambiguous' : 'busy',
+        attempt: record.attempts + (record.ambiguous ?? 0) + 1,
+      },
+    });
+    expect(Math.abs(job.timestamp + job.delay - Number(record.dueAt))).toBeLessThan(
+      BETWEEN_WRITES_S * 1_000,
+    );
   } else if (place !== true) {
     expect(record.dueAt).toBeUndefined();
     expect(record.history.at(-1)).toMatchObject({ state: then.state, reason: record.lastError });

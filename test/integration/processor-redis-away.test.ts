@@ -16,10 +16,13 @@ import {
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, type InProcess, type World } from '../support/world.ts';
 
-const OUTAGES = [
+type How = 'killed' | 'hung' | 'full' | 'answering errors';
+const OUTAGES: readonly { readonly how: How; readonly seconds: number }[] = [
   { how: 'killed', seconds: 1 },
   { how: 'hung', seconds: 10 },
-] as const;
+  { how: 'full', seconds: 10 },
+  { how: 'answering errors', seconds: 10 },
+];
 /** With LONG=1 only. */
 const LONG_OUTAGES = [
   { how: 'hung', seconds: 1 },
@@ -74,11 +77,25 @@ function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promis
   };
 }
 
-/** Applications that reconcile has put into the queue. */
+/** Applications that no job brought. */
 const requeued = (): Promise<number> =>
   world.metric(processor, 'partner_ingest_reconcile_requeued_total');
 
-async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise<void> {
+const asks = (...command: [string, ...string[]]) => world.stores.redis.call(...command);
+const harms: Readonly<Record<How, () => Promise<unknown>>> = {
+  killed: () => own.redis.signal('SIGKILL'),
+  hung: () => own.redis.signal('SIGSTOP'),
+  full: () => asks('CONFIG', 'SET', 'maxmemory', '1'),
+  'answering errors': () => asks('ACL', 'SETUSER', 'default', '-@scripting'),
+};
+const heals: Readonly<Record<How, () => Promise<unknown>>> = {
+  killed: () => own.redis.restart(),
+  hung: () => own.redis.signal('SIGCONT'),
+  full: () => asks('CONFIG', 'SET', 'maxmemory', '0'),
+  'answering errors': () => asks('ACL', 'SETUSER', 'default', '+@all'),
+};
+
+async function workGoesOnAfter(how: How, seconds: number): Promise<void> {
   const sent: { readonly id: string; readonly email: string }[] = [];
   const complaints: string[] = [];
   const load = repeatedly(betweenSubmissionsMs(seconds), async () => {
@@ -94,7 +111,7 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
     async () => (await world.records({ state: 'completed' })).length >= 3,
   );
 
-  await own.redis.signal(how === 'killed' ? 'SIGKILL' : 'SIGSTOP');
+  await harms[how]();
   const [awayAt, awaySince] = [performance.now(), new Date()];
   await eventually(
     'the outage to end',
@@ -108,8 +125,7 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
         (await world.records({ state: 'completed', receivedAt: { $gt: awaySince } })).length > 0,
     );
   }
-  if (how === 'killed') await own.redis.restart();
-  else await own.redis.signal('SIGCONT');
+  await heals[how]();
   const backAt = new Date();
 
   const first = await eventually(
@@ -144,7 +160,7 @@ async function workGoesOnAfter(how: 'killed' | 'hung', seconds: number): Promise
   for (const { email } of sent) expect(world.mail.mailsTo(email)).toHaveLength(1);
 }
 
-test.each(OUTAGES)(
+test.each([...OUTAGES])(
   'Redis $how for $seconds s: workers work again by themselves',
   ({ how, seconds }) => workGoesOnAfter(how, seconds),
 );

@@ -27,9 +27,9 @@ const MINUTES = 60_000;
  * needs its own. A failure is told at once: `make simulate` with its SEED and AT looks for a
  * smaller one, which takes minutes.
  */
-async function simulateApart(histories: number): Promise<Simulated> {
+async function simulateApart(histories: number, queue = ''): Promise<Simulated> {
   const script = fileURLToPath(new URL('simulate.ts', import.meta.url));
-  const options = [script, `--histories=${histories}`, '--hasty'];
+  const options = [script, `--histories=${histories}`, `--queue=${queue}`, '--hasty'];
   const { stdout } = await promisify(execFile)(process.execPath, options).catch(
     (error: { stdout: string; stderr: string }) => {
       throw new Error(`${error.stderr}\n${error.stdout}`);
@@ -49,6 +49,12 @@ test(
     );
     expect(Object.values(told.windows).some((times) => times > 0)).toBe(true);
   },
+  5 * MINUTES,
+);
+
+test(
+  'random histories with the queue switched off for good',
+  async () => expect((await simulateApart(HISTORIES / 2, 'off')).histories).toBe(HISTORIES / 2),
   5 * MINUTES,
 );
 
