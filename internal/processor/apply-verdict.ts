@@ -7,8 +7,8 @@ import type { Retry, Step } from '../queue/job.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import type { Claim } from './claim.ts';
-import { countOutcome, type OutcomeTools } from './count-outcome.ts';
 import type { Failed, FailureClass, Verdict } from './failures.ts';
 import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 
@@ -19,8 +19,11 @@ export interface Attempt {
   readonly step: Step;
 }
 
-export interface VerdictTools
-  extends OutcomeTools, Pick<ProcessorMetrics, 'failures' | 'completionSeconds'> {
+export interface VerdictTools extends Pick<
+  ProcessorMetrics,
+  'outcomes' | 'partnerOutcomes' | 'failures' | 'completionSeconds'
+> {
+  readonly partnerLabels: PartnerLabels;
   readonly clock: Clock;
   readonly store: WorkerMoves;
   readonly log: Logger;
@@ -113,7 +116,7 @@ export async function settle(failed: Failed, attempt: Attempt, tools: VerdictToo
         const state = await tools.store.move(position, event, attemptOf(record), changes);
         if (state === undefined) return;
         const to = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
-        countOutcome(record, { state: to, reason: failure as never }, tools);
+        countOutcome(record, { state: to, reason: what.failure }, tools);
       }
     }
   }
@@ -139,6 +142,16 @@ async function untilSaid(
     const signal = AbortSignal.any([enough.signal, closed]);
     void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure });
   });
+}
+
+function countOutcome(
+  { partnerId }: SubmissionRecord,
+  outcome: Parameters<ProcessorMetrics['outcomes']['inc']>[0],
+  tools: VerdictTools,
+): void {
+  tools.outcomes.inc(outcome);
+  if (partnerId !== undefined)
+    tools.partnerOutcomes.inc({ partner: tools.partnerLabels.of(partnerId), ...outcome });
 }
 
 /** An unknown address is an ordinary end. */

@@ -46,6 +46,8 @@ interface Failure {
   readonly words: string;
 }
 
+type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
+
 export type Failed = Failure &
   (
     | { readonly kind: 'later' }
@@ -60,6 +62,7 @@ export type Failed = Failure &
       }
     | {
         readonly kind: 'end';
+        readonly failure: EndingClass;
         readonly event: 'bounce' | 'give_up';
         readonly ambiguous: number;
       }
@@ -73,8 +76,9 @@ export function failed(
   { failure, words, ambiguous = before }: Failure & { readonly ambiguous?: number },
   random: () => number = Math.random,
 ): Failed {
-  const end = (event: 'bounce' | 'give_up') =>
-    ({ kind: 'end', failure, words, event, ambiguous }) as const;
+  const end = (event: 'bounce' | 'give_up', ending: EndingClass): Failed => {
+    return { kind: 'end', failure: ending, words, event, ambiguous };
+  };
   const again = (waitMs: number): Failed => {
     const delayMs = jittered(waitMs, BACK_OFF_JITTER, random);
     const counts = {
@@ -86,21 +90,21 @@ export function failed(
   };
   switch (failure) {
     case 'permanent':
-      return end('bounce');
+      return end('bounce', failure);
     case 'crashed':
-      return end('give_up');
+      return end('give_up', failure);
     case 'infrastructure':
     case 'relay':
       return { kind: 'later', failure, words };
     case 'ambiguous': {
       const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, ambiguous - 1)];
-      return waitMs === undefined ? end('give_up') : again(waitMs);
+      return waitMs === undefined ? end('give_up', failure) : again(waitMs);
     }
     case 'transient':
     case 'ours':
     case 'busy':
     case 'throttled': {
-      if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return end('give_up');
+      if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return end('give_up', failure);
       const { share, firstMs, capMs } = BACK_OFFS[failure];
       return again(Math.min(capMs, Math.max(firstMs, backedOffMs * share)));
     }

@@ -26,6 +26,14 @@ export const stepOf = {
   account_created: 'mail',
 } as const satisfies Record<OpenState, Step>;
 
+const resultOf = {
+  done: 'done',
+  lost: 'claim_lost',
+  later: 'failed',
+  again: 'failed',
+  end: 'failed',
+} as const;
+
 /** Resolves with what is left to do on the record. Rejects only if the claim request fails. */
 export async function processSubmission(
   work: Work,
@@ -69,9 +77,12 @@ export async function processSubmission(
       { ...spanOf(attempt), startedAt, links, parent: record.traceparent },
       async (span) => {
         const what = await judge(attempt, tools, place);
+        tools.attempts.inc({ step, result: resultOf[what.kind] });
         if (what.kind === 'lost') span?.fail('claim_lost');
-        else if (what.kind !== 'done') span?.fail(what.failure);
-        await conclude(what, attempt, tools);
+        if ('failure' in what) span?.fail(what.failure);
+        if ('failure' in what) await settle(what, attempt, tools);
+        // The partner was put on hold, so the claim is still ours.
+        else if (what.kind === 'lost' && tools.holds.has(partnerId)) await giveBack(attempt, tools);
         return what;
       },
     );
@@ -109,19 +120,6 @@ async function judge(
     const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
     return failed(record, { failure: classOfError(error), words });
   }
-}
-
-async function conclude(verdict: Verdict, attempt: Attempt, tools: AttemptTools): Promise<void> {
-  const { record, step } = attempt;
-  const result = { done: 'done', lost: 'claim_lost' } as const;
-  tools.attempts.inc({
-    step,
-    result: verdict.kind === 'done' || verdict.kind === 'lost' ? result[verdict.kind] : 'failed',
-  });
-  if (verdict.kind === 'lost') {
-    // The partner was put on hold, so the claim is still ours.
-    if (tools.holds.has(record.partnerId)) await giveBack(attempt, tools);
-  } else if (verdict.kind !== 'done') await settle(verdict, attempt, tools);
 }
 
 /** A record may kill its workers, so it is tried alone after two deaths and given up after five. */

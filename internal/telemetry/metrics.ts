@@ -28,9 +28,13 @@ const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-const hints = counter('hints', 'Queue hints sent to wake workers, by result.', {
-  result: hintResults,
-});
+const hints = counter(
+  'hints',
+  'Jobs sent for new applications and retries, by result, counted by record.',
+  {
+    result: hintResults,
+  },
+);
 
 const PARTNERS = openValues;
 
@@ -222,7 +226,7 @@ export const processorMetrics = {
   hints,
   reconcileRequeued: counter(
     'reconcile_requeued',
-    'Applications queued again because their hint or their worker was lost.',
+    'Records found due that no job brought and no worker had: their hint or their worker was lost.',
   ),
   reconcileUnknown: gauge(
     'reconcile_unknown_records',

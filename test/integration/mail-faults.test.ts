@@ -61,8 +61,11 @@ async function delayedJob({ _id }: SubmissionRecord): Promise<Job | undefined> {
   const { hostname, port, pathname } = new URL(world.stores.redisUrl);
   const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };
   const queue = new Queue(QUEUE, { connection, prefix: QUEUE_PREFIX });
-  const jobs = await queue.getJobs('delayed').finally(() => queue.close());
-  return jobs.find(({ id }) => id?.startsWith(_id));
+  try {
+    return (await queue.getJobs('delayed')).find(({ id }) => id?.startsWith(_id));
+  } finally {
+    await queue.close();
+  }
 }
 
 interface Then {
