@@ -2,6 +2,7 @@
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import type { Writable } from 'node:stream';
+import type { Db, MongoClient } from 'mongodb';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { defined } from '../../internal/platform/defined.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
@@ -21,10 +22,11 @@ import { loadConfig } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
+const CONNECT_WITHIN_MS = 10_000;
 const CLOSE_DEADLINE_MS = 2_000;
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Standard error of the container's first process, which the kubelet keeps. */
@@ -42,17 +44,12 @@ export async function runCli(
 ): Promise<ExitCode> {
   const out = outputTo(terminal);
   const clock = new DatabaseClock();
-  let store: Store | undefined;
-  let fault: unknown;
-  try {
-    store = openStore(terminal.env);
-    // Times on the command line count from the database's, too.
-    await clock.measure(store.db);
-  } catch (error) {
-    fault = error;
-  }
+  const store = openStore(terminal.env);
+  // Times on the command line count from the database's, too.
+  const fault = store instanceof UsageError ? store : await contactFault(store, clock);
+  const mongo = store instanceof UsageError ? undefined : store.mongo;
   const openDesk = (values: Values): Desk => {
-    if (store === undefined || fault !== undefined) throw fault;
+    if (store instanceof UsageError || fault !== undefined) throw fault;
     const { config, db } = store;
     const retention = {
       completed: config.RETENTION_COMPLETED_DAYS,
@@ -95,19 +92,15 @@ export async function runCli(
       keysNamespace: readTerminalEnvironment(terminal.env).keysNamespace,
       openDesk,
       catchStop,
-      storeFault: (error) => mongoReason(store?.mongo, error),
+      storeFault: (error) => mongoReason(mongo, error),
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
-    await withDeadline(
-      store?.mongo.close() ?? Promise.resolve(),
-      CLOSE_DEADLINE_MS,
-      'closing',
-    ).catch(() => {});
+    await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(
+      () => {},
+    );
   }
 }
-
-type Store = ReturnType<typeof openStore>;
 
 function openStore(environment: Environment) {
   try {
@@ -115,8 +108,21 @@ function openStore(environment: Environment) {
     const mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
     return { config, mongo, db: mongo.db(config.MONGODB_DATABASE) };
   } catch (error) {
-    if (error instanceof ConfigError) throw new UsageError(error.faults.join('; '));
+    if (error instanceof ConfigError) return new UsageError(error.faults.join('; '));
     throw error;
+  }
+}
+
+async function contactFault(
+  { mongo, db }: { readonly mongo: MongoClient; readonly db: Db },
+  clock: DatabaseClock,
+): Promise<unknown> {
+  try {
+    await connectMongo(mongo, CONNECT_WITHIN_MS);
+    await clock.measure(db);
+    return undefined;
+  } catch (error) {
+    return error;
   }
 }
 

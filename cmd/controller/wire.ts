@@ -59,10 +59,10 @@ export async function startController(
     failing: metrics.loopFailing,
     reason: (error) => mongoReason(mongo, error),
   });
-  ready.push(loops.faults);
-  warnings.push(loops.warnings);
+  ready.push(connecting.hides(loops.faults));
+  warnings.push(connecting.hides(loops.warnings));
   const clock = new DatabaseClock();
-  ready.push(clock.faults);
+  ready.push(connecting.hides(clock.faults));
   clock.follow(db, loops);
 
   const store = new KeyStore({ db, clock });
@@ -88,7 +88,7 @@ export async function startController(
     metrics,
   });
   closers.add('key reconcile', () => keeper.close());
-  keyFaults = keeper.faults;
+  keyFaults = connecting.hides(keeper.faults);
   warnings.push(keeper.warnings);
 
   openBacklog(config, { db, clock, metrics, leads: keeper.leads, loops, warnings }, tools);

@@ -16,7 +16,11 @@ import { withDeadline } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { Loops } from '../../internal/platform/loop.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { connectUntilDone, ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import {
+  connectUntilDone,
+  ensureIndexesUntilDone,
+  type UntilDone,
+} from '../../internal/platform/mongo-indexes.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
@@ -63,8 +67,8 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     failing: metrics.loopFailing,
     reason: (error) => mongoReason(mongo, error),
   });
-  ready.push(loops.faults);
-  warnings.push(loops.warnings);
+  ready.push(indexes.hides(loops.faults), indexes.hides(clock.faults));
+  warnings.push(indexes.hides(loops.warnings));
   // Hints close after the commits and before the database, their fallback.
   const hints = openHints(config, db, parts);
 
@@ -79,7 +83,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const keys = openKeys(db, loops, parts);
+  const keys = openKeys(db, loops, { ...parts, hides: indexes.hides });
   const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
 
   return {
@@ -171,7 +175,7 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {
   return { hint: (hint: Hint) => outbox.add(hint) };
 }
 
-function openKeys(db: Db, loops: Loops, parts: Parts): KeyCache {
+function openKeys(db: Db, loops: Loops, parts: Parts & Pick<UntilDone, 'hides'>): KeyCache {
   const { clock, log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store: new KeyStore({ db, clock }),
@@ -188,11 +192,12 @@ function openKeys(db: Db, loops: Loops, parts: Parts): KeyCache {
   closers.add('last uses of keys', () => keys.touch());
   // Without keys nothing is accepted, so no record has another time than the database's.
   void clock.follow(db, loops).succeeded.then(() => keys.start(loops));
-  ready.push(() => {
+  const notLoaded = (): string[] => {
     if (keys.loaded) return [];
     if (keys.failure !== undefined)
       return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
     return ['partner keys are not loaded yet: has the controller finished its first sync?'];
-  });
+  };
+  ready.push(parts.hides(notLoaded));
   return keys;
 }

@@ -44,7 +44,6 @@ export async function startIngest(
   const partnerLabels = new PartnerLabels();
   const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
   const clock = new DatabaseClock();
-  ready.push(clock.faults);
   const parts: Parts = { clock, log, closers, metrics, partnerLabels, ready, warnings };
   const settings = settingsOf(config);
   // This port closes last, so that metrics stay readable during a drain.

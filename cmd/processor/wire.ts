@@ -106,10 +106,10 @@ export async function startProcessor(
     failing: metrics.loopFailing,
     reason: (error) => mongoReason(mongo, error),
   });
-  ready.push(loops.faults);
-  warnings.push(loops.warnings);
+  ready.push(indexes.hides(loops.faults));
+  warnings.push(indexes.hides(loops.warnings));
   const clock = new DatabaseClock();
-  ready.push(clock.faults);
+  ready.push(indexes.hides(clock.faults));
   const clockKnown = clock.follow(db, loops).succeeded;
 
   const mail = openMail(config, relay, { ...tools, clock, metrics, warnings });

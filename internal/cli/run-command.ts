@@ -85,7 +85,7 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
     );
   }
   // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
-  if (!(error instanceof MongoError) && classify(error).kind !== 'name') {
+  if (!(error instanceof MongoError) && classify(error).kind === 'unknown') {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);
   }

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isLoopback } from './loopback.ts';
 import { isNetwork } from './networks.ts';
-import { RedisUrlError, parseRedisUrl } from './redis-url.ts';
+import { BARE_LOGIN, RedisUrlError, hasBareLogin, parseRedisUrl } from './redis-url.ts';
 import { mongoLink } from './store-security.ts';
 
 export const wholeNumber = (min: number, max: number) =>
@@ -18,6 +18,7 @@ export const wholeNumber = (min: number, max: number) =>
 export const url = (schemes: readonly string[]) =>
   z
     .string()
+    .refine((value) => !hasBareLogin(value), { error: BARE_LOGIN, abort: true })
     .refine(
       (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
       `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,

@@ -58,6 +58,7 @@ export class Kubernetes {
       name: 'Kubernetes API',
       at: URL.canParse(this.#server()) ? new URL(this.#server()).host : undefined,
       setting: 'KUBECONFIG or the service account',
+      login: 'whether the token of KUBECONFIG or of the service account has ended',
       rights: 'the Role and RoleBinding of the service account',
     };
     return contactReason(server, error);

@@ -9,10 +9,11 @@ import {
   type IndexSpecification,
   type MongoClient,
 } from 'mongodb';
+import type { Probe } from './admin-server.ts';
 import { retryUntilDone } from './deadline.ts';
 import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
-import { mongoReason } from './mongo.ts';
+import { connectMongo, mongoReason } from './mongo.ts';
 
 /** Duplicate-key messages quote `name`, so it says what is unique. */
 export interface IndexDefinition {
@@ -139,12 +140,15 @@ function verify(
   );
 }
 
+const CONNECT_WITHIN_MS = 10_000;
 const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
 
 export interface UntilDone {
   readonly whenDone: Promise<void>;
   /** For a readiness probe; empty once done. */
   readonly faults: () => readonly string[];
+  /** Silent until done: what follows from a cause is not told beside it. */
+  readonly hides: (consequences: Probe) => Probe;
   readonly stop: () => void;
 }
 
@@ -178,7 +182,7 @@ function untilDone(
   };
   const attempt = async (): Promise<void> => {
     // After a failed first connection the client stays closed until `connect` is called again.
-    await client.connect();
+    await connectMongo(client, CONNECT_WITHIN_MS);
     await task(report);
   };
   const whenDone = retryUntilDone(attempt, {
@@ -189,5 +193,10 @@ function untilDone(
   }).then(() => {
     faults = [];
   });
-  return { whenDone, faults: () => faults, stop: () => stop.abort() };
+  return {
+    whenDone,
+    faults: () => faults,
+    hides: (consequences) => () => (faults.length > 0 ? [] : consequences()),
+    stop: () => stop.abort(),
+  };
 }

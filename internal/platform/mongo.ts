@@ -1,7 +1,7 @@
 /** MongoDB clients whose writes are durable, and bulk writes that end in time. */
 import './closed-sockets.ts';
 import { contactReason } from './contact-failure.ts';
-import { withDeadline } from './deadline.ts';
+import { DeadlineError, withDeadline } from './deadline.ts';
 import type { SpanOptions } from './tracing.ts';
 import {
   MongoClient,
@@ -27,8 +27,9 @@ const WRITE_DEADLINE_MS = 10_000;
  */
 const MAJORITY_SHARE = 0.9;
 
-/** Removed from the URI, because the driver would prefer them to our write concern. */
-const WRITE_CONCERN_OPTIONS = ['w', 'j', 'journal', 'fsync', 'wtimeout', 'wtimeoutms'];
+/** Removed from the URI, because the driver would prefer them to ours, or refuse both together. */
+const OUR_OPTIONS =
+  /^(?:w|j|journal|fsync|wtimeout|wtimeoutms|readpreference|readpreferencetags|maxstalenessseconds)$/i;
 
 /**
  * Writes are majority-committed and journaled, whatever the URI says. Reads use the primary. The
@@ -40,7 +41,7 @@ export function createMongo(
   options: MongoClientOptions = {},
 ): MongoClient {
   const socketTimeoutMS = options.socketTimeoutMS ?? SOCKET_TIMEOUT_MS;
-  return new MongoClient(withoutWriteConcern(uri), {
+  return new MongoClient(withoutOurOptions(uri), {
     appName,
     serverSelectionTimeoutMS: SERVER_SELECTION_TIMEOUT_MS,
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
@@ -57,17 +58,28 @@ export function createMongo(
   });
 }
 
+/** The driver asks a silent DNS for a minute. Call it again after a failure. */
+export async function connectMongo(client: MongoClient, withinMs: number): Promise<void> {
+  const { srvHost, hosts } = client.options;
+  try {
+    await withDeadline(client.connect(), withinMs, 'connecting');
+  } catch (error) {
+    const isSilent = error instanceof DeadlineError && srvHost !== undefined && hosts.length === 0;
+    throw isSilent ? Object.assign(error, { code: 'ETIMEOUT', syscall: 'querySrv' }) : error;
+  }
+}
+
 /** For operators; contains no user or password. */
 export function mongoReason(client: MongoClient | undefined, error: unknown): string {
   const at = client?.options.hosts.join(', ') || client?.options.srvHost;
   return contactReason({ name: 'MongoDB', at, setting: 'MONGODB_URI' }, error);
 }
 
-function withoutWriteConcern(uri: string): string {
+function withoutOurOptions(uri: string): string {
   const [address = '', options = ''] = uri.split('?');
   const kept = options.split('&').filter((option) => {
     const [[name = ''] = []] = new URLSearchParams(option);
-    return !WRITE_CONCERN_OPTIONS.includes(name.toLowerCase());
+    return !OUR_OPTIONS.test(name);
   });
   return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
 }

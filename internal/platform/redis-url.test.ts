@@ -43,7 +43,7 @@ test.each([
 
 test.each([
   ['', /must look like redis:/],
-  ['redis://me:hid/den@cache', /a host that is not host:port/],
+  ['redis://me:hid/den@cache', /must be percent-encoded: \/ as %2F/],
   ['redis://a:1,b:2', /names several hosts/],
   ['redis://cache/first', /number of a database/],
   ['redis://cache?family=6', /a parameter that single does not know/],

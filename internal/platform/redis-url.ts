@@ -41,7 +41,25 @@ const PARAMETERS = {
 } as const;
 const MAX_PORT = 65_535;
 
+export const BARE_LOGIN =
+  'has a character in its user or password that must be percent-encoded: / as %2F, ? as %3F, # as %23, @ as %40';
+const LOGIN_WITH_END =
+  /^[a-z+]+:\/\/(?![^@]*[?&]\w+=)[^@]*[/?#][^@]*@|^[a-z+]+:\/\/[^/?#]*@[^/?#]*@/;
+
+/** Whether the URL seems to end, or its host to begin, within the password. */
+export function hasBareLogin(url: string): boolean {
+  return LOGIN_WITH_END.test(url);
+}
+
 export function parseRedisUrl(url: string): RedisAddress {
+  try {
+    return parse(url);
+  } catch (error) {
+    throw hasBareLogin(url) ? new RedisUrlError(BARE_LOGIN) : error;
+  }
+}
+
+function parse(url: string): RedisAddress {
   const [, scheme = 'single', login, hostList = '', path = '', query = ''] = SHAPE.exec(url) ?? [];
   if (hostList === '') throw new RedisUrlError(`must look like ${FORMS}`);
   const kind = scheme as RedisAddress['kind'];

@@ -14,6 +14,8 @@ const SILENT_MS = 2_000;
 /** Each refresh opens a connection; errors and redirections refresh at once. */
 const SLOTS_REFRESH_MS = 5_000;
 const MAX_REDIRECTIONS = 4;
+/** A server may take some commands and refuse others: this long without a refusal, it takes all. */
+const QUIET_MS = 5_000;
 
 /**
  * A command fails at once while Redis is away, and otherwise after `commandTimeoutMs`, or 1 s in a
@@ -33,13 +35,8 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
   const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
   contacts.set(redis, contact);
-  const onError = (error: unknown): void => {
-    // NOPERM leaves the connection open, so the client emits no error.
-    if ((error as Error).message.startsWith('NOPERM')) contact.failed(error);
-  };
-  if (redis instanceof Cluster)
-    redis.on('+node', (node: Redis) => handleOwnCommands(node, onError));
-  else handleOwnCommands(redis, onError);
+  if (redis instanceof Cluster) redis.on('+node', (node: Redis) => watchReplies(node, contact));
+  else watchReplies(redis, contact);
   let wasReady = false;
   // Without a listener the error would end the process.
   redis.on('error', (error) => contact.failed(error));
@@ -65,10 +62,22 @@ export function redisWarnings(redis: RedisClient): readonly string[] {
  * On reconnect the client sends commands of its own and leaves their rejections unhandled, which
  * would end the process.
  */
-function handleOwnCommands(redis: Redis, onError: (error: unknown) => void): void {
+function watchReplies(redis: Redis, contact: Contact): void {
+  let refusedAtMs: number | undefined;
+  // A server that refuses commands leaves the connection open, so the client emits no error.
+  const refused = (error: Error): void => {
+    if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
+    refusedAtMs = performance.now();
+    contact.failed(error);
+  };
+  const taken = (): void => {
+    if (refusedAtMs === undefined || performance.now() - refusedAtMs < QUIET_MS) return;
+    refusedAtMs = undefined;
+    contact.ok();
+  };
   const sendCommand = redis.sendCommand.bind(redis);
   redis.sendCommand = (command, stream) => {
-    command.promise.catch(onError);
+    command.promise.then(taken, refused);
     return sendCommand(command, stream);
   };
 }

@@ -1,6 +1,6 @@
 /** Tells from a store's URL whether others could read or change the traffic. */
-import { MongoClient } from 'mongodb';
 import { isLoopback } from './loopback.ts';
+import { createMongo } from './mongo.ts';
 import { parseRedisUrl } from './redis-url.ts';
 
 /** Throws if the driver cannot read the URI; its message may quote the URI. */
@@ -8,8 +8,10 @@ export function mongoLink(uri: string): {
   readonly exposed: boolean;
   readonly unverified: boolean;
 } {
-  const { tls, hosts, srvHost, rejectUnauthorized, checkServerIdentity } = new MongoClient(uri)
-    .options;
+  const { tls, hosts, srvHost, rejectUnauthorized, checkServerIdentity } = createMongo(
+    uri,
+    'check',
+  ).options;
   const local =
     srvHost === undefined && hosts.every(({ host, socketPath }) => isLocal(host, socketPath));
   return {

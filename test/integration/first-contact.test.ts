@@ -2,7 +2,9 @@
  * What operators are told of a server that cannot be used: each usual mistake has a sentence of its
  * own, the same in the log, in `/readyz` and on the terminal.
  */
+import { createSocket } from 'node:dgram';
 import { getServers, lookup, setServers } from 'node:dns';
+import { once } from 'node:events';
 import { createServer, type AddressInfo, type LookupFunction, type Server } from 'node:net';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:tls';
@@ -18,15 +20,16 @@ import { relayOf } from '../../internal/mail/relay.ts';
 import { contactReason } from '../../internal/platform/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
 import { listen } from '../support/listen.ts';
+import { submit } from '../support/processing.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'first-contact-'));
 const log = createLogger('test', 'silent');
@@ -70,8 +73,7 @@ const tellers = {
     const times = { serverSelectionTimeoutMS: SHORT_MS, connectTimeoutMS: SHORT_MS };
     const client = createMongo(url, 'test', times);
     try {
-      const error: unknown = await client
-        .connect()
+      const error: unknown = await connectMongo(client, 10 * SHORT_MS)
         .then(() => client.db('x').collection('x').findOne({}))
         .catch((thrown: unknown) => thrown);
       return mongoReason(client, error);
@@ -116,7 +118,10 @@ const tellers = {
       file,
       [
         'current-context: a',
-        named('cluster', `{ server: "${url}" }`),
+        named(
+          'cluster',
+          `{ server: "${url}", insecure-skip-tls-verify: ${url.startsWith('http:')} }`,
+        ),
         named('user', '{ token: a }'),
         named('context', '{ cluster: a, user: a }'),
       ].join('\n'),
@@ -171,6 +176,142 @@ test('a wrong password and a missing right are told with what the server says', 
   expect(await tellers.mongodb(`mongodb://jane:wrong@${mongo}/?directConnection=true`)).toMatch(
     /: it refuses the login \(18\); check user and password in MONGODB_URI/,
   );
+});
+
+/** Answers each time a client says something. */
+async function startRaw(answer: (said: string) => Buffer | string): Promise<Server> {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', (said) => void socket.write(answer(String(said))));
+  });
+  await listen(server);
+  return server;
+}
+const tlsAlert = (number: number): Buffer => Buffer.from([0x15, 3, 3, 0, 2, 2, number]);
+/** Of a Redis that is ready and refuses each command. */
+const refusing = (words: string) => (said: string) =>
+  said
+    .split(/^\*/m)
+    .slice(1)
+    .map((command) => (command.includes('info') ? '$9\r\nloading:0\r\n' : `-${words}\r\n`))
+    .join('');
+
+test.each<[keyof typeof tellers, string, Parameters<typeof startRaw>[0], RegExp]>([
+  [
+    'mongodb',
+    'mongodb://SERVER/?tls=true',
+    () => tlsAlert(80),
+    /: it ends TLS \(alert 80\); check that it lets our address in/,
+  ],
+  [
+    'smtp',
+    'smtps://SERVER',
+    () => tlsAlert(40),
+    /: it takes none of our TLS versions and ciphers \(alert 40\)/,
+  ],
+  [
+    'redis',
+    'rediss://SERVER',
+    () => tlsAlert(116),
+    /: it wants a certificate of ours \(alert 116\)/,
+  ],
+  [
+    'smtp',
+    'smtps://SERVER',
+    () => '220 plain\r\n',
+    /: TLS cannot be agreed on .*check the port and whether TLS is meant/,
+  ],
+  [
+    'kubernetes',
+    'http://SERVER',
+    () => 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n',
+    /: it refuses the login \(401\); check whether the token of KUBECONFIG or of the service account has ended/,
+  ],
+  [
+    'kubernetes',
+    'http://SERVER',
+    () => 'HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n',
+    /: we lack a right \(403\); check the Role and RoleBinding/,
+  ],
+  [
+    'redis',
+    'redis://SERVER',
+    refusing('MOVED 1 10.0.0.1:6379'),
+    /: it is one server of a Cluster \(MOVED\); write redis\+cluster:\/\/ in REDIS_URL/,
+  ],
+  [
+    'redis',
+    'redis://SERVER',
+    refusing('MISCONF Errors writing to the AOF file'),
+    /: it cannot save to its disk and takes no writes \(MISCONF\)/,
+  ],
+  [
+    'redis',
+    'redis://SERVER',
+    refusing('OOM command not allowed'),
+    /: its memory is full, and it takes no writes \(OOM\)/,
+  ],
+  [
+    'redis',
+    'redis://SERVER',
+    refusing("ERR unknown command 'get', with args beginning with: 'a'"),
+    /: it lacks a command that we need \(unknown command\)/,
+  ],
+  [
+    'redis',
+    'redis://SERVER',
+    refusing('WHATEVER is said'),
+    /: it answers with an error; check its log, and REDIS_URL/,
+  ],
+])('%s at %s: what it says is told by its cause', async (kind, url, answer, sentence) => {
+  const server = await startRaw(answer);
+  try {
+    expect(await tellers[kind](url.replace('SERVER', at(server)))).toMatch(sentence);
+  } finally {
+    server.close();
+  }
+});
+
+test('a package that our image lacks, and what the DNS says of a mongodb+srv name, are told apart', async () => {
+  const mongo = new URL(own.mongo.url.replace('mongodb:', 'http:')).host;
+  expect(
+    await tellers.mongodb(`mongodb://a@${mongo}/?authMechanism=GSSAPI&directConnection=true`),
+  ).toMatch(
+    /: our image lacks a package \(kerberos\); remove the option that needs it from MONGODB_URI/,
+  );
+  const host = { name: 'one.good.mongo.test', port: 1 };
+  const nameServer = await startDnsServer({
+    srv: {
+      '_mongodb._tcp.foreign.mongo.test': [{ name: 'one.elsewhere.example', port: 1 }],
+      '_mongodb._tcp.good.mongo.test': [host],
+    },
+    txt: { 'good.mongo.test': 'replicaSet=rs0&tls=false' },
+  });
+  const servers = getServers();
+  try {
+    setServers([nameServer.address]);
+    for (const name of ['foreign', 'good'])
+      expect(await tellers.mongodb(`mongodb+srv://${name}.mongo.test`)).toBe(
+        `MongoDB at ${name}.mongo.test: the SRV or TXT record of its name cannot be used; correct it in DNS, or the host in MONGODB_URI`,
+      );
+    expect(await tellers.mongodb('mongodb+srv://nobody.mongo.test')).toMatch(
+      /: the name is not found \(ENOTFOUND\)/,
+    );
+  } finally {
+    await nameServer.close();
+    // Nobody listens there any more.
+    expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
+      /: the name is not found \(ECONNREFUSED\); check the host in MONGODB_URI, and DNS/,
+    );
+    const mute = createSocket('udp4').bind(0, '127.0.0.1');
+    await once(mute, 'listening');
+    setServers([`127.0.0.1:${mute.address().port}`]);
+    expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
+      /: the name is not found \(ETIMEOUT\)/,
+    );
+    mute.close();
+    setServers(servers);
+  }
 });
 
 test('a replica set without a primary is told as one', async () => {
@@ -252,6 +393,54 @@ test('Redis and relay in vain: ready all the same, with the sentences of the log
     }
   } finally {
     for (const service of services) await service.stop();
+  }
+});
+
+test('a wrong password is told in one sentence, whatever follows from it', async () => {
+  const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
+  const MONGODB_URI = (await set.door()).url.replace('//', '//a:wrong@');
+  const service = await startService('ingest', {
+    ...world.environment,
+    LOG_LEVEL: 'info',
+    MONGODB_URI,
+  });
+  try {
+    const faults = await eventually('the reason', async () => {
+      const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
+        readonly faults: readonly string[];
+      };
+      return body.faults.some((fault) => fault.startsWith('MongoDB')) && body.faults;
+    });
+    expect(faults).toEqual([expect.stringMatching(/: it refuses the login .*; check user and/)]);
+  } finally {
+    await service.stop();
+    await set.close();
+  }
+});
+
+test('a Redis that refuses writes is told by ingest and processor, until it takes them again', async () => {
+  const admin = new Redis(own.redis.url);
+  const settings = { REDIS_URL: own.redis.url };
+  await admin.config('SET', 'min-replicas-to-write', '1');
+  try {
+    const [ingest, processor] = [
+      await world.start('ingest', settings),
+      await world.start('processor', settings),
+    ];
+    const warned = async (adminUrl: string): Promise<boolean> => {
+      await submit(world, ingest, newApplication());
+      const text = await (await fetch(`${adminUrl}/readyz`)).text();
+      return text.includes(
+        'too few of its replicas are there, and it takes no writes (NOREPLICAS)',
+      );
+    };
+    for (const { adminUrl } of [ingest, processor])
+      await eventually('the warning', () => warned(adminUrl));
+    await admin.config('SET', 'min-replicas-to-write', '0');
+    for (const { adminUrl } of [ingest, processor])
+      await eventually('its end', async () => !(await warned(adminUrl)));
+  } finally {
+    admin.disconnect();
   }
 });
 

@@ -49,6 +49,18 @@ export const refusedConfigurations: readonly Refused[] = [
     message:
       'is no connection string for the driver: percent-encode user and password, and look for misspelt options',
   },
+  ...(
+    [
+      ['processor', 'SMTP_URL', ['smtp://user:pa/ss@relay:587', 'smtp://user:12?34@relay']],
+      ['ingest', 'REDIS_URL', ['rediss://:pa/ss@cache', 'rediss://user:1@2@cache']],
+    ] as const
+  ).map(([process, name, values]) => ({
+    process,
+    name,
+    values,
+    message:
+      'has a character in its user or password that must be percent-encoded: / as %2F, ? as %3F, # as %23, @ as %40',
+  })),
   {
     process: 'controller',
     name: 'REDIS_URL',
