@@ -41,6 +41,7 @@ import { createWorkers, type Workers } from '../../internal/processor/workers.ts
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import { hintSchema } from '../../internal/queue/job.ts';
 import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
@@ -241,7 +242,8 @@ function startWork(
     async () => {
       await consumer.close();
       const left = await line.close(AbortSignal.timeout(FINISH_WORK_MS));
-      if (left.length > 0) await sender.send(left).catch(() => {});
+      if (left.length > 0)
+        await sender.send(left.map((work) => hintSchema.parse(work))).catch(() => {});
     },
     CLOSE_WORKERS_MS,
   );
@@ -251,26 +253,19 @@ function startWork(
     line,
     durable: new DurableSince(clock, () => store.takesWrites()),
     holds,
+    clock,
   });
-  let turnedAtMs = clock.monotonicMs();
+  live.push(() => reconcile.faults(PROGRESS_DEADLINE_MS));
   const reading = loops.start({
     name: 'reconcile',
     needed: true,
     everyMs: RECONCILE_EVERY_MS,
     failsAfterMs: LOOP_FAILS_MS,
-    run: () => {
-      turnedAtMs = clock.monotonicMs();
-      return reconcile.round();
-    },
+    run: () => reconcile.round(),
   });
   line.onServed = () => {
     if (reconcile.wanted) reading.wake();
   };
-  live.push(() => {
-    const idleMs = clock.monotonicMs() - turnedAtMs;
-    if (line.busy || idleMs < PROGRESS_DEADLINE_MS) return [];
-    return [`nothing has been read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
-  });
   loops.start({
     name: 'unknown_records',
     everyMs: UNKNOWN_EVERY_MS,

@@ -1,4 +1,5 @@
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
+import type { Clock } from '../platform/clock.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import type { DurableSince } from './durable-since.ts';
@@ -8,17 +9,28 @@ import { stepOf } from './process-submission.ts';
 
 interface ReconcileTools {
   readonly due: Pick<DueWork, 'read' | 'noteFirstSight'>;
-  readonly line: Pick<Line, 'put' | 'isLow'>;
+  readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
   readonly durable: DurableSince;
   readonly holds: Pick<Holds, 'partners'>;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
 }
 
 export class Reconcile {
   readonly #tools: ReconcileTools;
+  #turnedAtMs: number;
   #more: readonly Work['step'][] = [];
 
   constructor(tools: ReconcileTools) {
     this.#tools = tools;
+    this.#turnedAtMs = tools.clock.monotonicMs();
+  }
+
+  /** A process that neither reads what is due nor has work in hand must be started again. */
+  faults(deadlineMs: number): string[] {
+    const { line, clock } = this.#tools;
+    const idleMs = clock.monotonicMs() - this.#turnedAtMs;
+    if (line.busy || idleMs < deadlineMs) return [];
+    return [`nothing was read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
   }
 
   /** More is due, and the line has room for it. */
@@ -31,7 +43,8 @@ export class Reconcile {
    * withdrawal comes first.
    */
   async round(): Promise<boolean> {
-    const { due, line, durable, holds } = this.#tools;
+    const { due, line, durable, holds, clock } = this.#tools;
+    this.#turnedAtMs = clock.monotonicMs();
     await durable.look();
     const { records, full } = await due.read({ withoutPartners: holds.partners() });
     const fresh = records.filter(isFresh);

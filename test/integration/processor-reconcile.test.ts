@@ -51,15 +51,19 @@ beforeEach(async () => {
   clock.advance(FIRST_SIGHT_GRACE_MS);
 });
 
-/** One round; what it found for the line, as "id version". */
-async function round(): Promise<string[]> {
-  found = [];
-  const reconcile = new Reconcile({
+const newReconcile = (busy = false) =>
+  new Reconcile({
     due,
     durable,
     holds: { partners: () => held },
-    line: { put: (works) => void (found = works), isLow: () => true },
+    clock,
+    line: { put: (works) => void (found = works), isLow: () => true, busy },
   });
+
+/** One round; what it found for the line, as "id version". */
+async function round(): Promise<string[]> {
+  found = [];
+  const reconcile = newReconcile();
   moreIsDue = await reconcile.round();
   return found.map(({ requestId, version }) => `${requestId} ${version}`);
 }
@@ -174,6 +178,15 @@ test('records of a newer schema or an unknown state are left alone and counted',
   expect(await store.claim(newer._id, 1)).toBeUndefined();
   expect(await store.claim(strange._id, 1)).toBeUndefined();
   expect(await read(newer)).toEqual(newer);
+});
+
+test('a process that neither reads nor works for a minute is not live; one with work in hand is', async () => {
+  const [idle, busy] = [newReconcile(), newReconcile(true)];
+  clock.advance(60_000);
+  expect(busy.faults(60_000)).toEqual([]);
+  expect(idle.faults(60_000)).toEqual(['nothing was read for 60 s, and no work is in hand']);
+  await idle.round();
+  expect(idle.faults(60_000)).toEqual([]);
 });
 
 test('a worker that lost its claim can neither renew, nor postpone, nor move the record', async () => {

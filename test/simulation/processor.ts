@@ -68,6 +68,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       line,
       durable: new DurableSince(clock, () => store.takesWrites()),
       holds: follower,
+      clock,
     });
     const round = async (): Promise<void> => {
       await follower.refresh().catch(() => {});
