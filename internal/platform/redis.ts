@@ -16,9 +16,10 @@ const SLOTS_REFRESH_MS = 5_000;
 const MAX_REDIRECTIONS = 4;
 /** A server may take some commands and refuse others: this long without a refusal, it takes all. */
 const QUIET_MS = 5_000;
+const PROBE_KEY = '{partner-ingest}:write-probe';
 
 /**
- * A command fails at once while Redis is away, and otherwise after `commandTimeoutMs`, or 1 s in a
+ * A command fails at once while Redis is away, and otherwise after `commandTimeoutMs`, at least 1 s in a
  * Cluster. With `autoPipeline`, a Cluster's commands of one turn of the event loop share a round
  * trip.
  */
@@ -64,17 +65,25 @@ export function redisWarnings(redis: RedisClient): readonly string[] {
  */
 function watchReplies(redis: Redis, contact: Contact): void {
   let refusedAtMs: number | undefined;
+  let probe: NodeJS.Timeout | undefined;
   // A server that refuses commands leaves the connection open, so the client emits no error.
   const refused = (error: Error): void => {
     if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
     refusedAtMs = performance.now();
     contact.failed(error);
+    // Nothing else may be sent for long, and then nothing would end the warning.
+    probe ??= setInterval(() => {
+      redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => {});
+    }, QUIET_MS).unref();
   };
   const taken = (): void => {
     if (refusedAtMs === undefined || performance.now() - refusedAtMs < QUIET_MS) return;
     refusedAtMs = undefined;
+    clearInterval(probe);
+    probe = undefined;
     contact.ok();
   };
+  redis.on('end', () => clearInterval(probe));
   const sendCommand = redis.sendCommand.bind(redis);
   redis.sendCommand = (command, stream) => {
     command.promise.then(taken, refused);
@@ -142,7 +151,10 @@ function clusterOptions(options: Options, use: RedisUse) {
   const { retryStrategy, enableOfflineQueue, ...redisOptions } = options;
   return {
     // A command may first have to connect to its node; callers bound the total.
-    redisOptions: { ...redisOptions, commandTimeout: CONNECT_TIMEOUT_MS },
+    redisOptions: {
+      ...redisOptions,
+      commandTimeout: Math.max(use.commandTimeoutMs, CONNECT_TIMEOUT_MS),
+    },
     clusterRetryStrategy: retryStrategy,
     enableOfflineQueue,
     enableAutoPipelining: use.autoPipeline === true,

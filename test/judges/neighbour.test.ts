@@ -306,8 +306,9 @@ test.each(Object.entries(sieges))(
       }
       // Blanks are no object.
       expect(statuses).toEqual(new Set([200, 202, 400]));
-      expect(await world.metric(ingest, `partner_ingest_${metric}_total`, labels)).toBeGreaterThan(
-        0,
+      await eventually(
+        'the bound',
+        async () => (await world.metric(ingest, `partner_ingest_${metric}_total`, labels)) > 0,
       );
     } finally {
       crowd.destroy();
