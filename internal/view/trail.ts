@@ -1,18 +1,11 @@
-/** What operators did, newest first, in words. */
+/** What operators did, newest first. */
 import { printable } from '../platform/terminal.ts';
 import type { TrailEntry } from '../audit/entry.ts';
 import type { Reads } from './reads.ts';
 
-export interface TrailRow {
-  readonly id: string;
-  readonly at: Date;
-  readonly by: string;
-  readonly nameFrom: TrailEntry['nameFrom'];
-  readonly action: string;
+export interface TrailRow extends TrailEntry {
   /** The request, partner or key, or how many requests. */
   readonly about: string;
-  readonly why: string;
-  readonly result: TrailEntry['result'];
 }
 
 /** A page of at most `limit`, older than the entry `before`. */
@@ -21,16 +14,8 @@ export async function trailView(
   limit: number,
   before?: string,
 ): Promise<TrailRow[]> {
-  return (await trail.newest(limit, before)).map((entry) => ({
-    id: entry._id,
-    at: entry.at,
-    by: entry.by,
-    nameFrom: entry.nameFrom,
-    action: entry.action,
-    about: aboutOf(entry),
-    why: entry.why ?? '',
-    result: entry.result,
-  }));
+  const entries = await trail.newest(limit, before);
+  return entries.map((entry) => ({ ...entry, about: aboutOf(entry) }));
 }
 
 function aboutOf({ requestId, partnerId, keyId, count }: Partial<TrailEntry>): string {
