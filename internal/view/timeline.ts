@@ -20,6 +20,8 @@ interface Event {
   readonly what: string;
   /** Stands behind `what` unless several are folded. */
   readonly took?: string;
+  /** Sorts in place of `at`. */
+  readonly notBefore?: Date;
 }
 
 export function timeline(
@@ -30,17 +32,24 @@ export function timeline(
   const events: Event[] = [
     // The first hand-over begins before the record names its account.
     ...handOversOf(account?.mail).map(mailInWords),
-    ...record.history.map((entry, index) => ({
-      at: entry.at,
-      what: stateInWords(entry, record, index),
-    })),
+    ...statesInWords(record),
     ...entries.map((entry) => ({ at: entry.at, what: actionInWords(entry) })),
     ...(record.erasedAt === undefined
       ? []
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
   // The stable sort keeps an e-mail before the state it led to.
-  return folded(events.toSorted((one, other) => one.at.getTime() - other.at.getTime()));
+  const ms = ({ at, notBefore = at }: Event): number => notBefore.getTime();
+  return folded(events.toSorted((one, other) => ms(one) - ms(other)));
+}
+
+/** In their own order, because the clocks of two processes differ by milliseconds. */
+function statesInWords(record: SubmissionRecord): Event[] {
+  let notBefore = new Date(0);
+  return record.history.map((entry, index) => {
+    if (entry.at > notBefore) notBefore = entry.at;
+    return { at: entry.at, what: stateInWords(entry, record, index), notBefore };
+  });
 }
 
 /** An outage fills the ledger with alike attempts. */

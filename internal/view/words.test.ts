@@ -43,6 +43,18 @@ test('an outage is one line, with what it was, how often and until when', () => 
   ]);
 });
 
+test('states stand in their own order, although the clock of the second was behind', () => {
+  const history = [
+    { state: 'recorded', at: at(1), attempt: 0 },
+    { state: 'account_created', at: at(0), attempt: 1 },
+  ];
+  const record = { history, httpStatus: 202 } as unknown as SubmissionRecord;
+  expect(timeline(record, undefined, []).map(({ what }) => what)).toEqual([
+    'recorded, answered 202',
+    'account created',
+  ]);
+});
+
 test('an error of an earlier attempt is no reason of a completed request', () => {
   const lastError = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
   expect(errorOf({ state: 'completed', lastError })).toBeUndefined();
