@@ -4,6 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { run } from '../../tools/program.ts';
 import { findKubectl } from '../e2e/cluster.ts';
 import {
@@ -124,6 +126,47 @@ describe('an API server', () => {
     );
     const misspelt = { ...(right as Rendered), spec: { ...right?.['spec'], replicass: 1 } };
     await expect(takes([misspelt])).rejects.toThrow('replicass');
+  });
+
+  /** Names that Helm allows, and Kubernetes does not as they are. */
+  test.each<[release: string, values: Json]>([
+    ['a.b', {}],
+    ['1st', {}],
+    ['a'.repeat(53), {}],
+    ['shop', { nameOverride: 'My_App' }],
+    ['shop', { fullnameOverride: `${'x'.repeat(39)}-.y` }],
+  ])('takes all of the release %s with %j', async (release, names) => {
+    const values = { ...evaluation, ...names, partnerKeys };
+    expect(await takes(await render(values, { release, namespace: home }))).toContain('deployment');
+  });
+
+  /** Helm 4, which applies on the server, and the Helm 3 of a local cluster. */
+  const beside = join(dirname(KUBECONFIG), '../bin/helm');
+  const programs: readonly (string | undefined)[] = [
+    undefined,
+    ...(existsSync(beside) ? [beside] : []),
+  ];
+  test.each(programs)('what lists of yours name again is taken, by Helm %s', async (program) => {
+    const twice = ['1', '2'].map((value) => ({ name: 'LOG_LEVEL', value }));
+    const given = {
+      extraEnv: twice,
+      extraVolumes: [{ name: 'secrets', emptyDir: {} }],
+      extraVolumeMounts: [{ name: 'secrets', mountPath: '/etc/partner-ingest/secrets' }],
+    };
+    const named = ['twice', CHART, '--kubeconfig', KUBECONFIG, '--namespace', home, '-f', '-'];
+    const values = {
+      ...production,
+      partnerKeys: { ...partnerKeys, createNamespace: false },
+      pods: given,
+    };
+    for (const verb of ['install', 'upgrade']) {
+      const { code, err } = await helm([verb, ...named], values, program);
+      expect({ verb, code, err }).toEqual({ verb, code: 0, err: '' });
+    }
+    const path = '{.spec.template.spec.containers[0].env[?(@.name=="LOG_LEVEL")].value}';
+    const deployment = ['--namespace', home, 'deployment', 'twice-partner-ingest-ingest'];
+    expect(await kubectl(['get', ...deployment, `--output=jsonpath=${path}`])).toBe('2');
+    await helm(['uninstall', ...named.filter((word) => !['-f', '-', CHART].includes(word))]);
   });
 
   test('an upgrade that switches autoscaling on, and the next one, keep the pods there are', async () => {
