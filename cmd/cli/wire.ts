@@ -18,6 +18,7 @@ import { DAY_MS } from '../../internal/platform/clock.ts';
 import { ConfigError } from '../../internal/platform/config-error.ts';
 import { readTerminalEnvironment } from '../../internal/platform/config.ts';
 import type { Environment } from '../../internal/platform/config-value.ts';
+import { retentionOf } from '../../internal/settings/retention.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
@@ -51,12 +52,7 @@ export async function runCli(
   const openDesk = (values: Values): Desk => {
     if (store instanceof UsageError || fault !== undefined) throw fault;
     const { config, db } = store;
-    const retention = {
-      completed: config.RETENTION_COMPLETED_DAYS,
-      rejected: config.RETENTION_REJECTED_DAYS,
-      undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
-      body: config.RETENTION_BODY_DAYS,
-    };
+    const retention = retentionOf(config);
     return {
       submissions: new SupportQueries(db),
       accounts: new AccountQueries(db),
@@ -71,7 +67,8 @@ export async function runCli(
         copy: (entry) => copyOut(entry, out, terminal),
         ...defined({ why: values.why }),
       }),
-      accountRequestsKeptMs: Math.min(retention.completed, retention.undeliverable) * DAY_MS,
+      accountRequestsKeptMs:
+        Math.min(retention.completed, retention.undeliverable, retention.closed) * DAY_MS,
     };
   };
   const stop = new AbortController();

@@ -21,6 +21,7 @@ import { Loops } from '../../internal/platform/loop.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import { retentionOf } from '../../internal/settings/retention.ts';
 import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
 import { startTracing } from '../../internal/platform/tracing.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
@@ -174,12 +175,7 @@ function openWork(
   const { db, clock, metrics, closers } = parts;
   const store = new WorkerMoves({
     db,
-    retention: {
-      completed: config.RETENTION_COMPLETED_DAYS,
-      rejected: config.RETENTION_REJECTED_DAYS,
-      undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
-      body: config.RETENTION_BODY_DAYS,
-    },
+    retention: retentionOf(config),
     clock,
   });
   const holds = new HoldFollower({

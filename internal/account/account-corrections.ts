@@ -1,8 +1,8 @@
-/** Operators' changes to an account: another e-mail, a corrected address, release, erasure. */
+/** Operators' changes to an account: another e-mail, a corrected address, the end of its link. */
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
 import { accountCollection, LINK_NOT_USED, releasedMark, type Account } from './account.ts';
 
 export class AccountCorrections {
@@ -58,6 +58,30 @@ export class AccountCorrections {
         },
         ...(used ? {} : { $unset: { activation: true } }),
       },
+    );
+    return result.matchedCount === 1;
+  }
+
+  /** Voids the links that were sent, also where the request is reopened. A used one stays. */
+  async close(ids: readonly string[]): Promise<void> {
+    if (ids.length === 0) return;
+    const open = { closedAt: { $exists: false } };
+    const closedAt = this.#clock.now();
+    const voided = { $set: { closedAt }, $inc: { linkVersion: 1 }, $unset: { activation: true } };
+    const write = async (q: object, u: object): Promise<void> =>
+      void requireDurable(await updateInOrder(this.#collection, [{ ids, q, u }]));
+    await write({ ...open, ...LINK_NOT_USED }, voided);
+    await write(open, { $set: { closedAt } });
+  }
+
+  /** Of a request that is worked on again: it wants an e-mail, unless its link has been used. */
+  async reopen(account: Account): Promise<boolean> {
+    const used = account.activation?.usedAt !== undefined;
+    const result = await this.#collection.updateOne(
+      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
+      used
+        ? { $unset: { closedAt: true } }
+        : { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true, closedAt: true } },
     );
     return result.matchedCount === 1;
   }

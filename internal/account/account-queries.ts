@@ -8,6 +8,7 @@ const checkedFields = {
   requestId: 1,
   notifiedAt: 1,
   releasedAt: 1,
+  closedAt: 1,
   createdAt: 1,
   'mail.possible': 1,
   'activation.usedAt': 1,

@@ -28,6 +28,8 @@ export interface Account {
   readonly linkVersion?: number;
   /** `emailNormalized` and `ein` then hold `released:<account id>`. */
   readonly releasedAt?: Date;
+  /** An operator closed the request: links that were sent are void. */
+  readonly closedAt?: Date;
   /** Kept as long as a completed request. */
   readonly released?: {
     readonly email: string;

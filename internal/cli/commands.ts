@@ -9,7 +9,7 @@ import { keysList, keysNew } from './keys.ts';
 import { keysRevoke } from './keys-revoke.ts';
 import { partnerHolds, partnerList } from './partner-lists.ts';
 import { partnerFlags } from './partner.ts';
-import { close, resend, retry } from './retry.ts';
+import { close, reopen, resend, retry } from './retry.ts';
 import { show } from './show.ts';
 
 export const commands: readonly Command[] = [
@@ -18,6 +18,7 @@ export const commands: readonly Command[] = [
   retry,
   resend,
   close,
+  reopen,
   correctEmail,
   release,
   bounce,

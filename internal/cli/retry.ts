@@ -1,13 +1,20 @@
-/** `retry`, `resend` and `close`: work on a request again, mail it once more, or end it. */
+/** `retry`, `resend`, `close`, `reopen`: work on a request again, mail it once more, or end it. */
 import { defined } from '../platform/defined.ts';
 import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
-import { linkUsed, planClose, planResend, planRetry, stateAfter } from '../view/plans.ts';
+import {
+  linkUsed,
+  planClose,
+  planReopen,
+  planResend,
+  planRetry,
+  stateAfter,
+} from '../view/plans.ts';
 import type { Call, Desk } from './command.ts';
-import { maybeRequestId } from './options.ts';
+import { maybeRequestId, requestId } from './options.ts';
 import { manyCommandOf } from './order-many.ts';
-import type { Order } from './order.ts';
+import { commandOf, type Order } from './order.ts';
 import {
   each,
   requestTarget,
@@ -74,7 +81,7 @@ const closeOrder: Order<RequestTarget> = {
   positionals: [maybeRequestId],
   about: 'end an open request or a dead letter for good, with a reason',
   details:
-    'It ends "rejected", or "undeliverable" where its account exists already; the account stays. The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone.',
+    'Nothing of it is mailed any more, links that were sent are void, and only "reopen" undoes it; its account stays. The partner sees it rejected as "discarded". The reason of --why stands in its history, so name no person in it. A request that a worker has in hand is left alone.',
   examples: [
     'close req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "sent by mistake, ticket 4711"',
     'close --state dead_lettered --reason 451 --until 30d --why "ticket 4711"',
@@ -84,8 +91,17 @@ const closeOrder: Order<RequestTarget> = {
   reasoned: true,
   select,
   plan: (target, call) => unlessClaimed(target, call, planClose),
-  act: (targets, { desk, values }) =>
-    move(targets, 'close', `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`, desk),
+  act: async (targets, { desk, values }) => {
+    const reason = `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`;
+    await move(targets, 'close', reason, desk);
+    const now = await desk.submissions.checked(targets.map(({ record }) => record._id));
+    const closed = new Set(now.flatMap(({ _id, state }) => (state === 'closed' ? [_id] : [])));
+    const accounts = targets.flatMap(({ record, account }) =>
+      account !== undefined && closed.has(record._id) ? [account._id] : [],
+    );
+    await desk.corrections.close(accounts);
+    return closed.size;
+  },
   words: (target) => {
     const { _id, state: from } = target.record;
     const { to } = planClose(target.record, target.account);
@@ -93,6 +109,25 @@ const closeOrder: Order<RequestTarget> = {
     const json = { dry_run: false, from, to };
     return { ...requestWords(target, { done, json }), would: done };
   },
+};
+
+const reopenOrder: Order<RequestTarget> = {
+  name: 'reopen',
+  positionals: [requestId],
+  about: 'work again on a request that was closed',
+  details:
+    'One request at a time, and the only way back. Where it has an account, a new link is mailed; those that were sent before stay void.',
+  examples: ['reopen req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "closed by mistake"'],
+  select,
+  plan: ({ record, account }) => planReopen(record, account),
+  act: async ([target], { desk }) => {
+    const { account } = target!;
+    // The account comes first, so that a repeat works after an interruption.
+    if (account !== undefined && !(await desk.corrections.reopen(account))) return 0;
+    return move([target!], 'reopen', `operator reopened it, by ${desk.trail.by}`, desk);
+  },
+  words: (target) =>
+    moved(target, planReopen(target.record, target.account).to, 'it is worked on again'),
 };
 
 const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
@@ -112,6 +147,8 @@ export const close = manyCommandOf(closeOrder, {
   states: ['recorded', 'account_created', dead],
   size: WALK_PAGE,
 });
+
+export const reopen = commandOf(reopenOrder);
 
 function moved(target: RequestTarget, to: string | undefined, would?: string) {
   const { _id, state: from } = target.record;
@@ -133,7 +170,7 @@ async function wantsMail({ record, account }: RequestTarget, desk: Desk): Promis
 /** A record that is past its retention is made again. Returns how many were unchanged. */
 async function move(
   targets: readonly RequestTarget[],
-  event: 'retry' | 'resend' | 'close',
+  event: 'retry' | 'resend' | 'close' | 'reopen',
   reason: string,
   { moves }: Desk,
 ): Promise<number> {

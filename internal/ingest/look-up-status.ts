@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
-import { cards, states } from '../submission/states.ts';
+import { cardOf } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
 import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
@@ -53,7 +53,7 @@ export async function lookUpStatus(
 
 function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
   // A newer version may have written an unknown state.
-  const state: Status = states.includes(record.state) ? cards[record.state].status : 'processing';
+  const state: Status = cardOf(record.state)?.status ?? 'processing';
   return {
     message: statusMessages[state],
     data: {

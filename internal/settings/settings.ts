@@ -260,6 +260,11 @@ const settings = {
     usedBy: ['processor', 'cli'],
     about: 'Days a request whose e-mail was refused for good is kept.',
   },
+  RETENTION_CLOSED_DAYS: {
+    schema: days.default(400),
+    usedBy: ['processor', 'cli'],
+    about: 'Days a request that an operator closed is kept.',
+  },
   RETENTION_MALFORMED_DAYS: {
     schema: days.default(7),
     usedBy: ['ingest'],

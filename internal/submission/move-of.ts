@@ -106,23 +106,28 @@ export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | u
     seen,
     now,
   );
-  const byOperator = (eventsOf.operator as readonly Event[]).includes(event);
+  if (!(eventsOf.operator as readonly Event[]).includes(event))
+    return { to, filter, update: entryOf(to, options) };
   // The new version makes a worker's late writes fail.
   const version = (seen.version ?? 0) + 1;
-  const next = {
-    ...(byOperator ? { version } : {}),
-    ...(byOperator && isOpen(to) ? { mailsSince: version } : {}),
-    // The operator's own reason may name a person.
-    ...(byOperator && to === 'rejected' ? { reasons: [discardedReason] } : {}),
-  };
-  return { to, filter, update: stays ? { $set: { version } } : entryOf(to, options, next) };
+  if (stays) return { to, filter, update: { $set: { version } } };
+  const { $set, $unset, $push } = entryOf(to, options);
+  // The operator's own reason may name a person.
+  const reasons = cards[to].status === 'rejected' ? { reasons: [discardedReason] } : {};
+  const update: RecordUpdate = isOpen(to)
+    ? {
+        $set: { ...$set, version, mailsSince: version },
+        $unset: { ...$unset, reasons: true },
+        $push,
+      }
+    : { $set: { ...$set, version, ...reasons }, $unset, $push };
+  return { to, filter, update };
 }
 
 /** What a record has in a state, with all its dates, so that no state lacks them. */
 export function entryOf(
   to: State,
   { now, attempt = 0, reason, retention }: Omit<MoveOptions, 'account'>,
-  more: Partial<SubmissionRecord> = {},
 ): Required<RecordUpdate> {
   const { kept, body } = cards[to];
   const dueNow = { dueAt: now, attempts: 0, ambiguous: 0 };
@@ -137,7 +142,6 @@ export function entryOf(
       ...(kept === 'work' ? dueNow : {}),
       ...(kept === 'days' ? { expiresAt: after(retention[to as KeptState]) } : {}),
       ...(body === 'days' ? { bodyUntil: after(retention.body) } : {}),
-      ...more,
     },
     $unset: {
       firstSeenAt: true,

@@ -16,8 +16,8 @@ const reopened = ({ account, erased }: Facts): State | undefined =>
   account && !erased ? 'account_created' : undefined;
 
 /** All moves as "state event → state"; no others may exist. */
-const closed = ({ account, erased, claim }: Facts): State | undefined =>
-  erased || claim === 'held' ? undefined : account ? 'undeliverable' : 'rejected';
+const closed = ({ erased, claim }: Facts): State | undefined =>
+  erased || claim === 'held' ? undefined : 'closed';
 
 const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = {
   'recorded withdraw': ({ claimed, adopted }) => (claimed || adopted ? undefined : 'withdrawn'),
@@ -41,6 +41,9 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
   'recorded close': closed,
   'account_created close': closed,
   'dead_lettered close': closed,
+  'closed reopen': ({ account, erased }) =>
+    erased ? undefined : account ? 'account_created' : 'recorded',
+  'closed erase': () => 'closed',
   'recorded erase': () => 'rejected',
   'account_created erase': () => 'rejected',
   'dead_lettered erase': () => 'rejected',
@@ -70,8 +73,8 @@ const everyFact: readonly Facts[] = both.flatMap((account) =>
 );
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
-test('nine states and twelve events make 108 cells, and each expected one is among them', () => {
-  expect(cells).toHaveLength(108);
+test('ten states and thirteen events make 130 cells, and each expected one is among them', () => {
+  expect(cells).toHaveLength(130);
   const keys = cells.map(([state, event]) => `${state} ${event}`);
   expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
 });

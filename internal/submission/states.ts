@@ -8,6 +8,7 @@ export const finalStates = [
   'completed',
   'rejected',
   'undeliverable',
+  'closed',
   'dead_lettered',
   'malformed',
   'refused',
@@ -53,7 +54,7 @@ export const cards = {
     body: 'days',
   },
   rejected: {
-    meaning: 'invalid fields, a duplicate, or closed by an operator, with every reason',
+    meaning: 'invalid fields, a duplicate, or erased before its end, with every reason',
     answered: [202],
     status: 'rejected',
     kept: 'days',
@@ -66,6 +67,14 @@ export const cards = {
     kept: 'days',
     body: 'days',
   },
+  closed: {
+    meaning: 'ended by an operator: nothing is mailed, its link is void',
+    answered: [202],
+    // With the reason `discarded`.
+    status: 'rejected',
+    kept: 'days',
+    body: 'days',
+  },
   dead_lettered: {
     meaning: 'retries used up: an operator decides; never deleted',
     answered: [202],
@@ -75,7 +84,7 @@ export const cards = {
     body: 'record',
   },
   malformed: {
-    meaning: 'answered 400',
+    meaning: 'answered 400 or 408',
     answered: [400, 408],
     status: 'not_accepted',
     kept: 'days',
@@ -96,6 +105,11 @@ export const cards = {
     body: 'record',
   },
 } as const satisfies Record<State, Card>;
+
+/** A newer version may have written a state that this one does not know. */
+export function cardOf(state: State): Card | undefined {
+  return states.includes(state) ? cards[state] : undefined;
+}
 
 type StateOf<K extends Card['kept']> = {
   [S in State]: (typeof cards)[S]['kept'] extends K ? S : never;
@@ -121,7 +135,7 @@ export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused'
 export const eventsOf = {
   ingest: ['withdraw'],
   processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
-  operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'erase'],
+  operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'reopen', 'erase'],
 } as const;
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
@@ -202,13 +216,15 @@ export const moves: readonly Move[] = [
   // Most mail servers accept first and bounce later.
   ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
   // A worker that holds the record may be creating its account.
-  ...rows('close', unfinished, 'rejected', ['no account', 'not erased', 'claim free']),
-  ...rows('close', unfinished, 'undeliverable', [...mailable, 'claim free']),
+  ...rows('close', unfinished, 'closed', ['not erased', 'claim free']),
+  // No other event leads out of it, and no command gives this one to more than one request.
+  ...rows('reopen', ['closed'], 'recorded', ['no account', 'not erased']),
+  ...rows('reopen', ['closed'], 'account_created', mailable),
   // An erased dead letter cannot be retried, so its alert would never stop.
   ...rows('erase', unfinished, 'rejected'),
   ...rows(
     'erase',
-    ['completed', 'rejected', 'undeliverable', 'malformed', 'refused', 'withdrawn'],
+    ['completed', 'rejected', 'undeliverable', 'closed', 'malformed', 'refused', 'withdrawn'],
     'the same',
   ),
 ];

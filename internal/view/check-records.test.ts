@@ -60,6 +60,7 @@ const wrong: [Kind, CheckedRecord, CheckedAccount?][] = [
   ['account_missing', right('completed')],
   ['account_unexpected', right('rejected'), account],
   ['account_disagrees', right('undeliverable', { accountId: 'acc_2' }), account],
+  ['account_not_closed', right('closed'), account],
   ['mail_not_noted', right('completed'), notMailed],
   ['never_due', neverDue],
   ['never_deleted', neverDeleted],

@@ -25,6 +25,7 @@ export const kinds = {
   account_missing: ['problem', 'should have an account, but there is none'],
   account_unexpected: ['problem', 'has an account, though it should have none'],
   account_disagrees: ['problem', 'names another account than the one made for it'],
+  account_not_closed: ['problem', 'is closed, but its account is not: close it again'],
   mail_not_noted: ['problem', 'is completed, but its account does not say that the mail is out'],
   account_without_request: ['problem', 'is an account whose request is not there'],
   request_expired_or_lost: [
@@ -79,15 +80,13 @@ const WITH_ACCOUNT: readonly State[] = ['account_created', 'completed', 'undeliv
 const PERHAPS_WITH_ACCOUNT: readonly State[] = ['recorded', 'dead_lettered'];
 
 function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
-  const { state, accountId, erasedAt, reasons = [] } = record;
+  const { state, accountId, erasedAt } = record;
   if (erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
   const isPromised = WITH_ACCOUNT.includes(state);
   if (account === undefined)
     return isPromised || accountId !== undefined ? ['account_missing'] : [];
-  // A closed request may already have an account.
-  const isClosed = state === 'rejected' && reasons.some(({ code }) => code === 'discarded');
-  if (!isPromised)
-    return isClosed || PERHAPS_WITH_ACCOUNT.includes(state) ? [] : ['account_unexpected'];
+  if (state === 'closed') return account.closedAt === undefined ? ['account_not_closed'] : [];
+  if (!isPromised) return PERHAPS_WITH_ACCOUNT.includes(state) ? [] : ['account_unexpected'];
   if (accountId !== account._id) return ['account_disagrees'];
   const { notifiedAt, releasedAt, activation } = account;
   const noted = [notifiedAt, releasedAt, activation?.usedAt].some((date) => date !== undefined);

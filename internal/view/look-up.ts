@@ -5,6 +5,7 @@ import { normalizeEmail } from '../application/identity.ts';
 import { handOversOf } from '../mail/ledger.ts';
 import { timeOfId } from '../platform/ids.ts';
 import { duration } from '../platform/terminal.ts';
+import type { State } from '../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
 import type { Reads } from './reads.ts';
 import { utc } from './times.ts';
@@ -89,7 +90,7 @@ function fromAccount(account: Account): FoundSubmission {
     bodyBytes: 0,
     httpStatus: 202,
     schema: RECORD_SCHEMA,
-    state: account.notifiedAt === undefined ? 'undeliverable' : 'completed',
+    state: pastState(account),
     stateAt: account.notifiedAt ?? account.createdAt,
     version: Math.max(0, ...handOversOf(account.mail).map(({ claim }) => claim)) + 1,
     attempts: 0,
@@ -115,4 +116,9 @@ async function knownOf(id: string, submissions: Stores['submissions'], now: Date
   const unsearched =
     counted === undefined ? '' : '; the many requests counted as turned away could not be searched';
   return `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago: answered 500, dropped in a flood of invalid keys, or past its retention${unsearched}`;
+}
+
+function pastState({ closedAt, notifiedAt }: Account): State {
+  if (closedAt !== undefined) return 'closed';
+  return notifiedAt === undefined ? 'undeliverable' : 'completed';
 }

@@ -9,6 +9,7 @@ import {
   planClose,
   planCorrectEmail,
   planRelease,
+  planReopen,
   planResend,
   planRetry,
 } from './plans.ts';
@@ -79,6 +80,8 @@ export function nextStep(
       return `ask the partner for the right address: "${PROGRAM} account correct-email ${id} ADDRESS --yes"`;
     case 'dead_lettered':
       return `correct the cause (last error), then "${PROGRAM} retry ${id}"`;
+    case 'closed':
+      return `nothing: an operator closed it; "${PROGRAM} reopen ${id} --yes" is the only way back`;
     case 'malformed':
       return 'the partner corrects its program and sends the application again';
     case 'refused':
@@ -119,6 +122,11 @@ export function offersFor(
       free(planClose(record, account)),
       'end it for good',
       `close ${id} --yes --as NAME --why REASON`,
+    ),
+    ...offer(
+      planReopen(record, account).to !== undefined,
+      'work again on what was closed',
+      `reopen ${id} --yes --as NAME --why REASON`,
     ),
     ...offer(
       planRelease(record, account).to !== undefined,

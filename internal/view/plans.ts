@@ -1,6 +1,6 @@
 /** What an operator may do with a request, and why not: one rule for the commands and the pages. */
 import type { Account } from '../account/account.ts';
-import { cards, isOpen, nextState, type Event, type State } from '../submission/states.ts';
+import { cardOf, isOpen, nextState, type Event, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { utc } from './times.ts';
 
@@ -54,7 +54,7 @@ export function planRetry(record: Planned, account: Account | undefined): Plan {
     return { whyNot: 'has a released account: the partner applies again' };
   const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
   if (to === undefined)
-    return { whyNot: `is ${state} (${cards[state].meaning}): nothing to retry` };
+    return { whyNot: `is ${state} (${cardOf(state)?.meaning}): nothing to retry` };
   return { to };
 }
 
@@ -71,11 +71,22 @@ export function planResend(record: Planned, account: Account | undefined): Plan 
 }
 
 export function planClose(record: Planned, account: Account | undefined): Plan {
-  const to = stateAfter(record, account, 'close');
   const { state } = record;
+  // A close that was cut off has left the account.
+  const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
+  const to = half ? state : stateAfter(record, account, 'close');
   return to === undefined
-    ? { whyNot: `is ${state} (${cards[state].meaning}): nothing to close` }
+    ? { whyNot: `is ${state} (${cardOf(state)?.meaning}): nothing to close` }
     : { to };
+}
+
+export function planReopen(record: Planned, account: Account | undefined): Plan {
+  const { state, erasedAt } = record;
+  if (erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
+  if (account?.releasedAt !== undefined)
+    return { whyNot: 'has a released account: the partner applies again' };
+  const to = stateAfter(record, account, 'reopen');
+  return to === undefined ? { whyNot: `is ${state}: only a closed request is reopened` } : { to };
 }
 
 export function planCorrectEmail(record: Planned, account: Account | undefined): Plan {

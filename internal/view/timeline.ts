@@ -96,6 +96,8 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
       return `rejected${attempt}${reason}`;
     case 'undeliverable':
       return `undeliverable${attempt}${reason}`;
+    case 'closed':
+      return `closed${reason}`;
     case 'dead_lettered':
       return `given up${attempt}${reason}`;
     case 'malformed':

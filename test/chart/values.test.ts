@@ -234,6 +234,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   RETENTION_COMPLETED_DAYS: ['retention.completedDays', 21],
   RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 22],
   RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 23],
+  RETENTION_CLOSED_DAYS: ['retention.closedDays', 28],
   RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 24],
   RETENTION_REFUSED_DAYS: ['retention.refusedDays', 25],
   RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 26],

@@ -359,20 +359,18 @@ async function plant(count: number, change: Partial<SubmissionRecord>): Promise<
   return records.map(({ _id }) => _id);
 }
 
-test('close: an open request ends for good, with a reason; with its account it is undeliverable', async () => {
+test('close: an open request ends for good, with a reason, with an account or without', async () => {
   const dueAt = new Date(Date.now() + 3_600_000);
   const [waiting] = (await plant(1, { state: 'recorded', dueAt, version: 1 })) as [string];
   expect(await cli('close', waiting, '--yes')).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('--why'),
   });
-  expect((await cli('close', waiting)).stdout).toContain(
-    'recorded → rejected; nothing was changed',
-  );
+  expect((await cli('close', waiting)).stdout).toContain('recorded → closed; nothing was changed');
   await done('close', waiting, '--yes', '--why', 'ticket 4711');
   const record = await world.record(waiting);
   expect(record).toMatchObject({
-    state: 'rejected',
+    state: 'closed',
     // What the status look-up shows of it.
     reasons: [{ code: 'discarded' }],
     version: 2,
@@ -385,10 +383,15 @@ test('close: an open request ends for good, with a reason; with its account it i
 
   const { id } = await failing();
   await done('close', id, '--yes', '--why', 'wrong business');
-  expect(await world.record(id)).toMatchObject({
-    state: 'undeliverable',
-    accountId: (await accountOf(id))._id,
+  const { _id: accountId } = await accountOf(id);
+  expect(await world.record(id)).toMatchObject({ state: 'closed', accountId });
+  // A close that was cut off between record and account is told, and finished.
+  await accounts().updateOne({ _id: accountId }, { $unset: { closedAt: true } });
+  expect(await cli('audit')).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('close it again'),
   });
+  await done('close', id, '--yes', '--why', 'wrong business');
   await done('audit');
 });
 
@@ -407,7 +410,7 @@ test('close and retry by query: dry run first, only what matches, page after pag
   expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
   const rest = await cli(...query, '--yes', '--rate', '100000');
   expect(rest.stdout).toContain('603 closed');
-  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'rejected' })).toBe(1_203);
+  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'closed' })).toBe(1_203);
   const trail = await world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
     .find({ action: 'close', why: 'old', result: 'done' })

@@ -183,3 +183,41 @@ test('past the retention, commands work on the account', async () => {
   const again = { ...newApplication(), ein: freed.application.ein };
   await world.recordIn('completed', await submit(world, ingest, again));
 });
+
+test('what is closed mails nothing and its link is void, until it is reopened by its own word', async () => {
+  const { id, application, link } = await completed();
+  await cli('partner', 'hold', 'demo', '--why', 'a leaked key');
+  expect(await cli('resend', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await cli('close', id, '--yes', '--why', 'sent by a thief')).toMatchObject({ code: 0 });
+  await cli('partner', 'release', 'demo');
+  expect(await (await confirm(link)).text()).toContain('not valid');
+
+  const refuses = async (): Promise<void> => {
+    for (const words of [
+      ['retry', id],
+      ['resend', id, '--yes'],
+      ['account', 'correct-email', id, `right-${application.email}`, '--yes'],
+      ['bounce', '--request', id],
+    ])
+      expect(await cli(...words)).toMatchObject({ code: 1, stdout: '' });
+    for (const [command, state] of [
+      ['retry', 'undeliverable'],
+      ['resend', 'undeliverable'],
+      ['resend', 'completed'],
+    ] as const)
+      await cli(command, '--state', state, '--yes', '--why', 'LINK_SECRET leaked');
+  };
+  await refuses();
+  expect(await world.record(id)).toMatchObject({ state: 'closed', expiresAt: expect.any(Date) });
+  await requests().deleteOne({ _id: id });
+  await refuses();
+  expect(await cli('reopen', '--state', 'closed', '--yes')).toMatchObject({ code: 2 });
+  expect(mailsTo(application.email)).toBe(1);
+
+  expect(await cli('reopen', id, '--yes', '--why', 'no thief')).toMatchObject({ code: 0 });
+  await world.recordIn('completed', id);
+  expect(mailsTo(application.email)).toBe(2);
+  expect(await (await confirm(link)).text()).toContain('not valid');
+  const newLink = linkIn(world.mail.mailsTo(application.email)[1]);
+  expect(await (await confirm(newLink)).text()).toContain('Your account is activated');
+});

@@ -82,6 +82,7 @@ const told: Record<SubmissionRecord['state'], readonly [state: string, message: 
   dead_lettered: PROCESSING,
   completed: ['completed', 'The account exists and the applicant has been e-mailed'],
   rejected: ['rejected', 'The application was rejected for the reasons given'],
+  closed: ['rejected', 'The application was rejected for the reasons given'],
   undeliverable: [
     'undeliverable',
     'The account exists, but the e-mail to the applicant was refused for good',

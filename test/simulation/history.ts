@@ -5,6 +5,7 @@ import { startOperator, type Operator } from './operator.ts';
 import {
   CLOCK_LEAPS_MS,
   leapt,
+  orderEvents,
   PROCESSORS,
   startOf,
   type Fault,
@@ -26,6 +27,7 @@ import { World, ourParts, type Parts } from './world.ts';
 const QUIET_WITHIN_MS = 3 * 3_600_000;
 /** With a server that is always busy, the attempts are used up first: 72 h 15 min, and jitter. */
 const USED_UP_WITHIN_MS = 1.2 * 73 * 3_600_000;
+const WEEKS_MS = 3 * 7 * 24 * 3_600_000;
 
 export interface Told {
   readonly windows: Windows;
@@ -84,6 +86,10 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
     // it is erased again.
     for (const { requestId } of world.allAccounts())
       if (world.erasures.has(requestId)) operator.order(requestId, 'erase');
+    for (const { _id, state } of world.records()) {
+      const left = world.allAccounts().some((one) => one.requestId === _id && !one.closedAt);
+      if (state === 'closed' && left) operator.order(_id, 'close');
+    }
     await restUntil(QUIET_WITHIN_MS, operator);
     judge(world);
 
@@ -91,6 +97,12 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
     forgiving = true;
     const failed = world.records().filter(({ state }) => isFailed(state));
     for (const { _id } of failed) operator.order(_id, 'retry');
+    await restUntil(QUIET_WITHIN_MS, operator);
+    // What was ended is not brought back by any word of any page, but its own.
+    await scheduler.run(scheduler.now + WEEKS_MS, () => violations.length > 0);
+    for (const { requestId } of world.ended)
+      for (const event of world.random.shuffled(orderEvents))
+        if (event !== 'reopen' && event !== 'erase') operator.order(requestId, event);
     await restUntil(QUIET_WITHIN_MS, operator);
     const windows = judge(world);
     const released = new Set(

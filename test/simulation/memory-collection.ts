@@ -228,8 +228,14 @@ function set(document: Document, path: string, value: unknown): void {
 
 function project(document: Stored, projection: Document | undefined): Stored {
   if (projection === undefined) return document;
+  const paths = Object.entries(projection);
+  if (paths.every(([, value]) => value === 0)) {
+    const kept = { ...document };
+    for (const [path] of paths) set(kept, path, undefined);
+    return kept;
+  }
   const projected: Stored = { _id: document._id };
-  for (const path of Object.keys(projection)) {
+  for (const [path] of paths) {
     const value = get(document, path);
     if (value !== undefined) set(projected, path, value);
   }

@@ -7,24 +7,27 @@ import { bounce } from '../../internal/cli/bounce.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
-import { close, resend, retry } from '../../internal/cli/retry.ts';
+import { close, reopen, resend, retry } from '../../internal/cli/retry.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
-import type { OrderEvent } from './plan.ts';
+import { bulkOrders, type BulkOrder, type OrderEvent } from './plan.ts';
+import { watchTold, type Told } from './told.ts';
 import { retention, type World } from './world.ts';
 
-const commands: Readonly<Record<OrderEvent, Command>> = {
+const commands = {
   retry,
   resend,
   correct_address: correctEmail,
   release,
   erase,
   close,
+  reopen,
   bounce,
-};
+} as const;
 const AGAIN_MS = 3_000;
-const out = { json: () => {}, note: () => {} };
 const never = new AbortController().signal;
+
+type SingleOrder = Exclude<OrderEvent, BulkOrder>;
 
 export interface Operator {
   /**
@@ -63,16 +66,20 @@ export function startOperator(world: World, skewMs: number): Operator {
   const desk = { submissions, accounts, moves, corrections, holds, trail };
   /** Gives the command; true once it has nothing left to do, or refuses. */
   const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
-    const command = commands[event];
-    const positionals = [requestId, address];
-    const values = { yes: true, json: true, why: 'an order', request: requestId };
+    const isBulk = event in bulkOrders;
+    const [name, state] = isBulk ? bulkOrders[event as BulkOrder] : [event as SingleOrder];
+    const command: Command = commands[name];
+    const positionals = isBulk ? [] : [requestId, address];
+    const values = { yes: true, json: true, why: 'an order', request: requestId, state };
+    const out = { json: (told: Told) => watchTold(world, told), note: () => {} };
     const code = await command
       .run({ positionals, values, desk, clock, out, stop: never } as unknown as Call)
       .catch((error: unknown) => {
         if (!(error instanceof CommandError)) throw error;
         return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
       });
-    return code === EXIT.ok;
+    // Nothing matched, or a worker had it: people look at what is left.
+    return code === EXIT.ok || (isBulk && code === EXIT.found);
   };
   let open = 0;
   let orders = 0;
@@ -90,7 +97,13 @@ export function startOperator(world: World, skewMs: number): Operator {
     order: (requestId, event) => {
       orders += 1;
       const address = `Corrected.${orders}.${requestId}@example.com`;
-      start(() => void untilDone(() => order(requestId, event, address)));
+      const reopening = { requestId, until: Infinity };
+      if (event === 'reopen') world.reopens.push(reopening);
+      start(() => {
+        void untilDone(() => order(requestId, event, address)).then(() => {
+          reopening.until = world.scheduler.now;
+        });
+      });
     },
     hold: (onHold) => {
       const setHold = async (): Promise<boolean> => {

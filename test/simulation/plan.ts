@@ -29,7 +29,19 @@ const faultKinds = [
 export type FaultKind = (typeof faultKinds)[number];
 
 /** An operator's command. */
-export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce';
+export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce' | BulkOrder;
+
+/** Orders for all requests of a state, as the pages give them. */
+export const bulkOrders = {
+  'retry --state dead_lettered': ['retry', 'dead_lettered'],
+  'retry --state undeliverable': ['retry', 'undeliverable'],
+  'resend --state completed': ['resend', 'completed'],
+  'resend --state undeliverable': ['resend', 'undeliverable'],
+  'close --state recorded': ['close', 'recorded'],
+  'close --state account_created': ['close', 'account_created'],
+  'close --state dead_lettered': ['close', 'dead_lettered'],
+} as const;
+export type BulkOrder = keyof typeof bulkOrders;
 
 export interface Fault {
   readonly kind: FaultKind;
@@ -111,14 +123,16 @@ const skew = fc.integer({ min: -60_000, max: 60_000 });
 const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
 const person = fc.nat(PEOPLE - 1);
 
-const orderEvents: readonly OrderEvent[] = [
+export const orderEvents: readonly OrderEvent[] = [
   'retry',
   'resend',
   'correct_address',
   'release',
   'erase',
   'close',
+  'reopen',
   'bounce',
+  ...(Object.keys(bulkOrders) as BulkOrder[]),
 ];
 const HOUR_MS = 60 * MINUTE_MS;
 /** Just past the ends of deferrals, attempts, idempotency keys and kept bodies. */
@@ -172,7 +186,7 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
       submission: fc.nat(4),
       event: fc.constantFrom(...orderEvents),
     }),
-    { maxLength: 4 },
+    { maxLength: 6 },
   ),
   leap: fc.option(fc.record({ atMs: fc.nat(2 * PLANNED_MS), byMs: fc.constantFrom(...LEAPS_MS) }), {
     freq: 2,

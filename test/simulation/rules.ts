@@ -12,6 +12,7 @@ import {
 import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { SentMail } from './relay.ts';
+import { judgeEnded } from './told.ts';
 import type { Sent, World } from './world.ts';
 
 /** A broken promise; the message says which, and of whom. */
@@ -180,6 +181,8 @@ export function judge(world: World): Windows {
   for (const record of byId.values()) judgeRecord(record, end);
   for (const account of accounts) judgeMails(account, end);
   judgeErasures(end);
+  for (const ended of world.ended) judgeEnded(world, ended);
+  insist(world.untrue.length === 0, world.untrue.join('; '));
   judgeAudit(end);
   return windows;
 }

@@ -30,6 +30,7 @@ import { retention as kept } from '../support/records.ts';
 import { newRandom, type Random } from '../support/random.ts';
 import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
+import type { Ended } from './told.ts';
 import { newWire, type MongoWeather } from './wire.ts';
 import { databaseOf, driverOf, type Tamper, type Wire, type WriteConcern } from './driver.ts';
 
@@ -138,6 +139,12 @@ export class World {
   readonly bounces = new Map<string, number>();
   /** What a worker has had in hand. */
   readonly claimed = new Set<string>();
+  /** What commands printed as ended for good. */
+  readonly ended: Ended[] = [];
+  /** Orders to reopen a request, from the first try to the last. */
+  readonly reopens: { readonly requestId: string; until: number }[] = [];
+  /** What commands printed and was not so. */
+  readonly untrue: string[] = [];
   /** What an operator erased, by request id. */
   readonly erasures = new Map<string, Erasure>();
   /** Accounts that an operator erased, as they were last, by account id. */

@@ -8,6 +8,7 @@ export const retention: RetentionDays = {
   completed: 400,
   rejected: 90,
   undeliverable: 400,
+  closed: 400,
   body: 30,
 };
 
