@@ -6,6 +6,7 @@ import {
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { Refusals } from '../../internal/ingest/refusals.ts';
+import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import type { Probe } from '../../internal/platform/admin-server.ts';
@@ -45,6 +46,7 @@ export interface Parts {
   readonly partnerLabels: PartnerLabels;
   readonly ready: Probe[];
   readonly warnings: Probe[];
+  readonly drain: AbortSignal;
 }
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
@@ -72,7 +74,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   // Hints close after the commits and before the database, their fallback.
   const hints = openHints(config, db, parts);
 
-  const statusReader = config.STATUS_ENDPOINT ? openStatusReader(config, parts) : undefined;
+  const statuses = config.STATUS_ENDPOINT ? openStatuses(config, loops, parts) : undefined;
 
   const overLimit = new OverLimitRecorder({
     db,
@@ -97,7 +99,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
     }),
     withdraw: (record: SubmissionRecord) => withdrawals.add(record),
     overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
-    readStatuses: statusReader && ((ids: readonly string[]) => statusReader.read(ids)),
+    statuses,
     keys,
   };
 }
@@ -154,11 +156,11 @@ function openDatabase(
   return mongo.db(config.MONGODB_DATABASE);
 }
 
-function openStatusReader(config: ConfigOf<'ingest'>, parts: Parts): StatusReader {
-  return new StatusReader({
-    db: openDatabase('status', config, statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS), parts),
-    timeoutMs: STATUS_TIMEOUT_MS,
-  });
+function openStatuses(config: ConfigOf<'ingest'>, loops: Loops, parts: Parts): Statuses {
+  const client = statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS);
+  const db = openDatabase('status', config, client, parts);
+  const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
+  return new Statuses({ reader, loops, drain: parts.drain });
 }
 
 function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {

@@ -35,16 +35,18 @@ export async function startIngest(
   tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
 ) {
   const { log, closers, registry } = tools;
-  const state = { serving: false, draining: false };
+  const state = { serving: false };
+  const draining = new AbortController();
+  const { signal: drain } = draining;
   const ready: Probe[] = [
     () => (state.serving ? [] : ['starting']),
-    () => (state.draining ? ['draining'] : []),
+    () => (drain.aborted ? ['draining'] : []),
   ];
   const metrics = createIngestMetrics(registry);
   const partnerLabels = new PartnerLabels();
   const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
   const clock = new DatabaseClock();
-  const parts: Parts = { clock, log, closers, metrics, partnerLabels, ready, warnings };
+  const parts: Parts = { clock, log, closers, metrics, partnerLabels, ready, warnings, drain };
   const settings = settingsOf(config);
   // This port closes last, so that metrics stay readable during a drain.
   const admin = await openAdmin(config, registry, { ready, warnings });
@@ -63,15 +65,11 @@ export async function startIngest(
   const outages = new OutageLog({ clock, log });
   const stores = openStores(config, parts);
   const app = await createIngestServer(settings, {
-    clock,
-    log,
-    metrics: parts.metrics,
-    partnerLabels: parts.partnerLabels,
+    ...parts,
     retention: {
       malformedDays: config.RETENTION_MALFORMED_DAYS,
       refusedDays: config.RETENTION_REFUSED_DAYS,
     },
-    draining: () => state.draining,
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
     ...stores,
@@ -86,7 +84,7 @@ export async function startIngest(
   closers.add(
     'endpoint',
     async () => {
-      state.draining = true;
+      draining.abort();
       await pause(config.SHUTDOWN_DELAY_MS);
       await lastAnswers(app.server, LAST_ANSWERS_MS);
     },

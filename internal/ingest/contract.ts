@@ -7,6 +7,7 @@ import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
 export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
+export const LIST_PATH = `${BASE_PATH}/capital/submissions`;
 
 export const EXAMPLE_ID = 'req_01m7yefdj3fantjpk5mzvj8mwh';
 export const requestId = z
@@ -68,17 +69,52 @@ const reason = z.object({
 
 const time = (description: string) => z.string().meta({ format: 'date-time', description });
 
+const statusNames = z.enum(statuses.map(([status]) => status) as [Status, ...Status[]]);
+
+const statusData = z.object({
+  request_id: requestId,
+  state: statusNames.meta({
+    description: statuses.map(([status, message]) => `- \`${status}\`: ${message}.`).join('\n'),
+  }),
+  received_at: time('When the request was received.'),
+  updated_at: time('When its processing last came a step further.'),
+  reasons: z.array(reason).meta({ description: 'Every reason of a rejection; otherwise empty.' }),
+});
+
 export const statusBody = z.object({
   message: z.string().meta({ description: 'The state in a sentence.' }),
+  data: statusData,
+});
+
+export const listBody = z.object({
+  message: z.string(),
   data: z.object({
-    request_id: requestId,
-    state: z.enum(statuses.map(([status]) => status) as [Status, ...Status[]]).meta({
-      description: statuses.map(([status, message]) => `- \`${status}\`: ${message}.`).join('\n'),
-    }),
-    received_at: time('When the request was received.'),
-    updated_at: time('When its processing last came a step further.'),
-    reasons: z.array(reason).meta({ description: 'Every reason of a rejection; otherwise empty.' }),
+    submissions: z.array(
+      statusData.extend({
+        idempotency_key: z.string().optional().meta({ description: 'As it was asked for.' }),
+      }),
+    ),
+    next_cursor: requestId.optional().meta({ description: 'Absent on the last page.' }),
   }),
+});
+
+/** An empty parameter is as good as none. */
+const parameter = <Value>(schema: z.ZodType<Value>, description: string) =>
+  z
+    .union([schema, z.literal('')])
+    .optional()
+    .meta({ description });
+const pointInTime = z.iso.datetime({ offset: true });
+
+export const listQuery = z.strictObject({
+  since: parameter(pointInTime, 'Received at this time of RFC 3339 or later.'),
+  until: parameter(pointInTime, 'Received before this time of RFC 3339.'),
+  state: parameter(statusNames, 'Only those in this state.'),
+  cursor: parameter(requestId, '`next_cursor` of the page before.'),
+  idempotency_key: parameter(
+    z.string().regex(new RegExp(`^[ -~]{1,${MAX_IDEMPOTENCY_KEY}}$`)),
+    'Only the submission with this `Idempotency-Key`, without quotes.',
+  ),
 });
 
 export type ErrorName = keyof typeof errors | 'tooManyRequests';
@@ -100,6 +136,7 @@ export const errorConditions: Readonly<Record<ErrorName, string>> = {
   keyMissing: 'No `Authorization: Bearer` header was sent.',
   keyInvalid: 'The key is not recognized.',
   partnerInactive: 'The partner account has been deactivated.',
+  listQueryInvalid: 'A parameter is unknown, repeated or malformed.',
   notFound:
     'There is nothing at this path: the address is wrong, or the operation is switched off.',
   requestUnknown:
@@ -138,6 +175,18 @@ export const operationErrors = {
     'partnerInactive',
     'notFound',
     'requestUnknown',
+    'statusMethodNotAllowed',
+    'headTooSlow',
+    'tooManyRequests',
+    'statusUnavailable',
+  ],
+  listSubmissions: [
+    'listQueryInvalid',
+    'brokenRequest',
+    'keyMissing',
+    'keyInvalid',
+    'partnerInactive',
+    'notFound',
     'statusMethodNotAllowed',
     'headTooSlow',
     'tooManyRequests',

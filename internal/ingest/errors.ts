@@ -11,6 +11,11 @@ export const errors = {
     status: 400,
     error: `Idempotency-Key must be 1 to ${MAX_IDEMPOTENCY_KEY} characters, as a quoted string or without spaces and commas`,
   },
+  listQueryInvalid: {
+    status: 400,
+    error:
+      'Query may have since, until, state, cursor and idempotency_key, each once and well-formed',
+  },
   keyMissing: { status: 401, error: 'Unauthorized: API Key missing' },
   keyInvalid: { status: 401, error: 'Unauthorized: Invalid API Key' },
   partnerInactive: { status: 403, error: 'Unauthorized: Partner account is inactive' },

@@ -35,7 +35,8 @@ export interface HookTools extends BrokenTools {
   readonly log: Logger;
   readonly isProxy: AddressTest;
   readonly shares: Shares;
-  draining(): boolean;
+  /** Aborts when the process drains. */
+  readonly drain: AbortSignal;
   readonly metrics: BrokenTools['metrics'] &
     Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
   readonly partnerLabels: PartnerLabels;
@@ -63,7 +64,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     answerEarly(request, reply, errors.brokenRequest);
   });
   app.addHook('onSend', (_request, reply, payload, done) => {
-    if (tools.draining()) reply.header('connection', 'close');
+    if (tools.drain.aborted) reply.header('connection', 'close');
     done(null, payload);
   });
   // Log lines could reach 10,000 a second.

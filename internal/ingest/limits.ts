@@ -6,8 +6,11 @@ export const SHARED = {
   incomingBytes: 32 * 1024 * 1024,
   /** An idle connection costs 12 kB (docs/decisions/0018). */
   connections: 12_000,
-  /** Those that give way get 503. */
+  /** Look-ups and lists that give way get 503. */
   lookUps: 256,
+  lists: 16,
+  /** Look-ups that wait for a final state, each with a connection; those that give way are answered. */
+  waits: 1_000,
 } as const;
 
 /** The contract sets this bound. */
@@ -54,8 +57,12 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** Two queries under way, and as many that hang until their time-out. */
-export const STATUS_CONNECTIONS = 4;
+/** For two queries each of look-ups and lists, and that of all waits. */
+export const STATUS_CONNECTIONS = 5;
+/** Proxies wait a minute. */
+export const MAX_WAIT_SECONDS = 30;
+export const LOOK_EVERY_MS = 1_000;
+export const WAITS_FAIL_AFTER_MS = 30_000;
 
 export const LAST_ANSWERS_MS = 5_000;
 export const DRAIN_DEADLINE_MS = 20_000;

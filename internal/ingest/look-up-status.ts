@@ -1,19 +1,20 @@
-/** What happens to a look-up: authenticate, read, answer. It leaves no record. */
+/** What happens to a look-up: authenticate, read, perhaps wait, answer. It leaves no record. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
+import type { Owner } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
-import { cardOf } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { requestId, statusMessages, type Status, type statusBody } from './contract.ts';
+import { requestId, statusMessages, type statusBody } from './contract.ts';
 import { errors } from './errors.ts';
-import type { LookUps } from './look-ups.ts';
+import { MAX_WAIT_SECONDS } from './limits.ts';
+import { statusOf, type Statuses } from './statuses.ts';
 
 export interface LookUpTools extends IdentifyTools {
   readonly log: Logger;
-  readonly lookUps: LookUps;
+  readonly statuses: Statuses;
 }
 
 export function authenticateLookUp(
@@ -30,38 +31,62 @@ export function authenticateLookUp(
   return authentication.ok;
 }
 
-export async function lookUpStatus(
+/** `answer` may reject where the database does not answer. */
+export async function answerRead(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { log }: Pick<LookUpTools, 'log'>,
+  answer: (owner: Owner) => Promise<void>,
+): Promise<FastifyReply> {
+  reply.header('cache-control', 'no-store');
+  request.incomingBody.drop();
+  try {
+    await answer([request.partnerId, request.client.limitKey]);
+  } catch (error) {
+    log.debug({ err: error, request_id: request.id }, 'a status could not be read');
+    answerEarly(request, reply, errors.statusUnavailable);
+  }
+  return reply;
+}
+
+export function lookUpStatus(
   request: FastifyRequest,
   reply: FastifyReply,
   tools: LookUpTools,
 ): Promise<FastifyReply> {
-  reply.header('cache-control', 'no-store');
-  const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
-  let record: StatusRecord | undefined;
-  try {
-    if (asked.success)
-      record = await tools.lookUps.find(asked.data, [request.partnerId, request.client.limitKey]);
-  } catch (error) {
-    tools.log.debug({ err: error, request_id: request.id }, 'a status could not be read');
-    answerEarly(request, reply, errors.statusUnavailable);
-    return reply;
-  }
-  if (record === undefined) answerEarly(request, reply, errors.requestUnknown);
-  else sendEarly(request, reply, 200, bodyOf(record));
-  return reply;
+  return answerRead(request, reply, tools, async (owner) => {
+    const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
+    const now = asked.success ? await tools.statuses.find(asked.data, owner) : undefined;
+    if (now === undefined) {
+      answerEarly(request, reply, errors.requestUnknown);
+      return;
+    }
+    const seconds = secondsToWait(request.headers['prefer']);
+    const gone = new AbortController();
+    reply.raw.once('close', () => gone.abort());
+    const { record, waited } =
+      seconds === undefined
+        ? { record: now, waited: false }
+        : await tools.statuses.wait(now, owner, seconds * 1_000, gone.signal);
+    if (waited) reply.header('preference-applied', `wait=${seconds}`);
+    const data = dataOf(record);
+    const body: z.infer<typeof statusBody> = { message: statusMessages[data.state], data };
+    sendEarly(request, reply, 200, body);
+  });
 }
 
-function bodyOf(record: StatusRecord): z.infer<typeof statusBody> {
-  // A newer version may have written an unknown state.
-  const state: Status = cardOf(record.state)?.status ?? 'processing';
+/** RFC 7240: the first `wait` counts, and what is malformed is ignored. */
+function secondsToWait(prefer: string | string[] | undefined): number | undefined {
+  const wait = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:[,;]|$)/i.exec(String(prefer ?? ''))?.[1];
+  return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
+}
+
+export function dataOf(record: StatusRecord): z.infer<typeof statusBody>['data'] {
   return {
-    message: statusMessages[state],
-    data: {
-      request_id: record._id,
-      state,
-      received_at: record.receivedAt.toISOString(),
-      updated_at: record.stateAt.toISOString(),
-      reasons: reasonsForPartner(record.reasons ?? []),
-    },
+    request_id: record._id,
+    state: statusOf(record),
+    received_at: record.receivedAt.toISOString(),
+    updated_at: record.stateAt.toISOString(),
+    reasons: reasonsForPartner(record.reasons ?? []),
   };
 }

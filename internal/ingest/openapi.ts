@@ -4,6 +4,7 @@ import { applicationSchema } from '../application/parse-application.ts';
 import {
   BASE_PATH,
   INGEST_PATH,
+  LIST_PATH,
   STATUS_PATH,
   acceptedBody,
   errorBody,
@@ -12,12 +13,19 @@ import {
   operationErrors,
   EXAMPLE_ID,
   idempotencyKey,
+  listBody,
+  listQuery,
   requestId,
   statusBody,
   type ErrorName,
 } from './contract.ts';
 import { errors, tooManyRequests } from './errors.ts';
-import { MAX_BODY_BYTES, PARTNER_DAY_SECONDS, RETRY_AFTER_SECONDS } from './limits.ts';
+import {
+  MAX_BODY_BYTES,
+  MAX_WAIT_SECONDS,
+  PARTNER_DAY_SECONDS,
+  RETRY_AFTER_SECONDS,
+} from './limits.ts';
 
 export interface OpenApiSettings {
   readonly rateLimitMax: number;
@@ -35,6 +43,7 @@ const schemas: Readonly<Record<string, z.ZodType>> = {
   Malformed: malformedBody,
   Error: errorBody,
   Status: statusBody,
+  Submissions: listBody,
 };
 
 export function openApiDocument(settings: OpenApiSettings): Json {
@@ -61,7 +70,10 @@ export function openApiDocument(settings: OpenApiSettings): Json {
     paths: {
       [pathOf(INGEST_PATH)]: { post: submitApplication(settings) },
       ...(settings.statusEndpoint
-        ? { [pathOf(STATUS_PATH)]: { get: lookUpStatus(settings) } }
+        ? {
+            [pathOf(STATUS_PATH)]: { get: lookUpStatus(settings) },
+            [pathOf(LIST_PATH)]: { get: listSubmissions(settings) },
+          }
         : {}),
     },
     components: {
@@ -79,6 +91,7 @@ export function openApiDocument(settings: OpenApiSettings): Json {
             'Present where an earlier request with this `Idempotency-Key` and body was accepted; all ids are its own.',
           schema: { type: 'string', const: 'true' },
         },
+        ...(settings.statusEndpoint ? lookUpHeaders : {}),
         RetryAfter: {
           description: 'Seconds to wait.',
           required: true,
@@ -124,6 +137,7 @@ function submitApplication(settings: OpenApiSettings): Json {
         headers: {
           'X-Request-Id': ref('headers', 'RequestId'),
           'Idempotent-Replayed': ref('headers', 'IdempotentReplayed'),
+          ...(settings.statusEndpoint ? { Location: ref('headers', 'Location') } : {}),
           ...rateLimitRefs,
         },
         content: { 'application/json': { schema: ref('schemas', 'Accepted') } },
@@ -140,22 +154,66 @@ function lookUpStatus(settings: OpenApiSettings): Json {
     'x-extension': true,
     summary: 'Look up the state of a request (extension)',
     description:
-      'An extension of the contract that operators switch on. Tells the state of a request of this partner; HEAD is ' +
+      'An extension of the contract that operators can switch off. Tells the state of a request of this partner; HEAD is ' +
       'answered the same without the body. Look-ups are not recorded as requests. A submission answered 500 is not ' +
       'accepted, whatever is shown here for the moment: submit it again.',
     parameters: [
       { name: 'request_id', in: 'path', required: true, schema: ref('schemas', 'RequestId') },
+      {
+        name: 'Prefer',
+        in: 'header',
+        description: `\`wait=N\` (RFC 7240) answers once the state is final, at the latest after N seconds, at most ${MAX_WAIT_SECONDS}.`,
+        schema: { type: 'string', examples: ['wait=30'] },
+      },
     ],
     responses: {
       200: {
         description: 'The state of the request.',
-        headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...rateLimitRefs },
+        headers: {
+          'X-Request-Id': ref('headers', 'RequestId'),
+          'Preference-Applied': ref('headers', 'PreferenceApplied'),
+          ...rateLimitRefs,
+        },
         content: { 'application/json': { schema: ref('schemas', 'Status') } },
       },
       ...errorResponses(operationErrors.lookUpStatus, settings),
     },
   };
 }
+
+function listSubmissions(settings: OpenApiSettings): Json {
+  const { properties = {} } = z.toJSONSchema(listQuery, { io: 'input' });
+  return {
+    operationId: 'listSubmissions',
+    'x-extension': true,
+    summary: 'List the requests of this partner (extension)',
+    description:
+      'An extension of the contract that operators can switch off. Every request that was recorded for this partner, ' +
+      'newest first, at most 100 on a page, without personal data; HEAD is answered the same without the body. A page ' +
+      'may be short, or empty, although there are more: go on while there is a `next_cursor`. What arrives meanwhile ' +
+      'changes no later page.',
+    parameters: Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema })),
+    responses: {
+      200: {
+        description: 'A page of requests.',
+        headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...rateLimitRefs },
+        content: { 'application/json': { schema: ref('schemas', 'Submissions') } },
+      },
+      ...errorResponses(operationErrors.listSubmissions, settings),
+    },
+  };
+}
+
+const lookUpHeaders: Json = {
+  Location: {
+    description: 'Where the state of the submission can be looked up.',
+    schema: { type: 'string', format: 'uri-reference' },
+  },
+  PreferenceApplied: {
+    description: 'Absent if the answer did not wait, although it was asked to.',
+    schema: { type: 'string' },
+  },
+};
 
 function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings): Json {
   const byStatus = Map.groupBy(names, statusCodeOf);
@@ -266,7 +324,7 @@ function linkToStatus(settings: OpenApiSettings): Json {
 function jsonSchemas(statusEndpoint: boolean): Json {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(schemas))
-    if (statusEndpoint || id !== 'Status') registry.add(schema, { id });
+    if (statusEndpoint || !['Status', 'Submissions'].includes(id)) registry.add(schema, { id });
   const generated = z.toJSONSchema(registry, {
     io: 'input',
     uri: (id) => `#/components/schemas/${id}`,

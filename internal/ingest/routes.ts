@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import type { IdentifyTools } from './authenticate.ts';
-import { INGEST_PATH, STATUS_PATH } from './contract.ts';
+import { INGEST_PATH, LIST_PATH, STATUS_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
 import {
@@ -15,14 +15,15 @@ import {
   type LimitSettings,
   type LimitTools,
 } from './limit-policy.ts';
+import { listSubmissions } from './list-submissions.ts';
 import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
-import { LookUps, type ReadStatuses } from './look-ups.ts';
+import type { Statuses } from './statuses.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
 export interface RouteTools
-  extends Omit<SubmitTools, 'admitBody' | 'giveBackBody'>, IdentifyTools, LimitTools {
+  extends Omit<SubmitTools, 'admitBody' | 'giveBackBody' | 'lookUps'>, IdentifyTools, LimitTools {
   readonly log: Logger;
-  readonly readStatuses: ReadStatuses | undefined;
+  readonly statuses: Statuses | undefined;
 }
 
 export async function addRoutes(
@@ -33,7 +34,9 @@ export async function addRoutes(
   await registerLimiter(app, tools);
   const limits = operationLimits(settings, tools);
   const { admitRequest, ...ofBodies } = partnerLimits(tools);
-  const submitTools = { ...tools, ...ofBodies };
+  const { statuses } = tools;
+  const lookUps = statuses !== undefined;
+  const submitTools = { ...tools, ...ofBodies, lookUps };
   // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
   // limited too.
   app.route({
@@ -49,21 +52,25 @@ export async function addRoutes(
     handler: (request, reply) => submitApplication(request, reply, submitTools),
   });
 
-  const { readStatuses } = tools;
-  if (readStatuses !== undefined) {
-    const lookUpTools: LookUpTools = { ...tools, lookUps: new LookUps(readStatuses) };
-    app.route({
-      method: ['GET', 'HEAD'],
-      url: STATUS_PATH,
-      config: { rateLimit: limits.lookUpStatus },
-      preParsing: (request, reply, _payload, done) => {
-        if (authenticateLookUp(request, reply, lookUpTools)) done(null);
-      },
-      handler: (request, reply) => lookUpStatus(request, reply, lookUpTools),
-    });
+  if (statuses !== undefined) {
+    const lookUpTools: LookUpTools = { ...tools, statuses };
+    for (const [url, handle] of [
+      [STATUS_PATH, lookUpStatus],
+      [LIST_PATH, listSubmissions],
+    ] as const) {
+      app.route({
+        method: ['GET', 'HEAD'],
+        url,
+        config: { rateLimit: limits.lookUpStatus },
+        preParsing: (request, reply, _payload, done) => {
+          if (authenticateLookUp(request, reply, lookUpTools)) done(null);
+        },
+        handler: (request, reply) => handle(request, reply, lookUpTools),
+      });
+    }
   }
 
-  app.setNotFoundHandler((request, reply) => notFound(request, reply, readStatuses !== undefined));
+  app.setNotFoundHandler((request, reply) => notFound(request, reply, lookUps));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof OverLimit) {
       reply.header('retry-after', error.retrySeconds);
@@ -90,7 +97,7 @@ export function routedUrl(request: IncomingMessage): string {
   }
 }
 
-const statusPath = new RegExp(`^${INGEST_PATH}/[^/]+$`);
+const readPath = new RegExp(`^(${INGEST_PATH}/[^/]+|${LIST_PATH})$`);
 
 function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean): void {
   const path = request.url.split('?', 1)[0] ?? '';
@@ -99,7 +106,7 @@ function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean
   if (path === INGEST_PATH) {
     answer = errors.methodNotAllowed;
     reply.header('allow', 'POST');
-  } else if (lookUps && !isGet && statusPath.test(path)) {
+  } else if (lookUps && !isGet && readPath.test(path)) {
     answer = errors.statusMethodNotAllowed;
     reply.header('allow', 'GET, HEAD');
   }

@@ -19,6 +19,7 @@ import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { addRetryAfter, answerEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
 import { closeAfterAnswer } from './connection.ts';
+import { INGEST_PATH } from './contract.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
 import { MAX_BODY_BYTES } from './limits.ts';
@@ -34,6 +35,8 @@ export interface SubmitTools extends Omit<IdentifyTools, 'shares'> {
   withdraw(record: SubmissionRecord): void;
   hint(hint: Hint): void;
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
+  /** Whether a 202 says where its state can be looked up. */
+  readonly lookUps: boolean;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
   readonly metrics: Pick<
     IngestMetrics,
@@ -104,7 +107,7 @@ export async function submitApplication(
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-      answerStored(request, reply, fault);
+      answerStored(request, reply, tools, fault);
       logAccepted(record, record, tools);
       if (fault === undefined) tools.hint(hintFor(record));
       return;
@@ -180,11 +183,16 @@ function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {
 function answerStored(
   { id }: Pick<FastifyRequest, 'id'>,
   reply: FastifyReply,
+  { lookUps }: Pick<SubmitTools, 'lookUps'>,
   fault?: ErrorAnswer,
 ): void {
   const data = { request_id: id };
-  if (fault === undefined) reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
-  else reply.code(fault.status).send({ error: fault.error, data });
+  if (fault !== undefined) {
+    reply.code(fault.status).send({ error: fault.error, data });
+    return;
+  }
+  if (lookUps) reply.header('location', `${INGEST_PATH}/${id}`);
+  reply.code(202).send({ message: ACCEPTED_MESSAGE, data });
 }
 
 const boundFaults = {
@@ -198,7 +206,7 @@ function answerBound(reply: FastifyReply, { kind, first }: Bound, tools: SubmitT
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
   if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
-  answerStored({ id: first._id }, reply, boundFaults[kind]);
+  answerStored({ id: first._id }, reply, tools, boundFaults[kind]);
   // The first answer may have been a 500, which sends no hint.
   if (kind === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
 }

@@ -114,10 +114,10 @@ const settings = {
       'How long a request may wait to become durable before it is answered 500, in milliseconds.',
   },
   STATUS_ENDPOINT: {
-    schema: flag.default(false),
+    schema: flag.default(true),
     usedBy: ['ingest'],
     about:
-      'Whether partners may look up the state of their own requests (`GET …/capital/ingest/{request_id}`).',
+      'Whether partners may look up and list their own requests (`GET …/capital/ingest/{request_id}`, `…/capital/submissions`).',
   },
   LOG_ACCEPTS: {
     schema: flag.default(false),

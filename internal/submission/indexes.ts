@@ -39,6 +39,13 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { partnerId: 1, dueAt: 1 },
     partialFilterExpression: { state: 'account_created' },
   },
+  // A partner's own list, newest first.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_partner',
+    key: { partnerId: 1, _id: -1 },
+    partialFilterExpression: { partnerId: { $exists: true } },
+  },
   // A scan by `_id` would find the few dead letters slowly.
   {
     collection: SUBMISSIONS,

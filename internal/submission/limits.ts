@@ -71,3 +71,9 @@ export const BACKLOG_TIMEOUT_MS = 5_000;
 export const BODY_EXPIRY_PAGE = 500;
 
 export const BODY_PAGE = 100;
+
+export const LIST_PAGE = 100;
+/** For a page of one state: at most 32 MB of bodies pass. */
+export const LIST_LOOKED_AT = 500;
+/** An id is made before the head, the record is stamped after the body: 20 s, and clocks differ. */
+export const ID_AND_RECEIPT_MS = 60_000;

@@ -1,10 +1,35 @@
 /** Reads what a partner may see of its own requests. */
 import type { Collection, Db } from 'mongodb';
+import { later } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
+import { firstIdAt } from '../platform/ids.ts';
+import { idempotencyDigest } from './idempotency.ts';
+import { ID_AND_RECEIPT_MS, LIST_LOOKED_AT, LIST_PAGE } from './limits.ts';
+import type { State } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const shown = { partnerId: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
+// A failover must not roll back what a partner has read.
+const reading = { readConcern: 'majority', projection: shown } as const;
 export type StatusRecord = Pick<SubmissionRecord, '_id' | keyof typeof shown>;
+
+export interface ListQuery {
+  readonly partnerId: string;
+  /** Of the time of receipt; `until` is excluded. */
+  readonly since?: Date | undefined;
+  readonly until?: Date | undefined;
+  readonly states?: readonly State[] | undefined;
+  /** Only older ids. */
+  readonly before?: string | undefined;
+  readonly idempotencyKey?: string | undefined;
+}
+
+export interface ListPage {
+  readonly records: readonly StatusRecord[];
+  /** What `before` is for the next page; absent after the last. */
+  readonly next?: string;
+}
 
 export class StatusReader {
   readonly #collection: Collection<SubmissionRecord>;
@@ -17,11 +42,41 @@ export class StatusReader {
   }
 
   /** Requests of all partners: an unknown id takes as long as another partner's. */
-  async read(requestIds: readonly string[]): Promise<readonly StatusRecord[]> {
-    // A failover must not roll back what a partner has read.
-    const found = this.#collection
-      .find({ _id: { $in: requestIds } }, { readConcern: 'majority', projection: shown })
-      .toArray();
-    return withDeadline(found, this.#timeoutMs, 'reading statuses');
+  read(requestIds: readonly string[]): Promise<readonly StatusRecord[]> {
+    return this.#within(this.#collection.find({ _id: { $in: requestIds } }, reading));
+  }
+
+  /** Newest first. States have no index, so a page may be short although there are more. */
+  async list(query: ListQuery): Promise<ListPage> {
+    const { partnerId, since, until, states, before, idempotencyKey: key } = query;
+    const first = since && firstIdAt('req', later(since, -ID_AND_RECEIPT_MS));
+    const end = until && firstIdAt('req', later(until, ID_AND_RECEIPT_MS));
+    const [last] = [before, end].filter((id) => id !== undefined).toSorted();
+    const lookedAt = states === undefined ? LIST_PAGE : LIST_LOOKED_AT;
+    const found = await this.#within(
+      this.#collection
+        .find(
+          {
+            partnerId,
+            ...(first || last ? { _id: defined({ $gte: first, $lt: last }) } : {}),
+            ...(since || until ? { receivedAt: defined({ $gte: since, $lt: until }) } : {}),
+            ...(key && {
+              idempotencyDigest: idempotencyDigest(partnerId, 'submitApplication', key),
+            }),
+          },
+          reading,
+        )
+        .sort({ _id: -1 })
+        .limit(lookedAt),
+    );
+    const records = found
+      .filter(({ state }) => states?.includes(state) ?? true)
+      .slice(0, LIST_PAGE);
+    const seen = records.length === LIST_PAGE ? records.at(-1) : found[lookedAt - 1];
+    return { records, ...defined({ next: seen?._id }) };
+  }
+
+  #within(found: { toArray(): Promise<StatusRecord[]> }): Promise<StatusRecord[]> {
+    return withDeadline(found.toArray(), this.#timeoutMs, 'reading statuses');
   }
 }

@@ -10,6 +10,7 @@ const loops = [
   'keys',
   'over_limit',
   'reconcile',
+  'status_waits',
   'unknown_records',
 ] as const;
 

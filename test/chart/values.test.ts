@@ -212,7 +212,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   RATE_LIMIT_MAX: ['ingest.rateLimit.max', 1_000_000_000],
   RATE_LIMIT_WINDOW_SECONDS: ['ingest.rateLimit.windowSeconds', 30],
   ACCEPT_TIMEOUT_MS: ['ingest.acceptTimeoutMs', 1500],
-  STATUS_ENDPOINT: ['ingest.statusEndpoint', true],
+  STATUS_ENDPOINT: ['ingest.statusEndpoint', false],
   LOG_ACCEPTS: ['ingest.logAccepts', true],
   OTEL_EXPORTER_OTLP_ENDPOINT: ['tracing.endpoint', 'http://other:4318'],
   OTEL_EXPORTER_OTLP_PROTOCOL: ['tracing.protocol', 'grpc'],

@@ -22,7 +22,7 @@ let limited: InProcess;
 beforeAll(async () => {
   world = await openWorld();
   [ingest, limited] = await Promise.all([
-    world.start('ingest', { STATUS_ENDPOINT: 'true' }),
+    world.start('ingest'),
     // Counted in this process alone and in one window: however slow the machine, the next one is
     // over the limit.
     world.start('ingest', {
@@ -112,7 +112,6 @@ test('before the keys are loaded it is a 500 that says when to ask again, a 503 
   const away = await startService('ingest', {
     ...world.environment,
     MONGODB_URI: 'mongodb://127.0.0.1:1',
-    STATUS_ENDPOINT: 'true',
     LOG_LEVEL: 'info',
   });
   try {

@@ -26,7 +26,7 @@ let world: World;
 let ingest: InProcess;
 
 beforeAll(async () => {
-  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
+  world = await openWorld();
   await world.writePartner({ partner: 'other', keys: [otherKey] });
   ingest = await world.start('ingest');
   await world.start('processor');

@@ -28,7 +28,7 @@ let cli: (...words: string[]) => Promise<Ran>;
 const otherKey = newApiKey();
 
 beforeAll(async () => {
-  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
+  world = await openWorld();
   await world.writePartner({ partner: 'other', keys: [otherKey] });
   ingest = await world.start('ingest');
   processor = await world.start('processor');

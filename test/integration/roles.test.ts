@@ -58,7 +58,6 @@ beforeAll(async () => {
     controller: false,
     environment: {
       MONGODB_URI: wires.operator.url,
-      STATUS_ENDPOINT: 'true',
       RATE_LIMIT_MAX: '60',
     },
   });

@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { LIST_PATH } from '../../internal/ingest/contract.ts';
+import { firstIdAt, newId } from '../../internal/platform/ids.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
@@ -24,7 +25,7 @@ let ingest: InProcess;
 const otherKey = newApiKey();
 
 beforeAll(async () => {
-  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
+  world = await openWorld();
   await world.writePartner({ partner: 'other', keys: [otherKey] });
   ingest = await world.start('ingest');
   await eventually(
@@ -232,16 +233,169 @@ describe('how it is asked', () => {
   });
 });
 
-test('switched off, which is the default, there is nothing at the path', async () => {
-  const off = await world.start('ingest', { STATUS_ENDPOINT: '' });
+describe('the outcome in one call', () => {
+  const wait = (id: string, prefer: string, url = ingest.url): Promise<Answer> =>
+    lookUpOnce(id, { url, headers: { prefer } });
+  const applied = ({ headers }: Answer): string | undefined => headers['preference-applied'];
+
+  test('a 202 says where, and the look-up waits until the state is final', async () => {
+    const accepted = await send(ingest.url, { key: world.key, body: '{}' });
+    const id = idOf(accepted);
+    expect(accepted.headers['location']).toBe(`${INGEST_PATH}/${id}`);
+    const asked = wait(id, 'respond-async, Wait="20"; x=y, wait=1');
+    const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+    await requests.updateOne({ _id: id }, { $set: { state: 'completed' } });
+    const answer = await asked;
+    expect(answer.json).toMatchObject({ data: { request_id: id, state: 'completed' } });
+    expect(applied(answer)).toBe('wait=20');
+    expect(applied(await wait(id, 'wait=31'))).toBe('wait=30');
+    for (const prefer of ['wait', 'wait=', 'wait=1.5', 'nowait=5', 'wait=-1'])
+      expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, undefined]);
+  });
+
+  test('or until the time is over', async () => {
+    const record = await insert({});
+    const answer = await wait(record._id, 'wait=1');
+    expectAnswer(answer, 200, shown(record, ...PROCESSING));
+    expect(applied(answer)).toBe('wait=1');
+    const { _id: nobodys } = newRecord();
+    expectAnswer(await wait(nobodys, 'wait=20'), 404, UNKNOWN);
+  });
+
+  test('a drain answers all who wait', async () => {
+    const own = await world.spawn('ingest');
+    const record = await insert({});
+    const answers = Array.from({ length: 20 }, () => wait(record._id, 'wait=30', own.url));
+    await eventually('the first to be read', async () => {
+      const looked = { status: '404' };
+      await lookUpOnce(newId('req', new Date()), { url: own.url });
+      return (await world.metric(own, 'partner_ingest_requests_total', looked)) > 0;
+    });
+    own.child.kill('SIGTERM');
+    for (const answer of await Promise.all(answers)) {
+      expectAnswer(answer, 200, shown(record, ...PROCESSING));
+      expect(applied(answer)).toBeUndefined();
+    }
+    expect((await own.exited).code).toBe(0);
+  });
+});
+
+describe('a partner’s own list', () => {
+  interface Page {
+    readonly data: {
+      readonly submissions: readonly { readonly request_id: string }[];
+      readonly next_cursor?: string;
+    };
+  }
+  const DAY_MS = 86_400_000;
+  const startedAt = Date.now();
+  /** Of one per minute, the newest first. */
+  const mine: SubmissionRecord[] = [];
+  const listOnce = (query: string, options: RequestOptions = {}): Promise<Answer> =>
+    send(ingest.url, {
+      method: 'GET',
+      key: otherKey,
+      path: `${LIST_PATH}?${query}`,
+      ...options,
+    });
+  const list = (...given: Parameters<typeof listOnce>): Promise<Answer> =>
+    lookedUp(() => listOnce(...given));
+  const idsIn = ({ json }: Answer): string[] =>
+    (json as Page).data.submissions.map(({ request_id }) => request_id);
+  const at = (minutesAgo: number): string =>
+    encodeURIComponent(new Date(startedAt - minutesAgo * 60_000).toISOString());
+
+  async function allPages(query: string, between: () => Promise<unknown>): Promise<string[]> {
+    const ids: string[] = [];
+    for (let cursor = ''; ;) {
+      const page = await list(`${query}&cursor=${cursor}`);
+      ids.push(...idsIn(page));
+      cursor = (page.json as Page).data.next_cursor ?? '';
+      if (cursor === '') return ids;
+      await between();
+    }
+  }
+
+  beforeAll(async () => {
+    for (let minutesAgo = 0; minutesAgo < 350; minutesAgo += 1) {
+      const receivedAt = new Date(startedAt - minutesAgo * 60_000);
+      // An id is made when the head comes, up to 20 s before.
+      const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
+      const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
+      mine.push(newRecord({ _id, receivedAt, partnerId: 'other', state }));
+    }
+    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertMany(mine);
+  });
+  const idsOf = (records: readonly SubmissionRecord[]): string[] => records.map(({ _id }) => _id);
+
+  test('has all its requests newest first, without doubles while more arrive, and nobody else’s', async () => {
+    const arrives = () => insert({ partnerId: 'other', receivedAt: new Date(startedAt + DAY_MS) });
+    await insert({});
+    expect(await allPages(`until=${at(-1)}`, arrives)).toEqual(idsOf(mine));
+    const newest = await list('');
+    expect(idsIn(newest)).toHaveLength(100);
+    expect(idsIn(await list('', { key: world.key }))).not.toContain(mine[0]!._id);
+  });
+
+  test('by time and by state', async () => {
+    const query = `since=${at(100)}&until=${at(50)}&state=`;
+    expect(await allPages(query, async () => {})).toEqual(idsOf(mine.slice(51, 101)));
+    const rejected = mine.filter(({ state }) => state === 'rejected');
+    expect(await allPages('state=rejected', async () => {})).toEqual(idsOf(rejected));
+  });
+
+  test('by Idempotency-Key, with no more than a look-up tells', async () => {
+    const headers = { 'idempotency-key': '"a key"' };
+    const accepted = await send(ingest.url, { key: otherKey, body: '{}', headers });
+    const looked = await lookUp(idOf(accepted), { key: otherKey });
+    const { data } = looked.json as { data: object };
+    const found = await list('idempotency_key=a%20key');
+    expect(found.json).toEqual({
+      message: 'Your requests, newest first',
+      data: { submissions: [{ ...data, idempotency_key: 'a key' }] },
+    });
+    expect(found.headers['cache-control']).toBe('no-store');
+    expect(idsIn(await list('idempotency_key=another'))).toEqual([]);
+    expect(idsIn(await list('idempotency_key=a%20key', { key: world.key }))).toEqual([]);
+  });
+
+  test('a query that is not as documented, a wrong method and a wrong key are told', async () => {
+    for (const query of [
+      'state=open',
+      'since=today',
+      'cursor=1',
+      'limit=5',
+      'state=completed&state=x',
+    ])
+      expectAnswer(
+        await list(query),
+        400,
+        '{"error":"Query may have since, until, state, cursor and idempotency_key, each once and well-formed"}',
+      );
+    const posted = await list('', { method: 'POST' });
+    expectAnswer(posted, 405, USE_GET);
+    expect(posted.headers['allow']).toBe('GET, HEAD');
+    expectAnswer(await list('', { key: newApiKey() }), 401, bodies.keyInvalid);
+    expectAnswer(await send(ingest.url, { method: 'GET' }), 405, bodies.methodNotAllowed);
+    const head = await list('', { method: 'HEAD' });
+    expect([head.status, head.text]).toEqual([200, '']);
+  });
+});
+
+test('switched off there is nothing at the paths, and a 202 names none', async () => {
+  const off = await world.start('ingest', { STATUS_ENDPOINT: 'false' });
   const { _id: id } = await insert({});
   for (const method of ['GET', 'HEAD', 'POST', 'DELETE']) {
-    const answer = await lookUp(id, { method, url: off.url });
-    expect([answer.status, answer.headers['allow']]).toEqual([404, undefined]);
-    if (method !== 'HEAD') expect(answer.text).toBe(bodies.notFound);
+    for (const path of [`${INGEST_PATH}/${id}`, LIST_PATH]) {
+      const answer = await send(off.url, { key: world.key, method, path });
+      expect([answer.status, answer.headers['allow']]).toEqual([404, undefined]);
+      if (method !== 'HEAD') expect(answer.text).toBe(bodies.notFound);
+    }
   }
   const document = await (await fetch(`${off.adminUrl}/openapi.json`)).text();
-  expect(document).not.toContain('lookUpStatus');
+  expect(document).not.toMatch(/lookUpStatus|listSubmissions|Location/);
+  const accepted = await send(off.url, { key: world.key, body: '{}' });
+  expect([accepted.status, accepted.headers['location']]).toEqual([202, undefined]);
   await off.close();
 });
 
@@ -249,7 +403,7 @@ test('while MongoDB hangs look-ups are answered 503, and come back by themselves
   const store = await startMongo({ log: () => {} });
   try {
     const own = await openWorld({
-      environment: { STATUS_ENDPOINT: 'true', MONGODB_URI: store.url },
+      environment: { MONGODB_URI: store.url },
     });
     try {
       const { url } = await own.start('ingest');

@@ -7,16 +7,18 @@ import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { DemoPartner } from '../../deploy/local/demo-keys.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { MAX_BODY_BYTES, SHARED } from '../../internal/ingest/limits.ts';
 import { knownAnswers } from '../../internal/mail/relay-answers.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
-import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openCrowd, openFilesLimit } from '../support/crowd.ts';
-import { INGEST_PATH, send } from '../support/http.ts';
+import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { head, openRaw, type RawConnection } from '../support/ingest.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
+import { newRecord } from '../support/records.ts';
 import { newRandom } from '../support/random.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
@@ -55,7 +57,7 @@ let bound: number;
 const victimKey = newApiKey();
 
 beforeAll(async () => {
-  world = await openWorld({ environment: { STATUS_ENDPOINT: 'true' } });
+  world = await openWorld();
   await world.writePartner({ partner: 'victim', keys: [victimKey] });
   ingest = await world.spawn('ingest');
   processor = await world.spawn('processor');
@@ -240,12 +242,29 @@ interface Siege {
   readonly count: number;
   readonly begin: (socket: Socket) => void;
   /** What ingest counts once the bound is reached. */
-  readonly reached: readonly [metric: string, labels: Readonly<Record<string, string>>];
+  readonly reached: readonly [
+    metric: string,
+    labels: Readonly<Record<string, string>>,
+    count?: number,
+  ];
 }
 
+/** The adversary's, which nobody works on. */
+const endless = newRecord({ dueAt: new Date(Date.now() + 86_400_000) });
 const authorized = (): string => `Authorization: Bearer ${world.key}`;
-const lookUp = (socket: Socket): boolean =>
-  socket.write(head([authorized()], `GET ${INGEST_PATH}/req_${'0'.repeat(26)} HTTP/1.1`));
+const get =
+  (path: string, ...lines: string[]) =>
+  (socket: Socket): boolean =>
+    socket.write(head([authorized(), ...lines], `GET ${path} HTTP/1.1`));
+const lookUp = get(`${INGEST_PATH}/req_${'0'.repeat(26)}`);
+const again = (count: number, ask: (socket: Socket) => void): Siege => ({
+  count,
+  begin: (socket) => {
+    socket.on('data', () => ask(socket));
+    ask(socket);
+  },
+  reached: ['requests', { status: '503' }],
+});
 
 /** How the adversary takes all there is of each thing that partners share. */
 const sieges: Readonly<Record<keyof typeof SHARED, Siege>> = {
@@ -262,20 +281,20 @@ const sieges: Readonly<Record<keyof typeof SHARED, Siege>> = {
     begin: lookUp,
     reached: ['broken_http', { kind: 'too_many_connections' }],
   },
-  lookUps: {
-    count: 4 * SHARED.lookUps,
-    begin: (socket) => {
-      socket.on('data', () => lookUp(socket));
-      lookUp(socket);
-    },
-    reached: ['requests', { status: '503' }],
+  lookUps: again(2 * SHARED.lookUps, lookUp),
+  lists: again(16 * SHARED.lists, get(LIST_PATH)),
+  waits: {
+    count: 2 * SHARED.waits,
+    begin: (socket) => get(`${INGEST_PATH}/${endless._id}`, 'Prefer: wait=30')(socket),
+    reached: ['requests', { status: '200' }, SHARED.waits],
   },
 };
 
 test.each(Object.entries(sieges))(
   'the adversary takes all %s there are, from many addresses: the victim is answered as if alone',
-  async (_name, { count, begin, reached: [metric, labels] }) => {
+  async (_name, { count, begin, reached: [metric, labels, reached = 1] }) => {
     if (openFilesLimit() < count + OTHER_FILES) return;
+    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(endless);
     const crowd = await openCrowd({
       url: ingest.url,
       count,
@@ -283,7 +302,12 @@ test.each(Object.entries(sieges))(
       begin,
       againAfterMs: AGAIN_AFTER_MS,
     });
-    const statuses = new Set<number>();
+    const told = new Set<string>();
+    const note = ({ status, headers }: Answer): void => {
+      told.add([status, headers['preference-applied']].join(' '));
+    };
+    const ask = (path: string): Promise<Answer> =>
+      send(ingest.url, { key: victimKey, method: 'GET', path, headers: { prefer: 'wait=20' } });
     const half = ' '.repeat(MAX_BODY_BYTES / 2);
     const ofVictim = head([
       `Authorization: Bearer ${victimKey}`,
@@ -293,23 +317,23 @@ test.each(Object.entries(sieges))(
     try {
       bodies.push(...(await Promise.all([1, 2, 3].map(() => openRaw(ingest.url)))));
       for (const body of bodies) body.write(ofVictim + half);
+      const slow = pause(SLOW_MS).then(async () => {
+        for (const body of bodies) body.write(half);
+        for (const body of bodies) note(await body.answer());
+      });
       for (const until = performance.now() + SLOW_MS; performance.now() < until;) {
         const answer = await send(ingest.url, { key: victimKey, body: '{}' });
-        const path = `${INGEST_PATH}/${answer.headers['x-request-id']}`;
-        statuses.add(answer.status);
-        statuses.add((await send(ingest.url, { key: victimKey, method: 'GET', path })).status);
-        await pause(POLL_MS);
+        note(answer);
+        note(await ask(answer.headers['location'] ?? ''));
+        note(await ask(LIST_PATH));
       }
-      for (const body of bodies) {
-        body.write(half);
-        statuses.add((await body.answer()).status);
-      }
+      await slow;
       // Blanks are no object.
-      expect(statuses).toEqual(new Set([200, 202, 400]));
-      await eventually(
-        'the bound',
-        async () => (await world.metric(ingest, `partner_ingest_${metric}_total`, labels)) > 0,
-      );
+      expect(told).toEqual(new Set(['202 ', '200 wait=20', '200 ', '400 ']));
+      await eventually('the bound', async () => {
+        const counted = await world.metric(ingest, `partner_ingest_${metric}_total`, labels);
+        return counted >= reached;
+      });
     } finally {
       crowd.destroy();
       for (const { socket } of bodies) socket.destroy();

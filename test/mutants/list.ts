@@ -219,7 +219,7 @@ export const mutants: readonly Mutant[] = [
   ]),
   ...promise('A rollout breaks no request', [
     ...file('cmd/ingest/wire.ts', 'test/integration/ingest-drain.test.ts', [
-      ['=> state.draining', '=> false', 'a rollout resets connections in use'],
+      ['draining.abort();', '', 'a rollout resets connections in use'],
     ]),
     ...file(`${TEMPLATES}/_deployment.tpl`, render, [
       ['.drainSeconds | default 60)', '.preStopSeconds | default 0)', 'a drain is cut short'],

@@ -91,6 +91,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     },
     admitBody: () => undefined,
     giveBackBody: () => {},
+    lookUps: false,
     record: async (record) => {
       const result = await group.record(record);
       return result.kind === 'in_doubt' && parts.takesDoubtForStored ? { kind: 'stored' } : result;

@@ -1,0 +1,68 @@
+/** Reads for partners, those that wait together; each partner has its share of all under way. */
+import { withDeadline } from '../platform/deadline.ts';
+import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
+import { FairShares, type Owner } from '../platform/fair-shares.ts';
+import { STATUS_TIMEOUT_MS } from './limits.ts';
+
+/** Two queries under way keep the database and the process busy. */
+const QUERIES = 2;
+
+interface Read<Item, Result> {
+  readonly item: Item;
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+}
+
+interface FairReadsOptions<Item, Result> {
+  /** Beyond it, the partner with most reads has its oldest rejected. */
+  readonly max: number;
+  /** In one query. */
+  readonly together: number;
+  /** Must end; returns the results in order. */
+  readonly query: (items: readonly Item[]) => Promise<readonly Result[]>;
+}
+
+export class FairReads<Item, Result> {
+  readonly #query: FairReadsOptions<Item, Result>['query'];
+  readonly #shares: FairShares<Read<Item, Result>>;
+  readonly #waiting = new Set<Read<Item, Result>>();
+  readonly #dispatcher: Dispatcher<Read<Item, Result>>;
+
+  constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
+    this.#query = query;
+    this.#shares = new FairShares(max, (read) => read.reject(new Error('too many reads')));
+    this.#dispatcher = newDispatcher(
+      QUERIES,
+      () => {
+        const next = [...this.#waiting].slice(0, together);
+        for (const read of next) this.#waiting.delete(read);
+        return next;
+      },
+      (reads) => this.#send(reads),
+    );
+  }
+
+  /** Rejects where there is no result in time. */
+  async read(item: Item, owner: Owner): Promise<Result> {
+    const { promise, ...settle } = Promise.withResolvers<Result>();
+    const read = { item, ...settle };
+    this.#waiting.add(read);
+    this.#shares.hold(read, owner);
+    this.#dispatcher.plan();
+    try {
+      return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
+    } finally {
+      this.#waiting.delete(read);
+      this.#shares.release(read);
+    }
+  }
+
+  async #send(reads: readonly Read<Item, Result>[]): Promise<void> {
+    try {
+      const results = await this.#query(reads.map(({ item }) => item));
+      for (const [index, read] of reads.entries()) read.resolve(results[index]!);
+    } catch (error) {
+      for (const read of reads) read.reject(error);
+    }
+  }
+}

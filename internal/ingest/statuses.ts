@@ -1,0 +1,112 @@
+/** What partners ask for: the state of a request, now or once it is final, and their requests. */
+import { FairShares, type Owner } from '../platform/fair-shares.ts';
+import type { Loops } from '../platform/loop.ts';
+import { cardOf } from '../submission/states.ts';
+import type {
+  ListPage,
+  ListQuery,
+  StatusReader,
+  StatusRecord,
+} from '../submission/status-reader.ts';
+import type { Status } from './contract.ts';
+import { FairReads } from './fair-reads.ts';
+import { LOOK_EVERY_MS, SHARED, WAITS_FAIL_AFTER_MS } from './limits.ts';
+
+export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
+  // A newer version may have written an unknown state.
+  return cardOf(state)?.status ?? 'processing';
+}
+
+interface Wait {
+  record: StatusRecord;
+  /** With whether the wait came to its end: a final state, or its time. */
+  end(waited: boolean): void;
+}
+
+export interface StatusTools {
+  readonly reader: Pick<StatusReader, 'read' | 'list'>;
+  /** Aborts when the process drains. */
+  readonly drain: AbortSignal;
+  readonly loops: Pick<Loops<'status_waits'>, 'start'>;
+}
+
+export class Statuses {
+  readonly #tools: StatusTools;
+  readonly #lookUps: FairReads<string, StatusRecord | undefined>;
+  readonly #lists: FairReads<ListQuery, ListPage>;
+  readonly #waits = new FairShares<Wait>(SHARED.waits, (wait) => wait.end(false));
+
+  constructor(tools: StatusTools) {
+    this.#tools = tools;
+    const { reader, drain, loops } = tools;
+    this.#lookUps = new FairReads({
+      max: SHARED.lookUps,
+      together: SHARED.lookUps,
+      query: (ids) => this.#read(ids),
+    });
+    this.#lists = new FairReads({
+      max: SHARED.lists,
+      together: 1,
+      query: (queries) => Promise.all(queries.map((query) => reader.list(query))),
+    });
+    loops.start({
+      name: 'status_waits',
+      everyMs: LOOK_EVERY_MS,
+      failsAfterMs: WAITS_FAIL_AFTER_MS,
+      run: () => this.#look(),
+    });
+    drain.addEventListener('abort', () => {
+      for (const wait of this.#waits.holders) wait.end(false);
+    });
+  }
+
+  /** Undefined where the partner has no such request; rejects where that cannot be said in time. */
+  async find(requestId: string, owner: Owner): Promise<StatusRecord | undefined> {
+    const found = await this.#lookUps.read(requestId, owner);
+    return found?.partnerId === owner[0] ? found : undefined;
+  }
+
+  /**
+   * Resolves when the state is final or `ms` have passed; earlier, with `waited` false, when
+   * `gone` aborts, the process drains, or others have a better right to wait.
+   */
+  async wait(
+    record: StatusRecord,
+    owner: Owner,
+    ms: number,
+    gone: AbortSignal,
+  ): Promise<{ readonly record: StatusRecord; readonly waited: boolean }> {
+    if (statusOf(record) !== 'processing') return { record, waited: true };
+    if (this.#tools.drain.aborted) return { record, waited: false };
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const wait: Wait = { record, end: resolve };
+    const timer = setTimeout(resolve, ms, true);
+    gone.addEventListener('abort', () => resolve(false));
+    this.#waits.hold(wait, owner);
+    const waited = await promise;
+    clearTimeout(timer);
+    this.#waits.release(wait);
+    return { record: wait.record, waited };
+  }
+
+  list(query: ListQuery, owner: Owner): Promise<ListPage> {
+    return this.#lists.read(query, owner);
+  }
+
+  /** One query for all that wait. */
+  async #look(): Promise<void> {
+    const waits = [...this.#waits.holders];
+    if (waits.length === 0) return;
+    const found = await this.#read(waits.map(({ record }) => record._id));
+    for (const [index, wait] of waits.entries()) {
+      wait.record = found[index] ?? wait.record;
+      if (statusOf(wait.record) !== 'processing') wait.end(true);
+    }
+  }
+
+  async #read(ids: readonly string[]): Promise<readonly (StatusRecord | undefined)[]> {
+    const found = await this.#tools.reader.read([...new Set(ids)]);
+    const byId = new Map(found.map((record) => [record._id, record]));
+    return ids.map((id) => byId.get(id));
+  }
+}
