@@ -66,15 +66,16 @@ export function redisWarnings(redis: RedisClient): readonly string[] {
 function watchReplies(redis: Redis, contact: Contact): void {
   let refusedAtMs: number | undefined;
   let probe: NodeJS.Timeout | undefined;
+  const ask = async (): Promise<void> => {
+    await redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => {});
+  };
   // A server that refuses commands leaves the connection open, so the client emits no error.
   const refused = (error: Error): void => {
     if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
     refusedAtMs = performance.now();
     contact.failed(error);
     // Nothing else may be sent for long, and then nothing would end the warning.
-    probe ??= setInterval(() => {
-      redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => {});
-    }, QUIET_MS).unref();
+    probe ??= setInterval(() => void ask(), QUIET_MS).unref();
   };
   const taken = (): void => {
     if (refusedAtMs === undefined || performance.now() - refusedAtMs < QUIET_MS) return;
