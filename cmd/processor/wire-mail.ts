@@ -1,5 +1,5 @@
 /** Constructs what hands e-mails to the relay. */
-import { PACE_TIMEOUT_MS, PROBE_BACKOFF, SLOW_AT_MOST } from '../../internal/mail/limits.ts';
+import { PACE_TIMEOUT_MS, PROBE_BACKOFF, SLOW_IN_ALL } from '../../internal/mail/limits.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { MailPace } from '../../internal/mail/mail-pace.ts';
 import { createMailer, type Mailer, type Outage } from '../../internal/mail/mailer.ts';
@@ -33,7 +33,7 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
       clientName: config.MAIL_CLIENT_NAME,
       from: config.MAIL_FROM,
       fromName: config.MAIL_FROM_NAME,
-      maxConnections: mailPlaces(config) + 2 * SLOW_AT_MOST,
+      maxConnections: mailPlaces(config) + SLOW_IN_ALL,
     }),
     relay,
   );

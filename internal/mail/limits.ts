@@ -4,6 +4,8 @@
 export const HELD_MS = 2_000;
 /** Each keeps a connection, 100 kB with TLS; beyond it only partners without a slow one begin. */
 export const SLOW_AT_MOST = 1_000;
+/** Beyond it nobody begins. */
+export const SLOW_IN_ALL = 2_000;
 /** The place of an e-mail that the relay has no capacity for, while it takes others. */
 export const REST_MS = 1_000;
 /** At most 15 s with its jitter. */

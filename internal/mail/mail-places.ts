@@ -7,7 +7,7 @@
  * the others once they hold half of the places. So silent recipients delay another partner's
  * e-mail by two seconds at most, however many they are.
  */
-import { HELD_MS, SLOW_AT_MOST } from './limits.ts';
+import { HELD_MS, SLOW_AT_MOST, SLOW_IN_ALL } from './limits.ts';
 
 export interface Place {
   /** The hand-over begins, and with it the two seconds. */
@@ -35,7 +35,7 @@ export class MailPlaces {
   }
 
   choose(partnersInTurn: Iterable<string>): string | undefined {
-    if (this.#held >= this.#count) return undefined;
+    if (this.#held >= this.#count || this.#slow >= SLOW_IN_ALL) return undefined;
     const half = this.#heldBySlow() >= this.#count / 2;
     let behind: string | undefined;
     for (const partnerId of partnersInTurn) {

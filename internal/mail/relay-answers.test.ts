@@ -1,5 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { CODES, knownAnswers, refusalOf, type Refusal } from './relay-answers.ts';
+import { knownAnswers } from '../../test/support/known-answers.ts';
+import { CODES, refusalOf, type Refusal } from './relay-answers.ts';
 
 const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
   refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;

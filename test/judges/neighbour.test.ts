@@ -9,7 +9,6 @@ import type { DemoPartner } from '../../deploy/local/demo-keys.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { MAX_BODY_BYTES, SHARED } from '../../internal/ingest/limits.ts';
-import { knownAnswers } from '../../internal/mail/relay-answers.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
@@ -17,6 +16,7 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { openCrowd, openFilesLimit } from '../support/crowd.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { head, openRaw, type RawConnection } from '../support/ingest.ts';
+import { knownAnswers } from '../support/known-answers.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
 import { newRecord } from '../support/records.ts';
 import { newRandom } from '../support/random.ts';
