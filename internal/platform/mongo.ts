@@ -84,7 +84,7 @@ function withoutOurOptions(uri: string): string {
   return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
 }
 
-/** One instance, because an error for each write is slow. */
+/** Aborts what the deadline left behind. One instance, because each new error costs a stack. */
 const WRITE_OVER = new Error('the write took too long');
 export interface UpdateItem {
   readonly q: Document;
