@@ -286,8 +286,10 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
 }
 
 function senderOutage({ fault, code }: Refusal): Outage {
-  const error = Object.assign(new Error('MAIL FROM was refused'), { responseCode: code });
-  return { reason: fault === 'sender' ? 'refused' : 'no_capacity', error };
+  const isRefused = fault === 'sender';
+  const command = isRefused ? 'MAIL FROM' : undefined;
+  const error = Object.assign(new Error('MAIL FROM failed'), { command, responseCode: code });
+  return { reason: isRefused ? 'refused' : 'no_capacity', error };
 }
 
 /** Of a session that did not come as far as MAIL FROM. */

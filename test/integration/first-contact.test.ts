@@ -26,6 +26,7 @@ import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
 import { listen } from '../support/listen.ts';
+import { startMailCatcher } from '../support/mail-catcher.ts';
 import { submit } from '../support/processing.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
@@ -270,6 +271,15 @@ test.each<[keyof typeof tellers, string, Parameters<typeof startRaw>[0], RegExp]
   } finally {
     server.close();
   }
+});
+
+test('a relay that refuses our sender is told as one', async () => {
+  const mail = await startMailCatcher();
+  mail.setFault({ at: 'mail', answer: { code: 550, message: '5.7.1 not you' } });
+  expect(await tellers.smtp(mail.smtpUrl)).toMatch(
+    /: it refuses our sender \(550\); check MAIL_FROM, and what it lets our user send$/,
+  );
+  await mail.close();
 });
 
 test('a package that our image lacks, and what the DNS says of a mongodb+srv name, are told apart', async () => {

@@ -10,7 +10,7 @@ import { openWorld, type World } from '../support/world.ts';
 /** What each process may no longer do, and the loops that need it. */
 const rights: Readonly<Record<ServiceName, Readonly<Record<string, readonly string[]>>>> = {
   ingest: { find: ['keys'], update: ['key_uses', 'over_limit'] },
-  processor: {},
+  processor: { find: ['holds', 'reconcile'] },
   controller: { aggregate: ['backlog'] },
 };
 
@@ -25,7 +25,7 @@ afterAll(async () => {
   for (const set of sets) await set.close();
 });
 
-test.each(['controller', 'ingest', 'processor'] as const)('%s', async (name) => {
+async function play(name: ServiceName): Promise<void> {
   const set = await startReplicaSet(world.stores.mongodbUri);
   sets.push(set);
   const process = await world.start(name, {
@@ -59,4 +59,8 @@ test.each(['controller', 'ingest', 'processor'] as const)('%s', async (name) => 
   );
   const text = await (await fetch(`${process.adminUrl}/readyz`)).text();
   expect(text).not.toContain('failing loops');
+}
+
+test('a loop that lacks a right is in /readyz and its gauge, until it has it again', async () => {
+  await Promise.all((['controller', 'ingest', 'processor'] as const).map(play));
 });
