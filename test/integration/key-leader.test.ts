@@ -33,7 +33,9 @@ const leads = async (one: ServiceProcess): Promise<boolean> =>
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
 test('of two, one leads; frozen, it is replaced, and thawed in the middle of changes it writes nothing; ended, at once', async () => {
-  const [one, other] = [await start('one'), await start('other')];
+  const one = await start('one');
+  await eventually('a leader', () => leads(one));
+  const other = await start('other');
   expect([await leads(one), await leads(other)]).toEqual([true, false]);
   const ingest = await world.start('ingest');
   const status = async (key: string): Promise<number> =>
