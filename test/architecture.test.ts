@@ -1,7 +1,4 @@
-/**
- * Holds the shape of the code: which room may import which, and the few habits a file can be
- * checked for.
- */
+/** Checks which room imports which, and the habits that a program can check. */
 import { expect, test } from '@jest/globals';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -22,7 +19,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/mail': 2,
   'internal/audit': 2,
   'internal/telemetry': 2,
-  // Models of what people look at, for the command and the page.
+  // Models for the command line and the operator's page.
   'internal/view': 2.5,
   'internal/ingest': 3,
   'internal/processor': 3,
@@ -76,7 +73,7 @@ test('there is something to check, and every room has its floor', () => {
   ).toEqual([]);
 });
 
-test('imports point down, and the processes know nothing of each other', () => {
+test('imports point down, and rooms of processes do not import each other', () => {
   const faults = faultsOf((file) =>
     file.imports.map((imported) => {
       const [from, to] = [FLOORS[file.room] ?? 0, FLOORS[dirname(imported)] ?? 0];
@@ -148,7 +145,7 @@ test('the Kubernetes library stays with the controller: 130 MB that the other pr
   for (const main of others) expect(users.filter((path) => loadedBy(main).has(path))).toEqual([]);
 });
 
-test('a controller that reads a folder loads it neither', () => {
+test('a controller that reads a folder does not load the Kubernetes library', () => {
   const wire = files.find((file) => file.path === 'cmd/controller/wire.ts');
   const atOnce = [...(wire?.text.matchAll(/^import (?!type).*from '(\.[^']+)'/gm) ?? [])].map(
     (match) => match[1] ?? '',
@@ -262,6 +259,6 @@ test('generated documentation is up to date', async () => {
   }
 });
 
-test('the lock file names no registry, so that any of them serves', () => {
+test('the lock file names no registry', () => {
   expect(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).not.toContain('"resolved"');
 });

@@ -97,7 +97,7 @@ const output = { writeOut: () => {}, writeErr: () => {}, outputError: () => {} }
 const program = () =>
   programOf(commands, { now: new Date(), output, act: () => Promise.resolve() });
 
-/** With values in place of what the reader fills in. */
+/** Replaces what the reader fills in by values. */
 function filledIn(code: string): string {
   return code.replaceAll('<address>', 'jane@example.com').replaceAll(/<(\w+)>/g, '$1');
 }
@@ -107,7 +107,9 @@ function commandOf(line: readonly string[]) {
   return commands.find(({ name }) => `${line.join(' ')} `.startsWith(`${name} `));
 }
 
-/** Where a program stands, so that a namespace or a release of this name is none. */
+/**
+ * A program's name stands at the start or after one of these; a namespace of that name does not.
+ */
 const COMMAND =
   /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
 
@@ -116,7 +118,7 @@ function wrongCommands({ spans, lines }: Page): string[] {
   for (const code of [...spans, ...lines]) {
     for (const [, rest = ''] of filledIn(code).matchAll(COMMAND)) {
       try {
-        // The bare name in a sentence is no command line.
+        // A program's name alone in a sentence is not a command line.
         const line = shellWords(rest);
         if (commandOf(line)?.name !== line.join(' ')) program().parse(line, { from: 'user' });
       } catch (error) {

@@ -60,7 +60,7 @@ test('records are counted by state, those of partners on hold apart, and final o
   });
 });
 
-test('the oldest is found in a large backlog, whether nobody came to it or its next attempt is far away', async () => {
+test('the oldest record of a large backlog is found, whether it was never tried or backs off longest', async () => {
   const crowd = Array.from({ length: 3 * BACKLOG_LOOKED_AT }, (_, index) =>
     recordOf({}, ago(index)),
   );
@@ -78,7 +78,7 @@ test('the oldest is found in a large backlog, whether nobody came to it or its n
   );
 });
 
-test('only the leader shows it, and an age grows on while the database is away', async () => {
+test('only the leader shows the backlog, and its age grows while the database is away', async () => {
   await collection.insertOne(recordOf({}, ago(HOUR_MS)));
   const registry = createRegistry('controller');
   let [leads, away] = [true, false];

@@ -1,5 +1,5 @@
 /**
- * The short form of `make chaos`: five faults one upon the other, on stores of its own, and an audit
+ * The short form of `make chaos`: five overlapping faults on stores of its own, then an audit
  * without a violation.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -43,7 +43,7 @@ afterAll(() => stop.abort());
     const { audit, troubles, phases } = result as ChaosResult;
     expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
     expect({ violations: audit.violations, troubles }).toEqual({ violations: [], troubles: [] });
-    // The faults did take place under load, and left writes in doubt behind.
+    // The faults happened under load and left writes in doubt.
     expect(audit.total.accepted).toBeGreaterThan(0);
     expect(audit.total.failed).toBeGreaterThan(0);
     expect(audit.total.withdrawnLanded + audit.total.withdrawnAbsent).toBeGreaterThan(0);

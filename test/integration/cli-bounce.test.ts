@@ -52,7 +52,7 @@ test('a report makes a completed request undeliverable, once; a retry mails agai
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
-  // A late report is about a mail that another one has followed.
+  // A second mail has followed the one that this late report is about.
   expect((await cli(...report)).stdout).toContain('an earlier e-mail');
   expect((await world.record(id))?.state).toBe('completed');
 });
@@ -64,7 +64,7 @@ test.each(['--request', '--email'])('%s says which e-mail came back', async (opt
   await world.recordIn('undeliverable', id);
 });
 
-test('what is about no mail of ours changes nothing and says so', async () => {
+test('a report about an unknown mail changes nothing and says so', async () => {
   const unknown = [
     ['--message-id', '<other@x.example>'],
     ['--message-id', `<${newId('acc', new Date())}.login-instructions@x.example>`],

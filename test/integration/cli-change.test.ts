@@ -28,7 +28,7 @@ let cli: (...words: string[]) => Promise<Ran>;
 beforeAll(async () => {
   ({ world, ingest, cli } = await openOperatorWorld());
 });
-// A query of one test finds nothing of another.
+// Deletes all records, so that a query of one test finds nothing of another.
 afterEach(async () => {
   world.mail.setFault(undefined);
   for (const name of [SUBMISSIONS, ACCOUNTS])
@@ -48,14 +48,14 @@ const trailOf = (requestId: string) =>
 const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
 
-/** Gives a command that succeeds. */
+/** Runs a command that succeeds. */
 async function done(...words: string[]): Promise<Ran> {
   const ran = await cli(...words);
   expect(ran).toMatchObject({ code: 0 });
   return ran;
 }
 
-/** Gives a command that is refused for `reason`. */
+/** Runs a command that is refused for `reason`. */
 async function refused(reason: string | RegExp, ...words: string[]): Promise<void> {
   const { code, stdout, stderr } = await cli(...words);
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
@@ -69,7 +69,7 @@ async function completed() {
   return { id, application };
 }
 
-/** A request whose first attempt at the e-mail has failed; the mail server goes on failing. */
+/** A request whose first attempt at the e-mail failed; the relay keeps failing. */
 async function failing() {
   const application = newApplication();
   world.mail.setFault(busy);
@@ -91,7 +91,7 @@ function tokenHashOf(mail: { readonly links: readonly string[] } | undefined): s
     .digest('hex');
 }
 
-test('retry: a waiting request at once, then a dead letter; each with its place in history and the trail', async () => {
+test('retry brings a waiting request and then a dead letter at once, and history and trail show each', async () => {
   const { id, application } = await failing();
   // The next attempt is its last, and the command makes it instead of the time.
   await requests().updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
@@ -123,7 +123,7 @@ test('retry: a waiting request at once, then a dead letter; each with its place 
   await refused(/is completed .*nothing to retry\n$/, 'retry', id);
 });
 
-test('retry and close are refused while a worker has the request in hand, whatever the clock here says', async () => {
+test('retry and close are refused while a worker holds the claim, however wrong the local clock is', async () => {
   const { id } = await failing();
   const claimedUntil = new Date(Date.now() + CLAIM_MS);
   await requests().updateOne({ _id: id }, { $set: { claimedUntil, dueAt: claimedUntil } });
@@ -153,7 +153,7 @@ test('retry of many: a list without --yes, done with it, and only what can be re
   for (const id of ids) await world.recordIn('undeliverable', id);
   world.mail.setFault(undefined);
   await done('erase', ids[0]!, '--yes');
-  // What may have gone out three times is sent again all the same.
+  // A request whose mail may have gone out three times is still sent again.
   await requests().updateOne({ _id: ids[1]! }, { $set: { ambiguous: MAX_AMBIGUOUS } });
 
   const dry = await done('retry', '--state', 'undeliverable');
@@ -242,13 +242,13 @@ test('correct-email of an undeliverable request, but not to the address of anoth
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
 });
 
-test('correct-email given again finishes what was cut off', async () => {
+test('correct-email run again finishes an interrupted correction', async () => {
   const corrections = new AccountCorrections({ db: world.stores.db, clock });
   const { id, application } = await completed();
   const address = `right-${application.email}`;
   const words = ['account', 'correct-email', id, address];
-  // Cut off after its first write: nobody mails the new address, and the request is found by the
-  // old one.
+  // The command ends after its first write: no mail goes to the new address, and the request is
+  // still found by the old one.
   await corrections.correctEmail(await accountOf(id), address);
   expect((await done(...words)).stdout).toContain(
     'was cut off: it is finished and a new link is mailed',
@@ -304,7 +304,7 @@ test('release: the EIN and the address may be applied with again; the account st
   expect(activation).toMatchObject({ usedAt });
 });
 
-test('what an operator does from a view of the account that another one has changed does nothing', async () => {
+test('an operator with an outdated view of the account changes nothing', async () => {
   const corrections = new AccountCorrections({ db: world.stores.db, clock });
   for (const first of [
     (seen: Account) => corrections.mailAgain(seen),
@@ -323,7 +323,7 @@ test('what an operator does from a view of the account that another one has chan
   }
 });
 
-test('the trail says how an action ended: done, lost to somebody else, or cut off', async () => {
+test('the trail tells whether an action was done, lost to another operator, or interrupted', async () => {
   const { db } = world.stores;
   const trail = new Trail({ db, clock, by: 'jane', nameFrom: '--as', copy: () => {} });
   const requestId = newId('req', new Date());
@@ -338,7 +338,7 @@ test('the trail says how an action ended: done, lost to somebody else, or cut of
   ]);
 });
 
-/** Records in any state, as if they had come a while ago; each of an applicant of its own. */
+/** Records in any state, received in the past, each of its own applicant. */
 async function plant(count: number, change: Partial<SubmissionRecord>): Promise<string[]> {
   const { id } = await completed();
   const {
@@ -371,7 +371,6 @@ test('close: an open request ends for good, with a reason, with an account or wi
   const record = await world.record(waiting);
   expect(record).toMatchObject({
     state: 'closed',
-    // What the status look-up shows of it.
     reasons: [{ code: 'discarded' }],
     version: 2,
     expiresAt: expect.any(Date),
@@ -395,7 +394,7 @@ test('close: an open request ends for good, with a reason, with an account or wi
   await done('audit');
 });
 
-test('close and retry by query: dry run first, only what matches, page after page, and on where a limit stopped it', async () => {
+test('close and retry by query change only matches, page by page, and continue where a limit stopped', async () => {
   const dead = { state: 'dead_lettered', version: 3, partnerId: 'acme' } as const;
   const ids = await plant(1_203, { ...dead, lastError: 'the mail server answered 451' });
   const others = await plant(2, { ...dead, lastError: 'a bug' });

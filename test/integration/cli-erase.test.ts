@@ -41,7 +41,7 @@ async function everythingStored(): Promise<string> {
   return texts.join('\n').toLowerCase();
 }
 
-/** A worker may have it in hand, which refuses the retry, or may complete it by itself first. */
+/** A worker may hold the claim, which refuses the retry, or may complete the request first. */
 async function completedByRetry(id: string): Promise<void> {
   await eventually('its completion', async () => {
     await cli('retry', id);
@@ -117,7 +117,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
     applicant: expect.any(Object),
   });
   expect(await world.record(mentioning)).not.toHaveProperty('body');
-  // Another applicant's request stays true for its partner.
+  // The answer to the partner of another applicant stays the same.
   expectAnswer(await send(ingest.url, repeated), 202, bodies.accepted(mentioning));
   expectAnswer(
     await send(ingest.url, { ...repeated, body: '{"a":"b"}' }),
@@ -140,7 +140,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
   await world.recordIn('completed', await submit(world, ingest, person));
 });
 
-test('by request, still being worked on: it ends rejected, and no mail goes out any more', async () => {
+test('by request: an open request ends rejected, and no mail goes out', async () => {
   const application = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const id = await submit(world, ingest, application);
@@ -166,12 +166,12 @@ test('by request, still being worked on: it ends rejected, and no mail goes out 
   expect(again.stderr).toContain('was erased before');
 });
 
-test('what a worker has in hand stays whole, and erase says that it is not done', async () => {
+test('a claimed request stays whole, and erase says that it is not done', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
   const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-  // A worker that creates the account: the record does not tell of it yet.
+  // A worker is creating the account; the record does not show it yet.
   const until = new Date(Date.now() + CLAIM_MS);
   await requests.updateOne(
     { _id: id },
@@ -196,7 +196,7 @@ test('what a worker has in hand stays whole, and erase says that it is not done'
   expect(await everythingStored()).not.toContain(application.email);
 });
 
-test('by request: another applicant’s open request that mentions them keeps its body, and the named one goes last', async () => {
+test('by request: an open request of another applicant keeps its body although it mentions this one', async () => {
   const person = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const named = await submit(world, ingest, person);
@@ -255,7 +255,7 @@ test('a released account is found when no request of it is left', async () => {
   expect(await everythingStored()).not.toContain(application.email.toLowerCase());
 });
 
-test('what stays says so: by address, requests of the same EIN; by EIN, those of the same address', async () => {
+test('erase names what it keeps: by address, requests of the same EIN; by EIN, those of the same address', async () => {
   const person = newApplication();
   const first = await submit(world, ingest, person);
   await world.recordIn('completed', first);

@@ -1,6 +1,6 @@
 /**
- * Commands that meet a fault: a lost answer, a wrong clock, a worker in between. What they print
- * and their exit codes stay true, and the same command given again does the rest.
+ * Commands during a fault: a lost answer, a wrong clock, a worker at the same time. Output and exit
+ * codes stay true, and the repeated command does the rest.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
@@ -73,7 +73,7 @@ async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<
   return records.map(({ _id }) => _id);
 }
 
-/** The command over a connection whose answers `change` makes. */
+/** Runs the command over a connection whose answers are changed by `change`. */
 function overWire(change: Parameters<MongoWire['answer']>[0], ...words: string[]): Promise<Ran> {
   wire.answer(change);
   return runCli({ ...world.environment, MONGODB_URI: wire.url }, ...words);
@@ -81,7 +81,7 @@ function overWire(change: Parameters<MongoWire['answer']>[0], ...words: string[]
 
 const noMajority = { code: 64, codeName: 'WriteConcernTimeout', errmsg: 'no majority in time' };
 
-/** Answers of a MongoDB that has its majority for the first write of requests alone. */
+/** A MongoDB that reaches its majority only for the first write of requests. */
 function majorityForOneWrite(): Parameters<MongoWire['answer']>[0] {
   let writes = 0;
   return ({ update }, reply) => {
@@ -107,7 +107,7 @@ test.each([['one'], ['many']])(
     expect(await cli(...retry)).toMatchObject({ code: 0 });
     await world.recordIn('completed', id);
     expect(new Set(mails().map((mail) => mail.messageId)).size).toBe(2);
-    // The notification is about the first of two mails now.
+    // The bounce was for the first of two mails.
     expect((await cli(...bounce)).stdout).toContain('nothing to do');
     expect((await world.record(id))?.state).toBe('completed');
     expect(await cli('audit')).toMatchObject({ code: 0 });
@@ -127,7 +127,7 @@ test('a retry of a request that was closed after its e-mail is refused and mails
   expect(mails()).toHaveLength(1);
 });
 
-test('a bounce that comes before its request is completed is to be given again later', async () => {
+test('a bounce reported before its request is completed is refused, to be reported again later', async () => {
   const { id, messageId } = await completed();
   const dueAt = new Date(Date.now() + CLAIM_MS);
   const waiting = { state: 'account_created', dueAt, claimedUntil: dueAt } as const;
@@ -137,7 +137,7 @@ test('a bounce that comes before its request is completed is to be given again l
   expect(early.stderr).toContain(`${id} is account_created`);
 });
 
-test('many: what a worker has in hand is left, counted, named, and told by the exit code', async () => {
+test('many: claimed requests are skipped, counted and named, and the exit code tells it', async () => {
   const until = new Date(Date.now() + CLAIM_MS);
   const free = Array.from({ length: 203 }, () => ({}));
   const held = await plant(...free, { claimedUntil: until }, { claimedUntil: until });
@@ -154,7 +154,7 @@ test('many: what a worker has in hand is left, counted, named, and told by the e
   expect(await cli(...close, '--yes')).toMatchObject({ code: 0 });
 });
 
-test('many: where MongoDB loses its majority, what was done is told, and where to go on', async () => {
+test('many: when MongoDB loses its majority, the command tells what was done and where to continue', async () => {
   const dead = Array.from({ length: 503 }, () => ({ state: 'dead_lettered' }) as const);
   const ids = await plant(...dead);
   const close = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--yes', '--why', 'x'];
@@ -201,7 +201,7 @@ test('an account without a request is a problem only where no retention explains
   const lost = await cli('audit');
   expect(lost).toMatchObject({ code: 1 });
   expect(lost.stdout).toContain('1 account_without_request');
-  // The retention may have been as short as a day when its request expired.
+  // When its request expired, the retention may have been one day.
   const createdAt = new Date(Date.now() - 2 * 86_400_000);
   await accounts().updateOne({ requestId: id }, { $set: { createdAt } });
   const old = await cli('audit');
@@ -209,7 +209,7 @@ test('an account without a request is a problem only where no retention explains
   expect(old.stdout).toContain('1 request_expired_or_lost');
 });
 
-test('a duplicate is right although what it is a duplicate of was erased and is past its retention', async () => {
+test('a duplicate stays valid after the erasure and retention of its original', async () => {
   const { id, application } = await completed();
   const second = await submit(world, ingest, {
     ...newApplication(),
@@ -221,7 +221,7 @@ test('a duplicate is right although what it is a duplicate of was erased and is 
   expect(await cli('audit')).toMatchObject({ code: 0 });
 });
 
-test('an unknown id is unknown although the counts of a flood take too long to search', async () => {
+test('an unknown id is reported as unknown even if searching the counts of a flood takes too long', async () => {
   const unknown = newId('req', new Date());
   const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
   const shown = await overWire(
@@ -235,7 +235,7 @@ test('an unknown id is unknown although the counts of a flood take too long to s
 });
 
 test.each([['id'], ['address']])(
-  'erase by %s goes on where a worker claims the request in between',
+  'erase by %s continues when a worker claims the request in between',
   async (by) => {
     world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
     const application = newApplication();
@@ -249,7 +249,7 @@ test.each([['id'], ['address']])(
         const cursor = reply['cursor'] as { firstBatch: Document[] } | undefined;
         const record = cursor?.firstBatch.find(({ _id }) => _id === id);
         if (find !== SUBMISSIONS || record === undefined || writes().length > 0) return undefined;
-        // Seen as it was before the claim.
+        // The command reads the version from before the claim.
         record['version'] = Number(record['version']) - 1;
         return reply;
       },
@@ -263,7 +263,7 @@ test.each([['id'], ['address']])(
   },
 );
 
-test('erase: where MongoDB loses its majority, what was done is told', async () => {
+test('erase: when MongoDB loses its majority, the command tells what was done', async () => {
   const { id, application } = await completed();
   const second = await submit(world, ingest, application);
   await world.recordIn('rejected', second);

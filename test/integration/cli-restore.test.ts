@@ -26,7 +26,7 @@ async function dump(world: World): Promise<Dump> {
   return new Map(await Promise.all(documents));
 }
 
-/** As a restore does: everything of now goes, indexes too, and the dump's documents come back. */
+/** Replaces all collections and their indexes by the dump's documents, as a restore does. */
 async function restore(world: World, dumped: Dump): Promise<void> {
   await world.stores.db.dropDatabase();
   for (const [name, documents] of dumped) {
@@ -35,9 +35,7 @@ async function restore(world: World, dumped: Dump): Promise<void> {
   await world.stores.redis.flushdb();
 }
 
-/**
- * What the page's own commands print: the log lines of requests that the database does not have.
- */
+/** Runs the page's own commands; they print the log lines of requests that the database lacks. */
 async function namedAsLost(world: World, lines: readonly string[]): Promise<unknown[]> {
   const [, block = ''] =
     /^## Which requests are lost$[^]*?^```sh\n([^]*?)^```/m.exec(read('docs/restore.md')) ?? [];
@@ -60,7 +58,7 @@ async function namedAsLost(world: World, lines: readonly string[]): Promise<unkn
   }
 }
 
-test('a dump of an hour ago and an empty Redis: what survived ends once, second mails only where announced', async () => {
+test('after a dump of an hour ago and an empty Redis, each survivor ends once, with announced second mails only', async () => {
   const world = await openWorld({ controller: false });
   try {
     const cli = cliOf(world);
@@ -101,8 +99,7 @@ test('a dump of an hour ago and an empty Redis: what survived ends once, second 
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });
 
-    // What was lost can be sent again, and the first mail of each survivor says which got a second
-    // one.
+    // Lost requests can be sent again; each survivor's first mail shows which got a second one.
     await world.recordIn('completed', await submit(world, ingest, lost.application));
     const mails = [done, mailing, waiting, lost].map(
       ({ application }) => world.mail.mailsTo(application.email).length,

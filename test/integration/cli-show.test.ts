@@ -46,11 +46,11 @@ test('a completed request: timeline in order, masked, with what to do next; --re
   for (const secret of [application.email, application.ein, application.business_name]) {
     expect(shown.stdout).not.toContain(secret);
   }
-  // No colours where nobody looks.
+  // Output to a pipe has no colours.
   expect(shown.stdout).not.toContain('\u001b');
 
   const { accountId } = (await world.record(id)) ?? {};
-  // An outage before the e-mail went out is no reason of what is completed.
+  // A completed request shows no outage from before its e-mail.
   const lastError = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
   await world.stores.db
     .collection<SubmissionRecord>(SUBMISSIONS)
@@ -88,7 +88,7 @@ test('a completed request: timeline in order, masked, with what to do next; --re
   expect((await cli('show', id)).stdout).toContain('operator jane: show --reveal (ticket 4711)');
 });
 
-test('what was turned away tells why: reasons, the request that has the account, no object, no key', async () => {
+test('requests that ended without an account show why', async () => {
   const before = new Date();
   const shows = async (id: string, ...words: string[]) => {
     const { stdout } = await cli('show', id);
@@ -130,7 +130,7 @@ test('what was turned away tells why: reasons, the request that has the account,
   await shows(refused, 'nobody known');
 });
 
-test('an unknown id says what is known of it or how an id looks, and fails with 1', async () => {
+test('an unknown id exits 1 and shows what is known of it, or the form of an id', async () => {
   const id = await submit(world, ingest, newApplication());
   const LOOKS = 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of';
   const cases: [given: string, suggestion: string][] = [
@@ -155,7 +155,7 @@ test('an unknown id says what is known of it or how an id looks, and fails with 
   expect(unknown.stderr).toContain('there is no request of this address');
 });
 
-test('what partners send cannot move the cursor or change colours of the screen that shows it', async () => {
+test('control characters from partners do not reach the terminal', async () => {
   const record = newRecord({
     state: 'dead_lettered',
     history: [
@@ -254,7 +254,7 @@ test('export: every match on a line, masked; revealed only with a note, like eve
   });
   expect(await cli('erase', '--email', application.email)).toMatchObject({ code: 0 });
   expect(await trail().findOne({ action: 'erase without --yes' })).not.toBeNull();
-  // What was searched for is in no note, and a program sees the note on standard error.
+  // The note hides what was searched for; with --json it goes to standard error.
   const found = await cli('find', '--email', application.email, '--json', '--why', 'ticket 12');
   expect(found.stdout).not.toContain('body_sha256');
   const entry = await trail().findOne({ why: 'ticket 12' });

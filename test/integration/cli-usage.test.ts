@@ -35,7 +35,7 @@ test('without a configuration it says what is missing; keys new needs none', asy
   expect(await spawnCli({}, 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
 });
 
-test('a store that is away is told, without user and password', async () => {
+test('an unreachable store is reported without user and password', async () => {
   const environment = { MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' };
   const away = await spawnCli(environment, 'find', '--state', 'completed');
   expect(away).toMatchObject({ code: 3, stdout: '' });
@@ -94,7 +94,7 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
     >();
   expect(await list()).toMatchObject([{ key: hashApiKey(key).slice(0, 12), last_used_at: null }]);
 
-  // The last use is written in batches, the last of them when ingest stops.
+  // Ingest writes last uses in batches, the last one as it stops.
   const before = Date.now();
   const ingest = await world.start('ingest');
   expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
@@ -109,7 +109,7 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
   expect(await cli('keys', 'list', '--partner', 'nobody')).toMatchObject({ code: 1, stdout: '' });
 });
 
-test('keys revoke: in force within about a second without a controller, and it stays so when one comes back', async () => {
+test('keys revoke takes effect without a controller, and stays when one returns', async () => {
   const key = newApiKey();
   const id = hashApiKey(key).slice(0, 12);
   const stored = () => storedKey(world.stores.db, key);

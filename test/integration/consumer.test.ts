@@ -47,7 +47,7 @@ function startConsumer() {
   return { consumer, taken };
 }
 
-test('new applications share jobs, which leave Redis once their records are taken', async () => {
+test('new applications share jobs, which leave Redis once their records are claimed', async () => {
   await sender.send(Array.from({ length: 120 }, (_, id) => hint(id)));
   expect(await sender.counts()).toMatchObject({ waiting: 3 });
   const { taken } = startConsumer();
@@ -57,7 +57,7 @@ test('new applications share jobs, which leave Redis once their records are take
   expect(await sender.counts()).toEqual({ waiting: 0, active: 0, delayed: 0 });
 });
 
-test('each retry waits as a job of its own, with its time, reason and attempt, and comes at its time', async () => {
+test('each retry is a delayed job with its time, reason and attempt', async () => {
   const { taken } = startConsumer();
   await sender.send([retry(1, 600_000), retry(2, 1_000)]);
   const queue = new Queue(QUEUE, { connection: redis, prefix: QUEUE_PREFIX });
@@ -79,7 +79,7 @@ test('a paused consumer takes nothing, and goes on when it is resumed', async ()
   await sender.send([hint(1)]);
   await eventually('the first record', () => taken.length === 1);
   consumer.pause();
-  // What it was waiting for may still come.
+  // The pending fetch may still return one job.
   await sender.send([hint(2)]);
   await sender.send([hint(3)]);
   const other = startConsumer();
@@ -109,7 +109,6 @@ test.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
   const { consumer, taken } = startConsumer();
   await sender.send([hint(1)]);
   await eventually('a record', () => taken.length === 1);
-  // A job that waits meets the fault, too.
   consumer.pause();
   await sender.send([hint(2)]);
   await harm();

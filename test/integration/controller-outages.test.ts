@@ -30,7 +30,7 @@ afterAll(async () => {
 const status = async (key: string): Promise<number> =>
   (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
 
-test('an ingest that starts before the first sync is not ready, and says why, until a controller has finished one', async () => {
+test('ingest is not ready before the first sync of a controller, and says why', async () => {
   await eventually('ingest to lack nothing but keys', async () => {
     const readyz = await fetch(`${ingest.adminUrl}/readyz`);
     const told = (await readyz.json()) as { faults: string[] };
@@ -43,7 +43,7 @@ test('an ingest that starts before the first sync is not ready, and says why, un
   await controller.close();
 });
 
-test('MongoDB away: partners get the 500 and not a 401, and a controller lives on and tells that it reads nothing', async () => {
+test('while MongoDB is away partners get a 500 and not a 401, and the controller reports it', async () => {
   const controller = await world.spawn('controller');
   const secondsUnread = async (by: { readonly adminUrl: string }): Promise<number> =>
     Date.now() / 1_000 - (await world.metric(by, 'partner_ingest_backlog_read_timestamp_seconds'));
@@ -64,7 +64,7 @@ test('MongoDB away: partners get the 500 and not a 401, and a controller lives o
       async () => (await secondsUnread(controller)) > READ_EVERY_S + 2,
     );
     await own.mongo.restart();
-    // Either may lead now, and only the leader reads.
+    // Either controller may lead, and only the leader reads.
     await eventually(
       'the backlog to be read again',
       async () => (await isRead(controller)) || (await isRead(late)),

@@ -52,7 +52,7 @@ const manifest = (partner: string, lines: readonly string[], kind = 'Secret'): s
 
 const stored = (key: string) => storedKey(world.stores.db, key);
 
-test('issued, rotated, switched off and on, and taken away: each comes into force by itself', async () => {
+test('a key that is issued, rotated, switched off and on, or deleted takes effect by itself', async () => {
   const [one, two] = [newApiKey(), newApiKey()];
   expect(await status(one)).toBe(401);
 
@@ -79,7 +79,7 @@ test('issued, rotated, switched off and on, and taken away: each comes into forc
   expect(await status(world.key)).toBe(202);
 });
 
-test('a key counts from its own addresses, and until its end', async () => {
+test('a key is valid from its own addresses and until its end', async () => {
   const key = newApiKey();
   const annotate = (annotations: Readonly<Record<string, string>>) =>
     world.writePartner({ partner: 'bound', keys: [key], annotations });
@@ -96,7 +96,7 @@ test('a key counts from its own addresses, and until its end', async () => {
   await eventually('the problem', async () => (await problems('invalid_annotation')) === 1);
   await annotate({});
   await becomes(key, 202);
-  // Nothing is written when the time comes: ingest looks at its clock.
+  // No write happens at the end: ingest compares it with its clock.
   await annotate({ 'partner-ingest.io/not-after': new Date(Date.now() + 3_000).toISOString() });
   await eventually(
     'the end to be known',
@@ -178,7 +178,7 @@ test('a clear key is nowhere in MongoDB or Redis', async () => {
   expect(hits).toEqual([]);
 });
 
-test('without the controller the keys last seen stay in force, also for an ingest that starts then', async () => {
+test('without the controller the stored keys stay valid, also for an ingest that starts then', async () => {
   const key = newApiKey();
   await world.writePartner({ partner: 'stays', keys: [key] });
   await becomes(key, 202);

@@ -1,6 +1,6 @@
 /**
- * Personal data goes in time where no TTL index can remove it: raw bodies, and what released
- * accounts held.
+ * Deletes personal data in time where no TTL index can: raw bodies, and what released accounts
+ * held.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
@@ -44,7 +44,7 @@ async function expireIn(days: number): Promise<void> {
   });
 }
 
-test('a raw body goes 30 days after the end; its length and digest stay, and open requests keep theirs', async () => {
+test('a raw body is deleted 30 days after the end, but not its length and digest, nor those of open requests', async () => {
   const done = await submit(world, ingest, newApplication());
   const rejected = await submit(world, ingest, { ...newApplication(), ein: 'none' });
   await world.recordIn('completed', done);
@@ -73,7 +73,7 @@ test('a raw body goes 30 days after the end; its length and digest stay, and ope
   for (const id of [open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
 });
 
-test('what an operator makes due again keeps its body, and gets a new date at its end', async () => {
+test('a request that an operator reopens keeps its body, and gets a new date at its end', async () => {
   const id = await submit(world, ingest, newApplication());
   const { bodyUntil } = await world.recordIn('completed', id);
   expect(await cliOf(world)('resend', id, '--yes')).toMatchObject({ code: 0 });
@@ -83,7 +83,7 @@ test('what an operator makes due again keeps its body, and gets a new date at it
   );
 });
 
-test('what a released account held goes with its request', async () => {
+test('the values of a released account are deleted with its request', async () => {
   const released = { email: 'a@example.com', ein: '123456789', businessName: 'A' };
   const _id = newId('acc', new Date());
   const mark = `released:${_id}`;
@@ -107,9 +107,9 @@ test('what a released account held goes with its request', async () => {
   expect(left).not.toHaveProperty('released');
 });
 
-test('what is to expire does so at its time: each index for it adds nothing to the date in the document', async () => {
+test('every TTL index deletes at exactly the date in the document', async () => {
   const { db } = world.stores;
-  // The operators' trail is made with its first entry.
+  // The first entry creates the collection of the operators' trail.
   await cliOf(world)('find', '--email', 'nobody@example.com');
   const expiring: Record<string, unknown> = {};
   for (const { name } of await db.listCollections().toArray()) {
