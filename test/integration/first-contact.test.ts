@@ -1,6 +1,6 @@
 /**
- * What operators are told of a server that cannot be used: each usual mistake has a sentence of its
- * own, the same in the log, in `/readyz` and on the terminal.
+ * Errors of a first contact: each usual mistake with a server has its own sentence, the same in the
+ * log, in `/readyz` and on the terminal.
  */
 import { createSocket } from 'node:dgram';
 import { getServers, lookup, setServers } from 'node:dns';
@@ -38,9 +38,9 @@ const SHORT_MS = 500;
 
 let own: { readonly redis: Store; readonly mongo: Store };
 let world: World;
-/** Answers with a certificate that nobody here trusts. */
+/** Its certificate is not trusted here. */
 let untrusted: Server;
-/** Takes connections and says nothing. */
+/** Accepts connections and sends nothing. */
 let silent: Server;
 
 beforeAll(async () => {
@@ -68,7 +68,7 @@ afterAll(async () => {
 
 const at = (server: Server): string => `127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-/** What is told of the server at this URL. */
+/** The sentence about the server at this URL. */
 const tellers = {
   mongodb: async (url: string): Promise<string> => {
     const times = { serverSelectionTimeoutMS: SHORT_MS, connectTimeoutMS: SHORT_MS };
@@ -142,7 +142,7 @@ const schemes = {
 const plain = { mongodb: 'mongodb://', redis: 'redis://', smtp: 'smtp://', kubernetes: 'https://' };
 
 test.each(Object.keys(tellers) as (keyof typeof tellers)[])(
-  '%s: a wrong address, a silent server and an untrusted certificate are told apart',
+  '%s: a wrong address, a silent server and an untrusted certificate each have a sentence',
   async (kind) => {
     const [scheme, options, none] = schemes[kind];
     const tell = tellers[kind];
@@ -165,7 +165,7 @@ test.each(Object.keys(tellers) as (keyof typeof tellers)[])(
   },
 );
 
-test('a wrong password and a missing right are told with what the server says', async () => {
+test('a wrong password and a missing right are reported with the error of the server', async () => {
   const redis = new URL(own.redis.url).host;
   expect(await tellers.redis(`redis://poor:wrong@${redis}`)).toBe(
     `Redis at ${redis}: it refuses the login (WRONGPASS); check user and password in REDIS_URL`,
@@ -189,7 +189,7 @@ async function startRaw(answer: (said: string) => Buffer | string): Promise<Serv
   return server;
 }
 const tlsAlert = (number: number): Buffer => Buffer.from([0x15, 3, 3, 0, 2, 2, number]);
-/** Of a Redis that is ready and refuses each command. */
+/** A Redis that is ready and refuses each command. */
 const refusing = (words: string) => (said: string) =>
   said
     .split(/^\*/m)
@@ -309,7 +309,7 @@ test('a package that our image lacks, and what the DNS says of a mongodb+srv nam
     );
   } finally {
     await nameServer.close();
-    // Nobody listens there any more.
+    // The set has stopped listening.
     expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
       /: the name is not found \(ECONNREFUSED\); check the host in MONGODB_URI, and DNS/,
     );
@@ -324,7 +324,7 @@ test('a package that our image lacks, and what the DNS says of a mongodb+srv nam
   }
 });
 
-test('a replica set without a primary is told as one', async () => {
+test('a replica set without a primary is reported as such', async () => {
   const set = await startReplicaSet(own.mongo.url);
   try {
     const { url } = await set.door();
@@ -373,7 +373,7 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
   }
 });
 
-test('Redis and relay in vain: ready all the same, with the sentences of the log as warnings', async () => {
+test('without Redis and relay a process is ready, with the sentences of the log as warnings', async () => {
   const redis = new URL(own.redis.url).host;
   const settings = {
     ...world.environment,
@@ -406,7 +406,7 @@ test('Redis and relay in vain: ready all the same, with the sentences of the log
   }
 });
 
-test('a wrong password is told in one sentence, whatever follows from it', async () => {
+test('a wrong password is reported once, without the errors that follow from it', async () => {
   const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
   const MONGODB_URI = (await set.door()).url.replace('//', '//a:wrong@');
   const service = await startService('ingest', {
@@ -428,7 +428,7 @@ test('a wrong password is told in one sentence, whatever follows from it', async
   }
 });
 
-test('a Redis that refuses writes is told by ingest and processor, until it takes them again', async () => {
+test('ingest and processor report a Redis that refuses writes until it accepts them again', async () => {
   const admin = new Redis(own.redis.url);
   const settings = { REDIS_URL: own.redis.url };
   await admin.config('SET', 'min-replicas-to-write', '1');

@@ -16,12 +16,9 @@ import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
-/** Of a test that waits for it to pass. */
+/** For tests that wait until it has passed. */
 const TIMEOUT_MS = 1_500;
-/**
- * The database waits nine tenths of it for its majority; in the rest the answer arrives, on a busy
- * machine as well.
- */
+/** The database waits nine tenths of this for its majority; the rest is for its answer. */
 const STALLED_TIMEOUT_MS = 10_000;
 
 let stores: TestStores;
@@ -30,7 +27,7 @@ let proxy: TcpProxy;
 const closers: (() => Promise<unknown>)[] = [];
 /** The store's own view, past the proxy. */
 let stored: Collection<SubmissionRecord>;
-/** Withdrawals said to be pending. */
+/** The number of pending withdrawals that group commit reads. */
 let pending: number;
 let counted: { batches: number[]; notAccepted: string[]; waiting: number };
 
@@ -52,7 +49,7 @@ afterEach(async () => {
 });
 
 type Commits = Pick<GroupCommit, 'whenIdle'> & {
-  /** The kind of the result. */
+  /** Resolves to the kind of the result. */
   record(record: SubmissionRecord): Promise<CommitResult['kind']>;
 };
 
@@ -132,7 +129,7 @@ test('an _id that exists fails its own document only', async () => {
   expect(await Promise.all(records.map(stateOf))).toEqual(['recorded', 'recorded', 'recorded']);
 });
 
-test('beyond the documents that may wait a record is refused at once', async () => {
+test('a full queue refuses a record at once', async () => {
   const commits = await groupCommit({ maxWaitingDocuments: 3 });
   const over = newRecord();
   const kept = newRecords(3).map((record) => commits.record(record));
@@ -140,11 +137,10 @@ test('beyond the documents that may wait a record is refused at once', async () 
   expect(await Promise.all(kept)).toEqual(['stored', 'stored', 'stored']);
   expect(counted.notAccepted).toEqual(['no_room']);
   expect(await stateOf(over)).toBeUndefined();
-  // The room is free again.
   expect(await commits.record(over)).toBe('stored');
 });
 
-test('a partner that sends more than fits waits for itself: another is written in the next insert', async () => {
+test('a partner with more records than fit delays only itself: another is in the next insert', async () => {
   const commits = await groupCommit({
     maxInFlight: 1,
     maxBatchDocuments: 4,
@@ -164,7 +160,7 @@ test('a partner that sends more than fits waits for itself: another is written i
   expect(written.filter((each) => each.endsWith(' stored')).slice(0, 5)).toContain('other stored');
 });
 
-test('a record that has less time left than the last insert took lets others go first, until one is quick', async () => {
+test('a record with less time left than the last insert took lets others go first until one is quick', async () => {
   let later = 0;
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() + later };
   const commits = await groupCommit({ maxInFlight: 1, maxBatchDocuments: 1 }, { clock });
@@ -181,7 +177,7 @@ test('a record that has less time left than the last insert took lets others go 
   expect(ended).toEqual(['slow stored', 'young stored', 'old stored']);
 });
 
-test('fewer documents than were sent mean in doubt, all of them: which one is missing is not told', async () => {
+test('an answer for fewer documents than were sent leaves all of them in doubt', async () => {
   const wire = await startMongoWire(stores.mongodbUri);
   closers.push(() => wire.close());
   const commits = await groupCommit({}, { url: wire.url });
@@ -193,7 +189,7 @@ test('fewer documents than were sent mean in doubt, all of them: which one is mi
   expect(counted.notAccepted).toEqual(['counts_differ', 'counts_differ', 'counts_differ']);
 });
 
-test('cut before an answer every document is in doubt: a lost connection never looks like success', async () => {
+test('a connection lost before the answer leaves every document in doubt', async () => {
   const commits = await groupCommit();
   proxy.holdRequests();
   const results = Promise.all(newRecords(2).map((record) => commits.record(record)));
@@ -202,7 +198,7 @@ test('cut before an answer every document is in doubt: a lost connection never l
   expect(await results).toEqual(['in_doubt', 'in_doubt']);
 });
 
-test('the slots are free again after an outage, and it goes on', async () => {
+test('after an outage the slots are free again', async () => {
   const commits = await groupCommit({ maxBatchDocuments: 1 }, { timeoutMs: TIMEOUT_MS });
   proxy.holdRequests();
   await Promise.all(newRecords(4).map((record) => commits.record(record)));
@@ -217,7 +213,7 @@ test('the slots are free again after an outage, and it goes on', async () => {
   expect(counted.waiting).toBe(0);
 });
 
-test('a stall of the majority leaves writes in doubt by an answer of the server, on connections that stay', async () => {
+test('without a majority the server answers, writes are in doubt and connections stay open', async () => {
   const set = await startReplicaSet(stores.mongodbUri);
   closers.push(() => set.close());
   const { url } = await set.door();
@@ -236,7 +232,7 @@ test('a stall of the majority leaves writes in doubt by an answer of the server,
   expect(await commits.record(newRecord())).toBe('stored');
 });
 
-test('nothing is sent while too many withdrawals are pending, also of what waits already', async () => {
+test('too many pending withdrawals also stop the records that wait already', async () => {
   const commits = await groupCommit({ maxInFlight: 1, maxBatchDocuments: 1 });
   pending = groupCommitLimits.maxPendingWithdrawals - 1;
   const [sent, waiting, late] = [newRecord(), newRecord(), newRecord()];

@@ -61,7 +61,7 @@ test(`${PAIRS} pairs at once: one record for each key, equal answers, and a 422 
   await eventually('one record for each key', async () => (await live()).length - before === PAIRS);
 });
 
-test('a repeat of which nobody knows whether the first one is adopted gets a closed connection', async () => {
+test('a repeat whose adoption is in doubt gets a closed connection', async () => {
   const set = await startReplicaSet(world.stores.mongodbUri);
   try {
     const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
@@ -77,7 +77,7 @@ test('a repeat of which nobody knows whether the first one is adopted gets a clo
     await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
     set.refuse('update');
     expectAnswer(await send(ingest.url, options), 202, bodies.accepted(requestIdOf(first)));
-    // Nothing of it holds up the end of the process.
+    // The closed request does not delay the end of the process.
     expect(await ingest.stop()).toBe(0);
   } finally {
     await set.close();

@@ -24,26 +24,22 @@ const MAX_CONNECTIONS = SHARED.connections;
 const SURPLUS = 100;
 /** Besides the crowd: Jest's own files, the stores, the partner. */
 const OTHER_FILES = 500;
-/**
- * Longer than the test: none of the crowd may end before all of it is there, and opening it takes
- * its time.
- */
+/** Longer than the test, because none of the crowd may end before all connections are open. */
 const ENDLESS_SECONDS = 600;
 const MIB = 1024 * 1024;
-/**
- * What an idle connection may cost: 12 kB, of which the sum in docs/decisions/0018 is made, and
- * garbage of a young generation.
- */
+/** Memory of an idle connection: 12 kB in the sum of docs/decisions/0018, and young garbage. */
 const IDLE_CONNECTION_BYTES = 20 * 1024;
 /** The pod's memory limit in the chart's values. */
 const POD_BYTES = 512 * MIB;
 const AS_IN_A_POD = imageEnvironment();
-/** Longer than any time-out of ingest, so that each shape is met by all of them. */
+/** Longer than any time-out of ingest, so that each shape meets all of them. */
 const SIEGE_MS = 12_000;
-/** One that ends comes again: at once, it would take both cores from all other tests. */
+/**
+ * A connection that ends comes again later, because at once would take both cores from other tests.
+ */
 const AGAIN_AFTER_MS = 5_000;
 const RATE_LIMIT = 600;
-/** As often as a partner may, who is not to be over the limit. */
+/** Below the partner's rate limit. */
 const BETWEEN_REQUESTS_MS = 50;
 
 let world: World;
@@ -117,7 +113,7 @@ testWith(
       from: (index) => `127.0.1.${1 + Math.floor(index / MAX_CONNECTIONS_PER_ADDRESS)}`,
       begin: (socket) => socket.write(head([], 'GET / HTTP/1.1')),
     });
-    // With the partner's own there are as many as it takes.
+    // Together with the partner's own connection this is the maximum.
     await eventually('the surplus to be closed', () => idle.open === MAX_CONNECTIONS - 1);
     await eventually(
       'it to be counted',
@@ -138,8 +134,8 @@ testWith(
 type Shape = readonly [what: string, count: number, begin: (socket: Socket) => void];
 
 /**
- * What hostile and broken clients do with a connection, in the shapes that cost memory, and how
- * many do each. `key` is that of a partner.
+ * Hostile and broken connections in the shapes that cost memory, with the number of each. `key` is
+ * a partner's.
  */
 function hostileShapes(key: string): readonly Shape[] {
   const authorized = `Authorization: Bearer ${key}`;
@@ -195,11 +191,11 @@ testWith(
       ...AS_IN_A_POD,
       RATE_LIMIT_MAX: String(RATE_LIMIT),
     });
-    // A limit of its own as well.
+    // This address has a rate limit of its own.
     const agent = new Agent({ localAddress: '127.0.0.9' });
     const siege: string[] = [];
     for (const [index, [what, count, begin]] of hostileShapes(world.key).entries()) {
-      // Few from one address, as a limit by address asks for.
+      // At most 100 connections from one address, because of the limit by address.
       const from = (one: number): string => `127.1.${index}.${1 + (one % 100)}`;
       const crowd = await gather(target, { count, from, begin, againAfterMs: AGAIN_AFTER_MS });
       siege.push(`${what}: ${crowd.open} open`);
@@ -209,7 +205,7 @@ testWith(
     const { peak } = memoryOf(target.child);
     console.log(`${mib(peak)} at the peak\n${siege.join('\n')}`);
     expect(peak).toBeLessThan(POD_BYTES);
-    // The oldest of the bodies gave way, and who sent too much at once was closed.
+    // The oldest body was dropped, and connections that sent too much at once were closed.
     const reason = { reason: 'no_room' };
     const noRoom = await world.metric(target, 'partner_ingest_not_accepted_total', reason);
     expect(noRoom).toBeGreaterThan(0);

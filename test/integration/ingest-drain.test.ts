@@ -59,10 +59,10 @@ describe('a signal', () => {
     expect((await world.record(id))?.state).toBe('recorded');
   });
 
-  test('clients that keep their connections hear of it in an answer, and lose no request', async () => {
+  test('open connections get Connection: close with an answer and lose no request', async () => {
     const ingest = await world.spawn('ingest');
     const endings: string[] = [];
-    /** As a proxy whose endpoint was withdrawn: one connection, until an answer says close. */
+    /** A proxy whose endpoint was withdrawn uses one connection until an answer says close. */
     const client = async (): Promise<void> => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 });
       for (let ending = ''; ending === '';) {

@@ -1,5 +1,5 @@
 /**
- * Answers that are certain before the body has come: they do not wait for it, and no reset destroys
+ * Answers that are decided before the body has come: they do not wait for it, and no reset destroys
  * them.
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -16,15 +16,15 @@ import { NO_REDIS, openWorld, type InProcess, type World } from '../support/worl
 const AT_ONCE_MS = 4_000;
 let world: World;
 let ingest: InProcess;
-/** Has served the one request it allows to an address. */
+/** This ingest allows one request to an address and has served it. */
 let limited: InProcess;
 
 beforeAll(async () => {
   world = await openWorld();
   [ingest, limited] = await Promise.all([
     world.start('ingest'),
-    // Counted in this process alone and in one window: however slow the machine, the next one is
-    // over the limit.
+    // The process counts by itself in one window, so the next request is over the limit even on a
+    // slow machine.
     world.start('ingest', {
       RATE_LIMIT_MAX: '1',
       RATE_LIMIT_WINDOW_SECONDS: '3600',
@@ -50,7 +50,7 @@ test.each<[status: number, target: () => InProcess, key: () => string]>([
   [403, () => ingest, () => world.inactiveKey],
   [429, () => limited, () => world.key],
 ])(
-  'a %d does not wait for the body, what comes later is dropped, and what follows is no request',
+  'a %d does not wait for the body, drops it, and reads no request after it',
   async (status, target, key) => {
     const [answer, connection] = await answerAtOnce(
       target(),
@@ -84,7 +84,7 @@ describe('Expect: 100-continue', () => {
     expect((await world.record(id))?.body?.length()).toBe(0);
     for (const each of [waiting, connection]) {
       expect(each.text()).not.toContain('100 Continue');
-      // The body never comes, and holds the connection for a bounded time only.
+      // Ingest waits for the body for a bounded time.
       await each.closed();
     }
   });
@@ -108,7 +108,7 @@ describe('Expect: 100-continue', () => {
 });
 
 test('before the keys are loaded it is a 500 that says when to ask again, a 503 for look-ups, and never a 401', async () => {
-  // It is never ready, so the world would wait for it in vain.
+  // It never becomes ready, so `world.start` would time out.
   const away = await startService('ingest', {
     ...world.environment,
     MONGODB_URI: 'mongodb://127.0.0.1:1',
@@ -133,7 +133,7 @@ test('before the keys are loaded it is a 500 that says when to ask again, a 503 
   }
 });
 
-test('a flood of refusals is recorded in part and counted beyond it, with nothing left out', async () => {
+test('a flood of refusals is recorded up to a bound, and the rest is counted', async () => {
   const flooded = await world.start('ingest', { TRUSTED_PROXIES: '127.0.0.0/8' });
   const [address, count] = ['192.0.2.99', 5 * REFUSAL_BURST];
   const headers = { 'x-forwarded-for': address };
@@ -153,7 +153,7 @@ test('a flood of refusals is recorded in part and counted beyond it, with nothin
   await flooded.close();
 });
 
-test('a flood of refusals from an address each fills no database: beyond a number they share a count', async () => {
+test('a flood of refusals from many addresses shares one count beyond a bound', async () => {
   const flooded = await world.start('ingest', { TRUSTED_PROXIES: '127.0.0.0/8' });
   const [prefix, count] = ['2001:db8:1', REFUSAL_BURST + 3 * OVER_LIMIT_ADDRESSES];
   const guess = (from: number) => {
@@ -179,7 +179,7 @@ test('a flood of refusals from an address each fills no database: beyond a numbe
   await flooded.close();
 });
 
-test('one address may have a number of connections, and a trusted proxy as many as it takes', async () => {
+test('connections of one address are bounded, but not those of a trusted proxy', async () => {
   const behind = await world.start('ingest', { TRUSTED_PROXIES: '10.0.0.0/8, 127.0.0.77, ::1' });
   for (const [target, surplus] of [
     [ingest, 20],
@@ -189,7 +189,7 @@ test('one address may have a number of connections, and a trusted proxy as many 
       url: target.url,
       count: MAX_CONNECTIONS_PER_ADDRESS + 20,
       from: () => '127.0.0.77',
-      // Answered and kept open: one that says nothing would be closed after ten seconds.
+      // Gets an answer first, because a silent connection is closed after ten seconds.
       begin: (socket) => socket.write(head([], 'GET / HTTP/1.1')),
     });
     await eventually('the surplus to be closed', () => crowd.unanswered === surplus);
@@ -201,7 +201,7 @@ test('one address may have a number of connections, and a trusted proxy as many 
   }
 });
 
-test('an idle connection ends by itself, after its answer and without another word', async () => {
+test('an idle connection is closed without further bytes', async () => {
   const soon = await world.start('ingest', { HTTP_KEEP_ALIVE_SECONDS: '1' });
   const connection = await openRaw(soon.url);
   connection.write(head([], 'GET / HTTP/1.1'));

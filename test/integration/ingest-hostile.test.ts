@@ -21,9 +21,9 @@ type Slow = 'headers' | 'second' | 'drip';
 
 let world: World;
 let ingest: InProcess;
-/** Slow requests take seconds each, so all are begun at once and judged at the end. */
+/** All slow requests begin together, because each takes seconds. */
 let slow: Record<Slow, Promise<Answer>>;
-/** What a client reads that sent nothing but these bytes. */
+/** Reads of clients that sent only these bytes. */
 let unasked: Promise<readonly string[]>;
 const recorded = new Set<string>();
 
@@ -49,7 +49,7 @@ afterAll(async () => {
   }
 });
 
-/** KEY is filled in when the world is open. */
+/** `KEY` stands for the partner's key, which the world makes. */
 const post = (lines: readonly string[]): string =>
   `${head(['Authorization: Bearer KEY', ...lines])}{}`;
 const hostIs = (host: string): string =>
@@ -120,7 +120,7 @@ async function bodyBegun(bytes: string): Promise<RawConnection> {
   return connection;
 }
 
-/** Answered with the record's status and these words, and recorded so. */
+/** Expects the answer of the record, stored with these words. */
 async function expectKept(
   answer: Answer,
   words: (id: string) => string,
@@ -148,7 +148,7 @@ const expectMalformed = (answer: Answer, bytes: string | Uint8Array): Promise<vo
 const broken = (kind: string): Promise<number> =>
   world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
 
-/** Exactly `count` of this kind, once the last is counted. */
+/** Waits until exactly `count` of this kind are counted. */
 const becomesBroken = (kind: string, count: number): Promise<unknown> =>
   eventually(`${count} ${kind}`, async () => (await broken(kind)) === count);
 
@@ -183,7 +183,7 @@ describe('what is no HTTP', () => {
 
 describe('framing that breaks after the headers', () => {
   test('after a whole request leaves that request its own answer', async () => {
-    // First of these, because the others do not wait until they are counted.
+    // The first of these tests, because the others do not wait until their faults are counted.
     const whole = `${head([authorized(), 'Content-Length: 2'])}{}`;
     // A Content-Length that is too short does the same: what is left over is no request.
     for (const garbage of ['garbage\r\n\r\n', '{"left":"over"}']) {
@@ -253,7 +253,7 @@ describe('a connection that is reset', () => {
     own = await world.spawn('ingest', { TRUSTED_PROXIES: '127.0.0.1/32' });
   });
 
-  /** The process lives, serves, and has logged no error. */
+  /** The process serves requests and has logged no error. */
   async function expectWell(): Promise<void> {
     await expectAccepted(await send(own.url, { key: world.key, body: '{}' }));
     expect(own.child.exitCode).toBeNull();
@@ -275,7 +275,7 @@ describe('a connection that is reset', () => {
   });
 
   test.each([[[]], [['X-Forwarded-For: 192.0.2.1']]])(
-    'before ingest accepts it, with the headers %j, is no request: nobody can say whose it was',
+    'before ingest accepts it, with the headers %j, leaves no record',
     async (lines) => {
       own.child.kill('SIGSTOP');
       for (let tries = 0; tries < 20; tries += 1) {
@@ -291,7 +291,7 @@ describe('a connection that is reset', () => {
 });
 
 describe('a partner that is slow', () => {
-  test('with its headers is told in the end that it may send them again', async () => {
+  test('with its headers gets a 408', async () => {
     for (const one of [slow.headers, slow.second]) {
       const answer = await one;
       expect(await world.record(expectAnswer(answer, 408, bodies.tooSlow))).toBeNull();
@@ -300,7 +300,7 @@ describe('a partner that is slow', () => {
     await becomesBroken('too_slow', 2);
   });
 
-  test('with its body is, too, with what came on record: dripping buys no time', async () => {
+  test('with its body gets a 408, and the bytes so far are recorded', async () => {
     const answer = await slow.drip;
     const id = expectAnswer(answer, 408, bodies.bodyTooSlow);
     recorded.add(id);
@@ -312,7 +312,7 @@ describe('a partner that is slow', () => {
     );
   });
 
-  test('and has begun no request is closed without a byte', async () => {
+  test('before its request is closed without a byte', async () => {
     expect(await unasked).toEqual(['', '', '']);
   });
 });

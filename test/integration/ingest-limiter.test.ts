@@ -16,7 +16,7 @@ import { NO_REDIS, openWorld, type InProcess, type World } from '../support/worl
 const FALLBACK = 'partner_ingest_limiter_fallback';
 const DECISIONS = 'partner_ingest_limiter_decisions_total';
 const UNTRUSTED = 'partner_ingest_untrusted_forwarded_for_total';
-/** At a count in Redis that no process disturbs by counting on its own. */
+/** Attempts until no process counts by itself in between. */
 const ATTEMPTS = 20;
 const MAX = 60;
 let world: World;
@@ -58,7 +58,7 @@ const post = (
 ): Promise<Answer> =>
   send(process.url, { ...(key === '' ? {} : { key }), body: '{}', headers: { [header]: address } });
 
-/** A 429 in full; gives its request_id. */
+/** Expects the exact 429; returns its request_id. */
 async function expectLimited(
   answer: Answer,
   amount: number | string,
@@ -77,7 +77,7 @@ async function expectLimited(
   return id;
 }
 
-/** All sent at once are a 202, and judged by the process itself: Redis answered none. */
+/** Expects a 202 for all, counted by the process because Redis answered none. */
 async function expectServed(ingest: InProcess, count: number): Promise<void> {
   const judged = (store: string): Promise<number> => world.metric(ingest, DECISIONS, { store });
   const [byRedis, locally] = [await judged('redis'), await judged('local')];
@@ -90,9 +90,8 @@ async function expectServed(ingest: InProcess, count: number): Promise<void> {
 let addresses = 0;
 
 /**
- * Judges the count in Redis with a new address. On a busy machine Redis may take longer than ingest
- * waits for it; then a process counts on its own, as it should, and the count in Redis is judged by
- * another address.
+ * Runs `judge` with a new address. A process counts by itself while Redis is slow, so another
+ * address is tried then.
  */
 async function withSharedCount(
   processes: readonly { readonly adminUrl: string }[],
@@ -128,10 +127,7 @@ async function expectLocalLimit(ingest: InProcess, address: string, max: number)
   await expectLimited(await post(ingest, address), max, 60);
 }
 
-/**
- * On a busy machine Redis may take longer than ingest waits for it once more; then another address
- * is counted in it.
- */
+/** Waits until an address is counted in Redis again; a slow Redis costs another address. */
 async function expectSharedAgain(ingest: InProcess): Promise<void> {
   const counted = (): Promise<number> =>
     world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
@@ -179,7 +175,7 @@ test('two processes serve up to the limit together and refuse the rest, which ar
     expect(known.filter((id) => refused.includes(id)).length).toBeGreaterThanOrEqual(19);
   }));
 
-/** The key of a new partner with these bounds, once all of `processes` know it. */
+/** Makes a partner with these bounds; returns its key once all `processes` know it. */
 async function boundedPartner(
   partner: string,
   annotations: Readonly<Record<string, string>>,
@@ -211,8 +207,8 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
         body: big,
         headers: { 'x-forwarded-for': `192.0.8.${index}` },
       });
-    // 15 times 65,000 bytes are within a megabyte, one more is not. Blanks are no object, so each
-    // is a 400.
+    // 15 bodies of 65,000 bytes fit into a megabyte, 16 do not. Blanks are no JSON object, hence
+    // 400.
     for (let index = 0; index < 15; index += 1) expect((await sendBig(index)).status).toBe(400);
     for (let index = 15; index < 19; index += 1)
       expect((await post(children[0], address, key)).status).toBe(202);
@@ -254,7 +250,7 @@ describe('in one process', () => {
     }
   });
 
-  test('the limit comes before authentication, and other methods and paths do not count', async () => {
+  test('the limit applies before authentication, and not to other methods and paths', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '3' });
     await withSharedCount([ingest], async (address) => {
       const headers = { 'x-forwarded-for': address };
@@ -271,10 +267,10 @@ describe('in one process', () => {
     expectAnswer(await post(ingest, '192.0.6.2'), 202, bodies.accepted);
   });
 
-  test('when the window has passed the address is served again', async () => {
+  test('an address is served again in the next window', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '2', RATE_LIMIT_WINDOW_SECONDS: '1' });
     let limited = false;
-    // Three at once: on a busy machine a window may pass between two that follow each other.
+    // Three at once, because on a busy machine a window may pass between two in turn.
     await eventually('a 202 after a 429', async () => {
       const limitedBefore = limited;
       const answers = await Promise.all([1, 2, 3].map(() => post(ingest, '192.0.6.3')));
@@ -290,7 +286,7 @@ describe('whose address counts', () => {
     return (await world.record(id))?.remoteIp;
   };
 
-  test('behind trusted proxies it is the last address that is none of theirs, in every form', async () => {
+  test('behind trusted proxies the last untrusted address counts, in every form', async () => {
     const behind = await startIngest({
       TRUSTED_PROXIES: '127.0.0.0/8, ::ffff:10.1.0.0/112, fe80::/10',
     });
@@ -314,7 +310,7 @@ describe('whose address counts', () => {
     expect(await world.metric(behind, UNTRUSTED)).toBe(0);
   });
 
-  test('a hop that cannot be a client is counted, and the proxy that named it counts as one', async () => {
+  test('a proxy that names an invalid client is counted as the client', async () => {
     const behind = await startIngest({});
     const hopeless = ['unknown', '192.0.2.1, _hidden, 10.1.0.7', '0.0.0.0', '::', '192.0.2.1, ,'];
     for (const hops of hopeless)
@@ -344,8 +340,7 @@ describe('whose address counts', () => {
   );
 
   test('IPv6 addresses are limited by their /64, and a forged entry on the left buys nothing', async () => {
-    // One process and one window, so that no count is lost: a Redis that takes too long would leave
-    // the next to the process.
+    // One process, because a slow Redis would make it count in two places.
     const ingest = await startIngest({
       RATE_LIMIT_MAX: '1',
       RATE_LIMIT_WINDOW_SECONDS: '3600',
@@ -362,7 +357,7 @@ describe('whose address counts', () => {
   });
 });
 
-test('without Redis, away at the start, killed or hung: always served, always limited', async () => {
+test('without Redis at the start, or with a killed or hung one, the limit still applies', async () => {
   await redis.signal('SIGKILL');
   const ingest = await startIngest({ REDIS_URL: redis.url, RATE_LIMIT_MAX: '5' });
   await expectServed(ingest, 40);
