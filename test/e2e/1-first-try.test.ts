@@ -7,20 +7,14 @@ import type { Answer } from '../support/http.ts';
 import { requestIdOf } from '../support/world.ts';
 import { eventually } from '../support/wait.ts';
 import { restartsOf } from './diagnosis.ts';
-import {
-  answeredByEach,
-  componentOf,
-  newAddress,
-  openWorld,
-  PODS,
-  step,
-  type World,
-} from './world.ts';
+import { DEFAULT_LIMIT } from './release.ts';
+import { answeredByEach, componentOf, openWorld, PODS, step, type World } from './world.ts';
 
 /** The evaluation's demo partner (values.yaml). */
 const DEMO_KEY = 'pik_evaluation_only_not_for_production';
 const MAIL_WITHIN_MS = 20_000;
-const LIMIT = 300;
+/** Requests of the steps before, in the same minute. */
+const BEFORE = 30;
 const OVER_LIMIT = 40;
 /** Sent at the same time, each on a connection of its own. */
 const AT_ONCE = 4;
@@ -122,13 +116,15 @@ step('partner: two ingest pods share the limit of 300 a minute', async () => {
   for (let tried = 1; tried <= LIMIT_TRIES; tried += 1) {
     await eventually('all pods to count in Redis', async () => (await fallback()) === 0);
     const [before, local] = [await answeredByEach(world), await countedAlone()];
-    const answers = await sendFrom(newAddress(), LIMIT + OVER_LIMIT);
+    const answers = await sendMany(DEFAULT_LIMIT + OVER_LIMIT);
     // Only where Redis was late is another try fair.
     if (tried < LIMIT_TRIES && (await countedAlone()) > local) continue;
-    const statuses = answers.map(({ status }) => status);
-    expect(statuses.filter((status) => status === 202)).toHaveLength(LIMIT);
     const limited = answers.filter(({ status }) => status === 429);
-    expect(limited).toHaveLength(OVER_LIMIT);
+    // A new minute may have begun on the way.
+    if (tried < LIMIT_TRIES && limited.length < OVER_LIMIT) continue;
+    expect(limited.length).toBeGreaterThanOrEqual(OVER_LIMIT);
+    expect(limited.length).toBeLessThanOrEqual(OVER_LIMIT + BEFORE);
+    expect(answers.filter(({ status }) => ![202, 429].includes(status))).toEqual([]);
     for (const { headers } of limited) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
     const after = await answeredByEach(world);
     expect(after.filter((count, index) => count > (before[index] ?? 0))).toHaveLength(2);
@@ -162,13 +158,11 @@ const fallback = (): Promise<number> => world.metric('ingest', 'partner_ingest_l
 const countedAlone = (): Promise<number> =>
   world.metric('ingest', 'partner_ingest_limiter_decisions_total', { store: 'local' });
 
-async function sendFrom(address: string, count: number): Promise<Answer[]> {
+async function sendMany(count: number): Promise<Answer[]> {
   const answers: Answer[] = [];
   while (answers.length < count)
     answers.push(
-      ...(await Promise.all(
-        Array.from({ length: AT_ONCE }, () => world.post(DEMO_KEY, '{}', address)),
-      )),
+      ...(await Promise.all(Array.from({ length: AT_ONCE }, () => world.post(DEMO_KEY, '{}')))),
     );
   return answers;
 }

@@ -1,6 +1,7 @@
 /** Rolling upgrade from the image of an earlier commit, and the way back, while partners go on. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { pause } from '../../internal/platform/deadline.ts';
+import { deletePod, replaced } from './kill.ts';
 import { startRun, type LoadRun } from './load-run.ts';
 import { chartArgs, valuesFor } from './release.ts';
 import { openWorld, step, type World } from './world.ts';
@@ -50,6 +51,15 @@ step('to the earlier commit, from which an upgrade begins: no request is lost', 
 
 step('the upgrade: no request is lost', () =>
   rollout('upgrade', world.images.current, upgradeTo(world.images.current)),
+);
+
+step('`kubectl delete pod` of one ingest pod after the other: no request is lost', () =>
+  rollout('pods deleted', world.images.current, async () => {
+    for (const pod of await world.kubectl.pods('ingest')) {
+      await deletePod(world, pod);
+      await replaced(world, pod);
+    }
+  }),
 );
 
 step('`helm rollback`: no request is lost, and the audit finds every promise kept', async () => {

@@ -1,6 +1,7 @@
 /** `helm uninstall` of an evaluation leaves nothing; 6-pages shows what a production leaves. */
 import { afterAll, beforeAll } from '@jest/globals';
 import { eventually } from '../support/wait.ts';
+import { removeRoutes } from './ingress.ts';
 import { openWorld, step, type World } from './world.ts';
 
 /** What Kubernetes itself puts into every namespace. */
@@ -26,7 +27,8 @@ async function clusterWide(): Promise<string[]> {
 }
 
 step('everything goes, volumes and partner keys too', async () => {
-  const { kubectl, release } = world;
+  const { kubectl, release, ingress } = world;
+  if (ingress !== undefined) await removeRoutes(kubectl);
   const expected = [...KUBERNETES_OWN, `namespace/${release.namespace}`];
   await kubectl.helmAndWait(['uninstall', release.name]);
   await eventually(

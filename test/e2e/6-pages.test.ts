@@ -6,6 +6,7 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { resolve } from 'node:path';
 import { readFileSync } from 'node:fs';
+import { Agent } from 'node:https';
 import { MongoClient } from 'mongodb';
 import { parse } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
@@ -15,6 +16,7 @@ import { send } from '../support/http.ts';
 import { read } from '../support/pages.ts';
 import { requestIdOf } from '../support/world.ts';
 import { eventually } from '../support/wait.ts';
+import { certificateIn, connectionTo, INGRESS_HOST } from './ingress.ts';
 import { Kubectl } from './kubectl.ts';
 import { PortForward } from './port-forward.ts';
 import { Reader } from './reader.ts';
@@ -33,7 +35,8 @@ const DATABASE = 'production';
 const SMALL = { resources: { requests: { cpu: '10m' } } };
 const PODS = { ingest: 3, processor: 2, controller: 2 };
 
-const { tools, images } = openShared();
+const { tools, images, ingress } = openShared();
+const agent = ingress === undefined ? {} : { agent: new Agent(connectionTo(ingress)) };
 const kubectl = new Kubectl(tools, PRODUCTION.namespace);
 /** What a reader writes in place of what is printed, as far as it is known before. */
 const IN_PLACE = new Map([
@@ -65,7 +68,7 @@ beforeAll(async () => {
   if (taken !== '')
     throw new Error(`the cluster has the pages' own names already: ${taken.trim()}`);
   free = true;
-  reader = await Reader.open(tools, IN_PLACE);
+  reader = await Reader.open(tools, IN_PLACE, ingress);
 }, 60_000);
 
 afterAll(async () => {
@@ -76,7 +79,7 @@ afterAll(async () => {
 
 /** The status of a request of the partner with `apiKey`. */
 async function post(apiKey: string, body = '{}') {
-  return await send(url, { key: apiKey, body, headers: {} });
+  return await send(url, { ...agent, key: apiKey, body });
 }
 
 const becomes = (apiKey: string, status: number): Promise<boolean> =>
@@ -123,10 +126,15 @@ step('install.md: the evaluation install, and `helm test`', async () => {
 
 type Values = Readonly<Record<string, object>>;
 
-/**
- * production.values.yaml on a cluster of one node, with the stores of an evaluation and partners at
- * a NodePort.
- */
+/** As the overlay of Traefik says; else a NodePort. */
+function wayIn(): object {
+  if (ingress === undefined) return { service: { type: 'NodePort' }, allowPlainHttp: true };
+  const overlay = parse(read('deploy/examples/traefik.values.yaml')) as Values;
+  const { networkPolicy: _, ...others } = overlay;
+  return { ...others, trustedProxies: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'] };
+}
+
+/** production.values.yaml on a cluster of one node, with the stores of an evaluation. */
 function productionValues(smtp = {}): object {
   const production = parse(read('deploy/examples/production.values.yaml')) as Values;
   return {
@@ -138,8 +146,7 @@ function productionValues(smtp = {}): object {
     controller: SMALL,
     smtp: { ...production['smtp'], ...smtp },
     pods: {},
-    service: { type: 'NodePort' },
-    allowPlainHttp: true,
+    ...wayIn(),
     allowInsecureStores: true,
   };
 }
@@ -165,6 +172,7 @@ step('install.md: the Secrets and the production install', async () => {
     },
   });
   await reader.paste('docs/install.md', 'kubectl create namespace ');
+  if (ingress !== undefined) await kubectl.apply(certificateIn(PRODUCTION.namespace));
   expect(await reader.paste('docs/install.md', "printf 'password: '", 'p@ss/word')).toContain(
     'p%40ss%2Fword',
   );
@@ -172,8 +180,10 @@ step('install.md: the Secrets and the production install', async () => {
   const printed = await reader.paste('docs/install.md', 'helm upgrade --install partner-ingest ');
   expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(7);
   expect(await podCounts()).toEqual(PODS);
+  url = `https://${INGRESS_HOST}`;
+  if (ingress !== undefined) return;
   url = await addressOf(kubectl, PRODUCTION);
-  reader.inPlace.set('https://partners.example.com', url);
+  reader.inPlace.set(`https://${INGRESS_HOST}`, url);
 });
 
 step(
@@ -189,7 +199,7 @@ step(
     let answer = '';
     await eventually('the first 202', async () => {
       answer = await reader.paste('docs/install.md', 'key=');
-      return answer.includes('HTTP/1.1 202 Accepted');
+      return /HTTP\/[0-9.]+ 202/.test(answer);
     });
     reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
     await eventually('the request to be completed', async () => {

@@ -1,8 +1,10 @@
 /** Finds the cluster, builds and loads the images, installs the chart once for all test files. */
 import { rmSync } from 'node:fs';
+import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { FOLDER, openCluster } from './cluster.ts';
 import { keepLogs } from './diagnosis.ts';
 import { buildAndLoad } from './images.ts';
+import { openIngress, routesTo } from './ingress.ts';
 import { Kubectl } from './kubectl.ts';
 import { install, newRelease, removeAll } from './release.ts';
 import { WORLD_VARIABLE, type Shared } from './shared.ts';
@@ -19,10 +21,15 @@ export default async function globalSetup(): Promise<void> {
   const release = newRelease();
   try {
     const images = await buildAndLoad(tools, log);
+    const ingress = await openIngress(tools, log).catch((error: unknown) => {
+      log(`no ingress controller: ${messageOf(error)}`);
+      return undefined;
+    });
     log(`installing the chart as ${release.name}`);
     const installSaid = await install(tools, images, release);
+    if (ingress !== undefined) await routesTo(new Kubectl(tools, release.namespace), release.name);
     log('installed');
-    const shared: Shared = { tools, images, release, installSaid };
+    const shared: Shared = { tools, images, release, ingress, installSaid };
     process.env[WORLD_VARIABLE] = JSON.stringify(shared);
   } catch (error) {
     // Jest calls no tear-down after a set-up that failed.

@@ -27,8 +27,6 @@ const SEED = 20_261_121;
 export const PER_SECOND = 30;
 /** Numbers of requests and applicants of one load; no run comes near. */
 const RANGE = 1_000_000;
-/** Addresses the load comes from: 30 a second from 97 of them are 19 a minute from each. */
-const ADDRESSES = 97;
 /** The default of `ingest.acceptTimeoutMs`. */
 const ACCEPT_TIMEOUT_MS = 2_000;
 /** A little longer than the load's client is patient. */
@@ -89,10 +87,10 @@ export async function startRun(world: World, name: string, part: number): Promis
     },
     // Which pod a request reaches nobody outside knows; so it is only the phase that can excuse
     // something.
-    targets: () => [{ instance: phase, url: world.url }],
+    targets: () => world.urls.map((url) => ({ instance: phase, url })),
     phase: () => phase,
     perSecond: PER_SECOND,
-    headers: (n) => ({ 'x-forwarded-for': `100.65.${part}.${(n % ADDRESSES) + 1}` }),
+    connection: world.connection,
   });
   let stopped = false;
   const stop = async (): Promise<void> => {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
 import type { ClusterTools } from './cluster.ts';
+import { INGRESS_HOST, type Ingress } from './ingress.ts';
 import { BLOCKS, blockOf, type WalkedPage } from './page-blocks.ts';
 import { Terminal } from './terminal.ts';
 
@@ -26,17 +27,27 @@ export class Reader {
     this.inPlace = new Map(inPlace);
   }
 
-  static async open(tools: ClusterTools, inPlace: ReadonlyMap<string, string>): Promise<Reader> {
+  static async open(
+    tools: ClusterTools,
+    inPlace: ReadonlyMap<string, string>,
+    ingress: Ingress | undefined,
+  ): Promise<Reader> {
     const folder = await mkdtemp(join(tmpdir(), 'e2e-pages-'));
     const programs = join(folder, 'bin');
     await mkdir(programs);
     await symlink(tools.kubectl, join(programs, 'kubectl'));
     await symlink(tools.helm, join(programs, 'helm'));
     await symlink(join(ROOT, 'charts'), join(folder, 'charts'));
+    // As public DNS and a public certificate would have it.
+    if (ingress !== undefined)
+      await writeFile(
+        join(folder, '.curlrc'),
+        `resolve = "${INGRESS_HOST}:443:${ingress.address}"\ncacert = "${ingress.caFile}"\n`,
+      );
     const path = `${programs}:${process.env['PATH'] ?? ''}`;
     return new Reader(
       folder,
-      new Terminal(folder, { KUBECONFIG: tools.kubeconfig, PATH: path }),
+      new Terminal(folder, { KUBECONFIG: tools.kubeconfig, PATH: path, CURL_HOME: folder }),
       inPlace,
     );
   }

@@ -2,6 +2,7 @@
  * What a test file works with: the shared install, both commands, the stores behind them, and
  * requests as partners send them.
  */
+import { Agent, type AgentOptions } from 'node:https';
 import { test } from '@jest/globals';
 import { MongoClient, type Db } from 'mongodb';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
@@ -10,6 +11,7 @@ import { send, type Answer } from '../support/http.ts';
 import { sumOf } from '../support/metrics-text.ts';
 import { eventually } from '../support/wait.ts';
 import { diagnose } from './diagnosis.ts';
+import { connectionTo, GATEWAY_HOST, INGRESS_HOST } from './ingress.ts';
 import { Kubectl, isReady, type PodInfo } from './kubectl.ts';
 import { PortForward } from './port-forward.ts';
 import { addressOf } from './release.ts';
@@ -33,10 +35,17 @@ export type Component = keyof typeof PODS;
 
 export interface World extends Shared {
   readonly kubectl: Kubectl;
-  /** Of the Service, as partners reach it. */
-  readonly url: string;
-  /** One request of a partner at an address of its own, on a connection of its own. */
-  post(key: string | undefined, body: string, from?: string): Promise<Answer>;
+  /** As partners reach it: through an Ingress, and through an HTTPRoute. */
+  readonly urls: readonly string[];
+  /** How a client of Node gets there. */
+  readonly connection: AgentOptions;
+  /** One request of a partner, on a connection of its own. */
+  post(
+    key: string | undefined,
+    body: string,
+    url?: string,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Answer>;
   /** Makes the Secret `partner-<partner>` what it says, by `kubectl apply`. */
   applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
   deletePartner(partner: string): Promise<void>;
@@ -90,29 +99,24 @@ export function openShared(): Shared & { readonly kubectl: Kubectl } {
  * of two was never asked.
  */
 const IN_A_ROW = 16;
-let senders = 0;
-
-/** Another address each time, from the range that is nobody's: the limit is for each. */
-export function newAddress(): string {
-  senders += 1;
-  return `100.64.${Math.floor(senders / 250) % 250}.${(senders % 250) + 1}`;
-}
 
 export async function openWorld(): Promise<World> {
   const shared = openShared();
-  const { kubectl, release } = shared;
-  const url = await addressOf(kubectl, release);
+  const { kubectl, release, ingress } = shared;
+  const urls =
+    ingress === undefined
+      ? [await addressOf(kubectl, release)]
+      : [INGRESS_HOST, GATEWAY_HOST].map((host) => `https://${host}`);
+  const connection = ingress === undefined ? {} : connectionTo(ingress);
+  const agent = ingress === undefined ? {} : { agent: new Agent(connection) };
   const mongo = new PortForward(kubectl, `service/${release.fullname}-mongodb`, 27_017);
   const mail = new PortForward(kubectl, `service/${release.fullname}-mail`, 1_080);
   const world: World = {
     ...shared,
-    url,
-    post: (key, body, from = newAddress()) =>
-      send(url, {
-        ...(key === undefined ? {} : { key }),
-        body,
-        headers: { 'x-forwarded-for': from },
-      }),
+    urls,
+    connection,
+    post: (key, body, url = urls[0] ?? '', headers = {}) =>
+      send(url, { ...agent, ...(key === undefined ? {} : { key }), body, headers }),
     applyPartner: (partner, keys, status) =>
       kubectl.apply({
         apiVersion: 'v1',

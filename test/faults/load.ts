@@ -3,6 +3,7 @@
  * is sent.
  */
 import { Agent, request, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
+import { Agent as TlsAgent, request as requestTls, type AgentOptions } from 'node:https';
 import { json } from 'node:stream/consumers';
 import { INGEST_PATH } from '../support/http.ts';
 import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledger.ts';
@@ -24,8 +25,8 @@ export interface LoadOptions {
   targets(): readonly Target[];
   phase(): string;
   readonly perSecond: number;
-  /** More headers of request `n`, such as the partner's address where we stand in for a proxy. */
-  headers?(n: number): Readonly<Record<string, string>>;
+  /** How targets with https are reached. */
+  readonly connection?: AgentOptions;
 }
 
 export interface Load {
@@ -48,7 +49,10 @@ const CLIENT_TIMEOUT_MS = 75_000;
 
 export function startLoad(options: LoadOptions): Load {
   const { planner, random, ledger } = options;
-  const agent = new Agent({ keepAlive: true, maxSockets: CONCURRENCY });
+  const { connection } = options;
+  const agentOf = (more: AgentOptions): Agent =>
+    connection === undefined ? new Agent(more) : new TlsAgent({ ...connection, ...more });
+  const agent = agentOf({ keepAlive: true, maxSockets: CONCURRENCY });
   const underWay = new Set<Promise<void>>();
   const underWayAt = new Map<string, number>();
   const countAt = (instance: string, change: number): void => {
@@ -68,14 +72,14 @@ export function startLoad(options: LoadOptions): Load {
     });
     countAt(target.instance, 1);
     const headers = {
-      ...options.headers?.(entry.n),
       'content-length': String(body.length),
       'user-agent': userAgentOf(entry.n),
       ...(idempotencyKey === undefined ? {} : { 'idempotency-key': `"${idempotencyKey}"` }),
       ...(key === 'none' ? {} : { authorization: `Bearer ${options.keys[key]}` }),
     };
     try {
-      const answer = await post(target.url, entry, { headers, agent });
+      const ownAgent = kind === 'cut' ? agentOf({}) : agent;
+      const answer = await post(target.url, entry, { headers, agent: ownAgent });
       ledger.answered(entry, answer);
       if (answer.status === 500) planner.failed(planned);
     } catch (error) {
@@ -122,13 +126,12 @@ function post(
   options: { readonly headers: OutgoingHttpHeaders; readonly agent: Agent },
 ): Promise<Omit<Answer, 'at'>> {
   return new Promise((resolve, reject) => {
-    const { headers } = options;
     const cut = kind === 'cut';
-    const agent = cut ? false : options.agent;
     const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
-    const outgoing = request(
+    const ask = url.startsWith('https:') ? requestTls : request;
+    const outgoing = ask(
       new URL(INGEST_PATH, url),
-      { method: 'POST', headers, agent, signal },
+      { method: 'POST', ...options, signal },
       (incoming) => void readAnswer(incoming).then(resolve, reject),
     );
     outgoing.on('error', reject);

@@ -1,5 +1,6 @@
 /** HTTP as partners speak it; `ingest.ts` has raw bytes on a socket for everything else. */
 import { request, type Agent } from 'node:http';
+import { request as requestTls } from 'node:https';
 
 export const INGEST_PATH = '/api/v1/capital/ingest';
 
@@ -29,7 +30,8 @@ const LOOK_UP_TRIES = 10;
 export function send(baseUrl: string, options: RequestOptions = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const url = new URL(options.path ?? INGEST_PATH, baseUrl);
-    const outgoing = request(
+    const ask = url.protocol === 'https:' ? requestTls : request;
+    const outgoing = ask(
       url,
       {
         method: options.method ?? 'POST',

@@ -1,0 +1,122 @@
+/** What an ingress controller makes of requests: an Ingress and an HTTPRoute of the chart, with TLS. */
+import { afterAll, beforeAll, expect } from '@jest/globals';
+import { connect } from 'node:http2';
+import { readFileSync } from 'node:fs';
+import { Agent, request } from 'node:https';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
+import { requestIdOf } from '../support/world.ts';
+import { connectionTo, GATEWAY_HOST, INGRESS_HOST, type Ingress } from './ingress.ts';
+import { chartArgs, valuesFor } from './release.ts';
+import { openWorld, step, type World } from './world.ts';
+
+/** The evaluation's demo partner (values.yaml). */
+const DEMO_KEY = 'pik_evaluation_only_not_for_production';
+const MOST_BYTES = 65_000;
+/** A body of exactly so many bytes. */
+const bodyOf = (bytes: number): string => JSON.stringify({ pad: 'x'.repeat(bytes - 10) });
+
+let world: World;
+let ingress: Ingress;
+beforeAll(async () => {
+  world = await openWorld();
+  // From here on one machine sends what many partners do.
+  await world.kubectl.helmAndWait(
+    ['upgrade', world.release.name, ...chartArgs(world.tools)],
+    [valuesFor(world.images, world.images.current)],
+  );
+  await world.settled();
+  if (world.ingress === undefined) throw new Error('the cluster has no ingress controller');
+  ingress = world.ingress;
+}, 200_000);
+afterAll(() => world.close());
+
+step('the longest body is accepted, and a longer one is told so by ingest', async () => {
+  expect(Buffer.byteLength(bodyOf(MOST_BYTES))).toBe(MOST_BYTES);
+  for (const url of world.urls) {
+    const statusOf = async (bytes: number) =>
+      (await world.post(DEMO_KEY, bodyOf(bytes), url)).status;
+    expect([url, await statusOf(MOST_BYTES)]).toEqual([url, 202]);
+    expect([url, await statusOf(MOST_BYTES + 1)]).toEqual([url, 400]);
+    const { json } = await world.post(DEMO_KEY, bodyOf(5_000_000), url);
+    expect(json).toMatchObject({ error: 'Request body must not exceed 65000 bytes' });
+  }
+});
+
+step('an answer that comes before the end of the body reaches the partner', async () => {
+  const agent = new Agent(connectionTo(ingress));
+  for (const url of world.urls) {
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const outgoing = request(
+        new URL(INGEST_PATH, url),
+        { method: 'POST', agent, headers: { 'content-length': '60000' } },
+        (incoming) => {
+          resolve(incoming.statusCode);
+          outgoing.destroy();
+        },
+      );
+      outgoing.on('error', reject);
+      outgoing.write('{"half":');
+    });
+    expect([url, status]).toEqual([url, 401]);
+  }
+  agent.destroy();
+});
+
+step('nobody is answered by ingest over plain HTTP', async () => {
+  for (const host of [INGRESS_HOST, GATEWAY_HOST]) {
+    const { status } = await send(`http://${ingress.address}`, {
+      key: DEMO_KEY,
+      body: '{}',
+      headers: { host },
+    });
+    expect([host, status]).toEqual([host, 404]);
+  }
+});
+
+step(
+  'the address of a partner is the one that the controller saw, whatever is claimed',
+  async () => {
+    const claimed = '203.0.113.9';
+    for (const url of world.urls) {
+      const answer = await world.post(DEMO_KEY, '{}', url, { 'x-forwarded-for': claimed });
+      const record = await world.withDb((db) =>
+        db.collection<{ _id: string; remoteIp?: string }>(SUBMISSIONS).findOne({
+          _id: requestIdOf(answer),
+        }),
+      );
+      const controllers = await world.kubectl.run([
+        'get',
+        'pods',
+        '--all-namespaces',
+        '--selector=app=traefik',
+        '--output=jsonpath={.items[*].status.podIP}',
+      ]);
+      expect(record?.remoteIp).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
+      expect([claimed, ...controllers.split(' ')]).not.toContain(record?.remoteIp);
+    }
+    expect(await world.metric('ingest', 'partner_ingest_untrusted_forwarded_for_total')).toBe(0);
+  },
+);
+
+step('partners may speak HTTP/2 to the controller', async () => {
+  for (const url of world.urls) {
+    const { hostname } = new URL(url);
+    const ca = readFileSync(ingress.caFile);
+    const session = connect(`https://${ingress.address}`, { ca, servername: hostname });
+    const status = await new Promise((resolve, reject) => {
+      session.on('error', reject);
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': INGEST_PATH,
+        ':authority': hostname,
+        authorization: `Bearer ${DEMO_KEY}`,
+      });
+      stream.on('response', (headers) => resolve(headers[':status']));
+      stream.on('error', reject);
+      stream.end('{}');
+    });
+    expect([url, status]).toEqual([url, 202]);
+    session.destroy();
+  }
+});
