@@ -23,7 +23,7 @@ export function metricsPage(): string {
     'Every metric at `/metrics` of an admin port. A label without values has those of the metric that named it last. How to read',
     'them: [observability](observability.md).',
     '',
-    '- Every series also has `component` (ingest, processor or controller). Prometheus adds `namespace` and `pod`.',
+    '- Every series also has `component` (ingest, processor, controller or console). Prometheus adds `namespace` and `pod`.',
     '- The unit is the end of the name. A timestamp is Unix time, and 0 means never.',
     '- Counters start at 0, but those with `partner` with their first event. `partner` has the first 100 names that a process meets,',
     '  and `other` for the rest.',

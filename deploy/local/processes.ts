@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline';
 import { killAtExit, tied } from './stores/process.ts';
 import { messageOf, retried } from './stores/wait.ts';
 
-export type ServiceName = 'ingest' | 'processor' | 'controller';
+export type ServiceName = 'ingest' | 'processor' | 'controller' | 'console';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 /** From spawn to the "serving" line, which takes a second or two; it only catches a hang. */
@@ -24,7 +24,7 @@ const KEPT_LINES = 10_000;
 export interface ServiceProcess {
   readonly name: ServiceName;
   readonly child: ChildProcess;
-  /** Partner port; only ingest has one. */
+  /** Of partners at ingest, of people at the console; the others have none. */
   readonly url: string;
   readonly adminUrl: string;
   /** Everything it has printed, newest last, bounded. */
@@ -57,6 +57,7 @@ export async function startService(
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       HTTP_HOST: '127.0.0.1',
       HTTP_PORT: '0',
+      CONSOLE_PORT: '0',
       ADMIN_HOST: '127.0.0.1',
       ADMIN_PORT: '0',
       ...environment,

@@ -33,7 +33,8 @@ export interface RunState {
 
 const PORTS = {
   http: 8080,
-  admin: { ingest: 9090, processor: 9091, controller: 9092 },
+  admin: { ingest: 9090, processor: 9091, controller: 9092, console: 9093 },
+  console: 8081,
   smtp: 1025,
   mail: 1080,
   login: 8026,
@@ -100,7 +101,7 @@ async function main(): Promise<void> {
     status: 'inactive',
   });
 
-  step('starting ingest, processor and controller');
+  step('starting ingest, processor, controller and console');
   // Developers with a collector can look at traces.
   const otel = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name.startsWith('OTEL_')),
@@ -149,6 +150,10 @@ async function main(): Promise<void> {
     start('controller', { PARTNER_KEYS_SOURCE: `directory:${keyFolder}` }),
   ]);
   await Promise.all([ingest, processor, controller].map((service) => service.ready()));
+  const page = await start('console', {
+    CONSOLE_PORT: String(await portOrFree(PORTS.console)),
+    CONSOLE_PROCESSES: [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(','),
+  });
 
   const baseUrl = `${ingest.url}/api/v1`;
   const state: RunState = {
@@ -172,6 +177,7 @@ async function main(): Promise<void> {
       ['ingest', `${baseUrl}/capital/ingest`, `health and metrics ${ingest.adminUrl}`],
       ['processor', '', `health and metrics ${processor.adminUrl}`],
       ['controller', `reads .run/partner-keys/*.yaml`, `health and metrics ${controller.adminUrl}`],
+      ['console', page.url, 'the page for people who look'],
       ['e-mails', mail.webUrl, `MailDev; SMTP ${mail.smtpUrl}`],
       ['login page', login.url, 'where the link of an e-mail leads'],
       ['MongoDB', mongo.url, mongo.description],

@@ -13,9 +13,10 @@ export interface OperatorAction {
 
 /**
  * The source of the operator's name. Anybody can set `--as` or `$USER`; only an operating system
- * account proves a name. With `host`, `by` is the pod.
+ * account, or an OpenID provider (`oidc`), proves a name. With `host`, `by` is the pod; with
+ * `console`, it is anybody who may forward a port to it.
  */
-export type NameFrom = '--as' | '$USER' | 'account' | 'host';
+export type NameFrom = '--as' | '$USER' | 'account' | 'host' | 'console' | 'oidc';
 
 /** A document of `operator_audit`, never changed: the result is a separate entry. */
 export interface TrailEntry extends OperatorAction {

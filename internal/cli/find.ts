@@ -1,10 +1,10 @@
 /** `find` and `export`: requests by applicant, partner, state and time. */
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { recordJson } from '../view/record.ts';
-import { rowOf, tallyOf } from '../view/search.ts';
+import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
-import { UsageError, type Values } from './options.ts';
+import { UsageError } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
 import { headed } from './tables.ts';
 
@@ -19,8 +19,6 @@ const filters = [
   'since',
   'until',
 ] as const;
-
-const personalFilters = ['email', 'ein', 'name'] as const;
 
 export const find: Command = {
   name: 'find',
@@ -119,15 +117,6 @@ async function exportMatching(call: Call): Promise<ExitCode> {
     await out.drained();
   }
   return EXIT.ok;
-}
-
-/** Names only the kind of a search for a person, because its value is personal. */
-function searchInWords(command: string, values: Values, reveal: boolean): string | undefined {
-  const asked = personalFilters
-    .filter((name) => values[name] !== undefined)
-    .map((name) => `--${name}`);
-  const words = [...asked, ...(reveal ? ['--reveal'] : [])];
-  return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
 function concerning(records: readonly SubmissionRecord[]): { requestId?: string; count?: number } {

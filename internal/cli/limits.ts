@@ -15,9 +15,6 @@ export const RATE_MAX = 1_000_000;
 
 export const PROGRESS_EVERY_MS = 2_000;
 
-/** No stored value is longer. */
-export const TEXT_MAX = 1_000;
-export const WHY_MAX = 500;
 export const WHO_MAX = 100;
 /** Others may move the request at the same time. */
 export const REOPEN_TRIES = 5;

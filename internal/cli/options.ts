@@ -1,58 +1,21 @@
 /** The options and arguments of all commands. */
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
-import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
-import { later } from '../platform/clock.ts';
-import { states } from '../submission/states.ts';
-import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, TEXT_MAX, WHO_MAX, WHY_MAX } from './limits.ts';
+import { TEXT_MAX, WHY_MAX } from '../view/limits.ts';
+import { fields, text, when } from '../view/search-fields.ts';
+import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './limits.ts';
 
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
-
-/** `--why --yes` would otherwise use the second option as a value. */
-const text = (max: number) =>
-  z
-    .string()
-    .min(1, 'It needs a value.')
-    .max(max, `It has more than ${max} characters.`)
-    .refine((value) => !value.startsWith('--'), 'It needs a value.');
 
 const count = (max: number) => {
   const rule = `It must be a whole number from 1 to ${max}.`;
   return z.coerce.number(rule).int(rule).min(1, rule).max(max, rule);
 };
 
-const WHEN = 'It must be like 30m, 24h, 7d or 2026-11-21T09:00Z.';
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 };
-const day = z.iso.date();
-const instant = z.iso.datetime({ local: true, offset: true });
-
-/** A duration before `now`, or a time as commands print it: UTC unless a zone follows. */
-function timeOf(value: string, now: Date): Date | undefined {
-  const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
-  if (amount !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
-  const full = value.replace(/ ?UTC$/, 'Z').replace(' ', 'T');
-  const iso = full.replace(/T(\d\d:\d\d)(?=Z|[+-]|$)/, 'T$1:00');
-  if (day.safeParse(iso).success) return new Date(`${iso}T00:00Z`);
-  if (!instant.safeParse(iso).success) return undefined;
-  return new Date(/(?:Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);
-}
-
-const when = (now: Date) =>
-  z.string().transform((value, context) => {
-    const time = timeOf(value, now);
-    if (time !== undefined) return time;
-    context.addIssue({ code: 'custom', message: WHEN });
-    return z.NEVER;
-  });
-
-const ein = z
-  .string()
-  .transform(normalizeEin)
-  .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.');
 const status = z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.');
 const namespace = z
   .string()
@@ -79,29 +42,29 @@ const fixedOptions = {
   email: {
     flags: '--email <ADDRESS>',
     about: 'of the applicant, in any case',
-    schema: text(TEXT_MAX).transform(normalizeEmail),
+    schema: fields.email,
   },
-  ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: ein },
+  ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: fields.ein },
   name: {
     flags: '--name <TEXT>',
     about: 'part of the business name, in any case',
-    schema: text(TEXT_MAX),
+    schema: fields.name,
   },
   reason: {
     flags: '--reason <TEXT>',
     about: "part of the last error, or the code of a rejection's reason",
-    schema: text(TEXT_MAX),
+    schema: fields.reason,
   },
   rate: {
     flags: '--rate <N>',
     about: `at most this many a second (default: ${RATE_DEFAULT})`,
     schema: count(RATE_MAX),
   },
-  partner: { flags: '--partner <ID>', about: 'only of this partner', schema: text(TEXT_MAX) },
+  partner: { flags: '--partner <ID>', about: 'only of this partner', schema: fields.partner },
   state: {
     flags: '--state <STATE>',
     about: 'only in this state',
-    schema: z.enum(states, `It must be one of ${states.join(', ')}.`),
+    schema: fields.state,
   },
   idempotencyKey: {
     flags: '--idempotency-key <KEY>',

@@ -1,5 +1,6 @@
 /** Checks settings that depend on each other. */
 import { hasPublishedSecret } from '../partner/published-secrets.ts';
+import { isLoopback } from '../platform/loopback.ts';
 import { mongoLink, redisExposed } from '../platform/store-security.ts';
 
 interface Related {
@@ -10,10 +11,38 @@ interface Related {
   readonly WATCH_NAMESPACES?: string | undefined;
   readonly LINK_SECRET?: string;
   readonly ALLOW_PUBLISHED_SECRETS?: boolean;
+  readonly CONSOLE_HOST?: string;
+  readonly OIDC_ISSUER?: string | undefined;
 }
 
 export function relationFaults(config: Related): string[] {
-  return [...storeFaults(config), ...namespaceFaults(config), ...linkSecretFaults(config)];
+  return [
+    ...storeFaults(config),
+    ...namespaceFaults(config),
+    ...linkSecretFaults(config),
+    ...consoleFaults(config),
+  ];
+}
+
+const WITH_OIDC = [
+  'OIDC_CLIENT_ID',
+  'OIDC_CLIENT_SECRET',
+  'CONSOLE_URL',
+  'CONSOLE_SESSION_SECRET',
+] as const;
+
+/** The console never starts open. */
+function consoleFaults(config: Related): string[] {
+  const { CONSOLE_HOST: host, OIDC_ISSUER: issuer } = config;
+  if (host === undefined) return [];
+  const given: Readonly<Record<string, unknown>> = { ...config };
+  if (issuer !== undefined) {
+    return WITH_OIDC.filter((name) => given[name] === undefined).map(
+      (name) => `${name}: is required with OIDC_ISSUER`,
+    );
+  }
+  if (isLoopback(host)) return [];
+  return ['CONSOLE_HOST: is not loopback, so OIDC_ISSUER is required: nobody else asks who looks'];
 }
 
 /** Personal data pass between this process and the stores. */

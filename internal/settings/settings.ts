@@ -17,13 +17,15 @@ import {
 import type { Environment } from '../platform/config-value.ts';
 import { linkSecretFault } from '../mail/activation.ts';
 import { defined } from '../platform/defined.ts';
+import { consoleSettings } from './console-settings.ts';
 import { clientName, email, oneLine } from './mail-rules.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
 
-export type ProcessName = 'ingest' | 'processor' | 'controller' | 'cli';
+export type ProcessName = 'ingest' | 'processor' | 'controller' | 'console' | 'cli';
 
-const services = ['ingest', 'processor', 'controller'] as const;
+const workers = ['ingest', 'processor', 'controller'] as const;
+const services = [...workers, 'console'] as const;
 const every = [...services, 'cli'] as const;
 
 const settings = {
@@ -41,7 +43,7 @@ const settings = {
   },
   REDIS_URL: {
     schema: redisUrl,
-    usedBy: services,
+    usedBy: workers,
     secret: true,
     about:
       'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback. Losing all of it loses no work.',
@@ -286,6 +288,7 @@ const settings = {
     about:
       'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
   },
+  ...consoleSettings,
   ...otelSettings,
   LOG_LEVEL: {
     schema: z

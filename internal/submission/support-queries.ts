@@ -21,6 +21,8 @@ export interface Search {
   readonly reason?: string;
   readonly since?: Date;
   readonly until?: Date;
+  /** Only requests with a smaller id. */
+  readonly before?: string;
 }
 
 const withoutBody = { body: 0 } as const;
@@ -185,7 +187,7 @@ export class SupportQueries {
 }
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
-  const { email, ein, name, partner, state, reason, since, until } = search;
+  const { email, ein, name, partner, state, reason, since, until, before } = search;
   const key = search.idempotencyKey;
   return {
     ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
@@ -204,7 +206,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
             { 'reasons.code': reason },
           ],
         }),
-    ...idRange(since, until),
+    ...idRange(since, before ?? firstAt(until)),
   };
 }
 
@@ -217,14 +219,9 @@ function stateFilter(state: State): Filter<SubmissionRecord> {
   return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
 }
 
-function idRange(since: Date | undefined, until: Date | undefined): Filter<SubmissionRecord> {
-  if (since === undefined && until === undefined) return {};
-  return {
-    _id: {
-      ...(since === undefined ? {} : { $gte: firstIdAt('req', since) }),
-      ...(until === undefined ? {} : { $lt: firstIdAt('req', until) }),
-    },
-  };
+function idRange(since: Date | undefined, before: string | undefined): Filter<SubmissionRecord> {
+  const range = defined({ $gte: firstAt(since), $lt: before });
+  return Object.keys(range).length === 0 ? {} : { _id: range as { $gte?: string; $lt?: string } };
 }
 
 function firstAt(date: Date | undefined): string | undefined {

@@ -9,8 +9,10 @@ const loops = [
   'key_uses',
   'keys',
   'over_limit',
+  'pods',
   'reconcile',
   'status_waits',
+  'stored',
   'unknown_records',
 ] as const;
 

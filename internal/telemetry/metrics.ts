@@ -316,11 +316,13 @@ export const definitions = {
   ingest: ingestMetrics,
   processor: processorMetrics,
   controller: controllerMetrics,
+  console: ofProcess,
 };
 
 export type IngestMetrics = MadeFrom<typeof ingestMetrics>;
 export type ProcessorMetrics = MadeFrom<typeof processorMetrics>;
 export type ControllerMetrics = MadeFrom<typeof controllerMetrics>;
+export type ConsoleMetrics = MadeFrom<typeof ofProcess>;
 
 export const createIngestMetrics = (registry: Registry): IngestMetrics =>
   make(ingestMetrics, registry);
@@ -328,3 +330,5 @@ export const createProcessorMetrics = (registry: Registry): ProcessorMetrics =>
   make(processorMetrics, registry);
 export const createControllerMetrics = (registry: Registry): ControllerMetrics =>
   make(controllerMetrics, registry);
+export const createConsoleMetrics = (registry: Registry): ConsoleMetrics =>
+  make(ofProcess, registry);

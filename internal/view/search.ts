@@ -1,4 +1,5 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
+import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { TALLIES } from './limits.ts';
@@ -28,6 +29,42 @@ export function rowOf(record: SubmissionRecord, reveal: boolean): FoundRow {
     ein,
     why: record.reasons?.map(({ code }) => code).join(', ') ?? errorOf(record) ?? '',
   };
+}
+
+const personalFilters = ['email', 'ein', 'name'] as const;
+
+/**
+ * What the trail says of a search for a person or of a reveal; undefined if it has nothing to note.
+ * Names only the kind of a search, because its value is personal.
+ */
+export function searchInWords(
+  command: string,
+  search: Search,
+  reveal: boolean,
+): string | undefined {
+  const asked = personalFilters
+    .filter((name) => search[name] !== undefined)
+    .map((name) => `--${name}`);
+  const words = [...asked, ...(reveal ? ['--reveal'] : [])];
+  return words.length === 0 ? undefined : [command, ...words].join(' ');
+}
+
+export interface FoundPage {
+  readonly rows: readonly FoundRow[];
+  /** Where the next page begins; undefined on the last one. */
+  readonly next?: string;
+}
+
+/** At most `limit` masked requests, newest first, older than the request `before`. */
+export async function foundPage(
+  search: Search,
+  { submissions }: Pick<Reads, 'submissions'>,
+  { limit, before }: { readonly limit: number; readonly before?: string | undefined },
+): Promise<FoundPage> {
+  const found = await submissions.newest({ ...search, ...defined({ before }) }, limit + 1);
+  const shown = found.slice(0, limit);
+  const last = found.length > limit ? shown.at(-1)?._id : undefined;
+  return { rows: shown.map((record) => rowOf(record, false)), ...defined({ next: last }) };
 }
 
 export interface Tally {

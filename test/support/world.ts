@@ -5,6 +5,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { startConsoleProcess } from '../../cmd/console/wire.ts';
 import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
@@ -37,7 +38,7 @@ export const NO_REDIS = 'redis://127.0.0.1:1';
 
 /** A service running inside the test's own process. */
 export interface InProcess {
-  /** Partner port; empty for anything but ingest. */
+  /** Of partners at ingest, of people at the console; else empty. */
   readonly url: string;
   readonly adminUrl: string;
   close(): Promise<void>;
@@ -106,6 +107,7 @@ export async function openWorld(
     ALLOW_INSECURE_STORES: 'true',
     HTTP_HOST: '127.0.0.1',
     HTTP_PORT: '0',
+    CONSOLE_PORT: '0',
     ADMIN_HOST: '127.0.0.1',
     ADMIN_PORT: '0',
     // The limiter has tests of its own; elsewhere one address may send as much as it likes.
@@ -140,7 +142,9 @@ export async function openWorld(
           ? await startIngest(loadConfig('ingest', wanted), tools)
           : name === 'processor'
             ? { url: '', ...(await startProcessor(loadConfig('processor', wanted), tools)) }
-            : { url: '', ...(await startController(loadConfig('controller', wanted), tools)) };
+            : name === 'console'
+              ? await startConsoleProcess(loadConfig('console', wanted), tools)
+              : { url: '', ...(await startController(loadConfig('controller', wanted), tools)) };
       await eventually(
         `${name} to be ready`,
         async () => (await fetch(`${started.adminUrl}/readyz`)).ok,

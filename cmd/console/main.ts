@@ -1,0 +1,13 @@
+/** Starts the console process. */
+import '../../internal/platform/small-heap.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
+import { run } from '../../internal/platform/run-process.ts';
+import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
+import { startConsoleProcess } from './wire.ts';
+
+await run({
+  name: 'console',
+  load: (warn) => loadConfig('console', undefined, warn),
+  start: (config, tools) =>
+    startConsoleProcess(config, { ...tools, registry: createProcessRegistry('console') }),
+});

@@ -1,0 +1,149 @@
+/** Constructs the console's parts. */
+import { randomBytes } from 'node:crypto';
+import { MongoError } from 'mongodb';
+import type { Registry } from 'prom-client';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { Trail } from '../../internal/audit/trail.ts';
+import { Activity } from '../../internal/console/activity.ts';
+import { READINGS_FAIL_AFTER_MS, READ_EVERY_MS } from '../../internal/console/limits.ts';
+import type { Stored } from '../../internal/console/now.ts';
+import type { Person } from '../../internal/console/person.ts';
+import { readPods } from '../../internal/console/pods.ts';
+import type { Pod } from '../../internal/console/readings.ts';
+import type { Desk } from '../../internal/console/routes.ts';
+import { startConsole } from '../../internal/console/server.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
+import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
+import type { Clock } from '../../internal/platform/clock.ts';
+import type { Closers } from '../../internal/platform/closers.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
+import { DeadlineError } from '../../internal/platform/deadline.ts';
+import { defined } from '../../internal/platform/defined.ts';
+import { watchLog, type Logger } from '../../internal/platform/log.ts';
+import { Loops } from '../../internal/platform/loop.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { tookTooLong } from '../../internal/platform/mongo-read.ts';
+import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
+import { partnersView } from '../../internal/view/partners.ts';
+import { tallyOf } from '../../internal/view/search.ts';
+
+type Config = ConfigOf<'console'>;
+
+export async function startConsoleProcess(
+  config: Config,
+  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
+) {
+  const { log, closers, registry } = tools;
+  const metrics = createConsoleMetrics(registry);
+  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
+  const admin = await startAdminServer({
+    host: config.ADMIN_HOST,
+    port: config.ADMIN_PORT,
+    registry,
+    live: [],
+    // Without the database the console still shows the pods.
+    ready: [],
+    warnings,
+  });
+  closers.add('admin port', () => admin.close());
+
+  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest console');
+  closers.add('mongodb', () => mongo.close());
+  const db = mongo.db(config.MONGODB_DATABASE);
+  const databaseFault = (error: unknown): string | undefined => {
+    if (tookTooLong(error)) return 'MongoDB took too long to answer: narrow the search by time.';
+    return error instanceof MongoError || error instanceof DeadlineError
+      ? `${mongoReason(mongo, error)}. The page "Now" still shows the pods.`
+      : undefined;
+  };
+  const loops = new Loops({
+    log,
+    closers,
+    failing: metrics.loopFailing,
+    reason: (error) => mongoReason(mongo, error),
+  });
+  warnings.push(loops.warnings);
+  const clock = new DatabaseClock();
+  clock.follow(db, loops);
+
+  const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>
+    new Trail({
+      ...{ db, clock, by: person.name, nameFrom: person.nameFrom },
+      ...defined({ why }),
+      // Users of the database cannot change the pod's log.
+      copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
+    });
+  const reads: Desk['reads'] = {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    keys: new KeyStore({ db, clock }),
+    holds: new PartnerHolds({ db, clock }),
+    trail: trailOf({ name: '', nameFrom: 'console' }),
+  };
+  const readings = followReadings(config, { reads, clock, loops, databaseFault });
+  const server = await startConsole({
+    ...{ host: config.CONSOLE_HOST, port: config.CONSOLE_PORT, clock, log, databaseFault },
+    secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
+    ...defined({ oidc: oidcOf(config) }),
+    desk: { reads, trailOf, ...readings },
+  });
+  closers.add('console', () => server.close());
+
+  log.info(
+    { config: printableConfig(config), url: server.url, admin: admin.url },
+    'serving',
+  );
+  return { url: server.url, adminUrl: admin.url };
+}
+
+function oidcOf(config: Config) {
+  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId, OIDC_CLIENT_SECRET: clientSecret } = config;
+  const { CONSOLE_URL: publicUrl } = config;
+  // The settings allow all of them or none.
+  if (!issuer || !clientId || !clientSecret || !publicUrl) return undefined;
+  const roles = { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE };
+  return { issuer, clientId, clientSecret, publicUrl, roles, rolesClaim: config.OIDC_ROLES_CLAIM };
+}
+
+/** In the background, so that the first page needs no store. */
+function followReadings(
+  { CONSOLE_PROCESSES: addresses }: Config,
+  parts: {
+    readonly reads: Desk['reads'];
+    readonly clock: Clock;
+    readonly loops: Loops<'pods' | 'stored'>;
+    readonly databaseFault: (error: unknown) => string | undefined;
+  },
+) {
+  const { reads, clock, loops, databaseFault } = parts;
+  const activity = new Activity();
+  let pods: readonly Pod[] = [];
+  let stored: Stored | undefined;
+  const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
+  loops.start({
+    ...{ name: 'pods', ...round },
+    run: async () => {
+      pods = await readPods(addresses);
+      activity.add(pods, clock.now());
+    },
+  });
+  loops.start({
+    ...{ name: 'stored', ...round },
+    run: async () => {
+      try {
+        const [partners, dead] = await Promise.all([
+          partnersView(reads, clock.now()),
+          tallyOf({ state: 'dead_lettered' }, reads),
+        ]);
+        stored = { partners, dead };
+      } catch (error) {
+        stored = { fault: databaseFault(error) ?? 'The console has a fault; its log has more.' };
+        throw error;
+      }
+    },
+  });
+  return { activity, pods: () => pods, stored: () => stored };
+}

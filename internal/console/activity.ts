@@ -1,0 +1,181 @@
+/** What the pods' counters say of the last hour, kept in this process's memory. */
+import { HISTORY_ROUNDS } from './limits.ts';
+import type { Pod, Sample } from './readings.ts';
+
+/** By the value of a label. */
+type Rates = Readonly<Record<string, number>>;
+
+/** Rates are a minute. */
+export interface Round {
+  readonly at: Date;
+  readonly answers: Rates;
+  readonly finished: Rates;
+  readonly mails: Rates;
+  /** Of accepts since the round before; undefined if there were none. */
+  readonly p99Seconds: number | undefined;
+  /** Undefined where no controller has counted them. */
+  readonly waiting: number | undefined;
+  readonly byPartner: ReadonlyMap<string, PartnerCounts>;
+}
+
+/** Since the round before. */
+export interface PartnerCounts {
+  readonly requests: number;
+  /** Answered 400 or 422, or found invalid or a duplicate later. */
+  readonly rejected: number;
+}
+
+interface Seen {
+  readonly at: Date;
+  readonly values: ReadonlyMap<string, number>;
+}
+
+/** Growth of one series since its pod was read before. */
+interface Growth extends Sample {
+  readonly minutes: number;
+}
+
+const COUNTERS = new Set([
+  'requests_total',
+  'accept_seconds_bucket',
+  'outcomes_total',
+  'mails_total',
+  'partner_requests_total',
+  'partner_outcomes_total',
+]);
+const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
+
+export class Activity {
+  #seen = new Map<string, Seen>();
+  readonly #rounds: Round[] = [];
+
+  /** Oldest first; at most an hour. */
+  get rounds(): readonly Round[] {
+    return this.#rounds;
+  }
+
+  add(pods: readonly Pod[], at: Date): void {
+    const before = this.#seen;
+    const answering = pods.filter(({ answers }) => answers);
+    this.#seen = new Map(answering.map((pod) => [pod.at, { at, values: countersOf(pod) }]));
+    // A pod that misses a round is measured over both when it answers again.
+    for (const { at: name } of pods) {
+      const last = before.get(name);
+      if (last !== undefined && !this.#seen.has(name)) this.#seen.set(name, last);
+    }
+    const grown = answering.flatMap((pod) => growthOf(pod, before.get(pod.at), at));
+    this.#rounds.push(roundOf(grown, pods, at));
+    if (this.#rounds.length > HISTORY_ROUNDS) this.#rounds.shift();
+  }
+
+  /** Of all rounds together. */
+  partners(): ReadonlyMap<string, PartnerCounts> {
+    const sums = new Map<string, PartnerCounts>();
+    for (const { byPartner } of this.#rounds)
+      for (const [partner, { requests, rejected }] of byPartner) {
+        const sum = sums.get(partner) ?? { requests: 0, rejected: 0 };
+        sums.set(partner, {
+          requests: sum.requests + requests,
+          rejected: sum.rejected + rejected,
+        });
+      }
+    return sums;
+  }
+}
+
+/** The highest of all pods: each counts the whole service, and only the leader has counted. */
+export function gauge(pods: readonly Pod[], name: string, labels: Rates | object = {}) {
+  const values = pods
+    .flatMap(({ samples }) => samples)
+    .filter((one) => one.name === name && matches(one, labels))
+    .map(({ value }) => value);
+  return values.length === 0 ? undefined : Math.max(...values);
+}
+
+function matches({ labels }: Sample, wanted: object): boolean {
+  return Object.entries(wanted).every(([label, value]) => labels[label] === value);
+}
+
+const keyOf = ({ name, labels }: Sample): string => JSON.stringify([name, labels]);
+
+function countersOf({ samples }: Pod): Map<string, number> {
+  return new Map(
+    samples.filter(({ name }) => COUNTERS.has(name)).map((one) => [keyOf(one), one.value]),
+  );
+}
+
+function growthOf({ samples }: Pod, before: Seen | undefined, at: Date): Growth[] {
+  if (before === undefined) return [];
+  const minutes = (at.getTime() - before.at.getTime()) / 60_000;
+  if (minutes <= 0) return [];
+  return samples
+    .filter(({ name }) => COUNTERS.has(name))
+    .map((one) => {
+      const last = before.values.get(keyOf(one)) ?? 0;
+      // A restarted pod counts from 0.
+      return { ...one, minutes, value: one.value >= last ? one.value - last : one.value };
+    });
+}
+
+function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Round {
+  const [account, mail] = ['recorded', 'account_created'].map((state) =>
+    gauge(pods, 'records', { state }),
+  );
+  return {
+    at,
+    answers: rates(grown, 'requests_total', 'status'),
+    finished: Object.fromEntries(
+      Object.entries(rates(grown, 'outcomes_total', 'state')).filter(([state]) =>
+        FINAL.includes(state),
+      ),
+    ),
+    mails: rates(grown, 'mails_total', 'result'),
+    p99Seconds: quantile(grown, 0.99),
+    waiting: account === undefined ? undefined : account + (mail ?? 0),
+    byPartner: partnerCounts(grown),
+  };
+}
+
+function rates(grown: readonly Growth[], name: string, label: string): Rates {
+  const sums: Record<string, number> = {};
+  for (const one of grown) {
+    if (one.name !== name) continue;
+    const key = one.labels[label] ?? '';
+    sums[key] = (sums[key] ?? 0) + one.value / one.minutes;
+  }
+  return sums;
+}
+
+function partnerCounts(grown: readonly Growth[]): Map<string, PartnerCounts> {
+  const counts = new Map<string, PartnerCounts>();
+  for (const { name, labels, value } of grown) {
+    const { partner = '', status = '', state } = labels;
+    if (partner === '' || value === 0) continue;
+    const asked = name === 'partner_requests_total';
+    const rejected = asked ? ['400', '422'].includes(status) : state === 'rejected';
+    const sum = counts.get(partner) ?? { requests: 0, rejected: 0 };
+    counts.set(partner, {
+      requests: sum.requests + (asked ? value : 0),
+      rejected: sum.rejected + (rejected ? value : 0),
+    });
+  }
+  return counts;
+}
+
+/** As Prometheus' histogram_quantile: linear within a bucket. */
+function quantile(grown: readonly Growth[], wanted: number): number | undefined {
+  const byBound = new Map<number, number>();
+  for (const { name, labels, value } of grown) {
+    if (name !== 'accept_seconds_bucket') continue;
+    const bound = labels['le'] === '+Inf' ? Infinity : Number(labels['le']);
+    byBound.set(bound, (byBound.get(bound) ?? 0) + value);
+  }
+  const buckets = [...byBound].toSorted(([one], [other]) => one - other);
+  const total = buckets.at(-1)?.[1] ?? 0;
+  if (total === 0) return undefined;
+  const index = buckets.findIndex(([, count]) => count >= wanted * total);
+  const [bound, count] = buckets[index] ?? [0, 0];
+  const [from, below] = buckets[index - 1] ?? [0, 0];
+  if (bound === Infinity) return from;
+  return from + (bound - from) * ((wanted * total - below) / (count - below));
+}

@@ -1,0 +1,148 @@
+/** The first page: are partners well, is work going out, what is wrong, and who is affected. */
+import { kinds, type Kind } from '../view/check-records.ts';
+import type { PartnerView } from '../view/partners.ts';
+import type { Tally } from '../view/search.ts';
+import { gauge, type Activity, type PartnerCounts, type Round } from './activity.ts';
+import { DEAD_KINDS_SHOWN } from './limits.ts';
+import type { Pod } from './readings.ts';
+
+/** What the database says, or why it cannot be read. */
+export type Stored =
+  | { readonly partners: readonly PartnerView[]; readonly dead: readonly Tally[] }
+  | { readonly fault: string };
+
+/** `bad` stops something; `warn` does not yet. */
+export interface Problem {
+  readonly weight: 'bad' | 'warn';
+  readonly who: string;
+  readonly what: string;
+}
+
+export interface PartnerRow extends PartnerCounts {
+  readonly partner: string;
+  /** Undefined without a request in the last hour. */
+  readonly share: number | undefined;
+  readonly waiting: number;
+  readonly stored: PartnerView | undefined;
+}
+
+export interface NowView {
+  readonly at: Date | undefined;
+  readonly problems: readonly Problem[];
+  readonly last: Round | undefined;
+  /** By step; undefined where no controller has counted. */
+  readonly waiting: {
+    readonly account: number | undefined;
+    readonly mail: number | undefined;
+    readonly onHold: number | undefined;
+    readonly delayed: number | undefined;
+  };
+  readonly oldestSeconds: number | undefined;
+  readonly dead: readonly Tally[];
+  readonly partners: readonly PartnerRow[];
+  readonly pods: readonly Pod[];
+}
+
+const PROCESSES = ['ingest', 'processor', 'controller'];
+const WAITS: Readonly<Record<string, string>> = {
+  relay: 'e-mails wait for the relay',
+  database: 'work waits for the database',
+};
+
+export function nowView(
+  pods: readonly Pod[],
+  activity: Activity,
+  stored: Stored | undefined,
+): NowView {
+  const last = activity.rounds.at(-1);
+  const oldest = gauge(pods, 'oldest_waiting_seconds');
+  const read = stored !== undefined && 'partners' in stored ? stored : undefined;
+  return {
+    at: last?.at,
+    problems: problemsOf(pods, stored, last !== undefined),
+    last,
+    waiting: {
+      account: gauge(pods, 'records', { state: 'recorded' }),
+      mail: gauge(pods, 'records', { state: 'account_created' }),
+      onHold: gauge(pods, 'records_on_hold'),
+      delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
+    },
+    oldestSeconds: oldest,
+    dead: read?.dead.slice(0, DEAD_KINDS_SHOWN) ?? [],
+    partners: partnerRows(pods, activity, read?.partners ?? []),
+    pods,
+  };
+}
+
+function problemsOf(pods: readonly Pod[], stored: Stored | undefined, begun: boolean): Problem[] {
+  const absent = PROCESSES.filter(
+    (name) => begun && !pods.some(({ component }) => component === name),
+  );
+  return [
+    ...absent.map((who): Problem => ({ weight: 'bad', who, what: `no ${who} answers` })),
+    ...shared(pods, 'bad', ({ faults }) => faults),
+    ...(stored !== undefined && 'fault' in stored
+      ? [{ weight: 'bad', who: 'console', what: stored.fault } as const]
+      : []),
+    ...Object.entries(WAITS).flatMap(([waitsFor, what]): Problem[] => {
+      const paused = pods.filter((pod) => gauge([pod], 'worker_paused', { waits_for: waitsFor }));
+      const all = pods.filter(({ component }) => component === 'processor').length;
+      return paused.length === 0
+        ? []
+        : [{ weight: 'bad', who: `${paused.length} of ${all} processors`, what }];
+    }),
+    ...shared(pods, 'warn', ({ warnings }) => warnings),
+    ...findingsOf(pods),
+  ];
+}
+
+/** Pods that say the same share a line. */
+function shared(
+  pods: readonly Pod[],
+  weight: Problem['weight'],
+  sentencesOf: (pod: Pod) => readonly string[],
+): Problem[] {
+  const said = pods.flatMap((pod) =>
+    sentencesOf(pod).map((what) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
+  );
+  return [...Map.groupBy(said, ({ what }) => what)].map(([what, all]) => ({
+    weight,
+    what,
+    who: all.map(({ who }) => who).join(', '),
+  }));
+}
+
+/** Of the self-audit that the leading controller makes. */
+function findingsOf(pods: readonly Pod[]): Problem[] {
+  return Object.entries(kinds).flatMap(([kind, [weight, meaning]]): Problem[] => {
+    const count = gauge(pods, 'audit_findings', { kind: kind as Kind }) ?? 0;
+    const what = `${count} found: each ${meaning}; see "partner-ingest audit"`;
+    return count === 0
+      ? []
+      : [{ weight: weight === 'problem' ? 'bad' : 'warn', who: 'self-audit', what }];
+  });
+}
+
+function partnerRows(
+  pods: readonly Pod[],
+  activity: Activity,
+  stored: readonly PartnerView[],
+): PartnerRow[] {
+  const counts = activity.partners();
+  const names = new Set([...stored.map(({ partner }) => partner), ...counts.keys()]);
+  return [...names]
+    .map((partner) => {
+      const { requests, rejected } = counts.get(partner) ?? { requests: 0, rejected: 0 };
+      return {
+        ...{ partner, requests, rejected },
+        // Work of earlier minutes may be decided in this hour.
+        share: requests === 0 ? undefined : Math.min(1, rejected / requests),
+        waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
+        stored: stored.find((one) => one.partner === partner),
+      };
+    })
+    .toSorted(
+      (one, other) =>
+        other.requests - one.requests || (one.partner < other.partner ? -1 : 1),
+    );
+}

@@ -1,0 +1,87 @@
+/** Settings of the console: where it listens, whom it lets in, and whose metrics it reads. */
+import { z } from 'zod';
+import type { Setting } from '../platform/config.ts';
+import { nonEmpty, port, securePage } from '../platform/config-rules.ts';
+
+const usedBy = ['console'] as const;
+
+/** An origin, because paths of our own follow. */
+const isOrigin = (value: string): boolean => URL.parse(value)?.origin === value.replace(/\/$/, '');
+
+const origins = z.string().transform((value, context) => {
+  const found = value
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '');
+  for (const entry of found) {
+    if (isOrigin(entry) && entry.startsWith('http://')) continue;
+    const message = `"${entry}" is not like http://host:9090`;
+    context.addIssue({ code: 'custom', message });
+  }
+  return found;
+});
+
+export const consoleSettings = {
+  CONSOLE_HOST: {
+    schema: nonEmpty.default('127.0.0.1'),
+    usedBy,
+    about:
+      'Address the console is served on. Another one than loopback needs `OIDC_ISSUER`: without it everybody would see everything.',
+  },
+  CONSOLE_PORT: {
+    schema: port.default(8081),
+    usedBy,
+    about: 'Port of the console; 0 picks a free one.',
+  },
+  CONSOLE_URL: {
+    schema: securePage.refine(isOrigin, 'must have no path').optional(),
+    usedBy,
+    about:
+      'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`, whose client has the redirect URI `/login/callback` below it.',
+  },
+  CONSOLE_PROCESSES: {
+    schema: origins.default([]),
+    usedBy,
+    about:
+      'Comma-separated admin addresses of the other processes, such as http://ingest:9090; a name stands for all its addresses.',
+  },
+  CONSOLE_SESSION_SECRET: {
+    schema: z.string().min(32, 'must have 32 characters or more').optional(),
+    usedBy,
+    secret: true,
+    about:
+      'Key of the session cookies. Needed with `OIDC_ISSUER`; a new one logs everybody out.',
+  },
+  OIDC_ISSUER: {
+    schema: securePage.optional(),
+    usedBy,
+    about:
+      'OpenID provider that people log in at. Unset, the console serves loopback only, and who may forward a port to it sees everything.',
+  },
+  OIDC_CLIENT_ID: {
+    schema: nonEmpty.optional(),
+    usedBy,
+    about: "The console's client at the provider.",
+  },
+  OIDC_CLIENT_SECRET: {
+    schema: nonEmpty.optional(),
+    usedBy,
+    secret: true,
+    about: 'Secret of that client.',
+  },
+  OIDC_ROLES_CLAIM: {
+    schema: nonEmpty.default('roles'),
+    usedBy,
+    about: 'Claim of the ID token that holds the roles; a path such as `realm_access.roles` works.',
+  },
+  OIDC_VIEWER_ROLE: {
+    schema: nonEmpty.default('viewer'),
+    usedBy,
+    about: 'Role that may look; personal data is masked.',
+  },
+  OIDC_SUPPORT_ROLE: {
+    schema: nonEmpty.default('support'),
+    usedBy,
+    about: 'Role that may also reveal personal data.',
+  },
+} as const satisfies Record<string, Setting<'console'>>;

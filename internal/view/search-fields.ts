@@ -1,0 +1,51 @@
+/** What requests are searched by, as people type it in a command or a form. */
+import { z } from 'zod';
+import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { later } from '../platform/clock.ts';
+import { states } from '../submission/states.ts';
+import { TEXT_MAX } from './limits.ts';
+
+/** `--why --yes` would otherwise use the second option as a value. */
+export const text = (max: number) =>
+  z
+    .string()
+    .min(1, 'It needs a value.')
+    .max(max, `It has more than ${max} characters.`)
+    .refine((value) => !value.startsWith('--'), 'It needs a value.');
+
+const WHEN = 'It must be like 30m, 24h, 7d or 2026-11-21T09:00Z.';
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 };
+const day = z.iso.date();
+const instant = z.iso.datetime({ local: true, offset: true });
+
+/** A duration before `now`, or a time as commands print it: UTC unless a zone follows. */
+function timeOf(value: string, now: Date): Date | undefined {
+  const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
+  if (amount !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
+  const full = value.replace(/ ?UTC$/, 'Z').replace(' ', 'T');
+  const iso = full.replace(/T(\d\d:\d\d)(?=Z|[+-]|$)/, 'T$1:00');
+  if (day.safeParse(iso).success) return new Date(`${iso}T00:00Z`);
+  if (!instant.safeParse(iso).success) return undefined;
+  return new Date(/(?:Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);
+}
+
+/** Relative times count from `now`. */
+export const when = (now: Date) =>
+  z.string().transform((value, context) => {
+    const time = timeOf(value, now);
+    if (time !== undefined) return time;
+    context.addIssue({ code: 'custom', message: WHEN });
+    return z.NEVER;
+  });
+
+export const fields = {
+  email: text(TEXT_MAX).transform(normalizeEmail),
+  ein: z
+    .string()
+    .transform(normalizeEin)
+    .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.'),
+  name: text(TEXT_MAX),
+  partner: text(TEXT_MAX),
+  state: z.enum(states, `It must be one of ${states.join(', ')}.`),
+  reason: text(TEXT_MAX),
+} as const;
