@@ -24,11 +24,13 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/ingest': 3,
   'internal/processor': 3,
   'internal/controller': 3,
+  'internal/console': 3,
   'internal/cli': 3,
   'internal/settings': 3,
   'cmd/ingest': 4,
   'cmd/processor': 4,
   'cmd/controller': 4,
+  'cmd/console': 4,
   'cmd/cli': 4,
 };
 const MAIN_MAX_LINES = 40;

@@ -71,7 +71,10 @@ export async function startConsoleProcess(
 
   const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>
     new Trail({
-      ...{ db, clock, by: person.name, nameFrom: person.nameFrom },
+      db,
+      clock,
+      by: person.name,
+      nameFrom: person.nameFrom,
       ...defined({ why }),
       // Users of the database cannot change the pod's log.
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
@@ -85,22 +88,27 @@ export async function startConsoleProcess(
   };
   const readings = followReadings(config, { reads, clock, loops, databaseFault });
   const server = await startConsole({
-    ...{ host: config.CONSOLE_HOST, port: config.CONSOLE_PORT, clock, log, databaseFault },
+    host: config.CONSOLE_HOST,
+    port: config.CONSOLE_PORT,
+    clock,
+    log,
+    databaseFault,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
     desk: { reads, trailOf, ...readings },
   });
   closers.add('console', () => server.close());
 
-  log.info(
-    { config: printableConfig(config), url: server.url, admin: admin.url },
-    'serving',
-  );
+  log.info({ config: printableConfig(config), url: server.url, admin: admin.url }, 'serving');
   return { url: server.url, adminUrl: admin.url };
 }
 
 function oidcOf(config: Config) {
-  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId, OIDC_CLIENT_SECRET: clientSecret } = config;
+  const {
+    OIDC_ISSUER: issuer,
+    OIDC_CLIENT_ID: clientId,
+    OIDC_CLIENT_SECRET: clientSecret,
+  } = config;
   const { CONSOLE_URL: publicUrl } = config;
   // The settings allow all of them or none.
   if (!issuer || !clientId || !clientSecret || !publicUrl) return undefined;
@@ -124,14 +132,16 @@ function followReadings(
   let stored: Stored | undefined;
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
-    ...{ name: 'pods', ...round },
+    ...round,
+    name: 'pods',
     run: async () => {
       pods = await readPods(addresses);
       activity.add(pods, clock.now());
     },
   });
   loops.start({
-    ...{ name: 'stored', ...round },
+    ...round,
+    name: 'stored',
     run: async () => {
       try {
         const [partners, dead] = await Promise.all([

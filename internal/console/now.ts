@@ -134,7 +134,9 @@ function partnerRows(
     .map((partner) => {
       const { requests, rejected } = counts.get(partner) ?? { requests: 0, rejected: 0 };
       return {
-        ...{ partner, requests, rejected },
+        partner,
+        requests,
+        rejected,
         // Work of earlier minutes may be decided in this hour.
         share: requests === 0 ? undefined : Math.min(1, rejected / requests),
         waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
@@ -142,7 +144,6 @@ function partnerRows(
       };
     })
     .toSorted(
-      (one, other) =>
-        other.requests - one.requests || (one.partner < other.partner ? -1 : 1),
+      (one, other) => other.requests - one.requests || (one.partner < other.partner ? -1 : 1),
     );
 }

@@ -27,7 +27,7 @@ export function samplesOf(text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
     if (!line.startsWith(OURS)) return [];
     const [, name = '', labels = '', value = ''] = SERIES.exec(line) ?? [];
-    const pairs = [...labels.matchAll(LABEL)].map(([, label = '', text = '']) => [label, text]);
+    const pairs = [...labels.matchAll(LABEL)].map(([, label = '', quoted = '']) => [label, quoted]);
     return [
       {
         name: name.slice(OURS.length),
@@ -51,8 +51,13 @@ export async function readPod(origin: string): Promise<Pod> {
     const samples = samplesOf(metrics);
     const component = samples[0]?.labels['component'] ?? '';
     return {
-      ...{ at, component, answers: true, ready: ok === true, samples },
-      ...{ faults: sentences(faults), warnings: sentences(warnings) },
+      at,
+      component,
+      answers: true,
+      ready: ok === true,
+      faults: sentences(faults),
+      warnings: sentences(warnings),
+      samples,
     };
   } catch {
     return { ...silent, faults: ['does not answer at its admin port'] };

@@ -29,7 +29,8 @@ const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 /** What every template may use. */
 const words = {
-  number: (value: number | undefined): string => (value === undefined ? '–' : numbers.format(value)),
+  number: (value: number | undefined): string =>
+    value === undefined ? '–' : numbers.format(value),
   percent: (share: number | undefined): string =>
     share === undefined ? '–' : `${numbers.format(share * 100)} %`,
   seconds: (value: number | undefined): string =>

@@ -56,8 +56,11 @@ function addNow(app: FastifyInstance, { desk, show }: Parts): void {
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
       desk.activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
-        ...{ at: at.getTime() / 1_000, answers, finished, waiting },
+        at: at.getTime() / 1_000,
+        answers,
+        finished,
         p99Seconds,
+        waiting,
       })),
     ),
   );
@@ -70,8 +73,11 @@ function addFind(app: FastifyInstance, parts: Parts): void {
   const seal = new Seal();
   const page = (request: FastifyRequest, reply: FastifyReply, more: object) =>
     show(request, reply, 'find', {
-      ...{ title: 'Find', states, asked: {}, faults: {}, found: undefined, more: undefined },
-      ...{ missing: undefined, hidden: [] },
+      title: 'Find',
+      states,
+      asked: {},
+      faults: {},
+      hidden: [],
       ...more,
     });
   app.get('/find', (request, reply) => page(request, reply, {}));
@@ -95,8 +101,7 @@ function addFind(app: FastifyInstance, parts: Parts): void {
       const again = shownAgain(asked);
       if (search === undefined) return page(request, reply, { ...again, faults, status: 400 });
       const action = searchInWords('find', search, false);
-      if (action !== undefined)
-        await desk.trailOf(parts.who(request)).revealed({ action });
+      if (action !== undefined) await desk.trailOf(parts.who(request)).revealed({ action });
       const found = await foundPage(search, desk.reads, { limit: FOUND_PAGE, before });
       const { next } = found;
       const next64 = next === undefined ? undefined : seal.close({ asked, before: next });
@@ -116,7 +121,10 @@ function addRequest(app: FastifyInstance, parts: Parts): void {
     { reveal, fault }: { readonly reveal: boolean; readonly fault?: string },
   ) =>
     show(request, reply, 'request', {
-      ...{ title: `Request ${found._id}`, reveal, fault, whyMax: WHY_MAX },
+      title: `Request ${found._id}`,
+      reveal,
+      fault,
+      whyMax: WHY_MAX,
       ...(fault === undefined ? {} : { status: 400 }),
       view: await requestView(found, desk.reads, { now: clock.now(), reveal }),
     });
@@ -175,7 +183,10 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
     ]);
     const about = partners.find((one) => one.partner === partner);
     return show(request, reply, 'partner', {
-      ...{ title: `Partner ${partner}`, partner, about, keys },
+      title: `Partner ${partner}`,
+      partner,
+      about,
+      keys,
       undo: about?.inactiveBy.map(reactivation) ?? [],
     });
   });
@@ -184,7 +195,8 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
     const rows = await trailView(reads, TRAIL_PAGE + 1, before);
     const shown = rows.slice(0, TRAIL_PAGE);
     return show(request, reply, 'trail', {
-      ...{ title: 'Trail', rows: shown },
+      title: 'Trail',
+      rows: shown,
       older: rows.length > TRAIL_PAGE ? shown.at(-1)?.id : undefined,
     });
   });

@@ -15,7 +15,7 @@ import { isLoopback } from '../platform/loopback.ts';
 import { FORM_BYTES, SEARCHES_A_MINUTE } from './limits.ts';
 import type { Person } from './person.ts';
 import { pages, type Context, type Messages } from './render.ts';
-import { oidcSignIn, ProviderError, type OidcOptions, type SignIn } from './sign-in.ts';
+import { OidcSignIn, ProviderError, type OidcOptions, type SignIn } from './sign-in.ts';
 import { addRoutes, type Desk } from './routes.ts';
 
 export interface ConsoleOptions {
@@ -51,8 +51,12 @@ export async function startConsole(
     show: (request, reply, status, message) =>
       show(request, reply, 'message', { title: TITLES[status] ?? 'Not done', status, message }),
   };
-  signIn =
-    oidc === undefined ? everybody : oidcSignIn(app, oidc, { clock, log, messages });
+  if (oidc === undefined) signIn = everybody;
+  else {
+    const login = new OidcSignIn(oidc, { clock, log, messages });
+    login.addRoutes(app);
+    signIn = login;
+  }
   guard(app, { signIn, messages, oidc: oidc !== undefined });
   answerErrors(app, options, messages);
   addAssets(app);
@@ -80,9 +84,11 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     contentSecurityPolicy: {
       useDefaults: false,
       directives: {
-        defaultSrc: ["'none'"],
-        ...{ scriptSrc: own, styleSrc: own, imgSrc: own, connectSrc: own, formAction: own },
-        ...{ baseUri: ["'none'"], frameAncestors: ["'none'"] },
+        defaultSrc: own,
+        formAction: own,
+        baseUri: ["'none'"],
+        frameAncestors: ["'none'"],
+        objectSrc: ["'none'"],
       },
     },
     referrerPolicy: { policy: 'no-referrer' },
@@ -92,7 +98,10 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   await app.register(csrf, {
     cookieKey: 'form',
     cookieOpts: {
-      ...{ path: '/', httpOnly: true, sameSite: 'strict', signed: true },
+      path: '/',
+      httpOnly: true,
+      sameSite: 'strict',
+      signed: true,
       // Some browsers keep no such cookie of http://127.0.0.1.
       secure: oidc !== undefined,
     },
@@ -116,7 +125,12 @@ function guard(
     const [path = ''] = request.url.split('?');
     // A site whose name leads to this loopback could read the pages in a visitor's browser.
     if (!parts.oidc && !isLoopback(request.hostname.replace(/^\[(.*)\]$/, '$1')))
-      return parts.messages.show(request, reply, 421, 'Open the console by 127.0.0.1 or localhost.');
+      return parts.messages.show(
+        request,
+        reply,
+        421,
+        'Open the console by 127.0.0.1 or localhost.',
+      );
     if (PUBLIC.test(path) || parts.signIn.who(request) !== undefined) return undefined;
     if (request.method === 'GET')
       return reply.redirect(`/login?to=${encodeURIComponent(path)}`, 303);
@@ -129,14 +143,14 @@ function guard(
 
 function answerErrors(app: FastifyInstance, options: ConsoleOptions, messages: Messages): void {
   const { log, databaseFault } = options;
-  app.setErrorHandler<FastifyError>((error, request, reply) => {
+  app.setErrorHandler<Partial<FastifyError> & Error>((error, request, reply) => {
     const fault =
       error instanceof ProviderError
         ? `The OpenID provider cannot be asked (${error.message}).`
         : databaseFault(error);
     if (fault !== undefined) return messages.show(request, reply, 503, fault);
-    const { statusCode: status = 500, code = '' } = error;
-    if (code.startsWith('FST_CSRF'))
+    const { statusCode: status = 500, code } = error;
+    if (code?.startsWith('FST_CSRF'))
       return messages.show(request, reply, 403, 'The form has expired: open its page again.');
     if (status === 429)
       return messages.show(request, reply, 429, 'Wait a minute, then search again.');
@@ -165,4 +179,3 @@ function addAssets(app: FastifyInstance): void {
     );
   }
 }
-

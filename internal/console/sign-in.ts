@@ -32,7 +32,6 @@ interface Session {
   readonly kind: typeof SESSION;
   readonly name: string;
   readonly role: Role;
-  readonly until: number;
 }
 
 interface Login {
@@ -41,96 +40,118 @@ interface Login {
   readonly nonce: string;
   readonly verifier: string;
   readonly to: string;
+}
+
+interface Until {
   readonly until: number;
 }
 
 /** Needs `@fastify/cookie` with a secret. */
-export function oidcSignIn(
-  app: FastifyInstance,
-  options: OidcOptions,
-  tools: { readonly clock: Clock; readonly log: Logger; readonly messages: Messages },
-): SignIn {
-  const { clock, log, messages } = tools;
-  const redirectUri = new URL(CALLBACK, options.publicUrl).href;
-  const provider = providerOf(options);
-  const keep = (reply: FastifyReply, content: Session | Login, seconds: number): void =>
-    void reply.setCookie(content.kind, Buffer.from(JSON.stringify(content)).toString('base64url'), {
-      ...{ path: '/', httpOnly: true, secure: true, sameSite: 'lax', signed: true },
-      maxAge: seconds,
-    });
-  const kept = <T extends Session | Login>(request: FastifyRequest, kind: T['kind']) => {
-    const { valid, value } = request.unsignCookie(request.cookies[kind] ?? '');
-    if (!valid) return undefined;
-    const content = JSON.parse(Buffer.from(value, 'base64url').toString()) as T;
-    // The signature does not cover the cookie's name.
-    return content.kind === kind && content.until > nowSeconds(clock) ? content : undefined;
-  };
+export class OidcSignIn implements SignIn {
+  readonly #options: OidcOptions;
+  readonly #tools: { readonly clock: Clock; readonly log: Logger; readonly messages: Messages };
+  readonly #provider: () => Promise<oidc.Configuration>;
 
-  app.get('/login', async (request, reply) => {
-    const [state, nonce, verifier] = [
-      oidc.randomState(),
-      oidc.randomNonce(),
-      oidc.randomPKCECodeVerifier(),
-    ];
+  constructor(
+    options: OidcOptions,
+    tools: { readonly clock: Clock; readonly log: Logger; readonly messages: Messages },
+  ) {
+    this.#options = options;
+    this.#tools = tools;
+    this.#provider = providerOf(options);
+  }
+
+  who(request: FastifyRequest): Person | undefined {
+    const session = this.#kept<Session>(request, SESSION);
+    return session && { name: session.name, nameFrom: 'oidc', role: session.role };
+  }
+
+  addRoutes(app: FastifyInstance): void {
+    app.get('/login', (request, reply) => this.#begin(request, reply));
+    app.get(CALLBACK, (request, reply) => this.#end(request, reply));
+    app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
+      void reply.clearCookie(SESSION, { path: '/' });
+      return this.#tools.messages.show(request, reply, 200, 'You are logged out of the console.');
+    });
+  }
+
+  async #begin(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
+    const verifier = oidc.randomPKCECodeVerifier();
     const { to = '/' } = request.query as { to?: string };
-    const until = nowSeconds(clock) + LOGIN_SECONDS;
-    keep(reply, { kind: LOGIN, state, nonce, verifier, to: ownPath(to), until }, LOGIN_SECONDS);
-    const target = oidc.buildAuthorizationUrl(await provider(), {
-      redirect_uri: redirectUri,
+    this.#keep(reply, LOGIN_SECONDS, { kind: LOGIN, state, nonce, verifier, to: ownPath(to) });
+    const target = oidc.buildAuthorizationUrl(await this.#provider(), {
+      redirect_uri: new URL(CALLBACK, this.#options.publicUrl).href,
       scope: 'openid profile email',
-      ...{ state, nonce, code_challenge_method: 'S256' },
+      state,
+      nonce,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
     });
     return reply.redirect(target.href, 303);
-  });
+  }
 
-  app.get(CALLBACK, async (request, reply) => {
-    const login = kept<Login>(request, LOGIN);
+  async #end(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const { log, messages } = this.#tools;
+    const login = this.#kept<Login>(request, LOGIN);
     void reply.clearCookie(LOGIN, { path: '/' });
     if (login === undefined)
       return messages.show(request, reply, 400, 'The log-in took too long, or began elsewhere.');
-    const claims = await claimsOf(request, login).catch((error: unknown) => {
+    const claims = await this.#claims(request, login).catch((error: unknown) => {
       log.warn({ reason: reasonOf(error) }, 'a log-in failed');
     });
     if (claims === undefined)
-      return messages.show(request, reply, 400, 'The log-in did not succeed.');
-    const [name, role] = [nameOf(claims), roleOf(claims, options)];
+      return messages.show(request, reply, 400, 'The log-in did not succeed: try again.');
+    const [name, role] = [nameOf(claims), roleOf(claims, this.#options)];
     if (role === undefined) {
       log.warn({ operator: name }, 'a person without a role tried to log in');
-      const words = `You are ${name}, who has neither role: ${Object.values(options.roles).join(' or ')}.`;
-      return messages.show(request, reply, 403, words);
+      const roles = Object.values(this.#options.roles).join(' nor ');
+      return messages.show(request, reply, 403, `${name} has neither the role ${roles}.`);
     }
-    const until = nowSeconds(clock) + SESSION_SECONDS;
-    keep(reply, { kind: SESSION, name, role, until }, SESSION_SECONDS);
+    this.#keep(reply, SESSION_SECONDS, { kind: SESSION, name, role });
     log.info({ operator: name, role }, 'logged in');
     return reply.redirect(login.to, 303);
-  });
+  }
 
-  app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
-    void reply.clearCookie(SESSION, { path: '/' });
-    return messages.show(request, reply, 200, 'You are logged out of the console.');
-  });
-
-  async function claimsOf(request: FastifyRequest, login: Login) {
-    const tokens = await oidc.authorizationCodeGrant(
-      await provider(),
-      new URL(request.url, options.publicUrl),
-      {
-        pkceCodeVerifier: login.verifier,
-        expectedState: login.state,
-        expectedNonce: login.nonce,
-        idTokenExpected: true,
-      },
-    );
+  async #claims(request: FastifyRequest, login: Login): Promise<Claims | undefined> {
+    const back = new URL(request.url, this.#options.publicUrl);
+    const tokens = await oidc.authorizationCodeGrant(await this.#provider(), back, {
+      pkceCodeVerifier: login.verifier,
+      expectedState: login.state,
+      expectedNonce: login.nonce,
+      idTokenExpected: true,
+    });
     return tokens.claims();
   }
 
-  return {
-    who: (request) => {
-      const session = kept<Session>(request, SESSION);
-      return session && { name: session.name, nameFrom: 'oidc', role: session.role };
-    },
-  };
+  #keep(reply: FastifyReply, seconds: number, content: Session | Login): void {
+    const until = this.#now() + seconds * 1_000;
+    const text = Buffer.from(JSON.stringify({ ...content, until })).toString('base64url');
+    void reply.setCookie(content.kind, text, {
+      path: '/',
+      httpOnly: true,
+      secure: true,
+      sameSite: 'lax',
+      signed: true,
+      maxAge: seconds,
+    });
+  }
+
+  #kept<T extends Session | Login>(request: FastifyRequest, kind: T['kind']): T | undefined {
+    const { valid, value } = request.unsignCookie(request.cookies[kind] ?? '');
+    if (!valid) return undefined;
+    try {
+      const content = JSON.parse(Buffer.from(value, 'base64url').toString()) as T & Until;
+      // The signature does not cover the cookie's name.
+      return content.kind === kind && content.until > this.#now() ? content : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #now(): number {
+    return this.#tools.clock.now().getTime();
+  }
 }
 
 /** Asked at the first log-in and, while it fails, at each: the console starts without it. */
@@ -177,10 +198,8 @@ function ownPath(to: string): string {
   return /^\/[\w/-]*$/.test(to) && !to.startsWith('//') ? to : '/';
 }
 
-const nowSeconds = (clock: Clock): number => clock.now().getTime() / 1_000;
-
 /** Without the message, which may quote a token. */
 function reasonOf(error: unknown): string {
-  const { code, name } = error as { readonly code?: unknown; readonly name?: unknown };
-  return String(code ?? name ?? 'unknown');
+  const { code, name } = error as { readonly code?: string; readonly name?: string };
+  return code ?? name ?? 'unknown';
 }

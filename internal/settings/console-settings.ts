@@ -49,8 +49,7 @@ export const consoleSettings = {
     schema: z.string().min(32, 'must have 32 characters or more').optional(),
     usedBy,
     secret: true,
-    about:
-      'Key of the session cookies. Needed with `OIDC_ISSUER`; a new one logs everybody out.',
+    about: 'Key of the session cookies. Needed with `OIDC_ISSUER`; a new one logs everybody out.',
   },
   OIDC_ISSUER: {
     schema: securePage.optional(),

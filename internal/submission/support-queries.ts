@@ -221,7 +221,7 @@ function stateFilter(state: State): Filter<SubmissionRecord> {
 
 function idRange(since: Date | undefined, before: string | undefined): Filter<SubmissionRecord> {
   const range = defined({ $gte: firstAt(since), $lt: before });
-  return Object.keys(range).length === 0 ? {} : { _id: range as { $gte?: string; $lt?: string } };
+  return Object.keys(range).length === 0 ? {} : { _id: range };
 }
 
 function firstAt(date: Date | undefined): string | undefined {

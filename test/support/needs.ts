@@ -20,6 +20,7 @@ const NEEDS = {
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
+  Chromium: /support\/browser\.ts'/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,
   'API server of our own': /startOwnApiServer/,
 } as const;

@@ -15,6 +15,7 @@ import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
+import { installBrowser } from './browser.ts';
 import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
@@ -48,6 +49,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => void (await findSchemathesis(log)),
   Helm: async (log) => void (await goProgram('helm', log)),
+  Chromium: installBrowser,
   'API server': async () => variable('TEST_KUBECONFIG'),
   'API server of our own': async () => variable('TEST_API_SERVER_COMMAND'),
   cluster: noCluster,

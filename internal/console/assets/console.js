@@ -41,11 +41,18 @@ async function draw() {
     const options = {
       width: place.clientWidth,
       height: 160,
-      scales: { y: { range: (_, least, most) => [Math.min(0, least ?? 0), Math.max(1, most ?? 1)] } },
+      scales: {
+        y: { range: (_, least, most) => [Math.min(0, least ?? 0), Math.max(1, most ?? 1)] },
+      },
       axes: [axis, { ...axis, size: 56 }],
       series: [
         {},
-        ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2, spanGaps: false })),
+        ...lines.map(([label, name]) => ({
+          label,
+          stroke: colour(name),
+          width: 2,
+          spanGaps: false,
+        })),
       ],
     };
     const data = [

@@ -1,0 +1,245 @@
+/**
+ * The console in a real browser, over real stores and processes: under load, and while a store or
+ * the relay is away. Nothing personal leaves a page, and pages agree with the command.
+ */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Browser, Page } from 'puppeteer-core';
+import type { ServiceProcess } from '../../deploy/local/processes.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { accessFaults, isTooWide, openBrowser, picture, textOf } from '../support/browser.ts';
+import { cliOf } from '../support/cli.ts';
+import { send } from '../support/http.ts';
+import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
+import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
+import { newApplication, type World } from '../support/world.ts';
+
+const CANARY = 'canarymailbox';
+const application = {
+  ...newApplication(),
+  email: `${CANARY}@canary.example`,
+  business_name: 'CanaryName Ltd',
+};
+const hostile = {
+  ...newApplication(),
+  business_name: `<script>alert(1)</script>\u{202e}${'w'.repeat(150)}`,
+};
+
+let own: OwnWorld;
+let world: World;
+let browser: Browser;
+let page: Page;
+let processes: ServiceProcess[];
+let desk: ServiceProcess;
+let ids: string[];
+let loading = true;
+let load: Promise<void>;
+/** All that was shown masked. */
+const shown: string[] = [];
+const dialogs: string[] = [];
+
+beforeAll(async () => {
+  own = await openOwnWorld({ controller: false });
+  world = own.world;
+  const names = ['controller', 'ingest', 'processor'] as const;
+  processes = await Promise.all(names.map((name) => world.spawn(name)));
+  const ingest = processes[1]!;
+  desk = await world.spawn('console', {
+    CONSOLE_PROCESSES: processes.map(({ adminUrl }) => adminUrl).join(','),
+  });
+  browser = await openBrowser();
+  page = await browser.newPage();
+  page.on('dialog', (dialog) => {
+    dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  ids = [await submit(world, ingest, application), await submit(world, ingest, hostile)];
+  for (const id of ids) await world.recordIn('completed', id);
+  ids.push(await submit(world, ingest, application));
+  await world.recordIn('rejected', ids[2]!);
+  load = (async () => {
+    while (loading) {
+      await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
+      await send(ingest.url, { key: world.key, body: 'nonsense' });
+    }
+  })().catch(() => undefined);
+});
+afterAll(async () => {
+  loading = false;
+  await load;
+  await browser.close();
+  await own.close();
+});
+
+async function open(path: string): Promise<string> {
+  await page.goto(desk.url + path);
+  shown.push(await page.content());
+  return textOf(page);
+}
+const nowSays = (words: RegExp): Promise<unknown> =>
+  eventually(
+    `the first page to say ${words}`,
+    async () => words.test(await open('/')),
+    HEAL_HANG_MS,
+  );
+
+const paths = [
+  '/',
+  '/find',
+  '/dead-letters',
+  '/partners',
+  '/partners/demo',
+  '/trail',
+  '/requests/nothing',
+];
+test('each page under load: no finding of axe in both schemes, 360 px are enough', async () => {
+  await nowSays(/Accepted \(202\)\n[1-9]/);
+  for (const path of [...paths, ...ids.map((id) => `/requests/${id}`)]) {
+    await page.setViewport({ width: 360, height: 800 });
+    await open(path);
+    expect({ path, tooWide: await isTooWide(page) }).toEqual({ path, tooWide: false });
+    expect({ path, faults: await accessFaults(page) }).toEqual({ path, faults: [] });
+  }
+  await page.setViewport({ width: 1_280, height: 900 });
+  await open('/');
+  await picture(page, 'now-under-load');
+  await open(`/requests/${ids[0]}`);
+  await picture(page, 'request');
+});
+
+test('a search by e-mail is noted and leaves no address behind; its results open in new tabs', async () => {
+  await open('/find');
+  await page.type('#email', application.email);
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  shown.push(await page.content());
+  expect(page.url()).toBe(`${desk.url}/find`);
+  const links = await page.$$eval('th a', (found) =>
+    found.map((link) => [link.getAttribute('href'), link.getAttribute('target')]),
+  );
+  expect(links).toEqual([ids[2], ids[0]].map((id) => [`/requests/${id}`, '_blank']));
+  const [entry] = await trail();
+  expect(entry).toMatchObject({ action: 'find --email', nameFrom: 'console' });
+});
+
+test('a reference, an id and an account lead to the request; nonsense is explained', async () => {
+  const [account] = await world.accounts({ requestId: ids[0] });
+  const reference = ids[0]!.slice(4, 20).toUpperCase();
+  for (const name of [ids[0]!, reference, account!._id]) {
+    await open('/find');
+    await page.type('#id', name);
+    await Promise.all([page.waitForNavigation(), page.click('main button')]);
+    expect(page.url()).toBe(`${desk.url}/requests/${ids[0]}`);
+  }
+  await open('/find');
+  await page.type('#since', 'soon');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  expect(await textOf(page)).toContain('It must be like 30m, 24h, 7d');
+});
+
+test('a reveal needs a reason, and is noted before it shows', async () => {
+  await open(`/requests/${ids[0]}`);
+  await page.type('#why', ' ');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  shown.push(await page.content());
+  expect(await textOf(page)).toContain('It needs a value.');
+  await page.type('#why', 'ticket 4711');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  expect(await textOf(page)).toContain(application.email);
+  expect((await trail())[0]).toMatchObject({
+    action: 'show --reveal',
+    requestId: ids[0],
+    why: 'ticket 4711',
+    nameFrom: 'console',
+    by: 'somebody',
+  });
+  expect(await open('/trail')).toContain('ticket 4711');
+});
+
+test('a hostile name is text, and its direction mark is gone', async () => {
+  await open(`/requests/${ids[1]}`);
+  await page.type('#why', 'to see the name');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  expect(await textOf(page)).toContain('<script>alert(1)</script>\u{fffd}');
+  expect(await page.content()).not.toMatch(/\u{202e}|<script>alert/u);
+  await page.setViewport({ width: 360, height: 800 });
+  expect(await isTooWide(page)).toBe(false);
+  expect(dialogs).toEqual([]);
+});
+
+test('a form without its token, and a page of another site, get nothing', async () => {
+  const body = new URLSearchParams({ email: application.email });
+  const forged = await fetch(`${desk.url}/find`, { method: 'POST', body });
+  expect(forged.status).toBe(403);
+  // A name of another site may lead to this loopback.
+  const stray = await send(desk.url, {
+    method: 'GET',
+    path: '/',
+    headers: { host: 'evil.example' },
+  });
+  expect(stray.status).toBe(421);
+  const { headers } = await fetch(desk.url);
+  expect(headers.get('content-security-policy')).toContain("default-src 'self'");
+  expect(headers.get('cache-control')).toBe('no-store');
+});
+
+test('pages and the command say the same of each request', async () => {
+  const cli = cliOf(world);
+  const records = await world.records();
+  expect(records.length).toBeGreaterThan(20);
+  for (const { _id: id } of records.slice(0, 30)) {
+    const answer = await fetch(`${desk.url}/requests/${id}`);
+    const html = await answer.text();
+    shown.push(html);
+    await page.setContent(html);
+    const text = await textOf(page);
+    const told = (await cli('show', id, '--json')).json<{
+      state: string;
+      next: string;
+      commands: { command: string }[];
+    }>();
+    for (const words of [told.state, told.next, ...told.commands.map(({ command }) => command)])
+      expect({ id, says: text.includes(words) }).toEqual({ id, says: true });
+  }
+});
+
+test('with Redis away, the first page says so and whose fault it is', async () => {
+  await own.redis.signal('SIGSTOP');
+  await nowSays(/Warning[^\n]*Redis/);
+  expect(await accessFaults(page)).toEqual([]);
+  await heal(own.redis);
+  await nowSays(/Nothing: no pod reports/);
+});
+
+test('with the relay away, e-mails wait for it', async () => {
+  await world.mail.stopListening();
+  await nowSays(/e-mails wait for the relay/);
+  expect(await accessFaults(page)).toEqual([]);
+  await picture(page, 'now-in-an-outage');
+  await world.mail.listenAgain();
+  await nowSays(/Nothing: no pod reports/);
+});
+
+test('with MongoDB away, each page says so, and the first one still shows the pods', async () => {
+  await own.mongo.signal('SIGSTOP');
+  await nowSays(/console[^]*MongoDB|MongoDB[^]*console/);
+  expect(await textOf(page)).toMatch(/processor 127\.0\.0\.1:\d+/);
+  expect(await accessFaults(page)).toEqual([]);
+  for (const path of ['/dead-letters', '/partners', '/trail', `/requests/${ids[0]}`]) {
+    expect(await open(path)).toContain('MongoDB');
+    expect(await accessFaults(page)).toEqual([]);
+  }
+  await heal(own.mongo);
+  await nowSays(/Nothing: no pod reports/);
+});
+
+test('no canary stands unmasked in a page, a log or the trail', async () => {
+  const logs = [...processes, desk].flatMap(({ lines }) => lines);
+  const all = [...shown, ...logs, JSON.stringify(await trail())].join('\n');
+  expect(shown.length).toBeGreaterThan(50);
+  expect(all).not.toContain(CANARY);
+  expect(all).not.toContain('CanaryName');
+  expect(all).not.toContain(application.ein);
+});
+
+function trail() {
+  return world.stores.db.collection(OPERATOR_AUDIT).find().sort({ _id: -1 }).toArray();
+}

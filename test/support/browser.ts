@@ -1,0 +1,77 @@
+/** A real Chromium, as a person at the console has it. */
+import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import puppeteer, { type Browser, type Page } from 'puppeteer-core';
+import { ROOT } from '../../tools/root.ts';
+import { installLog } from '../../deploy/local/stores/cache.ts';
+import { findProgram, run } from '../../deploy/local/stores/process.ts';
+
+/** Names of the program, on Debian first. */
+export const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export async function findBrowser(): Promise<string | undefined> {
+  const found = await Promise.all(BROWSERS.map(findProgram));
+  return found.find((path) => path !== undefined);
+}
+
+export async function openBrowser(): Promise<Browser> {
+  const executablePath = await findBrowser();
+  if (executablePath === undefined) throw new Error(`no ${BROWSERS.join(', ')} on the PATH`);
+  // A container's root has no sandbox, and often a small /dev/shm.
+  const args = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'];
+  return puppeteer.launch({ executablePath, args, headless: true, protocolTimeout: 120_000 });
+}
+
+/** What axe finds on the page in the light and in the dark scheme. */
+export async function accessFaults(page: Page): Promise<string[]> {
+  const faults: string[] = [];
+  for (const value of ['light', 'dark']) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+    // The page's own policy allows no script of ours.
+    await page.evaluate(axe);
+    const found = (await page.evaluate('axe.run()')) as {
+      violations: { id: string; nodes: { html: string }[] }[];
+    };
+    faults.push(...found.violations.map(({ id, nodes }) => `${value}: ${id}: ${nodes[0]?.html}`));
+  }
+  return faults;
+}
+
+/** Does the page need to be scrolled sideways? */
+export async function isTooWide(page: Page): Promise<boolean> {
+  return page.evaluate('document.documentElement.scrollWidth > innerWidth') as Promise<boolean>;
+}
+
+const INSTALL_TIMEOUT_MS = 300_000;
+
+/** Installs Debian's package where no browser is found; says why it cannot. */
+export async function installBrowser(log: (line: string) => void): Promise<string | undefined> {
+  if ((await findBrowser()) !== undefined) return undefined;
+  if (process.getuid?.() !== 0 || (await findProgram('apt-get')) === undefined)
+    return `no ${BROWSERS.join(', ')} on the PATH, and this is not Debian as root`;
+  log('Chromium: installing the package of Debian');
+  await run({
+    command: [
+      ...['apt-get', 'install', '-y', '-q', '--no-install-recommends'],
+      ...['-o', 'DPkg::Lock::Timeout=120', 'chromium'],
+    ],
+    logFile: installLog('chromium'),
+    timeoutMs: INSTALL_TIMEOUT_MS,
+  });
+  return undefined;
+}
+
+export async function textOf(page: Page): Promise<string> {
+  return page.evaluate('document.body.innerText') as Promise<string>;
+}
+
+/** For docs/console.md: `PICTURES=docs/images` puts them there. */
+export async function picture(page: Page, name: string): Promise<void> {
+  const folder = join(ROOT, process.env['PICTURES'] ?? '.run/pictures');
+  await mkdir(folder, { recursive: true });
+  await page.screenshot({ path: `${join(folder, name)}.png`, fullPage: true });
+}
