@@ -197,7 +197,7 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
     return show(request, reply, 'trail', {
       title: 'Trail',
       rows: shown,
-      older: rows.length > TRAIL_PAGE ? shown.at(-1)?.id : undefined,
+      older: rows.length > TRAIL_PAGE ? shown.at(-1)?._id : undefined,
     });
   });
 }

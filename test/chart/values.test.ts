@@ -36,7 +36,7 @@ interface EvaluationValues {
   };
 }
 
-const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller'];
+const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller', 'console'];
 const leavesOf = (value: ChartValue): ChartValue[] =>
   value.inside.length === 0 ? [value] : value.inside.flatMap(leavesOf);
 const leaves = chartValues(valuesYaml).flatMap(leavesOf);
@@ -186,6 +186,10 @@ const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_RESOURCE_ATTRIBUTES|K8
  */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
+  // Their defaults fit the chart.
+  'CONSOLE_PORT',
+  'OIDC_VIEWER_ROLE',
+  'OIDC_SUPPORT_ROLE',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   // Only with evaluation.enabled.
   'ALLOW_PUBLISHED_SECRETS',
@@ -244,6 +248,20 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
   MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
   MAIL_SUPPORT_CONTACT: ['smtp.supportContact', 'help@example.com'],
+  CONSOLE_HOST: ['listenAddress', '::'],
+  CONSOLE_URL: ['console.oidc.url', 'https://other.example.com'],
+  CONSOLE_PROCESSES: [
+    'fullnameOverride',
+    'other',
+    ['ingest', 'processor', 'controller']
+      .map((one) => `http://other-${one}-metrics:9091`)
+      .join(','),
+  ],
+  CONSOLE_SESSION_SECRET: ['console.oidc.existingSecret', 'other', '(filled in)'],
+  OIDC_CLIENT_SECRET: ['console.oidc.existingSecret', 'other', '(filled in)'],
+  OIDC_ISSUER: ['console.oidc.issuer', 'https://login.other.example'],
+  OIDC_CLIENT_ID: ['console.oidc.clientId', 'other'],
+  OIDC_ROLES_CLAIM: ['console.oidc.rolesClaim', 'groups'],
   POD_NAME: ['nameOverride', 'other', '(filled in)'],
 };
 

@@ -71,6 +71,7 @@ export async function textOf(page: Page): Promise<string> {
 
 /** For docs/console.md: `PICTURES=docs/images` puts them there. */
 export async function picture(page: Page, name: string): Promise<void> {
+  await page.setViewport({ width: 1_280, height: 900 });
   const folder = join(ROOT, process.env['PICTURES'] ?? '.run/pictures');
   await mkdir(folder, { recursive: true });
   await page.screenshot({ path: `${join(folder, name)}.png`, fullPage: true });

@@ -68,6 +68,14 @@ export const everything = {
     dashboard: { enabled: true },
   },
   networkPolicy: { egress: { enabled: true } },
+  console: {
+    oidc: {
+      issuer: 'https://login.example.com',
+      clientId: 'console',
+      existingSecret: 'console',
+      url: 'https://console.example.com',
+    },
+  },
   tests: { existingSecret: 'test-partner' },
 };
 

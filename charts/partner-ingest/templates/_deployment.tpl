@@ -15,8 +15,10 @@ spec:
   replicas: {{ . }}
   {{- end }}
   revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit | int64 }}
+  {{- with $values.updateStrategy }}
   strategy:
-    {{- toYaml $values.updateStrategy | nindent 4 }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   selector:
     matchLabels:
       {{- include "partner-ingest.selector" . | nindent 6 }}
@@ -67,7 +69,7 @@ autoscaler would find one pod left. A render without a cluster, and a first inst
 {{- $name := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
 {{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) -}}
 {{- else -}}
-{{- (index .root.Values .component).replicaCount | int64 -}}
+{{- dig "replicaCount" 1 (index .root.Values .component) | int64 -}}
 {{- end -}}
 {{- end -}}
 

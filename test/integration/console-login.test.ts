@@ -1,0 +1,161 @@
+/** Logging in at the console by a real OpenID provider, in a real browser. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createServer, type Server } from 'node:http';
+import { Provider } from 'oidc-provider';
+import type { Browser, BrowserContext, Page } from 'puppeteer-core';
+import { freePort } from '../../deploy/local/stores/wait.ts';
+import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { ConfigError } from '../../internal/platform/config-error.ts';
+import { loadConfig } from '../../internal/settings/settings.ts';
+import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
+import { listen } from '../support/listen.ts';
+import { submit } from '../support/processing.ts';
+import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+
+let world: World;
+let browser: Browser;
+let provider: Server;
+let environment: Readonly<Record<string, string>>;
+let desk: InProcess;
+let requestId: string;
+const application = newApplication();
+
+beforeAll(async () => {
+  world = await openWorld();
+  const ingest = await world.start('ingest');
+  await world.start('processor');
+  requestId = await submit(world, ingest, application);
+  await world.recordIn('completed', requestId);
+  const [port, consolePort] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${consolePort}`;
+  provider = await startProvider(port, `${url}/login/callback`);
+  environment = {
+    CONSOLE_PORT: String(consolePort),
+    CONSOLE_URL: url,
+    CONSOLE_SESSION_SECRET: 'a-secret-for-tests-of-32-characters-or-more',
+    OIDC_ISSUER: `http://127.0.0.1:${port}`,
+    OIDC_CLIENT_ID: 'console',
+    OIDC_CLIENT_SECRET: 'a-client-secret-for-tests',
+  };
+  desk = await world.start('console', environment);
+  browser = await openBrowser();
+});
+afterAll(async () => {
+  await browser.close();
+  provider.close();
+  provider.closeAllConnections();
+  await world.close();
+});
+
+/** Its people are named for their role; `nobody` has none. */
+async function startProvider(port: number, redirectUri: string): Promise<Server> {
+  const oidc = new Provider(`http://127.0.0.1:${port}`, {
+    clients: [
+      {
+        client_id: 'console',
+        client_secret: 'a-client-secret-for-tests',
+        redirect_uris: [redirectUri],
+        response_types: ['code'],
+        grant_types: ['authorization_code'],
+      },
+    ],
+    claims: { openid: ['sub', 'roles'], email: ['email'], profile: [] },
+    conformIdTokenClaims: false,
+    pkce: { required: () => true },
+    findAccount: (_: unknown, id: string) => ({
+      accountId: id,
+      claims: () => ({ sub: id, email: `${id}@example.com`, roles: [id] }),
+    }),
+  });
+  const server = createServer(oidc.callback());
+  await listen(server, port);
+  return server;
+}
+
+/** Each person has a browser profile of their own. */
+async function logIn(name: string, path = '/'): Promise<{ page: Page; context: BrowserContext }> {
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  await page.goto(desk.url + path);
+  await page.type('[name=login]', name);
+  await page.type('[name=password]', 'any');
+  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  // The provider asks for consent, then leads back.
+  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  return { page, context };
+}
+
+test('support logs in, comes to the page that was asked for, and reveals by a proven name', async () => {
+  const { page } = await logIn('support', `/requests/${requestId}`);
+  expect(page.url()).toBe(`${desk.url}/requests/${requestId}`);
+  expect(await textOf(page)).toContain('support@example.com (support)');
+  await page.type('#why', 'ticket 4711');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  expect(await textOf(page)).toContain(application.email);
+  expect(await accessFaults(page)).toEqual([]);
+  const [entry] = await world.stores.db.collection(OPERATOR_AUDIT).find().toArray();
+  expect(entry).toMatchObject({ by: 'support@example.com', nameFrom: 'oidc', why: 'ticket 4711' });
+  const cookies = await page.browserContext().cookies();
+  const session = cookies.find(({ name }) => name === 'session');
+  expect(session).toMatchObject({ httpOnly: true, secure: true, sameSite: 'Lax' });
+
+  await Promise.all([page.waitForNavigation(), page.click('header button')]);
+  expect(await textOf(page)).toContain('You are logged out');
+});
+
+test('a viewer sees everything masked, and a forged reveal is refused and shows nothing', async () => {
+  const { page } = await logIn('viewer', `/requests/${requestId}`);
+  expect(await textOf(page)).toContain('Personal data is masked');
+  expect(await page.$('#why')).toBeNull();
+  // The token of another form is good for this one.
+  await page.evaluate(`(() => {
+    const form = document.querySelector('form');
+    form.action = '/requests/${requestId}/reveal';
+    const why = document.createElement('input');
+    Object.assign(why, { name: 'why', value: 'curious' });
+    form.append(why);
+  })()`);
+  await Promise.all([page.waitForNavigation(), page.click('header button')]);
+  expect(await textOf(page)).toContain('the role "support" may reveal');
+  expect(await page.content()).not.toContain(application.email);
+});
+
+test('a person without a role gets nothing', async () => {
+  const { page } = await logIn('nobody');
+  expect(await textOf(page)).toContain('nobody@example.com has neither the role');
+  await page.goto(`${desk.url}/history.json`);
+  expect(page.url()).not.toContain('history.json');
+});
+
+test('a wrong state, a return without a beginning, and a forged session let nobody in', async () => {
+  const begun = await fetch(`${desk.url}/login`, { redirect: 'manual' });
+  const cookie = begun.headers.getSetCookie()[0]!.split(';')[0]!;
+  const target = new URL(begun.headers.get('location')!);
+  expect(target.searchParams.get('code_challenge_method')).toBe('S256');
+  expect(target.searchParams.get('nonce')).toBeTruthy();
+  const back = (path: string, headers: Record<string, string>) =>
+    fetch(`${desk.url}/login/callback${path}`, { headers, redirect: 'manual' });
+  const wrong = await back('?code=any&state=wrong', { cookie });
+  expect([wrong.status, await wrong.text()]).toEqual([400, expect.stringContaining('not succeed')]);
+  const alone = await back('?code=any&state=any', {});
+  expect(alone.status).toBe(400);
+  for (const session of ['session=forged', cookie.replace('login=', 'session=')]) {
+    const page = await fetch(desk.url, { headers: { cookie: session }, redirect: 'manual' });
+    expect([page.status, page.headers.get('location')]).toEqual([303, '/login?to=%2F']);
+  }
+});
+
+test('the console never starts open', () => {
+  const base = { MONGODB_URI: world.stores.mongodbUri, ALLOW_INSECURE_STORES: 'true' };
+  const faultsOf = (more: Readonly<Record<string, string>>): readonly string[] => {
+    try {
+      loadConfig('console', { ...base, ...more });
+      return [];
+    } catch (error) {
+      return (error as ConfigError).faults;
+    }
+  };
+  expect(faultsOf({})).toEqual([]);
+  expect(faultsOf({ CONSOLE_HOST: '::' })).toEqual([expect.stringContaining('OIDC_ISSUER')]);
+  expect(faultsOf({ OIDC_ISSUER: 'https://login.example' })).toHaveLength(4);
+});
