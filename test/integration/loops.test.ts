@@ -25,7 +25,7 @@ afterAll(async () => {
   for (const set of sets) await set.close();
 });
 
-async function play(name: ServiceName): Promise<void> {
+async function play(name: keyof typeof rights): Promise<void> {
   const set = await startReplicaSet(world.stores.mongodbUri);
   sets.push(set);
   const process = await world.start(name, {
