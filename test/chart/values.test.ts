@@ -201,6 +201,8 @@ const NOT_BY_VALUE = [
 
 const traced = { ...production, tracing: everything.tracing };
 
+const OIDC_FOLDER = '/etc/partner-ingest/oidc';
+
 /** Which value each setting is set by, and how a value given arrives. */
 const settable: Record<string, readonly [string, unknown, string?]> = {
   MONGODB_URI: ['mongodb.file', '/mongodb'],
@@ -257,8 +259,8 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
       .map((one) => `http://other-${one}-metrics:9091`)
       .join(','),
   ],
-  CONSOLE_SESSION_SECRET: ['console.oidc.existingSecret', 'other', '(filled in)'],
-  OIDC_CLIENT_SECRET: ['console.oidc.existingSecret', 'other', '(filled in)'],
+  CONSOLE_SESSION_SECRET: ['console.oidc.existingSecret', 'other', `${OIDC_FOLDER}/sessionSecret`],
+  OIDC_CLIENT_SECRET: ['console.oidc.existingSecret', 'other', `${OIDC_FOLDER}/clientSecret`],
   OIDC_ISSUER: ['console.oidc.issuer', 'https://login.other.example'],
   OIDC_CLIENT_ID: ['console.oidc.clientId', 'other'],
   OIDC_ROLES_CLAIM: ['console.oidc.rolesClaim', 'groups'],
@@ -310,7 +312,7 @@ describe('settings', () => {
     };
     const all = await told(Object.values(others).reduce(set, traced));
     const wanted = Object.entries(others).map(([name, [path, given, arrives]]) => [
-      path.endsWith('.file') ? `${name}_FILE` : name,
+      /\.(file|existingSecret)$/.test(path) ? `${name}_FILE` : name,
       arrives ?? String(given),
     ]);
     expect(all).toMatchObject(Object.fromEntries(wanted));
@@ -326,7 +328,7 @@ describe('settings', () => {
   });
 
   test.each(PROCESSES)('the evaluation alone lets %s do what is not safe', async (process) => {
-    const known = process === 'ingest' ? undefined : 'true';
+    const known = ['ingest', 'console'].includes(process) ? undefined : 'true';
     expect(environmentOf(await render(evaluation), process)).toMatchObject({
       ALLOW_INSECURE_STORES: 'true',
       ...(known === undefined ? {} : { ALLOW_PUBLISHED_SECRETS: known }),
@@ -352,8 +354,8 @@ describe('settings', () => {
         value.replace('/etc/partner-ingest/secrets', folder),
       ]),
     );
-    const { WATCH_NAMESPACES, PROCESSOR_REPLICAS } = told;
-    const inThePod = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, POD_NAME: 'x' };
+    const { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_PROCESSES } = told;
+    const inThePod = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_PROCESSES, POD_NAME: 'x' };
     expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(
       loadConfig(process, { ...secrets, ...required, ...inThePod }),
     );

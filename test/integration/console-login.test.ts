@@ -67,7 +67,7 @@ async function startProvider(port: number, redirectUri: string): Promise<Server>
       claims: () => ({ sub: id, email: `${id}@example.com`, roles: [id] }),
     }),
   });
-  const server = createServer(oidc.callback());
+  const server = createServer((request, response) => void oidc.callback()(request, response));
   await listen(server, port);
   return server;
 }

@@ -31,7 +31,7 @@ let page: Page;
 let processes: ServiceProcess[];
 let desk: ServiceProcess;
 let ids: string[];
-let loading = true;
+const loading = new AbortController();
 let load: Promise<void>;
 /** All that was shown masked. */
 const shown: string[] = [];
@@ -57,14 +57,14 @@ beforeAll(async () => {
   ids.push(await submit(world, ingest, application));
   await world.recordIn('rejected', ids[2]!);
   load = (async () => {
-    while (loading) {
+    while (!loading.signal.aborted) {
       await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
       await send(ingest.url, { key: world.key, body: 'nonsense' });
     }
   })().catch(() => undefined);
 });
 afterAll(async () => {
-  loading = false;
+  loading.abort();
   await load;
   await browser.close();
   await own.close();

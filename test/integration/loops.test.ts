@@ -8,7 +8,9 @@ import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
 /** What each process may no longer do, and the loops that need it. */
-const rights: Readonly<Record<Exclude<ServiceName, 'console'>, Readonly<Record<string, readonly string[]>>>> = {
+const rights: Readonly<
+  Record<Exclude<ServiceName, 'console'>, Readonly<Record<string, readonly string[]>>>
+> = {
   ingest: { find: ['keys'], update: ['key_uses', 'over_limit'] },
   processor: { find: ['holds', 'reconcile'] },
   controller: { aggregate: ['backlog'] },

@@ -56,8 +56,12 @@ export async function installBrowser(log: (line: string) => void): Promise<strin
   log('Chromium: installing the package of Debian');
   await run({
     command: [
-      ...['apt-get', 'install', '-y', '-q', '--no-install-recommends'],
-      ...['-o', 'DPkg::Lock::Timeout=120', 'chromium'],
+      'apt-get',
+      'install',
+      '--yes',
+      '--no-install-recommends',
+      '--option=DPkg::Lock::Timeout=120',
+      'chromium',
     ],
     logFile: installLog('chromium'),
     timeoutMs: INSTALL_TIMEOUT_MS,
