@@ -2,9 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import type { Registry } from 'prom-client';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
+import { SelfAudit } from '../../internal/controller/self-audit.ts';
 import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -20,6 +22,7 @@ import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import {
   createControllerMetrics,
   type ControllerMetrics,
@@ -128,5 +131,17 @@ function openBacklog(
     readPartners: () => readPartnerBacklog(db),
     partnerLabels: new PartnerLabels(),
     jobs: () => queues.counts(),
+  }).start(parts.loops);
+  new SelfAudit({
+    stores: {
+      submissions: new SupportQueries(db),
+      accounts: new AccountQueries(db),
+      holds,
+      // The controller knows no retention: an account's request is there for a day at least.
+      accountRequestsKeptMs: 0,
+    },
+    clock,
+    leads,
+    metrics,
   }).start(parts.loops);
 }

@@ -3,6 +3,7 @@ import { counter, gauge } from './definition.ts';
 
 const loops = [
   'backlog',
+  'audit',
   'clock',
   'expiry',
   'holds',

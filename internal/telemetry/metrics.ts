@@ -279,6 +279,11 @@ const controllerMetrics = {
     'backlog_read_timestamp_seconds',
     'When records and ages were last read from the database, as Unix time; 0 while not leading.',
   ),
+  auditFindings: gauge(
+    'audit_findings',
+    'What the audit of the last hour found, by kind, as `partner-ingest audit` names it; none while not leading.',
+    { kind: openValues },
+  ),
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
   partnersEnding: gauge(
     'partners_keys_ending',

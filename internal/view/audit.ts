@@ -32,13 +32,17 @@ interface Suspect {
   readonly id: string;
 }
 
-type Stores = Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'accountRequestsKeptMs'>;
+export type AuditStores = Pick<
+  Reads,
+  'submissions' | 'accounts' | 'holds' | 'accountRequestsKeptMs'
+>;
 
-/** Reads everything that came at or after `since`, a page at a time. */
+/** Reads everything that came at or after `since`, a page at a time; a rejection of `betweenPages` ends it. */
 export async function auditView(
-  stores: Stores,
+  stores: AuditStores,
   clock: Clock,
   since: Date | undefined,
+  betweenPages: () => Promise<void> = async () => {},
 ): Promise<AuditView> {
   const { submissions, accounts } = stores;
   const found = new Map<Kind, { count: number; readonly ids: string[] }>();
@@ -62,6 +66,7 @@ export async function auditView(
       (ids) => submissions.checked(ids),
     );
     for (const suspect of suspects) add(suspect);
+    await betweenPages();
   }
   for await (const page of accounts.checkedPages(since)) {
     count.accounts += page.length;
@@ -78,6 +83,7 @@ export async function auditView(
       (ids) => accounts.checked('_id', ids),
     );
     for (const suspect of suspects) add(suspect);
+    await betweenPages();
   }
   const findings = [...found].map(([kind, one]): Finding => {
     const [weight, meaning] = kinds[kind];
@@ -111,7 +117,7 @@ async function checkedTwice<Document>(
 async function checkRecords(
   records: readonly CheckedRecord[],
   onHold: ReadonlySet<string>,
-  { accounts }: Pick<Stores, 'accounts'>,
+  { accounts }: Pick<AuditStores, 'accounts'>,
   clock: Clock,
 ): Promise<Suspect[]> {
   const ids = records.map(({ _id }) => _id);
@@ -129,7 +135,7 @@ async function checkRecords(
 /** An account outlives its request's retention; before that, the request must exist. */
 async function orphansOf(
   accounts: readonly CheckedAccount[],
-  { submissions, accountRequestsKeptMs }: Stores,
+  { submissions, accountRequestsKeptMs }: AuditStores,
   clock: Clock,
 ): Promise<{ readonly orphans: Suspect[]; readonly pastRetention: number }> {
   const requestIds = accounts.map(({ requestId }) => requestId);

@@ -2,6 +2,7 @@
  * For each alert what makes it fire, and what is near to that but healthy; everything else is as in
  * `healthy`.
  */
+import { kinds } from '../../internal/view/check-records.ts';
 
 /**
  * Values of series from minute to minute, in promtool's notation (`0+60x180`: from 0, 60 more each
@@ -315,6 +316,18 @@ export const cases: readonly AlertCase[] = [
       [of('leader', 'pod="controller-1"')]: '1+0x10 0+0x80',
       [of('leader', 'pod="controller-2"')]: '0+0x10 1+0x80',
     },
+  },
+  {
+    alert: 'PartnerIngestAuditFindings',
+    fires: { [of('audit_findings', 'kind="account_missing",pod="controller-1"')]: '0+0x80 1+0x10' },
+    labels: { kind: 'account_missing' },
+    says: 'The audit of the last hour found 1 of the kind account_missing.',
+    // Notices.
+    quiet: Object.fromEntries(
+      Object.entries(kinds)
+        .filter(([, [weight]]) => weight === 'notice')
+        .map(([kind]) => [of('audit_findings', `kind="${kind}",pod="controller-1"`), always(3)]),
+    ),
   },
   {
     alert: 'PartnerIngestApplicationsWaiting',

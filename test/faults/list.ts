@@ -75,6 +75,8 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'clocks-leap': { raises: [] },
   // The age of what waited at the last count grows until the next.
   'backlog-refused': { raises: [alert('BacklogStale'), FAILING], may: [WAITING] },
+  // The controllers stop and start, so that one audits at once.
+  'account-alone': { raises: [alert('AuditFindings')], may: [LEADER] },
   'traffic-stopped': { raises: [alert('TrafficStopped')] },
   'untrusted-proxy': { raises: [alert('UntrustedProxy')] },
   'smtp-stopped': { raises: [PAUSED], may: [MAILS_WAITING], allows: ['second_mail'] },

@@ -1,5 +1,7 @@
 /** Faults of the service's own processes. */
 import type { ServiceName } from '../../deploy/local/processes.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { newId } from '../../internal/platform/ids.ts';
 import type { Random } from '../support/random.ts';
 import { LEAPS } from '../support/leaping-clock.ts';
 import {
@@ -13,7 +15,7 @@ import {
   type Injector,
   type StoreName,
 } from './fault.ts';
-import { ACCEPT_TIMEOUT_MS } from './world.ts';
+import { ACCEPT_TIMEOUT_MS, type ChaosWorld } from './world.ts';
 
 /** Longer than the 45 s of a claim, so that others take over what the frozen one holds. */
 const PROCESSOR_FREEZE_MS = 50_000;
@@ -35,6 +37,13 @@ function killed(name: ServiceName): Injector {
     },
     heal: refill,
   };
+}
+
+const ALONE = 'alone';
+
+async function renewControllers(world: ChaosWorld): Promise<void> {
+  await Promise.all(world.slotsOf('controller').map((slot) => world.drain(slot)));
+  await refill(world);
 }
 
 function drained(name: ServiceName): Injector {
@@ -90,6 +99,26 @@ export const processFaults = {
   'processor-drained': drained('processor'),
   'processors-gone': gone('processor'),
   'controllers-gone': gone('controller'),
+  'account-alone': {
+    about: 'an account has no request, and the controllers are new',
+    inject: async (world) => {
+      const _id = newId('acc', new Date());
+      const keys = { emailNormalized: ALONE, ein: ALONE, requestId: ALONE };
+      await world.db.collection<Account>(ACCOUNTS).insertOne({
+        ...keys,
+        _id,
+        email: ALONE,
+        businessName: ALONE,
+        partnerId: ALONE,
+        createdAt: new Date(),
+      });
+      await renewControllers(world);
+    },
+    heal: async (world) => {
+      await world.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: ALONE });
+      await renewControllers(world);
+    },
+  },
   'ingest-choked': {
     about: 'one ingest gets the CPU for 300 of every 700 ms',
     rhythm: { onMs: 400, offMs: 300 },

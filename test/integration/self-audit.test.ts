@@ -1,0 +1,126 @@
+/** The leading controller finds one planted contradiction of each kind, and nothing on a clean day. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Collection } from 'mongodb';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { accountCollection, type Account } from '../../internal/account/account.ts';
+import { SelfAudit } from '../../internal/controller/self-audit.ts';
+import { newId } from '../../internal/platform/ids.ts';
+import type { State } from '../../internal/submission/states.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
+import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { kinds, type Kind } from '../../internal/view/check-records.ts';
+import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
+import { openTestStores, type TestStores } from '../support/test-stores.ts';
+
+const HOUR_MS = 3_600_000;
+const clock = newTestClock();
+let stores: TestStores;
+let requests: Collection<SubmissionRecord>;
+let accounts: Collection<Account>;
+
+beforeAll(async () => {
+  stores = await openTestStores();
+  requests = await makeIndexes(stores);
+  accounts = accountCollection(stores.db);
+});
+afterAll(() => stores.close());
+
+/** A right record in `state`, ten minutes old, and what is wrong with it. */
+async function plant(
+  state: State,
+  { account, ...wrong }: Partial<SubmissionRecord> & { account?: Partial<Account> } = {},
+): Promise<void> {
+  const at = new Date(clock.now().getTime() - HOUR_MS / 6);
+  const ends = ['completed', 'rejected', 'closed'].includes(state);
+  const record = recordOf({}, at, {
+    state,
+    history: [{ state, at, attempt: 0 }],
+    ...(ends
+      ? { expiresAt: new Date(at.getTime() + 24 * HOUR_MS), dueAt: undefined as never }
+      : {}),
+    ...(state === 'recorded' ? { dueAt: clock.now() } : {}),
+    ...wrong,
+  });
+  await requests.insertOne(record, { ignoreUndefined: true });
+  if (account !== undefined) await plantAccount({ requestId: record._id, ...account });
+}
+
+async function plantAccount(account: Partial<Account>): Promise<void> {
+  const _id = newId('acc', clock.now());
+  await accounts.insertOne({
+    _id,
+    email: _id,
+    emailNormalized: _id,
+    ein: _id,
+    businessName: 'Bakery',
+    requestId: _id,
+    partnerId: 'demo',
+    createdAt: clock.now(),
+    ...account,
+  });
+}
+
+test('each kind of problem is counted once, a clean day has none, and only the leader counts', async () => {
+  const registry = createRegistry('controller');
+  let leads = true;
+  const audit = new SelfAudit({
+    stores: {
+      submissions: new SupportQueries(stores.db),
+      accounts: new AccountQueries(stores.db),
+      holds: { list: async () => [], isSet: async () => false },
+      accountRequestsKeptMs: 0,
+    },
+    clock,
+    leads: () => leads,
+    metrics: createControllerMetrics(registry),
+  });
+  const found = async (): Promise<Record<string, number>> => {
+    await audit.round();
+    const lines = (await registry.metrics()).matchAll(
+      /^partner_ingest_audit_findings\{kind="(\w+)".*\} (\d+)$/gm,
+    );
+    return Object.fromEntries([...lines].map(([, kind, count]) => [kind!, Number(count)]));
+  };
+  const all = (ofKind: (kind: Kind) => number) =>
+    Object.fromEntries(Object.keys(kinds).map((kind) => [kind, ofKind(kind as Kind)]));
+
+  await plant('recorded');
+  await plant('completed', {
+    accountId: 'acc_right',
+    account: { _id: 'acc_right', notifiedAt: clock.now() },
+  });
+  await plant('rejected');
+  expect(await found()).toEqual(all(() => 0));
+
+  await plant('paused' as State);
+  await plant('rejected', { history: [] });
+  await plant('rejected', { httpStatus: 500 });
+  await plant('recorded', { dueAt: undefined as never });
+  await plant('recorded', { dueAt: new Date(clock.now().getTime() - HOUR_MS / 10) });
+  await plant('rejected', { expiresAt: undefined as never });
+  await plant('dead_lettered', { dueAt: undefined as never, expiresAt: clock.now() });
+  await plant('completed', { accountId: 'acc_gone' });
+  await plant('rejected', { account: {} });
+  await plant('completed', { accountId: 'acc_other', account: { notifiedAt: clock.now() } });
+  await plant('closed', { account: {} });
+  await plant('completed', { accountId: 'acc_silent', account: { _id: 'acc_silent' } });
+  await plant('rejected', { erasedAt: clock.now(), account: {} });
+  await plantAccount({});
+  // The hour is not over.
+  expect(await found()).toEqual(all(() => 0));
+  clock.advance(HOUR_MS);
+  await requests.updateMany(
+    { state: 'recorded', dueAt: { $gt: new Date(clock.now().getTime() - 1.05 * HOUR_MS) } },
+    { $set: { dueAt: clock.now() } },
+  );
+  expect(await found()).toEqual(all((kind) => (kinds[kind][0] === 'problem' ? 1 : 0)));
+
+  clock.advance(2 * HOUR_MS);
+  await found();
+  clock.advance(HOUR_MS);
+  expect(await found()).toEqual(all(() => 0));
+  leads = false;
+  expect(await found()).toEqual({});
+});
