@@ -82,7 +82,13 @@ describe('an option', () => {
     };
     const [shared, ...all] = ['mongodb uri', 'a k-a', 'b k-b', 'c k-c', 'd k-d'];
     expect(await secretsOf({ ingest: own('a') })).toEqual(['a k-a', shared, shared, shared]);
-    const each = { ingest: own('a'), processor: own('b'), controller: own('c'), tests: own('d') };
+    const each = {
+      ingest: own('a'),
+      processor: own('b'),
+      controller: own('c'),
+      tests: own('d'),
+      console: own('e'),
+    };
     expect(await secretsOf({ mongodb: {}, ...each })).toEqual(all);
   });
 
@@ -110,7 +116,7 @@ describe('an option', () => {
   ])('a CA bundle of %s is trusted by every process and by the test', async (kind, source) => {
     const caBundle = { [kind]: 'ca', key: 'root.pem' };
     const pods = podsOf(await render({ ...production, caBundle }));
-    expect(pods.length).toBe(4);
+    expect(pods.length).toBe(5);
     for (const { spec } of pods) {
       expect(spec['containers'][0]).toMatchObject({
         env: expect.arrayContaining([

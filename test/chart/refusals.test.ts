@@ -97,7 +97,11 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
       ['partnerKeys.namespace', 'default', /partnerKeys\.namespace is default, a namespace of the/],
       ['processor.autoscaling', { enabled: true, by: 'external' }, /external\.name/],
       ['mongodb', {}, /mongodb\.existingSecret is empty/],
-      ['ingest.mongodb.existingSecret', 'a', /which processor, controller, tests would use/],
+      [
+        'ingest.mongodb.existingSecret',
+        'a',
+        /which processor, controller, console, tests would use/,
+      ],
     ],
   ],
   ...['kube-public', 'openshift-config', 'istio-system'].map(
