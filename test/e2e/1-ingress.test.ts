@@ -13,7 +13,7 @@ import { openWorld, step, type World } from './world.ts';
 /** The evaluation's demo partner (values.yaml). */
 const DEMO_KEY = 'pik_evaluation_only_not_for_production';
 const MOST_BYTES = 65_000;
-/** A body of exactly so many bytes. */
+/** A body of exactly this size, in bytes. */
 const bodyOf = (bytes: number): string => JSON.stringify({ pad: 'x'.repeat(bytes - 10) });
 
 let world: World;
