@@ -37,7 +37,7 @@ export async function readBacklog(
     async (state) => [state, await oldest(requests, open(state))] as const,
   );
   // An unhandled rejection would end the process, so all are awaited together.
-  const bouncedSince = { bouncedAt: { $gt: later(now, -BOUNCED_WINDOW_MS) } };
+  const bouncedSince = { bouncedAt: { $exists: true, $gt: later(now, -BOUNCED_WINDOW_MS) } };
   const [records, oldestReceivedAt, bounced, onHold] = await Promise.all([
     Promise.all(counts),
     Promise.all(ages),

@@ -1,0 +1,67 @@
+/**
+ * Every read that a process repeats uses an index for it, as the store itself explains, also in a
+ * collection so large that a scan would be chosen if it could be: by MongoDB and by DocumentDB.
+ */
+import { expect, test } from '@jest/globals';
+import { MongoClient, type Document } from 'mongodb';
+import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
+import { DUE_PAGE } from '../../internal/submission/limits.ts';
+import { makeIndexes } from '../support/processor-records.ts';
+import { newRecord } from '../support/records.ts';
+import { openTestStores } from '../support/test-stores.ts';
+
+const FINAL = 20_000;
+const LATER = new Date(Date.now() + 1e9);
+
+/** The indexes of the plan that is carried out; DocumentDB also lists what others would cost. */
+function indexesIn(plan: unknown): string[] {
+  if (typeof plan !== 'object' || plan === null) return [];
+  return Object.entries(plan).flatMap(([key, value]) => {
+    if (key === 'IndexCosts' || key === 'rejectedPlans') return [];
+    return key === 'indexName' ? [String(value)] : indexesIn(value);
+  });
+}
+
+test('no read of a loop scans the collection', async () => {
+  const stores = await openTestStores();
+  const client = new MongoClient(stores.mongodbUri, { monitorCommands: true });
+  try {
+    const requests = await makeIndexes(stores);
+    const final = Array.from({ length: FINAL }, () => {
+      const { dueAt: _never, body: _body, ...record } = newRecord({ version: 2, bodyUntil: LATER });
+      return { ...record, state: 'completed' as const, expiresAt: LATER };
+    });
+    // More than a page, so that the oldest of other partners are looked for too.
+    const waiting = Array.from({ length: DUE_PAGE + 1 }, () =>
+      newRecord({ state: 'account_created', version: 1, dueAt: new Date(0) }),
+    );
+    for (const some of [final.slice(0, FINAL / 2), final.slice(FINAL / 2), waiting])
+      await requests.insertMany(some);
+
+    const reads: Document[] = [];
+    client.on('commandStarted', ({ command, commandName }) => {
+      if (['find', 'aggregate'].includes(commandName)) reads.push(command);
+    });
+    const db = client.db(stores.database);
+    const due = new DueWork({ db, clock });
+    for (const withoutPartners of [[], ['held']]) await due.read({ withoutPartners });
+    await due.countUnknown(10);
+    await removeDueBodies(db, clock);
+    await readBacklog(db, clock.now(), ['held']);
+    await readPartnerBacklog(db);
+
+    expect(reads.length).toBeGreaterThan(15);
+    for (const { $db: _db, lsid: _session, $clusterTime: _time, ...read } of reads) {
+      const explained = await stores.db.command({ explain: read, verbosity: 'queryPlanner' });
+      const indexes = indexesIn(explained);
+      const isServed = indexes.length > 0 && indexes.every((name) => name.startsWith('requests_'));
+      expect({ read, indexes, isServed }).toEqual({ read, indexes, isServed: true });
+    }
+  } finally {
+    await client.close();
+    await stores.close();
+  }
+});
