@@ -33,7 +33,7 @@ const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [
 const DATABASE = 'production';
 /** Both installs, beside the shared one, start on a node of two processors. */
 const SMALL = { resources: { requests: { cpu: '10m' } } };
-const PODS = { ingest: 3, processor: 2, controller: 2 };
+const PODS = { ingest: 3, processor: 2, controller: 2, console: 1 };
 
 const { tools, images, ingress } = openShared();
 const agent = ingress === undefined ? {} : { agent: new Agent(connectionTo(ingress)) };
@@ -178,7 +178,7 @@ step('install.md: the Secrets and the production install', async () => {
   );
   await reader.write('my-values.yaml', productionValues());
   const printed = await reader.paste('docs/install.md', 'helm upgrade --install partner-ingest ');
-  expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(7);
+  expect(printed.match(/ 1\/1 +Running /g)).toHaveLength(8);
   expect(await podCounts()).toEqual(PODS);
   url = `https://${INGRESS_HOST}`;
   if (ingress !== undefined) return;
@@ -242,7 +242,7 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
   );
   await reader.paste('docs/runbooks/README.md', 'NS=');
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy -l ');
-  expect(await podCounts()).toEqual({});
+  expect(await podCounts()).toEqual({ console: 1 });
   await forget(lost);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy "$NAME-processor"');
   await reader.type('partner-ingest audit');

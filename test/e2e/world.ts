@@ -27,6 +27,7 @@ export const PODS = {
   ingest: 2,
   processor: 2,
   controller: 2,
+  console: 1,
   mongodb: 1,
   redis: 1,
   mail: 1,
@@ -166,7 +167,7 @@ export async function openWorld(): Promise<World> {
           const all = Object.values(PODS).reduce((sum: number, count) => sum + count, 0);
           const right = (pod: PodInfo): boolean =>
             image === undefined ||
-            !['ingest', 'processor', 'controller'].includes(componentOf(pod)) ||
+            !['ingest', 'processor', 'controller', 'console'].includes(componentOf(pod)) ||
             pod.spec.containers[0]?.image === image;
           return ours.length === all && ours.every(isReady) && ours.every(right) ? ours : undefined;
         },
