@@ -278,6 +278,10 @@ step('incident-leaked-key.md: from the first minute to a clean end', async () =>
   await reader.paste(page, 'partner-ingest keys list ');
   await becomes(key, 401);
   await reader.paste(page, 'partner-ingest partner hold ');
+  await eventually('the hold in both processors', async () => {
+    const held = await reader.type('metrics processor | grep -c "partners_held{.*} 1$" || true');
+    return held.trim() === String(PODS.processor);
+  });
   key = madeKey(await reader.paste(page, 'partner-ingest keys new ')).key;
   await becomes(key, 202);
   expect(await reader.paste(page, 'partner-ingest find ')).toContain('req_');
