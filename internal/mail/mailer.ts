@@ -112,7 +112,10 @@ export function createMailer(options: MailerOptions): Mailer {
         if (progress !== 'content' && (signal.aborted || lapsed)) {
           return { result: 'aborted', cause: 'claim lost or closing' };
         }
-        return describeFailure(error, progress);
+        const failure = describeFailure(error, progress);
+        if (failure.result !== 'unreachable' || !failure.connected) return failure;
+        // The relay may have ended it at MAIL FROM, which concerns all mail; the probe asks that.
+        return { ...failure, ...defined({ outage: await probe(options, limits) }) };
       } finally {
         watched.end();
       }

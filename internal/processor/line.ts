@@ -52,8 +52,12 @@ export class Line {
     return this.#inWork.size > 0;
   }
 
+  /** Whether little waits that may be done; what is on hold does not count. */
   isLow(step: Step): boolean {
-    return this.#waiting[step].count < LINE_LOW;
+    const turns = this.#waiting[step];
+    let count = 0;
+    for (const partnerId of this.#partners(turns)) count += turns.countOf(partnerId);
+    return count < LINE_LOW;
   }
 
   /** What finds no room is read later. */
@@ -127,6 +131,10 @@ class Turns {
 
   get count(): number {
     return this.#known.size;
+  }
+
+  countOf(partnerId: string): number {
+    return this.#ofPartner.get(partnerId)?.length ?? 0;
   }
 
   partners(): Iterable<string> {

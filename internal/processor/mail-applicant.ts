@@ -20,7 +20,13 @@ import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { VerdictTools } from './apply-verdict.ts';
 import type { Claim } from './claim.ts';
 import { classOfHandOver, failed, type FailureClass, type Verdict } from './failures.ts';
-import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
+import {
+  ACTIVATION_MS,
+  COMPLETE_RETRY,
+  MAX_AMBIGUOUS,
+  NOTE_WITHIN_MS,
+  SETTLE_RETRY,
+} from './limits.ts';
 
 export interface MailTools
   extends
@@ -158,10 +164,21 @@ function writeMail(
 async function noteAborted(
   account: Account,
   intent: Intent,
-  tools: Pick<MailTools, 'ledger'>,
+  tools: Pick<MailTools, 'ledger' | 'closed'>,
 ): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
-  await tools.ledger.endHandOver(account, intent, handOver).catch(() => {});
+  await noteSoon(() => tools.ledger.endHandOver(account, intent, handOver), tools);
+}
+
+/** Without its result a hand-over counts as an e-mail that may have arrived. */
+async function noteSoon(
+  note: () => Promise<unknown>,
+  { closed }: Pick<MailTools, 'closed'>,
+): Promise<void> {
+  await note().catch(() => {
+    const signal = AbortSignal.any([closed, AbortSignal.timeout(NOTE_WITHIN_MS)]);
+    void retryUntilDone(note, { ...SETTLE_RETRY, signal, onFailure: () => {} });
+  });
 }
 
 async function noteResult(
@@ -187,9 +204,7 @@ async function noteResult(
     });
     if (noted === true) return;
   }
-  await note().catch((error: unknown) =>
-    tools.log.debug({ err: error }, 'the result of a hand-over was not noted'),
-  );
+  await noteSoon(note, tools);
 }
 
 /** Holds no address, because support reads it. */

@@ -81,8 +81,8 @@ export async function processSubmission(
         if (what.kind === 'lost') span?.fail('claim_lost');
         if ('failure' in what) span?.fail(what.failure);
         if ('failure' in what) await settle(what, attempt, tools);
-        // The partner was put on hold, so the claim is still ours.
-        else if (what.kind === 'lost' && tools.holds.has(partnerId)) await giveBack(attempt, tools);
+        // The claim may still be ours, as after a hold; if not, this changes nothing.
+        else if (what.kind === 'lost') await giveBack(attempt, tools);
         return what;
       },
     );

@@ -48,6 +48,9 @@ export const WITHDRAWAL_DEADLINE_MS = 5_000;
 export const WITHDRAWAL_MAJORITY_MS = 1_000;
 export const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
 
+/** Two processes know the database's time within this of each other. */
+export const EARLY_MS = 1_000;
+
 /** After a worker dies, its record waits this long. */
 export const CLAIM_MS = 45_000;
 

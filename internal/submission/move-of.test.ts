@@ -2,6 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { MemoryCollection } from '../../test/simulation/memory-collection.ts';
 import { newRecord, retention } from '../../test/support/records.ts';
+import { DAY_MS, later } from '../platform/clock.ts';
 import { moveOf, touchOf } from './move-of.ts';
 import {
   events,
@@ -35,16 +36,19 @@ const cases: readonly Case[] = each(states, (state) =>
   each([0, 1, 2], (version) =>
     each(both, (adopted) =>
       each(both, (erased) =>
-        (['none', 'held', 'expired'] as const).map((claim) => ({
-          facts: { claimed: version > 0, adopted, erased, claim },
-          record: newRecord({
-            state,
-            version,
-            ...(adopted ? { adopted } : {}),
-            ...(erased ? { erasedAt: NOW } : {}),
-            ...claims[claim],
-          }),
-        })),
+        each(['none', 'held', 'expired'] as const, (claim) =>
+          both.map((due) => ({
+            facts: { claimed: version > 0, adopted, erased, claim, due },
+            record: newRecord({
+              state,
+              version,
+              dueAt: due ? NOW : later(NOW, DAY_MS),
+              ...(adopted ? { adopted } : {}),
+              ...(erased ? { erasedAt: NOW } : {}),
+              ...claims[claim],
+            }),
+          })),
+        ),
       ),
     ),
   ),

@@ -15,6 +15,7 @@ import {
   type State,
   type Touch,
 } from './states.ts';
+import { EARLY_MS } from './limits.ts';
 import { RECORD_SCHEMA, type HistoryEntry, type SubmissionRecord } from './submission.ts';
 
 /** What is given has not changed since, or nothing is written. */
@@ -36,6 +37,9 @@ const filters: Readonly<Record<Condition, (seen: Seen, now: Date) => RecordFilte
   'never claimed': () => ({ version: 0 }),
   'not adopted': () => ({ adopted: { $exists: false } }),
   'no claim': () => noClaim,
+  // BullMQ goes by the local time of its workers, so a job may come too early.
+  'due or new': ({ version }, now) =>
+    version === 0 ? {} : { dueAt: { $lte: later(now, EARLY_MS) } },
   'claim expired': (_seen, now) => ({ claimedUntil: { $lte: now } }),
   'claim free': (_seen, now) => ({ $or: [noClaim, { claimedUntil: { $lte: now } }] }),
 };

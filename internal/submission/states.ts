@@ -157,6 +157,8 @@ export interface Facts {
   readonly erased: boolean;
   /** The claim on the record; without it nobody has it. */
   readonly claim?: 'held' | 'expired' | 'none';
+  /** `dueAt` has passed. */
+  readonly due?: boolean;
 }
 
 /** `move-of.ts` has the filter of each. */
@@ -167,6 +169,7 @@ export const conditions = {
   'never claimed': (facts) => !facts.claimed,
   'not adopted': (facts) => facts.adopted !== true,
   'no claim': ({ claim = 'none' }) => claim === 'none',
+  'due or new': ({ claimed, due = true }) => !claimed || due,
   'claim expired': ({ claim }) => claim === 'expired',
   'claim free': ({ claim }) => claim !== 'held',
 } as const satisfies Record<string, (facts: Facts) => boolean>;
@@ -231,7 +234,7 @@ export const moves: readonly Move[] = [
 
 /** Updates that leave the state, and when they may be made. */
 export const touches = {
-  claim: { from: openStates, when: ['no claim'] },
+  claim: { from: openStates, when: ['no claim', 'due or new'] },
   take_over: { from: openStates, when: ['claim expired'] },
   /** By the claim's holder, who alone knows the version: it renews, postpones or gives back. */
   hold: { from: openStates, when: [] },
