@@ -174,7 +174,7 @@ export class SecretEvents {
     const { source, code } = trouble.problem;
     return {
       metadata: {
-        name: `${source.name.slice(0, 200)}.${randomBytes(8).toString('hex')}`,
+        name: `${source.name.slice(0, 200).replace(/[-.]+$/, '')}.${randomBytes(8).toString('hex')}`,
         namespace: source.namespace,
       },
       involvedObject: { apiVersion: 'v1', kind: 'Secret', ...source },

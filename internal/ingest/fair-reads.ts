@@ -9,6 +9,7 @@ const QUERIES = 2;
 
 interface Read<Item, Result> {
   readonly item: Item;
+  readonly partnerId: string;
   resolve(result: Result): void;
   reject(error: unknown): void;
 }
@@ -34,8 +35,8 @@ export class FairReads<Item, Result> {
     this.#dispatcher = newDispatcher(
       QUERIES,
       () => {
-        const next = [...this.#waiting].slice(0, together);
-        for (const read of next) this.#waiting.delete(read);
+        const next: Read<Item, Result>[] = [];
+        while (next.length < together && this.#waiting.size > 0) next.push(this.#next());
         return next;
       },
       (reads) => this.#send(reads),
@@ -45,7 +46,7 @@ export class FairReads<Item, Result> {
   /** Rejects where there is no result in time. */
   async read(item: Item, owner: Owner): Promise<Result> {
     const { promise, ...settle } = Promise.withResolvers<Result>();
-    const read = { item, ...settle };
+    const read = { item, partnerId: owner[0], ...settle };
     this.#waiting.add(read);
     this.#shares.hold(read, owner);
     this.#dispatcher.plan();
@@ -55,6 +56,17 @@ export class FairReads<Item, Result> {
       this.#waiting.delete(read);
       this.#shares.release(read);
     }
+  }
+
+  /** The read whose turn it is; its partner's others then stand behind those of all partners. */
+  #next(): Read<Item, Result> {
+    const [read, ...others] = [...this.#waiting];
+    this.#waiting.delete(read!);
+    for (const other of others.filter(({ partnerId }) => partnerId === read!.partnerId)) {
+      this.#waiting.delete(other);
+      this.#waiting.add(other);
+    }
+    return read!;
   }
 
   async #send(reads: readonly Read<Item, Result>[]): Promise<void> {

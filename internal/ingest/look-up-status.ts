@@ -68,6 +68,8 @@ export function lookUpStatus(
       seconds === undefined
         ? { record: now, waited: false }
         : await tools.statuses.wait(now, owner, seconds * 1_000, gone.signal);
+    // The key may have ended meanwhile.
+    if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
     if (waited) reply.header('preference-applied', `wait=${seconds}`);
     const data = dataOf(record);
     const body: z.infer<typeof statusBody> = { message: statusMessages[data.state], data };

@@ -89,7 +89,14 @@ export class KeyCache {
     const askedAt = this.#clock.now();
     const { documents } = this.#store;
     try {
-      const [version, ended] = await Promise.all([documents.version(), this.#store.ended()]);
+      const [version, ended] = await Promise.all([
+        documents.version(),
+        this.#store.ended().then((found) => {
+          // What was ended counts at once, whatever becomes of the document.
+          this.#ended = together(this.#ended, found);
+          return found;
+        }),
+      ]);
       const isNew = version !== undefined && version !== this.#version;
       const document = isNew
         ? await withDeadline(documents.read(), LOAD_TIMEOUT_MS, 'reading the keys')
@@ -130,4 +137,11 @@ export class KeyCache {
       throw error;
     }
   }
+}
+
+function together(one: EndedAccess, other: EndedAccess): EndedAccess {
+  return {
+    revoked: new Set([...one.revoked, ...other.revoked]),
+    disabled: new Set([...one.disabled, ...other.disabled]),
+  };
 }

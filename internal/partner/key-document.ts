@@ -15,6 +15,8 @@ const KEYS = 'keys';
 /** Only the database's clock measures it. */
 const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
+/** 12 MB take a second or two. */
+const WRITE_TIMEOUT_MS = 10_000;
 
 export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
@@ -103,10 +105,12 @@ export class KeyDocuments {
   ): Promise<void> {
     const now = this.#clock.now();
     const next = Math.max(version + 1, now.getTime());
-    const { matchedCount } = await this.#documents.updateOne(
+    const replaced = this.#documents.updateOne(
       { _id: KEYS, version },
       { $set: { version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
     );
+    // A large message to a server that hangs has no time-out of the driver's.
+    const { matchedCount } = await withDeadline(replaced, WRITE_TIMEOUT_MS, 'writing the keys');
     if (matchedCount === 0) throw new SupersededError();
   }
 }

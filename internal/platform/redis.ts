@@ -36,8 +36,9 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
   const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
   contacts.set(redis, contact);
-  if (redis instanceof Cluster) redis.on('+node', (node: Redis) => watchReplies(node, contact));
-  else watchReplies(redis, contact);
+  if (redis instanceof Cluster)
+    redis.on('+node', (node: Redis) => watchReplies(node, contact, true));
+  else watchReplies(redis, contact, false);
   let wasReady = false;
   // Without a listener the error would end the process.
   redis.on('error', (error) => contact.failed(error));
@@ -63,7 +64,7 @@ export function redisWarnings(redis: RedisClient): readonly string[] {
  * On reconnect the client sends commands of its own and leaves their rejections unhandled, which
  * would end the process.
  */
-function watchReplies(redis: Redis, contact: Contact): void {
+function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): void {
   let refusedAtMs: number | undefined;
   let probe: NodeJS.Timeout | undefined;
   const ask = async (): Promise<void> => {
@@ -72,6 +73,8 @@ function watchReplies(redis: Redis, contact: Contact): void {
   // A server that refuses commands leaves the connection open, so the client emits no error.
   const refused = (error: Error): void => {
     if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
+    // The key belongs to another node of the Cluster.
+    if (isOfCluster && /^(?:MOVED|ASK) /.test(error.message)) return taken();
     refusedAtMs = performance.now();
     contact.failed(error);
     // Nothing else may be sent for long, and then nothing would end the warning.

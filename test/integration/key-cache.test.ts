@@ -92,3 +92,13 @@ test('a restored older document counts, but not the keys that were revoked since
   expect(cache.lookup(revoked)).toMatchObject({ known: true, revoked: true });
   expect(cache.lookup(later)).toEqual({ known: false });
 });
+
+test('a key that is revoked counts as revoked although the document of keys is gone', async () => {
+  const key = newApiKey();
+  await write([key]);
+  await cache.refresh();
+  await stores.db.collection(PARTNER_KEYS).deleteMany({});
+  await store.revoke(hashApiKey(key));
+  await cache.refresh();
+  expect(cache.lookup(key)).toMatchObject({ known: true, revoked: true });
+});

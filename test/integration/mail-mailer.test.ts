@@ -179,6 +179,19 @@ describe('a relay that answers 421 and hangs up', () => {
   });
 });
 
+test('a relay that ends the connection at MAIL FROM takes no mail, and not only this one', async () => {
+  const relay = await startRawRelay();
+  try {
+    relay.odd = { at: 'MAIL', says: '', closes: true, unended: true };
+    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject({
+      result: 'unreachable',
+      outage: { reason: 'unreachable' },
+    });
+  } finally {
+    await relay.close();
+  }
+});
+
 describe('a relay that answers without end', () => {
   let relay: RawRelay;
   beforeEach(async () => {

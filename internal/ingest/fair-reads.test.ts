@@ -1,0 +1,23 @@
+/** A partner that keeps many reads waiting delays another's by one query. */
+import { expect, test } from '@jest/globals';
+import { FairReads } from './fair-reads.ts';
+
+test('reads are served partner by partner', async () => {
+  const served: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const reads = new FairReads<string, string>({
+    max: 16,
+    together: 1,
+    query: async ([item = '']) => {
+      served.push(item);
+      await gate.promise;
+      return [item];
+    },
+  });
+  const asked = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1'].map((item) =>
+    reads.read(item, [item.slice(0, 1), '']),
+  );
+  gate.resolve();
+  await Promise.all(asked);
+  expect(served.indexOf('b1')).toBeLessThan(4);
+});
