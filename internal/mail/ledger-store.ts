@@ -8,7 +8,7 @@ import {
 } from '../account/account.ts';
 import type { Clock } from '../platform/clock.ts';
 import { pastLockConflicts } from '../platform/mongo.ts';
-import type { Intent, MailLedger } from '../account/mail-ledger.ts';
+import type { Intent } from '../account/mail-ledger.ts';
 import { ended, mayHaveArrived, toForget } from './ledger.ts';
 import type { HandOver } from './mailer.ts';
 
@@ -47,15 +47,18 @@ export class LedgerStore {
     return noted?.startedAt.getTime() === intent.startedAt.getTime();
   }
 
-  /** Idempotent; needs no claim, because a sent mail stays sent. */
+  /**
+   * Idempotent; needs no claim, because a sent mail stays sent. Without `notifiedAt` the account
+   * wants another mail by now.
+   */
   async endHandOver(
     account: MailedAccount,
     intent: Intent,
     handOver: HandOver,
-  ): Promise<MailLedger | undefined> {
+  ): Promise<Pick<Account, 'mail' | 'notifiedAt'> | undefined> {
     const entry = ended(intent, handOver, this.#clock.now());
     const noted = handOver.result === 'accepted' ? await this.#noteAccepted(account, entry) : null;
-    if (noted !== null) return noted.mail;
+    if (noted !== null) return noted;
     const path = pathOf(intent.claim);
     const arrived = mayHaveArrived(entry);
     const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
@@ -66,7 +69,7 @@ export class LedgerStore {
         ledgerAfter,
       ),
     );
-    return found?.mail;
+    return found ?? undefined;
   }
 
   /** A failover may undo what a read returned, but not what an acknowledged write follows. */
@@ -91,7 +94,7 @@ export class LedgerStore {
   }
 }
 
-const ledgerAfter = { returnDocument: 'after', projection: { mail: 1 } } as const;
+const ledgerAfter = { returnDocument: 'after', projection: { mail: 1, notifiedAt: 1 } } as const;
 
 type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion' | 'mail'>;
 

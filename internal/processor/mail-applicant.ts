@@ -119,9 +119,12 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
   const blame = place.note(handOver);
-  await noteResult(account, intent, handOver, claim, tools);
+  const noted = await noteResult(account, intent, handOver, claim, tools);
   if (handOver.result === 'aborted') return LOST;
-  if (handOver.result === 'accepted') return COMPLETED;
+  if (handOver.result === 'accepted') {
+    // An operator may have asked for another mail meanwhile.
+    return noted !== undefined && noted.notifiedAt === undefined ? readAgain(record) : COMPLETED;
+  }
   return failed(record, {
     failure: classOfHandOver(handOver, blame),
     words: inWords(handOver),
@@ -187,12 +190,12 @@ async function noteResult(
   handOver: HandOver,
   claim: Claim,
   tools: MailTools,
-): Promise<void> {
-  const note = async (): Promise<boolean> => {
-    const ledger = await tools.ledger.endHandOver(account, intent, handOver);
-    const second = ledger === undefined ? [] : newSecondMails(ledger, intent.claim);
+): Promise<Pick<Account, 'notifiedAt'> | undefined> {
+  const note = async () => {
+    const after = await tools.ledger.endHandOver(account, intent, handOver);
+    const second = after?.mail === undefined ? [] : newSecondMails(after.mail, intent.claim);
     for (const { cause } of second) tools.possibleSecondMails.inc({ cause });
-    return true;
+    return { after };
   };
   if (handOver.result === 'accepted') {
     // Another attempt would repeat the e-mail until the account records it, so this waits for the
@@ -202,9 +205,10 @@ async function noteResult(
       signal: claim.signal,
       onFailure: () => tools.waitForDatabase(),
     });
-    if (noted === true) return;
+    if (noted !== undefined) return noted.after;
   }
   await noteSoon(note, tools);
+  return undefined;
 }
 
 /** Holds no address, because support reads it. */

@@ -101,8 +101,12 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
     // What was ended is not brought back by any word of any page, but its own.
     await scheduler.run(scheduler.now + WEEKS_MS, () => violations.length > 0);
     for (const { requestId } of world.ended)
-      for (const event of world.random.shuffled(orderEvents))
-        if (event !== 'reopen' && event !== 'erase') operator.order(requestId, event);
+      for (const event of world.random.shuffled(orderEvents)) {
+        if (event === 'reopen' || event === 'erase') continue;
+        // One person gives them, one after the other.
+        operator.order(requestId, event);
+        await restUntil(QUIET_WITHIN_MS, operator);
+      }
     await restUntil(QUIET_WITHIN_MS, operator);
     const windows = judge(world);
     const released = new Set(
