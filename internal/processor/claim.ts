@@ -33,8 +33,8 @@ export class Claim {
   }
 
   /** False if nothing more may be done. Rejects if the store cannot be asked. */
-  async confirm(): Promise<boolean> {
-    if (this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
+  async confirm({ anew = false } = {}): Promise<boolean> {
+    if (anew || this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
     return this.held;
   }
 

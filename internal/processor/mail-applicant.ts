@@ -99,7 +99,8 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
     // Records a possible e-mail before it is sent.
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
     // A sent e-mail cannot be recalled, so this check comes last.
-    const held = await claim.confirm();
+    // Whoever changed the account took the claim before, perhaps just now.
+    const held = await claim.confirm({ anew: account.mailVersion !== undefined });
     if (!held || !begun) {
       await noteAborted(account, intent, tools);
       return held ? readAgain(record) : LOST;
