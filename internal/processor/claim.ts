@@ -33,8 +33,9 @@ export class Claim {
   }
 
   /** False if nothing more may be done. Rejects if the store cannot be asked. */
-  async confirm({ anew = false } = {}): Promise<boolean> {
-    if (anew || this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS) await this.#renew();
+  async confirm({ again = false } = {}): Promise<boolean> {
+    if (again || this.#clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS)
+      await this.#renew();
     return this.held;
   }
 

@@ -99,8 +99,8 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
     // Records a possible e-mail before it is sent.
     const begun = await tools.ledger.beginHandOver(account, intent, activation);
     // A sent e-mail cannot be recalled, so this check comes last.
-    // Whoever changed the account took the claim before, perhaps just now.
-    const held = await claim.confirm({ anew: account.mailVersion !== undefined });
+    // An operator who changed the account took the claim before, perhaps just now.
+    const held = await claim.confirm({ again: account.mailVersion !== undefined });
     if (!held || !begun) {
       await noteAborted(account, intent, tools);
       return held ? readAgain(record) : LOST;
