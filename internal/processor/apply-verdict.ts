@@ -128,10 +128,11 @@ export async function giveBack(attempt: Attempt, tools: VerdictTools): Promise<v
   await untilSaid(() => tools.store.putBack(claim.position, record.stateAt), attempt, tools);
 }
 
-async function untilSaid(
+/** Never rejects; a failed write is retried in the background, within bounds. */
+export async function untilSaid(
   say: () => Promise<unknown>,
-  { record }: Attempt,
-  { closed, log }: VerdictTools,
+  { record }: Pick<Attempt, 'record'>,
+  { closed, log }: Pick<VerdictTools, 'closed' | 'log'>,
 ): Promise<void> {
   const enough = new AbortController();
   const onFailure = (_error: unknown, failures: number): void => {

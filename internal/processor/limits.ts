@@ -47,8 +47,6 @@ export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterC
 /** The chart's grace period is five seconds longer. */
 export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
 
-/** A result that could not be noted is tried again for this long, as long as a verdict is. */
-export const NOTE_WITHIN_MS = 600_000;
 export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
 export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;

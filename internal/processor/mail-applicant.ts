@@ -17,16 +17,10 @@ import { referenceOf } from '../platform/ids.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { attemptOf } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import type { VerdictTools } from './apply-verdict.ts';
+import { untilSaid, type VerdictTools } from './apply-verdict.ts';
 import type { Claim } from './claim.ts';
 import { classOfHandOver, failed, type FailureClass, type Verdict } from './failures.ts';
-import {
-  ACTIVATION_MS,
-  COMPLETE_RETRY,
-  MAX_AMBIGUOUS,
-  NOTE_WITHIN_MS,
-  SETTLE_RETRY,
-} from './limits.ts';
+import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
 export interface MailTools
   extends
@@ -102,11 +96,11 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
     // An operator who changed the account took the claim before, perhaps just now.
     const held = await claim.confirm({ again: account.mailVersion !== undefined });
     if (!held || !begun) {
-      await noteAborted(account, intent, tools);
+      await noteAborted(mailing, account, intent, tools);
       return held ? readAgain(record) : LOST;
     }
   } catch (error) {
-    await noteAborted(account, intent, tools);
+    await noteAborted(mailing, account, intent, tools);
     throw error;
   }
   const startedMs = tools.clock.monotonicMs();
@@ -120,7 +114,7 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });
   const blame = place.note(handOver);
-  const noted = await noteResult(account, intent, handOver, claim, tools);
+  const noted = await noteResult(mailing, account, intent, handOver, tools);
   if (handOver.result === 'aborted') return LOST;
   if (handOver.result === 'accepted') {
     // An operator may have asked for another mail meanwhile.
@@ -166,30 +160,21 @@ function writeMail(
 }
 
 async function noteAborted(
+  mailing: Mailing,
   account: Account,
   intent: Intent,
-  tools: Pick<MailTools, 'ledger' | 'closed'>,
+  tools: MailTools,
 ): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
-  await noteSoon(() => tools.ledger.endHandOver(account, intent, handOver), tools);
-}
-
-/** Without its result a hand-over counts as an e-mail that may have arrived. */
-async function noteSoon(
-  note: () => Promise<unknown>,
-  { closed }: Pick<MailTools, 'closed'>,
-): Promise<void> {
-  await note().catch(() => {
-    const signal = AbortSignal.any([closed, AbortSignal.timeout(NOTE_WITHIN_MS)]);
-    void retryUntilDone(note, { ...SETTLE_RETRY, signal, onFailure: () => {} });
-  });
+  // Without its result a hand-over counts as an e-mail that may have arrived.
+  await untilSaid(() => tools.ledger.endHandOver(account, intent, handOver), mailing, tools);
 }
 
 async function noteResult(
+  mailing: Mailing,
   account: Account,
   intent: Intent,
   handOver: HandOver,
-  claim: Claim,
   tools: MailTools,
 ): Promise<Pick<Account, 'notifiedAt'> | undefined> {
   const note = async () => {
@@ -203,12 +188,12 @@ async function noteResult(
     // database.
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
-      signal: claim.signal,
+      signal: mailing.claim.signal,
       onFailure: () => tools.waitForDatabase(),
     });
     if (noted !== undefined) return noted.after;
   }
-  await noteSoon(note, tools);
+  await untilSaid(note, mailing, tools);
   return undefined;
 }
 
