@@ -24,8 +24,8 @@ const AT_ONCE = 4;
  */
 const LIMIT_TRIES = 5;
 /**
- * What an install that starts may be told: a probe came before there was an answer, Kubernetes' own
- * writes met, a busy node was late.
+ * What an install that starts may be told: a probe came before there was an answer, the scheduler
+ * saw a pod before its volume's claim, Kubernetes' own writes met, a busy node was late.
  */
 const isUsual = ({
   reason,
@@ -34,7 +34,8 @@ const isUsual = ({
   readonly reason: string;
   readonly message: string;
 }): boolean =>
-  reason === 'Unhealthy' || /the object has been modified|failed to sync \w+ cache/.test(message);
+  ['Unhealthy', 'FailedScheduling'].includes(reason) ||
+  /the object has been modified|failed to sync \w+ cache/.test(message);
 
 let world: World;
 let [requestId, email] = ['', ''];
