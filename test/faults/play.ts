@@ -73,6 +73,8 @@ const MARGIN_MS = 500;
 /** A fault whose effects last longer shows no time. */
 const GOES_ON_WITHIN_MS = 60_000;
 const MS_PER_SECOND = 1_000;
+/** A fault that is played a number of times tells of it so often. */
+const INJECTIONS_TOLD = 10;
 
 /** Final by work of a processor. */
 const WORKED_OFF: ReadonlySet<State> = new Set(['completed', 'rejected', 'undeliverable']);
@@ -122,7 +124,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
         const course =
           (await watch?.begin(fault)) ?? forSeconds(world, fault, options.secondsPerFault);
         options.log(`${fault.name}: ${fault.about}`);
-        const ended = await playFault(fault, world, course, choices);
+        const ended = await playFault(fault, { world, course, random: choices, log: options.log });
         phases.push(ended);
         await world.pause(MARGIN_MS);
         await untilItGoesOn(world, ended.healedAt, signal);
@@ -168,9 +170,17 @@ function forSeconds(world: ChaosWorld, fault: Fault, seconds: number): Course {
 
 async function playFault(
   fault: Fault,
-  world: ChaosWorld,
-  course: Course,
-  random: Random,
+  {
+    world,
+    course,
+    random,
+    log,
+  }: {
+    readonly world: ChaosWorld;
+    readonly course: Course;
+    readonly random: Random;
+    readonly log: ChaosOptions['log'];
+  },
 ): Promise<Phase> {
   let [injections, healedAt] = [0, 0];
   do {
@@ -184,6 +194,8 @@ async function playFault(
     }
     await fault.tidy?.(world);
     world.facts.collectMails();
+    if (injections % INJECTIONS_TOLD === 0 && fault.times !== undefined)
+      log(`  ${injections} of ${fault.times} times`);
     await course.during(fault.rhythm?.offMs ?? 0);
   } while (course.goesOn() && (fault.times === undefined || injections < fault.times));
   await course.ended?.();

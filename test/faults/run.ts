@@ -127,6 +127,7 @@ async function main(): Promise<boolean> {
         }
       : {}),
   });
+  if (signal.aborted) log('interrupted: what is called stuck below was given no time to end');
   if (flags.json) console.log(JSON.stringify({ ...resultForPrograms(result), alarms }));
   else {
     if (watch) console.log(`\n${table(alarms.map(cellsOf))}`);
