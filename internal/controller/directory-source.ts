@@ -62,14 +62,15 @@ class FollowedFolder {
 
   async list(): Promise<SecretList> {
     const asOf = this.#clock.now();
-    const names = (await readdir(this.#path))
-      .filter((name) => /\.(ya?ml|json)$/.test(name))
-      .toSorted();
+    let fault = 'it is empty, or not mounted';
+    const found = await readdir(this.#path).catch((error: unknown) => {
+      fault = reasonOf(error);
+      return [];
+    });
+    const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
     const problems: Problem[] = [];
-    // An empty folder is usually an unmounted one.
     if (names.length > 0) this.#files = await this.#read(names);
-    else if (this.#files.size > 0)
-      problems.push(this.#problem(basename(this.#path), 'the folder is empty'));
+    else problems.push(this.#problem(basename(this.#path), fault));
     for (const [name, { fault }] of this.#files)
       if (fault !== undefined) problems.push(this.#problem(name, fault));
     if (problems.length === 0) this.#asOf = asOf;
@@ -81,7 +82,7 @@ class FollowedFolder {
     return {
       secrets: seen.flatMap(({ secrets }) => secrets ?? []),
       problems,
-      complete: seen.every(({ secrets }) => secrets !== undefined),
+      complete: names.length > 0 && seen.every(({ secrets }) => secrets !== undefined),
       // Any file may hold a key that came from another source.
       provesGone: ({ uid }) =>
         names.length > 0 &&
