@@ -28,6 +28,7 @@ const fixedOptions = {
     flags: '--yes',
     about: 'do it; without this nothing changes and what would happen is listed',
   },
+  test: { flags: '--test', about: 'for tests: nothing it submits is real' },
   count: { flags: '--count', about: 'how many of each kind, instead of a list' },
   as: {
     flags: '--as <NAME>',
@@ -114,12 +115,13 @@ export function optionsAt(now: Date) {
 type Options = ReturnType<typeof optionsAt>;
 export type OptionName = keyof Options;
 type Switch = 'json' | 'reveal' | 'yes';
+type Flag = 'count' | 'test';
 
 export type Values = Readonly<
   Record<Switch, boolean> & {
-    readonly count?: true;
+    readonly [Name in Flag]?: true;
   } & {
-    [Name in Exclude<OptionName, Switch | 'count'>]?: z.output<Options[Name]['schema']>;
+    [Name in Exclude<OptionName, Switch | Flag>]?: z.output<Options[Name]['schema']>;
   }
 >;
 

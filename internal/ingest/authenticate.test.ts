@@ -13,6 +13,7 @@ const known = (partnerId: string, active: boolean, terms: KeyTerms = {}): KeyLoo
   partnerId,
   active,
   revoked: false,
+  otherMode: false,
   terms,
   admits: addressCheck(terms),
 });
@@ -66,6 +67,11 @@ describe('authenticate', () => {
   test('a revoked key is as good as unknown, also of an inactive partner', () => {
     const revoked = { ...known('demo', false), revoked: true } as const;
     expect(authenticate('Bearer any', () => revoked)).toEqual(refused('revoked'));
+  });
+
+  test('a key whose prefix contradicts the mode of its Secret is as good as unknown', () => {
+    const other = { ...known('demo', true), otherMode: true } as const;
+    expect(authenticate('Bearer any', () => other)).toEqual(refused('mode'));
   });
 
   test('a key counts until its end, and from its own addresses only; else it is as good as unknown', () => {

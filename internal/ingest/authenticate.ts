@@ -1,7 +1,7 @@
 /** Identifies the partner from the Authorization header. */
 import type { FastifyRequest } from 'fastify';
 import type { KeyCache, KeyLookup } from '../partner/key-cache.ts';
-import type { KeyTerms } from '../partner/key-terms.ts';
+import { ownerName, type KeyTerms } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
 import { errors } from './errors.ts';
 import { belongTo, type Shares } from './shares.ts';
@@ -14,7 +14,7 @@ export type Authentication =
       readonly ok: false;
       readonly answer: Refusal;
       readonly partnerId?: string;
-      readonly because?: 'revoked' | 'ended' | 'address';
+      readonly because?: 'revoked' | 'ended' | 'address' | 'mode';
     };
 
 export interface IdentifyTools {
@@ -31,8 +31,8 @@ export function identify(request: FastifyRequest, tools: IdentifyTools): Authent
   });
   request.partnerId = authentication.partnerId ?? '';
   if (authentication.ok) {
-    request.bounds = authentication.terms;
-    belongTo(request.partnerId, request, tools.shares);
+    request.terms = authentication.terms;
+    belongTo(ownerName(request.partnerId, request.terms), request, tools.shares);
   }
   return authentication;
 }
@@ -62,6 +62,7 @@ export function authenticate(
   }
   if (!found.admits(address))
     return { ok: false, answer: errors.keyInvalid, partnerId, because: 'address' };
+  if (found.otherMode) return { ok: false, answer: errors.keyInvalid, partnerId, because: 'mode' };
   if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId };
   return { ok: true, partnerId, terms };
 }

@@ -1,7 +1,7 @@
 /** The hooks of every request, before routing and after its answer. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { PartnerBounds } from '../partner/key-terms.ts';
+import type { KeyTerms } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { AddressTest } from '../platform/networks.ts';
@@ -24,7 +24,8 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
-    bounds: PartnerBounds;
+    /** Of its key; empty until that is known. */
+    terms: KeyTerms;
     incomingBody: IncomingBody;
     span: Span | undefined;
   }
@@ -45,7 +46,7 @@ export interface HookTools extends BrokenTools {
 export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('startedAt', 0);
   app.decorateRequest('partnerId', '');
-  app.decorateRequest('bounds', null as unknown as PartnerBounds);
+  app.decorateRequest('terms', null as unknown as KeyTerms);
   app.decorateRequest('contentType', undefined);
   app.decorateRequest('client', null as unknown as ClientAddress);
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);

@@ -1,6 +1,7 @@
 /** The rate limits: what is counted, up to which bound. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { ownerName } from '../partner/key-terms.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import { PARTNER_DAY_SECONDS, PARTNER_MINUTE_SECONDS } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
@@ -38,12 +39,14 @@ export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   };
 }
 
-const bytesKeyOf = ({ partnerId }: FastifyRequest): string => `partner:${partnerId}:bytes`;
+const partnerKeyOf = ({ partnerId, terms }: FastifyRequest): string =>
+  `partner:${ownerName(partnerId, terms)}`;
+const bytesKeyOf = (request: FastifyRequest): string => `${partnerKeyOf(request)}:bytes`;
 
 export function partnerLimits(tools: LimitTools) {
   /** Only what is stored counts: an outage must not use up a partner's day. */
   const giveBackBody = (request: FastifyRequest, bytes: number): void => {
-    if (request.bounds.maxMegabytesPerDay === undefined || bytes === 0) return;
+    if (request.terms.maxMegabytesPerDay === undefined || bytes === 0) return;
     tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
   };
   const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
@@ -56,11 +59,10 @@ export function partnerLimits(tools: LimitTools) {
   return {
     /** Rejects with `OverLimit`; undefined without a bound. */
     admitRequest: (request: FastifyRequest): Promise<void> | undefined => {
-      const { maxPerMinute: max } = request.bounds;
+      const { maxPerMinute: max } = request.terms;
       if (max === undefined) return undefined;
-      const key = `partner:${request.partnerId}`;
       return admit(request, {
-        key,
+        key: partnerKeyOf(request),
         by: 1,
         max,
         amount: `${max}`,
@@ -68,7 +70,7 @@ export function partnerLimits(tools: LimitTools) {
       });
     },
     admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
-      const { maxMegabytesPerDay: megabytes } = request.bounds;
+      const { maxMegabytesPerDay: megabytes } = request.terms;
       if (megabytes === undefined || bytes === 0) return undefined;
       return admit(request, {
         key: bytesKeyOf(request),

@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import { isGuessable } from '../platform/guessable-secret.ts';
 
 const PREFIX = 'pik_';
+const TEST_PREFIX = 'pik_test_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 /** 238 bits. */
 const RANDOM_CHARACTERS = 40;
@@ -13,12 +14,15 @@ export const KEY_MIN_LENGTH = 20;
 export const KEY_MAX_LENGTH = 1_024;
 
 /** The checksum lets scanners recognise a leaked key. */
-export function newApiKey(): string {
+export function newApiKey({ test = false } = {}): string {
   let random = '';
   for (let index = 0; index < RANDOM_CHARACTERS; index += 1)
     random += ALPHABET.charAt(randomInt(ALPHABET.length));
-  return PREFIX + random + checksum(random);
+  return (test ? TEST_PREFIX : PREFIX) + random + checksum(random);
 }
+
+/** Whether its prefix says that it is for tests. */
+export const isTestKey = (key: string): boolean => key.startsWith(TEST_PREFIX);
 
 function checksum(text: string): string {
   let rest = crc32(text);

@@ -3,7 +3,7 @@ import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Loops } from '../platform/loop.ts';
-import { hashApiKey } from './api-key.ts';
+import { hashApiKey, isTestKey } from './api-key.ts';
 import type { KeyDocument, StoredKey } from './key-document.ts';
 import type { EndedAccess, KeyStore } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
@@ -22,7 +22,13 @@ interface KnownKey {
   readonly terms: KeyTerms;
   readonly admits: (address: string) => boolean;
 }
-export type KeyLookup = { readonly known: false } | (KnownKey & { readonly revoked: boolean });
+export type KeyLookup =
+  | { readonly known: false }
+  | (KnownKey & {
+      readonly revoked: boolean;
+      /** Its prefix contradicts the mode of its Secret, which holds its digest. */
+      readonly otherMode: boolean;
+    });
 
 export class KeyCache {
   readonly #store: KeyStore;
@@ -61,7 +67,8 @@ export class KeyCache {
     this.#used.add(hash);
     const { revoked, disabled } = this.#ended;
     const active = found.active && !disabled.has(found.partnerId);
-    return { ...found, active, revoked: revoked.has(hash) };
+    const otherMode = isTestKey(key) !== (found.terms.test === true);
+    return { ...found, active, revoked: revoked.has(hash), otherMode };
   }
 
   start(loops: Pick<Loops<'keys' | 'key_uses'>, 'start'>): void {

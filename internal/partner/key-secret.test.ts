@@ -109,6 +109,9 @@ describe('problems cost only what they are about', () => {
       (value) =>
         ['invalid_annotation', annotated(newApiKey(), { 'max-megabytes-per-day': value })] as const,
     ),
+    ...['', 'Test', 'constructor'].map(
+      (value) => ['invalid_annotation', annotated(newApiKey(), { mode: value })] as const,
+    ),
     ...['', 'tomorrow', '2027-01-31', '2027-02-30T12:00:00Z'].map(
       (value) => ['invalid_annotation', annotated(newApiKey(), { 'not-after': value })] as const,
     ),
@@ -171,6 +174,34 @@ describe('terms', () => {
     expect(keyOf(other, ...both)?.terms).toEqual({});
   });
 
+  test('a test Secret makes test keys, and what it says concerns only those', () => {
+    const testKey = newApiKey({ test: true });
+    const tests = annotated(testKey, { mode: 'test', 'max-per-minute': '7' });
+    const live = annotated(key, { mode: 'live', 'max-per-minute': '60' });
+    expect(keyOf(testKey, tests, live)?.terms).toEqual({ test: true, maxPerMinute: 7 });
+    expect(keyOf(key, tests, live)?.terms).toEqual({ maxPerMinute: 60 });
+    const statusOf = (one: string, ...off: (typeof tests | undefined)[]) =>
+      keyOf(
+        one,
+        ...[tests, live].map((each) =>
+          off.includes(each) ? { ...each, status: 'inactive' } : each,
+        ),
+      )?.status;
+    expect([statusOf(key, tests), statusOf(testKey, tests)]).toEqual(['active', 'inactive']);
+    expect([statusOf(key, live), statusOf(testKey, live)]).toEqual(['inactive', 'inactive']);
+    // A key of the other mode costs only its entry.
+    for (const [mode, wrong, good] of [
+      ['live', testKey, key],
+      ['test', key, testKey],
+    ] as const) {
+      const { keys, problems } = wantedKeys([
+        secret('acme', [wrong, good], { annotations: { 'partner-ingest.io/mode': mode } }),
+      ]);
+      expect([...keys.keys()]).toEqual([hashApiKey(good)]);
+      expect(problems.map(({ code }) => code)).toEqual(['key_of_other_mode']);
+    }
+  });
+
   test.each([
     [8 * DAY_MS, false],
     [7 * DAY_MS, true],
@@ -182,7 +213,8 @@ describe('terms', () => {
     const soon = { partnerId: 'acme', status: 'active', terms: ends(-30 * DAY_MS) };
     const last = { ...soon, terms: ends(inMs) };
     const off = { ...soon, status: 'inactive', terms: {} };
-    expect(partnersEnding([last, soon, off], now)).toEqual(ending ? ['acme'] : []);
+    const tests = { ...soon, terms: { ...ends(DAY_MS), test: true } as const, partnerId: 'tests' };
+    expect(partnersEnding([last, soon, off, tests], now)).toEqual(ending ? ['acme'] : []);
   });
 });
 

@@ -6,8 +6,15 @@ import {
   digestProblem,
   hashApiKey,
   hashOfDigest,
+  isTestKey,
 } from './api-key.ts';
-import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+import {
+  ownerName,
+  readTerms,
+  smallerBounds,
+  type KeyTerms,
+  type PartnerBounds,
+} from './key-terms.ts';
 import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
@@ -56,6 +63,7 @@ export const problemCodes = [
   'key_not_base64',
   'key_guessable',
   'key_published',
+  'key_of_other_mode',
   'same_key_two_partners',
   'same_key_two_secrets',
   'unknown_status',
@@ -87,7 +95,7 @@ export function isPartnerId(text: string): boolean {
 
 /**
  * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
- * counts for it. A key belongs to one Secret: the one that holds it now, else the oldest, even while
+ * counts for it; a Secret of test keys concerns only the partner's test keys. A key belongs to one Secret: the one that holds it now, else the oldest, even while
  * that one is not usable. A bad entry affects only itself, a bad annotation only its Secret.
  */
 export function wantedKeys(
@@ -155,18 +163,20 @@ function claimsOf(
     secrets
       .filter(({ status }) => status === 'inactive')
       .toSorted((one, other) => byAge(other, one))
-      .map((secret) => [secret.partnerId, sourceOf(secret)]),
+      .map((secret) => [ownerOf(secret), sourceOf(secret)]),
   );
-  const bounds = boundsByPartner(secrets);
+  const bounds = boundsByOwner(secrets);
   for (const secret of secrets.toSorted(byAge)) {
     const { partnerId } = secret;
     const source = sourceOf(secret);
     const report: Report = (code, message) => void problems.push({ source, code, message });
     const terms = termsOf(secret, report);
-    const inactiveBy = isActive(secret.status) ? switchedOff.get(partnerId) : source;
+    const inactiveBy = isActive(secret.status)
+      ? (switchedOff.get(partnerId) ?? switchedOff.get(ownerOf(secret)))
+      : source;
     for (const [name, value] of Object.entries(secret.data)) {
       const entry = printable(name);
-      const read = readEntry(value, allowPublished);
+      const read = readEntry(value, { allowPublished, test: terms?.test === true });
       if (read.kind === 'problem') {
         if (terms !== undefined) report(read.code, `${entry} ${read.why}`);
         continue;
@@ -178,7 +188,7 @@ function claimsOf(
         status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
         ...defined({ inactiveBy }),
         source,
-        terms: { ...terms, ...bounds.get(partnerId) },
+        terms: { ...terms, ...bounds.get(ownerOf(secret)) },
       };
       claims.push({ hash, partnerId, source, entry, key });
     }
@@ -211,7 +221,11 @@ type Entry =
   | { readonly kind: 'key'; readonly hash: string }
   | { readonly kind: 'problem'; readonly code: ProblemCode; readonly why: string };
 
-function readEntry(value: string, allowPublished: boolean): Entry {
+/** The mode of a digest's key shows only when it is used. */
+function readEntry(
+  value: string,
+  { allowPublished, test }: { readonly allowPublished: boolean; readonly test: boolean },
+): Entry {
   const text = decode(value);
   const unusable = (code: ProblemCode): Entry => ({
     kind: 'problem',
@@ -222,17 +236,25 @@ function readEntry(value: string, allowPublished: boolean): Entry {
   const digest = hashOfDigest(text);
   const problem = digest === undefined ? apiKeyProblem(text) : digestProblem(digest);
   if (problem !== undefined) return unusable(problem);
+  if (digest === undefined && isTestKey(text) !== test) {
+    const why = test ? 'is no test key: it must begin with pik_test_' : 'is a test key';
+    return { kind: 'problem', code: 'key_of_other_mode', why };
+  }
   const hash = digest ?? hashApiKey(text);
   if (allowPublished || !isPublishedKey(hash)) return { kind: 'key', hash };
   const why = 'is the published key of the evaluation, which everybody has';
   return { kind: 'problem', code: 'key_published', why };
 }
 
-function boundsByPartner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {
+const ownerOf = ({ partnerId, annotations = {} }: PartnerSecret): string =>
+  ownerName(partnerId, readTerms(annotations).terms);
+
+function boundsByOwner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {
   const bounds = new Map<string, PartnerBounds>();
-  for (const { partnerId, annotations } of secrets) {
-    const { terms } = readTerms(annotations ?? {});
-    bounds.set(partnerId, smallerBounds(bounds.get(partnerId) ?? {}, terms));
+  for (const secret of secrets) {
+    const owner = ownerOf(secret);
+    const { terms } = readTerms(secret.annotations ?? {});
+    bounds.set(owner, smallerBounds(bounds.get(owner) ?? {}, terms));
   }
   return bounds;
 }

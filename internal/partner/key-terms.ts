@@ -1,4 +1,4 @@
-/** Reads a partner Secret's annotations: bounds, end and networks of its keys. */
+/** Reads a partner Secret's annotations: mode, bounds, end and networks of its keys. */
 import { z } from 'zod';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { addressTest, isNetwork, type AddressTest } from '../platform/networks.ts';
@@ -10,10 +10,16 @@ export interface PartnerBounds {
 }
 
 export interface KeyTerms extends PartnerBounds {
+  /** What its keys submit is a test. */
+  readonly test?: true;
   readonly notAfter?: Date;
   /** Networks such as `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
 }
+
+/** A partner's tests share nothing with its live submissions. No partner's id has a space. */
+export const ownerName = (partnerId: string, { test }: Pick<KeyTerms, 'test'>): string =>
+  test ? `${partnerId} test` : partnerId;
 
 interface Rule {
   readonly text: string;
@@ -32,7 +38,13 @@ const bound = (field: keyof PartnerBounds): Rule => ({
 const MAX_CIDRS = 100;
 const dateTime = z.iso.datetime({ offset: true });
 
+export const MODE_ANNOTATION = 'partner-ingest.io/mode';
+
 const rules: Readonly<Record<string, Rule>> = {
+  [MODE_ANNOTATION]: {
+    text: 'must be "live" or "test"',
+    read: (value) => (value === 'test' ? { test: true } : value === 'live' ? {} : undefined),
+  },
   'partner-ingest.io/max-per-minute': bound('maxPerMinute'),
   'partner-ingest.io/max-megabytes-per-day': bound('maxMegabytesPerDay'),
   'partner-ingest.io/not-after': {
@@ -90,14 +102,14 @@ export function addressCheck({ cidrs }: KeyTerms): AddressTest {
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/** Partners whose active keys end soon or have all ended within a day. */
+/** Partners whose active live keys end soon or have all ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
 ): readonly string[] {
   const lastEnds = new Map<string, number>();
   for (const { partnerId, status, terms } of keys) {
-    if (status !== 'active') continue;
+    if (status !== 'active' || terms.test) continue;
     const endsAt = terms.notAfter?.getTime() ?? Infinity;
     lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
   }

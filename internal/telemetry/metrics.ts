@@ -68,8 +68,8 @@ export const ingestMetrics = {
   ),
   keysOutOfTerms: counter(
     'keys_out_of_terms',
-    'Requests with a known key that was revoked, has ended, or came from an address that is not one of its own; each is a 401.',
-    { because: ['revoked', 'ended', 'address'] },
+    'Requests with a known key that was revoked, has ended, came from an address that is not one of its own, or has the prefix of the other mode; each is a 401.',
+    { because: ['revoked', 'ended', 'address', 'mode'] },
   ),
   acceptSeconds: histogram(
     'accept_seconds',

@@ -22,6 +22,7 @@ export interface KeyView {
   readonly key: string;
   readonly partner: string;
   readonly status: 'active' | 'inactive' | 'disabled' | 'revoked';
+  readonly test?: true;
   readonly secret: string;
   readonly inactiveBy?: string;
   readonly lastUsedAt?: Date;
@@ -104,6 +105,7 @@ export async function keysView(
     ...defined({
       inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
       lastUsedAt: key.lastUsedAt,
+      test: key.terms.test,
       notAfter: key.terms.notAfter,
       cidrs: key.terms.cidrs,
       revokedAt: key.revokedAt,

@@ -84,22 +84,27 @@ test('keys: a new one is a Secret that the controller takes; the list tells its 
     },
   });
   expect(key).toMatch(/^pik_[0-9A-Za-z]{46}$/);
+  const ofTests = await cli('keys', 'new', 'Acme.Corp', '--test');
+  expect(ofTests.stderr).toMatch(/: pik_test_[0-9A-Za-z]{46}\n$/);
 
-  await writeFile(join(world.keyFolder, 'acme.yaml'), made.stdout);
+  await writeFile(join(world.keyFolder, 'acme.yaml'), `${made.stdout}---\n${ofTests.stdout}`);
   const stored = async () => (await storedKey(world.stores.db, key)) !== undefined;
   await eventually('the key to be in force', stored);
   const list = async () =>
     (await cli('keys', 'list', '--partner', 'Acme.Corp', '--json')).json<
-      { key: string; last_used_at: string | null }[]
+      { key: string; mode: string; last_used_at: string | null }[]
     >();
-  expect(await list()).toMatchObject([{ key: hashApiKey(key).slice(0, 12), last_used_at: null }]);
+  expect((await list()).map(({ mode }) => mode).toSorted()).toEqual(['live', 'test']);
+  expect(await list()).not.toContainEqual(
+    expect.objectContaining({ last_used_at: expect.any(String) }),
+  );
 
   // Ingest writes last uses in batches, the last one as it stops.
   const before = Date.now();
   const ingest = await world.start('ingest');
   expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
   await ingest.close();
-  const [listed] = await list();
+  const listed = (await list()).find(({ mode }) => mode === 'live');
   expect(new Date(listed?.last_used_at ?? 0).getTime()).toBeGreaterThanOrEqual(before);
   const text = await cli('keys', 'list');
   expect(text.stdout).toMatch(

@@ -85,6 +85,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
         partnerId: 'demo',
         active: true,
         revoked: false,
+        otherMode: false,
         terms: {},
         admits: () => true,
       }),
