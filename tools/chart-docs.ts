@@ -1,6 +1,4 @@
-/**
- * Makes the chart's values.schema.json and the list of its README from the comments in values.yaml.
- */
+/** Makes the chart's values.schema.json from the comments in values.yaml. */
 import { emailRule } from '../internal/application/email-address.ts';
 import { clientNameRule } from '../internal/mail/client-name.ts';
 import {
@@ -101,8 +99,6 @@ const alike: Readonly<Record<string, string>> = {
   serviceAccount: 'ingest.serviceAccount',
   serviceMonitor: 'metrics.podMonitor',
 };
-const EMPTY = ['""', '[]', '{}', 'null'];
-const LIST = /(<!-- values -->)[^]*(<!-- \/values -->)/;
 
 /**
  * One value: where it is, what its comment says, its default, and what is in it where it is a map
@@ -236,30 +232,4 @@ function typeOf(value: unknown): string {
   if (Array.isArray(value)) return 'array';
   if (typeof value === 'number') return Number.isInteger(value) ? 'integer' : 'number';
   return typeof value;
-}
-
-/** `readme` with a new list of values between its two marks. */
-export function chartReadme(readme: string, valuesYaml: string): string {
-  if (!LIST.test(readme)) throw new Error('the README of the chart has lost its marks');
-  const values = chartValues(valuesYaml);
-  const alone = values.filter((value) => value.inside.length === 0);
-  const sections = values.filter((value) => value.inside.length > 0);
-  const parts = [
-    alone.flatMap(linesOf).join('\n'),
-    ...sections.map(
-      (section) =>
-        `### ${section.path.join('.')}\n\n${section.about}\n\n${section.inside.flatMap(linesOf).join('\n')}`,
-    ),
-  ];
-  return readme.replace(LIST, (_, start: string, end: string) =>
-    [start, ...parts, end].join('\n\n'),
-  );
-}
-
-function linesOf({ path, about, fallback, inside }: ChartValue): string[] {
-  const name = `- \`${path.join('.')}\``;
-  const preset = JSON.stringify(fallback);
-  if (inside.length === 0)
-    return [`${name}${EMPTY.includes(preset) ? '' : ` (\`${preset}\`)`}: ${about}`];
-  return [...(about === '' ? [] : [`${name}: ${about}`]), ...inside.flatMap(linesOf)];
 }

@@ -8,12 +8,10 @@ import { ROOT } from './root.ts';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
 import { describeSettings } from '../internal/settings/settings.ts';
 import { metricsPage } from './metrics-docs.ts';
-import { chartReadme, chartSchema } from './chart-docs.ts';
+import { chartSchema } from './chart-docs.ts';
 import { statesPage } from './states-docs.ts';
 
 const CHART = 'charts/partner-ingest';
-const source = async (file: string): Promise<string> => await readFile(ROOT + file, 'utf8');
-const values = async (): Promise<string> => await source(`${CHART}/values.yaml`);
 
 const GENERATED: readonly {
   file: string;
@@ -27,12 +25,7 @@ const GENERATED: readonly {
   {
     file: `${CHART}/values.schema.json`,
     parser: 'json',
-    text: async () => chartSchema(await values()),
-  },
-  {
-    file: `${CHART}/README.md`,
-    parser: 'markdown',
-    text: async () => chartReadme(await source(`${CHART}/README.md`), await values()),
+    text: async () => chartSchema(await readFile(`${ROOT}${CHART}/values.yaml`, 'utf8')),
   },
 ];
 
