@@ -13,6 +13,19 @@ function line({ name, kind, labels, help }: Definition, said: Map<string, string
   return `- \`${name}\` (${kind}): ${help}${values.length > 0 ? ` Labels: ${values.join('; ')}.` : ''}`;
 }
 
+/** What every process has comes first, and stands once. */
+function sections(): (readonly [string, readonly Definition[]])[] {
+  const tables = Object.entries(definitions).map(
+    ([process, table]) => [process, Object.values(table) as Definition[]] as const,
+  );
+  const inAll = ({ name }: Definition): boolean =>
+    tables.every(([, table]) => table.some((other) => other.name === name));
+  return [
+    ['every process', tables[0]?.[1].filter(inAll) ?? []] as const,
+    ...tables.map(([process, table]) => [process, table.filter((one) => !inAll(one))] as const),
+  ].filter(([, table]) => table.length > 0);
+}
+
 export function metricsPage(): string {
   const said = new Map<string, string>();
   return [
@@ -29,11 +42,11 @@ export function metricsPage(): string {
     '  and `other` for the rest.',
     '- No label holds an address, an e-mail or a `request_id`.',
     '- `process_…` and `nodejs_…` are those of prom-client.',
-    ...Object.entries(definitions).flatMap(([process, table]) => [
+    ...sections().flatMap(([process, table]) => [
       '',
       `## ${process}`,
       '',
-      ...Object.values(table).map((definition) => line(definition as Definition, said)),
+      ...table.map((definition) => line(definition, said)),
     ]),
     '',
   ].join('\n');

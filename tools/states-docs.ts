@@ -1,5 +1,5 @@
 /**
- * docs/states.md: the drawing and the tables of the state machine, from the table that the code
+ * docs/states.md: the drawing and the lists of the state machine, from the table that the code
  * itself asks.
  */
 import { describeSettings } from '../internal/settings/settings.ts';
@@ -31,30 +31,26 @@ export function statesPage(): string {
     ...drawing(),
     '```',
     '',
-    '| State | What it means | The partner sees | Kept |',
-    '| --- | --- | --- | --- |',
+    'A state, what the partner sees, and how long its records are kept:',
+    '',
     ...states.map(
       (state) =>
-        `| \`${state}\` | ${cards[state].meaning} | \`${cards[state].status}\` | ${kept(state)} |`,
+        `- \`${state}\` (\`${cards[state].status}\`; ${kept(state)}): ${cards[state].meaning}`,
     ),
     '',
     '## Every move',
     '',
-    '| Who | Event | From | To | Only if |',
-    '| --- | --- | --- | --- | --- |',
     ...actors.flatMap((actor) => {
       const own: readonly string[] = eventsOf[actor];
-      return rowsOf(moves.filter(({ event }) => own.includes(event))).map(
-        (cells) => `| ${actor} | ${cells} |`,
+      return linesOf(moves.filter(({ event }) => own.includes(event))).map(
+        (line) => `- ${actor}, ${line}`,
       );
     }),
     '',
     '## Updates that leave the state',
     '',
-    '| Update | In | Only if |',
-    '| --- | --- | --- |',
     ...Object.entries(touches).map(
-      ([touch, { from, when }]) => `| \`${touch}\` | ${statesIn(from)} | ${when.join(', ')} |`,
+      ([touch, { from, when }]) => `- \`${touch}\`: ${statesIn(from)}${onlyIf(when)}`,
     ),
     '',
     'Where the process has read the record, its version must still be the same; so too for moves.',
@@ -68,17 +64,19 @@ export function statesPage(): string {
   ].join('\n');
 }
 
-/** Moves of one event that differ only in where they begin share a row. */
-function rowsOf(own: typeof moves): string[] {
-  const rows = new Map<string, string[]>();
-  for (const { event, from, to, when } of own) {
-    const key = [event, from === to ? '' : to, when.join(', ')].join(' | ');
-    rows.set(key, [...(rows.get(key) ?? []), `\`${from}\``]);
-  }
-  return [...rows].map(([key, froms]) => {
-    const [event, to, when] = key.split(' | ');
-    return `\`${event}\` | ${froms.join(', ')} | ${to === '' ? 'the same' : `\`${to}\``} | ${when}`;
+/** Moves of one event that differ only in where they begin share a line. */
+function linesOf(own: typeof moves): string[] {
+  const lines = Map.groupBy(own, ({ event, from, to, when }) => {
+    const end = from === to ? 'the same' : `\`${to}\``;
+    return [`\`${event}\`: `, ` → ${end}${onlyIf(when)}`].join('|');
   });
+  return [...lines].map(([line, alike]) =>
+    line.replace('|', alike.map(({ from }) => `\`${from}\``).join(', ')),
+  );
+}
+
+function onlyIf(when: readonly string[]): string {
+  return when.length === 0 ? '' : `; only if ${when.join(', ')}`;
 }
 
 function statesIn(from: readonly State[]): string {
