@@ -68,14 +68,14 @@ const files = [...sources('internal'), ...sources('cmd')];
 const faultsOf = (check: (file: SourceFile) => (string | undefined)[]): string[] =>
   files.flatMap(check).filter((fault) => fault !== undefined);
 
-test('there is something to check, and every room has its floor', () => {
+test('every room belongs to a floor', () => {
   expect(files.length).toBeGreaterThan(40);
   expect(
     [...new Set(files.map((file) => file.room))].filter((room) => FLOORS[room] === undefined),
   ).toEqual([]);
 });
 
-test('imports point down, and rooms of processes do not import each other', () => {
+test('imports point down, and the rooms of processes do not import each other', () => {
   const faults = faultsOf((file) =>
     file.imports.map((imported) => {
       const [from, to] = [FLOORS[file.room] ?? 0, FLOORS[dirname(imported)] ?? 0];
@@ -87,7 +87,7 @@ test('imports point down, and rooms of processes do not import each other', () =
   expect(faults).toEqual([]);
 });
 
-test('no file imports itself in a circle', () => {
+test('no files import each other in a circle', () => {
   const byPath = new Map(files.map((file) => [file.path, file]));
   const state = new Map<string, 'open' | 'done'>();
   const circles: string[] = [];
@@ -130,7 +130,7 @@ function loadedBy(path: string): ReadonlySet<string> {
   return loaded;
 }
 
-test('the Kubernetes library stays with the controller: 130 MB that the other processes do without', () => {
+test('only the controller loads the Kubernetes library', () => {
   const users = files
     .filter((file) => file.text.includes("'@kubernetes/client-node'"))
     .map((file) => file.path);
@@ -184,7 +184,7 @@ test('every collection is opened in one place, by a room of floor 2', () => {
   expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);
 });
 
-test('floors above 2 know no collection: neither the type, nor a name, nor how to open one', () => {
+test('floors above 2 know no collection', () => {
   const names = new Set(opened.map(({ name }) => name));
   const faults = faultsOf((file) =>
     (FLOORS[file.room] ?? 0) <= 2
@@ -201,7 +201,7 @@ test('floors above 2 know no collection: neither the type, nor a name, nor how t
   expect(faults).toEqual([]);
 });
 
-test('a room reads and writes its own collections; only the mail ledger is part of an account', () => {
+test('a room reads and writes only its own collections, except the mail ledger', () => {
   const owners = new Map([
     ['submissionCollection', 'internal/submission'],
     ['rateLimitedCollection', 'internal/submission'],
@@ -239,7 +239,7 @@ test('the service imports nothing from test/ or deploy/', () => {
   ).toEqual([]);
 });
 
-test('mains are short, files are readable in one sitting and open with what they are for', () => {
+test('mains and files are short, and each file opens with its purpose', () => {
   const faults = faultsOf((file) => {
     const lines = file.text.split('\n').length;
     return [

@@ -18,20 +18,17 @@ const { services } = parse(read('compose.yaml'), { merge: true }) as {
   readonly services: Readonly<Record<string, Service>>;
 };
 
-test.each(['ingest', 'processor', 'controller'] as const)(
-  '%s takes the settings it is given',
-  (name) => {
-    const { environment = {}, command } = services[name] ?? { command: '' };
-    expect(command).toEqual([`dist/cmd/${name}/main.js`]);
-    expect(() => loadConfig(name, environment)).not.toThrow();
-    const hosts = Object.values(environment).flatMap(
-      (value) => /^(?:mongodb|redis|smtp):\/\/([\w-]+):/.exec(value)?.[1] ?? [],
-    );
-    expect(hosts.filter((host) => !(host in services))).toEqual([]);
-  },
-);
+test.each(['ingest', 'processor', 'controller'] as const)('%s accepts its settings', (name) => {
+  const { environment = {}, command } = services[name] ?? { command: '' };
+  expect(command).toEqual([`dist/cmd/${name}/main.js`]);
+  expect(() => loadConfig(name, environment)).not.toThrow();
+  const hosts = Object.values(environment).flatMap(
+    (value) => /^(?:mongodb|redis|smtp):\/\/([\w-]+):/.exec(value)?.[1] ?? [],
+  );
+  expect(hosts.filter((host) => !(host in services))).toEqual([]);
+});
 
-test('the servers are those of the evaluation in the chart', () => {
+test('the servers are the same as in the evaluation of the chart', () => {
   const { evaluation } = parse(read('charts/partner-ingest/values.yaml')) as {
     readonly evaluation: Readonly<Record<'mongodb' | 'redis' | 'mail', { readonly image: string }>>;
   };
@@ -40,7 +37,7 @@ test('the servers are those of the evaluation in the chart', () => {
   }
 });
 
-test('nothing is open to other machines', () => {
+test('no port is open to other machines', () => {
   const ports = Object.values(services).flatMap((service) => service.ports ?? []);
   expect(ports.length).toBeGreaterThan(0);
   expect(ports.filter((port) => !port.startsWith('127.0.0.1:'))).toEqual([]);

@@ -253,12 +253,12 @@ test.each([
   ['values of the chart', unknownValues],
   ['names in the code', unknownNames],
   ['panels of the dashboard', unknownPanels],
-])('pages name what there is: %s', (_kind, check) => {
+])('pages name only what exists: %s', (_kind, check) => {
   expect(faults(check)).toEqual([]);
 });
 
 test.each(Object.keys(BLOCKS) as WalkedPage[])(
-  'make e2e runs each block of commands of %s that is not marked',
+  'make e2e runs each unmarked block of commands of %s',
   (page) => {
     const run = BLOCKS[page].map((beginning) => blockOf(page, beginning as never));
     expect(blocksOf(page).filter((block) => !run.includes(block))).toEqual([]);
@@ -267,7 +267,7 @@ test.each(Object.keys(BLOCKS) as WalkedPage[])(
   },
 );
 
-test('.gitattributes marks every generated file, and only files that are there', async () => {
+test('.gitattributes marks every generated file, and only files that exist', async () => {
   const marked = [...read('.gitattributes').matchAll(/^(\S+) linguist-generated/gm)].map(
     ([, path = '']) => path,
   );

@@ -37,7 +37,7 @@ const rows = [...read('docs/privacy.md').matchAll(/^\| `(\w+)`: (.*)$/gm)].map(
 );
 
 test.each(Object.keys(shapes))(
-  'every field of %s stands in the table once, and no other',
+  'the table has exactly the fields of %s, each once',
   (collection) => {
     const stored = shapes[collection]!.flatMap(([file, name]) => fieldsOf(file, name));
     expect(stored.length).toBeGreaterThan(4);
@@ -48,7 +48,7 @@ test.each(Object.keys(shapes))(
   },
 );
 
-test('every row says what for, whether personal, how long, and who erases it', () => {
+test('every row has a purpose, a class, a time and who erases it', () => {
   expect(rows.length).toBeGreaterThan(10);
   for (const { cells } of rows) expect(cells.filter((cell) => cell !== '')).toHaveLength(4);
 });

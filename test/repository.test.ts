@@ -22,7 +22,7 @@ const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
   )
   .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
 
-test('every package in the lock file has its hash, for every platform, and none is bound to a registry', () => {
+test('every package of the lock file has its hash for every platform, and no registry', () => {
   const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Parameters<
     typeof lockFaults
   >[0];
@@ -30,7 +30,7 @@ test('every package in the lock file has its hash, for every platform, and none 
   expect(lockFaults(lock)).toEqual([]);
 });
 
-test('nothing outside the repository is named', () => {
+test('no file names a path or host outside the repository', () => {
   expect(files.length).toBeGreaterThan(200);
   const named = files
     .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
@@ -50,7 +50,7 @@ const BANNED: readonly (readonly [RegExp, string])[] = [
   [/\bquarantine/i, 'on hold'],
 ];
 
-test('a word with a better one is not used', () => {
+test('no page or comment uses a word of the list of worse words', () => {
   const used = files
     .filter(({ path }) => path !== 'test/repository.test.ts' && path !== 'package-lock.json')
     .flatMap(({ path, text }) =>
@@ -62,7 +62,7 @@ test('a word with a better one is not used', () => {
   expect(used).toEqual([]);
 });
 
-test('a workflow uses each action at a commit, which cannot be moved as a tag can', () => {
+test('workflows use each action by commit, not by tag', () => {
   const uses = files
     .filter(({ path }) => path.startsWith('.github/workflows/'))
     .flatMap(({ text }) => [...text.matchAll(/uses: (.*)$/gm)].map(([, action = '']) => action));
@@ -72,7 +72,7 @@ test('a workflow uses each action at a commit, which cannot be moved as a tag ca
   );
 });
 
-test('.node-version is the Node that is fetched', () => {
+test('.node-version is the version of Node that is fetched', () => {
   const [, version] =
     /^version=(\S+)$/m.exec(readFileSync(join(ROOT, 'deploy/local/with-node.sh'), 'utf8')) ?? [];
   expect(readFileSync(join(ROOT, '.node-version'), 'utf8').trim()).toBe(version);

@@ -68,7 +68,7 @@ function textsAskedFor(command: string, pattern: string): string[] {
     .filter((asked) => /^[a-z]/.test(asked));
 }
 
-test('the first command of each alert needs nothing that is not there, ends, and says what to look for', () => {
+test('the first command of each alert uses only what exists, ends, and says what to look for', () => {
   expect(alertSections).toHaveLength(alerts.size);
   expect(faults(wrongFirstCommand, alertSections)).toEqual([]);
   const setup =
@@ -79,11 +79,11 @@ test('the first command of each alert needs nothing that is not there, ends, and
     expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));
 });
 
-test('each alert says who has to get up', () => {
+test('each alert says whether someone has to get up', () => {
   expect(faults(({ text }) => (GET_UP.test(text) ? [] : ['nobody']), alertSections)).toEqual([]);
 });
 
-test('nothing in a runbook empties Redis, filters the log by a number, or retries without a bound', () => {
+test('no runbook empties Redis, filters the log by a number, or retries without a bound', () => {
   const wrong = /FLUSH(?:ALL|DB)|"level":\d|redis-cli|retry --state \w+ (?!.*--since)/;
   expect(
     faults(

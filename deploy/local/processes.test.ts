@@ -37,5 +37,5 @@ withSetpriv('a starter that is killed leaves no process of the service (needs se
   expectNothingLeft('SIGKILL', process.env),
 );
 
-test('without setpriv, a starter that ends by itself leaves none', () =>
+test('without setpriv, no child survives a starter that ends by itself', () =>
   expectNothingLeft('SIGINT', { ...process.env, PATH: '' }));

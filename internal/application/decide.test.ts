@@ -3,7 +3,7 @@ import { decideOnCreation, type CreationFact } from './decide.ts';
 import { reasonsForPartner } from './reasons.ts';
 
 test.each(['created', 'own'] as const)(
-  'an account that is %s goes on: a repeat is no duplicate of itself',
+  'a repeat that finds its own account, %s, is not a duplicate',
   (kind) => {
     expect(decideOnCreation({ kind, accountId: 'acc_1' })).toEqual({
       verdict: 'go_on',
@@ -27,6 +27,6 @@ test.each([
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['email', 'ein'] }, ['duplicate']],
   // Otherwise a partner could use its own e-mail address to find out whether an EIN is taken.
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['ein'] }, [['email', 'duplicate_email']]],
-] as const)('a partner sees of %j no more than its own accounts', (taken, expected) => {
+] as const)('of the duplicates %j a partner sees only its own accounts', (taken, expected) => {
   expect(shownTo(taken)).toEqual(expected);
 });

@@ -42,14 +42,14 @@ test.each([
   expect(mentions(person, wide(body))).toBe(false);
 });
 
-test('an EIN that begins with zero is found as the number that lost it', () => {
+test('an EIN that begins with zero is also found as a number without the zero', () => {
   for (const body of ['{"ein":12345678}', '{"ein":"012345678"}', '01-2345678']) {
     expect(mentions({ ein: '012345678' }, Buffer.from(body))).toBe(true);
   }
   expect(mentions({ ein: '012345678' }, Buffer.from('{"ein":912345678}'))).toBe(false);
 });
 
-test('what is compressed or encoded is not searched', () => {
+test('compressed and encoded text is not searched', () => {
   const json = '{"email":"jane@x.test"}';
   for (const body of [gzipSync(json), Buffer.from(Buffer.from(json).toString('base64'))]) {
     expect(mentions(person, body)).toBe(false);

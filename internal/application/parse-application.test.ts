@@ -34,14 +34,17 @@ test.each<[string, string, unknown[]]>([
     expect([value, faults({ ...good, [field]: value })]).toEqual([value, [`${field} ${code}`]]);
 });
 
-test.each(['ännä@example.com', 'ann@exämple.com'])('%j is told how to write it', (email) => {
-  const message =
-    'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
-  expect(parse({ ...good, email })).toMatchObject({
-    valid: false,
-    reasons: [{ field: 'email', code: 'invalid_format', message }],
-  });
-});
+test.each(['ännä@example.com', 'ann@exämple.com'])(
+  '%j is rejected with the right way to write it',
+  (email) => {
+    const message =
+      'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
+    expect(parse({ ...good, email })).toMatchObject({
+      valid: false,
+      reasons: [{ field: 'email', code: 'invalid_format', message }],
+    });
+  },
+);
 
 test.each([
   ' ',
@@ -54,7 +57,7 @@ test.each([
   '\u2060',
   '\u2068',
   '\ufeff',
-])('%j around an address is dropped, and inside it is a fault', (mark) => {
+])('%j is removed around an address and rejected inside it', (mark) => {
   expect(parse({ ...good, email: `${mark} ${mark}${good.email}${mark}` })).toMatchObject({
     application: { email: good.email },
   });
@@ -64,7 +67,7 @@ test.each([
   expect(faults({ ...good, email: `ann${mark}@example.com` })).toEqual(['email invalid_format']);
 });
 
-test('what is valid is kept as given', () => {
+test('a valid application keeps its values as given', () => {
   const names = [' A ', '\u200bA', '株式会社', '7', '🚀 A', '<script>', 'a\r\nb', x(1_000)];
   for (const businessName of names) {
     expect(parse({ ...good, business_name: businessName })).toMatchObject({
@@ -75,7 +78,7 @@ test('what is valid is kept as given', () => {
   expect(faults({ ...good, email: longAddress(254), ein: '000000000', $where: 'x' })).toEqual([]);
 });
 
-test('every fault is told, not only the first', () => {
+test('every fault is reported, not only the first', () => {
   expect(faults({ email: 'ann', business_name: ' ', ein: 123_456_789 })).toEqual([
     'email invalid_format',
     'business_name blank',
@@ -84,7 +87,7 @@ test('every fault is told, not only the first', () => {
   expect(faults({})).toEqual(['email missing', 'business_name missing', 'ein missing']);
 });
 
-test('of repeated keys the last one counts, and __proto__ gives a field to nobody', () => {
+test('the last of repeated keys counts, and __proto__ adds no field', () => {
   const own = JSON.stringify(good).slice(1);
   for (const text of [`{"email":"first@example.com",${own}`, `{"__proto__":{"email":"x"},${own}`]) {
     expect(parseApplication(bytes(text))).toMatchObject({
@@ -96,7 +99,7 @@ test('of repeated keys the last one counts, and __proto__ gives a field to nobod
   expect(({} as Record<string, unknown>)['email']).toBeUndefined();
 });
 
-test('a body is an object in UTF-8, or none', () => {
+test('a body that is no JSON object in UTF-8 is malformed', () => {
   for (const text of ['{}', ' { } ', '\ufeff{}', '{"__proto__":null}'])
     expect(parseJsonObject(bytes(text))).toBeDefined();
   for (const text of [

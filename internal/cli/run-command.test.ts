@@ -74,7 +74,7 @@ const mistakes: [words: string[], line: string][] = [
     'It must be like 30m, 24h, 7d or',
   ]),
 ];
-test.each(mistakes)('%j fails with 2 and one line', async (words, line) => {
+test.each(mistakes)('%j exits with 2 and one line', async (words, line) => {
   const { code, values, answer, notes } = await run(...words);
   expect({ code, values, answer, lines: notes.trimEnd().split('\n').length }).toEqual({
     code: 2,
@@ -115,14 +115,14 @@ test.each([
   ['close', '--state', 'dead_lettered', '--why', 'x'],
   ['account', 'release', 'req_x'],
   ['keys', 'revoke', '371b03fdc691'],
-])('%s %s is not done by somebody in a pod', async (...words) => {
+])('%s %s in a pod is refused without a name', async (...words) => {
   const desk = { trail: { nameFrom: 'host' } } as Desk;
   const ran = await runOn(() => desk, ...words, '--yes');
   expect(ran).toMatchObject({ code: 2, answer: '' });
   expect(ran.notes).toContain('--as is missing');
 });
 
-test('values are made of what was given; a group of commands lists what is in it', async () => {
+test('options are parsed into values, and a group of commands lists its commands', async () => {
   const words = ['--email', ' Jane@Example.com ', '--ein', '12-3456789', '--limit', '7'];
   expect((await run('find', ...words)).values).toEqual({
     json: false,

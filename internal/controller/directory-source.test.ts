@@ -43,7 +43,7 @@ secretSourceConformance(async () => {
   };
 });
 
-describe('a folder as it really is', () => {
+describe('a folder of files', () => {
   const NAMESPACE = 'keys';
   let folder: string;
   let view: SecretView;
@@ -74,7 +74,7 @@ describe('a folder as it really is', () => {
     uid: `${file}#${name}`,
   });
 
-  test('a file that still grows is unreadable until it rests', async () => {
+  test('a file that is still being written counts as unreadable until it is complete', async () => {
     const file = join(folder, 'many.yaml');
     await writeFile(file, manifestOf('first'));
     const appends: Promise<void>[] = [];
@@ -89,7 +89,7 @@ describe('a folder as it really is', () => {
     expect(await view.list()).toMatchObject({ complete: true, problems: [] });
   });
 
-  test('an empty or missing folder, which may be unmounted, proves nothing gone and keeps what it held', async () => {
+  test('an empty or missing folder removes no key, because it may be unmounted', async () => {
     const noList = { complete: false, problems: [{ code: 'unreadable_file' }] };
     expect(await view.list()).toMatchObject({ secrets: [], ...noList });
     await settled('a.yaml', manifestOf('acme'));

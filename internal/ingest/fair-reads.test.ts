@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { FairReads } from './fair-reads.ts';
 
-test('reads are served partner by partner', async () => {
+test('waiting reads are served partner by partner', async () => {
   const served: string[] = [];
   const gate = Promise.withResolvers<void>();
   const reads = new FairReads<string, string>({

@@ -48,7 +48,7 @@ function documentedErrors(): string[] {
 }
 
 test.each([true, false])(
-  'the document has no fault a linter finds (look-ups: %s)',
+  'a linter finds no fault in the document (look-ups: %s)',
   async (statusEndpoint) => {
     const faults = await lintFromString({
       source: JSON.stringify(openApiDocument({ ...settings, statusEndpoint })),
@@ -61,12 +61,12 @@ test.each([true, false])(
   },
 );
 
-test('the document has the errors of the code, all of them and no others', () => {
+test('the document lists exactly the errors of the code', () => {
   expect(set(documentedErrors())).toEqual(set(known.map(told)));
   expect(set(Object.values(operationErrors).flat())).toEqual(set(Object.keys(errorConditions)));
 });
 
-test('the contract page has the errors of the code, all of them and no others', () => {
+test('the contract page lists exactly the errors of the code', () => {
   const page = readFileSync(join(ROOT, 'docs/contract.md'), 'utf8');
   const rows = [...page.matchAll(/\| (\d{3}) `\{"error":"([^"]+)"/g)].map(
     ([, status, error]) => `${status} ${error}`,

@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { OUTAGE_LINES_EVERY_MS } from './limits.ts';
 import { OutageLog } from './outage-log.ts';
 
-test('it begins and ends with one line each, at most every ten seconds', () => {
+test('an outage logs one line at its start and one at its end, at most every ten seconds', () => {
   let now = 0;
   const lines: string[] = [];
   const say = (level: string) => (fields: object, text?: string) =>

@@ -29,14 +29,14 @@ function newRefusals(kind: 'stored' | 'in_doubt' = 'stored') {
   };
 }
 
-test('what the database does not take is counted', async () => {
+test('refused requests that the database does not take are counted', async () => {
   const { refuse, counts, dropped } = newRefusals('in_doubt');
   refuse(3);
   await Promise.resolve();
   expect([counts(), dropped()]).toEqual([[3, 3], 3]);
 });
 
-test('a burst is recorded one by one, and what is beyond it counted', () => {
+test('a burst is recorded up to its bound, and the rest is counted', () => {
   const { refuse, counts, counted } = newRefusals();
   refuse(REFUSAL_BURST);
   expect(counts()).toEqual([REFUSAL_BURST, 0]);
@@ -45,7 +45,7 @@ test('a burst is recorded one by one, and what is beyond it counted', () => {
   expect(new Set(counted)).toEqual(new Set(['192.0.2.1 401 req_1']));
 });
 
-test('a flood that goes on is recorded at the rate of the bound, and a quiet hour buys no more than a burst', () => {
+test('a lasting flood is recorded at the bounded rate, and a quiet hour allows only one burst', () => {
   const { refuse, pass, counts } = newRefusals();
   refuse(REFUSAL_BURST);
   for (let second = 0; second < 10; second += 1) {

@@ -16,7 +16,7 @@ test('the link is the login URL with its own query, the account and the token', 
   });
 });
 
-test('the same account gets the same link each time; only the hash of its token is for storing', () => {
+test('an account always gets the same link, and only the hash of its token is stored', () => {
   const [one, two] = [activationLink('acc_1', options), activationLink('acc_1', options)];
   expect(one).toEqual(two);
   expect(one.tokenHash).toBe(createHash('sha256').update(tokenOf(one.url)).digest('hex'));
@@ -27,7 +27,7 @@ describe('two secrets', () => {
   const link = (linkSecret: string, madeWith?: { keyId?: string }) =>
     activationLink('acc_1', { ...options, linkSecret, madeWith });
 
-  test('the first makes new links; a link that is out is made again with the key that made it', () => {
+  test('the first makes new links, and an old link is made again with its own key', () => {
     const both = `key-2026:${NEW},${OLD}`;
     expect(link(both)).toEqual(link(`key-2026:${NEW}`));
     expect(link(both)).toMatchObject({ keyId: 'key-2026' });

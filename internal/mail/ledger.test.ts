@@ -59,7 +59,7 @@ describe('second mails', () => {
     );
   });
 
-  test('are each counted once, by the hand-over that ends next', () => {
+  test('are each counted once, by the next hand-over that ends', () => {
     const [cut, dead, refused, last] = [
       handOver(1, 'ambiguous'),
       handOver(2, undefined),
@@ -110,7 +110,7 @@ describe('room for one more', () => {
   const many = (results: MailHandOver['result'][]): MailLedger =>
     ledger(...results.map((one, index) => handOver(index, one)));
 
-  test('is made by forgetting the oldest that reached nobody, never the mails that may have arrived', () => {
+  test('is made by removing the oldest entry that reached nobody', () => {
     expect(
       toForget(many(['ambiguous', undefined, ...Array<'refused'>(38).fill('refused')])),
     ).toEqual([2]);

@@ -133,7 +133,7 @@ test.each<[Outage['reason'], HandOver]>([
   ],
   ['refused', { result: 'refused', ...refusalOf('mail', 550), outage: outageOf('refused') }],
   ['no_capacity', noCapacity],
-])('%s: nothing begins until a probe succeeds, however empty the line', async (reason, failed) => {
+])('%s: no e-mail begins until a probe succeeds', async (reason, failed) => {
   let well = false;
   let probes = 0;
   const probe = async (): Promise<Outage | undefined> => {
@@ -158,7 +158,7 @@ test.each<[Outage['reason'], HandOver]>([
   gate.close();
 });
 
-test('the reason of a pause is what the relay says now', async () => {
+test('a pause shows the newest reason of the relay', async () => {
   let now: Outage | undefined = outageOf('refused');
   const { gate, mail, passes, told } = scene({ probe: async () => now });
   void mail('acme', QUICK_MS, noCapacity);
@@ -172,7 +172,7 @@ test('the reason of a pause is what the relay says now', async () => {
   gate.close();
 });
 
-test('an e-mail that began before the end of a pause says nothing about the relay after it', async () => {
+test('an e-mail that began before the end of a pause starts no new pause', async () => {
   const { gate, mail, passes, told } = scene();
   const away = outageOf('unreachable');
   const failed = { result: 'unreachable', connected: false, cause: '', outage: away } as const;
@@ -184,7 +184,7 @@ test('an e-mail that began before the end of a pause says nothing about the rela
   gate.close();
 });
 
-test('while the relay takes others, an e-mail that it has no capacity for rests its place only', async () => {
+test('while the relay takes other e-mails, a 4xx answer rests only one place', async () => {
   const { gate, mail, passes, begun } = scene({ places: 2 });
   for (let n = 0; n < 40; n += 1) void mail('acme', QUICK_MS);
   await passes(QUICK_MS);
@@ -204,15 +204,18 @@ test.each([
   { result: 'ambiguous', cause: 'ETIMEDOUT' },
   { result: 'unreachable', connected: true, cause: 'ECONNECTION' },
   { result: 'aborted', cause: 'claim lost' },
-] satisfies HandOver[])('an answer about one e-mail stops no other: %j', async (handOver) => {
-  const { gate, mail, passes } = scene();
-  for (let n = 0; n < 20; n += 1) void mail('acme', QUICK_MS, handOver);
-  await passes(5 * QUICK_MS);
-  expect(gate.paused).toBeUndefined();
-  gate.close();
-});
+] satisfies HandOver[])(
+  'an answer about one e-mail does not stop the others: %j',
+  async (handOver) => {
+    const { gate, mail, passes } = scene();
+    for (let n = 0; n < 20; n += 1) void mail('acme', QUICK_MS, handOver);
+    await passes(5 * QUICK_MS);
+    expect(gate.paused).toBeUndefined();
+    gate.close();
+  },
+);
 
-test('few e-mails wait for the common pace, and each has its moment', async () => {
+test('few e-mails wait for the common pace, and each reserves one moment', async () => {
   let atMs = 0;
   const pace = {
     waitingAtMost: 2,

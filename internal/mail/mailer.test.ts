@@ -21,7 +21,7 @@ test.each([
   });
 });
 
-test('an answer after the content is a refusal, no answer is ambiguous', () => {
+test('after the content an error answer is a refusal, and no answer is ambiguous', () => {
   expect(
     describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content'),
   ).toMatchObject({
@@ -44,7 +44,7 @@ test.each([
   [{ code: 'EPROTOCOL', command: 'CONN', responseCode: 554 }, 'EPROTOCOL CONN 554', 'refused'],
   [{ code: 'EPROTOCOL', command: 'CONN', responseCode: 421 }, 'EPROTOCOL CONN 421', 'no_capacity'],
   [{}, 'Error', 'unreachable'],
-])('what fails before the envelope concerns all mail: %j', (fields, cause, reason) => {
+])('a failure before the envelope concerns all e-mails: %j', (fields, cause, reason) => {
   const error = smtpError(fields);
   expect(describeFailure(error, 'connecting')).toEqual({
     result: 'unreachable',
@@ -54,7 +54,7 @@ test.each([
   });
 });
 
-test('from the envelope on no description quotes the server, which may quote the address', () => {
+test('from the envelope on no error quotes the server, because its answer may hold the address', () => {
   for (const progress of ['connected', 'content'] as const) {
     for (const fields of [
       { code: 'EENVELOPE', command: 'MAIL FROM', responseCode: 550 },

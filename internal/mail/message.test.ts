@@ -23,7 +23,7 @@ const facts: LoginInstructions = {
   writtenAt: new Date('2026-11-24T09:05:00Z'),
 };
 
-test('text and HTML hold what the applicant needs', () => {
+test('text and HTML hold the link, the user name and the expiry', () => {
   const { text, html, subject } = loginInstructions(facts, 'partner.example');
   for (const part of [
     facts.activationUrl,
@@ -41,7 +41,7 @@ test('text and HTML hold what the applicant needs', () => {
   expect(subject).not.toContain('Ann');
 });
 
-test('a Message-ID names its account and which of its mails it is', () => {
+test('a Message-ID holds the account and its mail version', () => {
   const accountId = 'acc_01m7yppxy4e01v3gzvkymsa33d';
   for (const mailVersion of [{}, { mailVersion: 3 }]) {
     const { messageId } = loginInstructions(
@@ -75,14 +75,14 @@ test.each([
   'go to evil.example/login',
   'https：／／evil．example',
   'http://1.2.3.4',
-])('the name %j, which is none, is not shown', (businessName) => {
+])('%j is not shown as a name', (businessName) => {
   const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
   expect(text).toContain('The account of your business is ready.');
   expect(html).toContain('<strong>your business</strong>');
   expect(`${text}${html}`).not.toMatch(/evil|URGENT|bob/i);
 });
 
-test('the reference number stands in both parts, and the contact where there is one', () => {
+test('both parts have the reference number, and the contact if one is set', () => {
   const without = loginInstructions(facts, 'p');
   const { text, html } = loginInstructions({ ...facts, supportContact: 'help@x.example' }, 'p');
   for (const part of [text, html, without.text, without.html])

@@ -37,6 +37,6 @@ test.each([
   ],
   ['greylisting with a status of policy', '450 4.7.1 Greylisted for 300 seconds', 'rcpt', 'busy'],
   ['a mailbox over its limit', '452 4.2.2 quota exceeded', 'rcpt', 'busy'],
-] as const)('%s is read as what it is about', (_name, answer, phase, fault) => {
+] as const)('%s is read as an answer about its true subject', (_name, answer, phase, fault) => {
   expect(faultOfAnswer(phase, answer)).toBe(fault);
 });

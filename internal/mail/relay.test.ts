@@ -36,13 +36,13 @@ test.each([
   ['smtp://relay.example?tls.rejectUnauthorized=false', /must end after host and port/],
   ['smtp://hunter2@relay.example', /a user or a password, but not both/],
   ['smtp://user:hunter2%@relay.example', /written as %25/],
-])('%s is refused in words that hold no secret', (url, words) => {
+])('%s is refused, and the message holds no secret', (url, words) => {
   expect(() => relayOf(url, 'auto')).toThrow(words);
   expect(() => relayOf(url, 'auto')).toThrow(
     expect.objectContaining({ message: expect.not.stringContaining('hunter2') }),
   );
 });
 
-test('smtps without TLS is a contradiction', () => {
+test('smtps with SMTP_TLS=none is refused', () => {
   expect(() => relayOf('smtps://relay.example', 'none')).toThrow(/^SMTP_TLS: .*contradicts/);
 });

@@ -51,7 +51,7 @@ test('the built-in templates have no faults and name every placeholder', async (
   expect(`${text(values)}${html(values)}`).not.toMatch(/[{}]{2}/);
 });
 
-test('a folder of its own replaces all three', async () => {
+test('a folder of templates replaces all three', async () => {
   const folder = await folderWith({ text: '\ufeffHi {{ userName }}\r\n{{activationUrl}}\r\n' });
   const { subject, text, html } = await loadTemplates(folder);
   expect(subject).toBe('Welcome');
@@ -61,7 +61,7 @@ test('a folder of its own replaces all three', async () => {
   );
 });
 
-test('what looks like a placeholder or a replacement pattern in a value stays as it is', async () => {
+test('a placeholder or replacement pattern inside a value stays as it is', async () => {
   const { text } = await loadTemplates(await folderWith({}));
   expect(text({ ...values, activationUrl: "{{loginUrl}}$&$1$'" })).toBe(
     "Go to {{loginUrl}}$&$1$'\n",
@@ -93,7 +93,7 @@ test.each<[Parameters<typeof folderWith>[0], string]>([
   ]);
 });
 
-test('faults are told all at once, with the folder', async () => {
+test('all faults are reported together, with the folder', async () => {
   const folder = await folderWith({ subject: '', text: undefined, html: '{{' });
   await expect(loadTemplates(folder)).rejects.toThrow(
     new RegExp(`^MAIL_TEMPLATES: 4 fault\\(s\\) in ${folder}:\n`),

@@ -20,7 +20,7 @@ const countsOf = (keys: readonly StoredKey[]) =>
     ]),
   );
 
-test('one partner may have all of the room, and a share once others want theirs', () => {
+test('one partner may use all of the room until others need their share', () => {
   const alone = shareRoom(keysOf('big', KEYS_MAX));
   expect([alone.over, alone.asked]).toEqual([[], 1]);
   const { fitting, over } = shareRoom([
@@ -33,7 +33,7 @@ test('one partner may have all of the room, and a share once others want theirs'
   expect(fitting.find(({ partnerId }) => partnerId === 'big')?.hash).toMatch(/^big 0\./);
 });
 
-test('keys with many networks take more room, of their own partner', () => {
+test('keys with many networks take more of the room of their own partner', () => {
   const cidrs = Array.from({ length: 100 }, (_none, index) => `2001:db8:${index}::/48`);
   const { fitting, asked } = shareRoom([...keysOf('long', 5_000, cidrs), ...keysOf('small', 10)]);
   const counts = countsOf(fitting);

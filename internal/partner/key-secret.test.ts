@@ -46,7 +46,7 @@ const codesOf = (...secrets: PartnerSecret[]): string[] =>
 const keyOf = (key: string, ...secrets: PartnerSecret[]) =>
   wantedKeys(secrets).keys.get(hashApiKey(key));
 
-test('each entry is one key, so that old and new hold together during a rotation; it may be a digest', () => {
+test('each entry is one key, given in clear or as its digest', () => {
   const [one, two, end] = [newApiKey(), newApiKey(), newApiKey()];
   const digest = keyDigest(two).toUpperCase().replace('SHA256', 'sha256');
   const acme = secret('acme', [one, digest, `${end}\r\n`]);
@@ -66,7 +66,7 @@ test('each entry is one key, so that old and new hold together during a rotation
   expect(codesOf(secret('acme', [keyDigest(one).slice(0, -1)]))).toEqual(['key_guessable']);
 });
 
-describe('problems cost only what they are about', () => {
+describe('a problem affects only its own entry or Secret', () => {
   const good = newApiKey();
   test.each([
     ['empty_key', { bad: '' }],
@@ -88,18 +88,21 @@ describe('problems cost only what they are about', () => {
     ['too short', base64('short')],
     ['not base64', 'not*base64'],
     ["another partner's", base64(good)],
-  ])('an entry whose name is the key is not named where its value is %s', (_name, value) => {
-    // The shortest valid key, a generated key, and the longest name that Kubernetes allows.
-    for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {
-      const { problems } = wantedKeys([
-        secret('owner', [good]),
-        secret('thief', [], { data: { [key]: value } }),
-      ]);
-      expect(problems).toHaveLength(1);
-      expect(problems[0]?.message).toContain('an entry with a long name');
-      expect(JSON.stringify(problems)).not.toContain(key);
-    }
-  });
+  ])(
+    'a key used as the name of an entry is not repeated in a message, with a value that is %s',
+    (_name, value) => {
+      // The shortest valid key, a generated key, and the longest name that Kubernetes allows.
+      for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {
+        const { problems } = wantedKeys([
+          secret('owner', [good]),
+          secret('thief', [], { data: { [key]: value } }),
+        ]);
+        expect(problems).toHaveLength(1);
+        expect(problems[0]?.message).toContain('an entry with a long name');
+        expect(JSON.stringify(problems)).not.toContain(key);
+      }
+    },
+  );
 
   test.each([
     ['no_keys', secret('acme', [])],
@@ -208,7 +211,7 @@ describe('terms', () => {
     [-DAY_MS, true],
     [-DAY_MS - 1, false],
     [Infinity, false],
-  ])('a partner is counted as ending by its last key, %i ms before its end: %s', (inMs, ending) => {
+  ])('a partner counts as ending %i ms before the end of its last key: %s', (inMs, ending) => {
     const ends = (ms: number) => (ms === Infinity ? {} : { notAfter: later(now, ms) });
     const soon = { partnerId: 'acme', status: 'active', terms: ends(-30 * DAY_MS) };
     const last = { ...soon, terms: ends(inMs) };
@@ -218,7 +221,7 @@ describe('terms', () => {
   });
 });
 
-test('the published key of the evaluation is no key elsewhere, nor is its digest', () => {
+test('the published evaluation key and its digest are refused outside an evaluation', () => {
   const published = 'pik_evaluation_only_not_for_production';
   for (const entry of [published, keyDigest(published)]) {
     expect(codesOf(secret('acme', [entry]))).toEqual(['key_published']);
@@ -247,7 +250,7 @@ describe('the same key in two Secrets', () => {
   test.each([
     ['the older one', { createdAt: older }, { createdAt: newer }],
     ['the first by name, where there are no dates', { name: 'a' }, { name: 'b' }],
-  ])('it is a key of %s, and a problem of the other', (_, one, other) => {
+  ])('it is a key of %s, and a problem of the other Secret', (_, one, other) => {
     for (const [partner, code] of [
       ['acme', 'same_key_two_secrets'],
       ['other', 'same_key_two_partners'],
@@ -261,7 +264,7 @@ describe('the same key in two Secrets', () => {
     }
   });
 
-  test('it stays with the Secret that holds it, though the other is older and this one is not usable', () => {
+  test('it stays with the Secret that has it, even if the other is older', () => {
     const holder = annotated(key, { 'max-per-minute': '7' }, { createdAt: newer });
     const other = secret('other', [key], { createdAt: older, status: 'inactive' });
     const problems = [`same_key_two_partners ${other.uid}`];

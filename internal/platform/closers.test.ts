@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { Closers } from './closers.ts';
 import { createLogger } from './log.ts';
 
-test('everything is closed in reverse, although one step fails and another never ends', async () => {
+test('everything is closed in reverse order, even if one step fails and another never ends', async () => {
   const closers = new Closers(createLogger('test', 'silent'));
   const closed: string[] = [];
   closers.add('first', () => void closed.push('first'));

@@ -12,7 +12,7 @@ function newShares(max: number, stays: readonly string[] = []) {
   return { gaveWay, shares: new FairShares<string>(max, (name) => gaveWay.push(name), mayGiveWay) };
 }
 
-test('one may hold all; then the oldest of the largest address of the largest owner gives way', () => {
+test('when full, the oldest entry of the largest address of the largest owner is removed', () => {
   const { gaveWay, shares } = newShares(100);
   shares.hold('old', a2, 20);
   shares.hold('first', a1, 30);
@@ -28,7 +28,7 @@ test('one may hold all; then the oldest of the largest address of the largest ow
   expect(gaveWay).toEqual(['first', 'second', 'other']);
 });
 
-test('what is released is room for others, once, and what changes its owner counts for the new one', () => {
+test('released room is free once, and an entry that changes its owner counts for the new one', () => {
   const { gaveWay, shares } = newShares(3);
   shares.hold('one', a1);
   shares.hold('two', a1);
@@ -43,7 +43,7 @@ test('what is released is room for others, once, and what changes its owner coun
   expect([...shares.holders]).toEqual(['three', 'four', 'five']);
 });
 
-test('where none of the largest may give way, the newcomer does', () => {
+test('the newest is refused if no entry of the largest may be removed', () => {
   const { gaveWay, shares } = newShares(2, ['one', 'two']);
   for (const name of ['one', 'two', 'three']) shares.hold(name, a1);
   expect(gaveWay).toEqual(['three']);

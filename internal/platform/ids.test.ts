@@ -2,13 +2,13 @@
 import { expect, test } from '@jest/globals';
 import { firstIdAt, newId, timeOfId } from './ids.ts';
 
-test('the time of an id, to the millisecond', () => {
+test('an id holds its time to the millisecond', () => {
   const date = new Date('2026-11-21T09:10:11.123Z');
   expect(timeOfId(newId('req', date))).toEqual(date);
   expect(timeOfId(firstIdAt('req', date))).toEqual(date);
 });
 
-test('ids come in the order in which they were made, also many within a millisecond, and are different', () => {
+test('ids are unique and sort in the order in which they were made', () => {
   const ids = Array.from({ length: 20_000 }, (_none, index) =>
     newId('req', new Date(40_000 + index / 1e5)),
   );

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { describeError } from './log.ts';
 
-test('an error is told by class and code, with its cause, without its words', () => {
+test('an error is logged by class, code and cause, without its message', () => {
   const error = new TypeError('canary@example.com is taken', {
     cause: Object.assign(new Error('canary'), { code: 'ECONNREFUSED' }),
   });
@@ -12,7 +12,7 @@ test('an error is told by class and code, with its cause, without its words', ()
   expect(describeError('canary')).toEqual({ type: 'string' });
 });
 
-test('a message that looks like a frame is still a message', () => {
+test('a message that looks like a stack frame is not logged', () => {
   const told = describeError(new Error('duplicate key\n    at canary (canary.ts:1:1)'));
   expect(told['at']).toMatch(/^at .*log\.test\.ts.*:\d+:\d+\)?$/);
   expect(JSON.stringify(told)).not.toContain('canary');

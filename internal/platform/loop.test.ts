@@ -26,7 +26,7 @@ function world() {
 const seen = (wanted: readonly string[], look: Loops['faults']) =>
   eventually(`probes say ${wanted.join()}`, async () => isDeepStrictEqual(await look(), wanted));
 
-test('a loop that fails for its bound is told once, and clears by itself', async () => {
+test('a loop that fails for its bound is reported once, and clears by itself', async () => {
   const { loops, lines, gauge } = world();
   const state = { fault: new Error('no right') as Error | undefined };
   const run = (): Promise<void> =>
@@ -50,7 +50,7 @@ test('a loop that fails for its bound is told once, and clears by itself', async
   await Promise.all([needed, ...others].map((loop) => loop.stop()));
 });
 
-test('a round that hangs fails, too', async () => {
+test('a round that hangs counts as failed', async () => {
   const { loops } = world();
   const hung = Promise.withResolvers<void>();
   const loop = loops.start({
@@ -65,7 +65,7 @@ test('a round that hangs fails, too', async () => {
   await loop.stop();
 });
 
-test('a pause ends when the loop is woken or stopped, and is left out while more is due', async () => {
+test('a pause ends when the loop is woken or stopped, and is skipped while more is due', async () => {
   const { loops } = world();
   let rounds = 0;
   const run = (): Promise<boolean> => Promise.resolve((rounds += 1) < 3);

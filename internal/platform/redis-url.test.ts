@@ -51,7 +51,7 @@ test.each([
   ['redis+sentinel://a:1', /needs \?name=/],
   ['redis+cluster://a:70000', /a host that is not host:port/],
   ['redis+cluster://a:1/2', /a Redis Cluster has only 0/],
-])('%s is refused, and nothing secret is said', (url, words) => {
+])('%s is refused, and the message holds no secret', (url, words) => {
   expect(() => parseRedisUrl(url)).toThrow(RedisUrlError);
   expect(() => parseRedisUrl(url)).toThrow(words);
   expect(() => parseRedisUrl(url)).not.toThrow(/hid/);

@@ -11,11 +11,11 @@ test.each([
   expect(duration(milliseconds)).toBe(words);
 });
 
-test('control characters, line breaks and bidi marks lose their power', () => {
+test('control characters, line breaks and bidi marks are made visible', () => {
   expect(printable('a\u001b[2J\nb\u0085\u2028\u202ec\ud800')).toBe('a�[2J�b���c�');
 });
 
-test('JSON keeps its value and holds no control that a terminal obeys', () => {
+test('JSON keeps its value and holds no control character for a terminal', () => {
   const value = { name: 'a\u009b2J\u202eb\u2028\u007f\u0001', list: [1] };
   for (const text of [printableJson(value), printableJson(value, 2)]) {
     expect(JSON.parse(text)).toEqual(value);

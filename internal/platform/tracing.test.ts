@@ -23,12 +23,12 @@ test.each([
   valid.toUpperCase(),
   `01${valid.slice(2)}`,
   `00-${'0'.repeat(32)}-b7ad6b7169203331-01`,
-])('%j is none', (text) => {
+])('%j is not a traceparent', (text) => {
   expect(isTraceparent(text)).toBe(false);
   expect(traceFields(text)).toEqual({});
 });
 
-test('an error is told by its code, else by its class, never by its words', () => {
+test('an error is named by its code, else by its class, never by its message', () => {
   expect(errorTypeOf(Object.assign(new Error('canary'), { code: 11_000 }))).toBe('11000');
   expect(errorTypeOf(Object.assign(new Error('canary'), { code: 'ECONNREFUSED' }))).toBe(
     'ECONNREFUSED',

@@ -26,7 +26,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-test('a worker that was frozen past its trust acts on nothing, even before the store says so', () => {
+test('a worker that was frozen past its claim stops without asking the store', () => {
   const { claim, time } = newClaim(() => Promise.resolve(true));
   time.ms += CLAIM_TRUSTED_MS;
   expect(claim.held).toBe(true);
@@ -34,7 +34,7 @@ test('a worker that was frozen past its trust acts on nothing, even before the s
   expect(claim.held).toBe(false);
 });
 
-test('work that an operator stops meanwhile has no further effect, though the claim is ours', async () => {
+test('work that an operator stops has no further effect, even while the claim is valid', async () => {
   let stopped = false;
   const { claim } = newClaim(
     () => Promise.resolve(true),
@@ -46,7 +46,7 @@ test('work that an operator stops meanwhile has no further effect, though the cl
   expect(await claim.confirm()).toBe(false);
 });
 
-test('a store that cannot be asked makes confirm fail once the claim is not fresh, and no verdict on it', async () => {
+test('if the store is away, confirm throws once the claim is not fresh', async () => {
   const { claim, time } = newClaim(() => Promise.reject(new Error('away')));
   await claim.confirm();
   time.ms += CLAIM_FRESH_MS + 1;
@@ -54,7 +54,7 @@ test('a store that cannot be asked makes confirm fail once the claim is not fres
   expect(claim.signal.aborted).toBe(false);
 });
 
-test('it is renewed in time by itself until it is released', async () => {
+test('a claim is renewed in time until it is released', async () => {
   jest.useFakeTimers();
   let renewals = 0;
   const { claim } = newClaim(() => {

@@ -24,7 +24,7 @@ describe('verdict', () => {
   });
 
   test.each(['infrastructure', 'relay'] as const)(
-    '%s counts nothing, however long it lasts',
+    '%s counts no attempt, however long it lasts',
     (failure) => {
       const long = { ambiguous: 2, backedOffMs: 10 * BACKED_OFF_AT_MOST_MS };
       expect(verdict(failure, none)).toMatchObject({ kind: 'later' });
@@ -51,7 +51,7 @@ describe('verdict', () => {
     throw new Error('it is never given up');
   }
 
-  test('a relay that cuts for half an hour makes no dead letter of an ambiguous mail', () => {
+  test('a relay that cuts connections for half an hour makes no dead letter', () => {
     // What it has waited for other reasons makes no difference.
     const delayOf = (ambiguous: number, backedOffMs: number) => {
       const what = verdict('ambiguous', { ambiguous, backedOffMs }, () => 0);
@@ -64,7 +64,7 @@ describe('verdict', () => {
   });
 
   test.each(Object.keys(BACK_OFFS) as (keyof typeof BACK_OFFS)[])(
-    '%s is tried again for three days, within its bounds, and then given up',
+    '%s is tried again for three days and then given up',
     (failure) => {
       const { firstMs, capMs } = BACK_OFFS[failure];
       for (const random of [() => 0, middle, () => 1]) {

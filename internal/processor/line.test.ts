@@ -47,7 +47,7 @@ const work = (requestId: string, given: Partial<Work> = {}): Work => ({
   ...given,
 });
 
-test('partners take turns, each with its oldest first; one on hold is passed over', async () => {
+test('partners take turns, each with its oldest record first; one on hold is skipped', async () => {
   const { line, begun, held, end } = scene();
   held.add('h');
   const late = { dueAt: new Date(1) };
@@ -59,14 +59,14 @@ test('partners take turns, each with its oldest first; one on hold is passed ove
   expect(begun.at(-1)).toBe('h1');
 });
 
-test('the e-mail of a new account begins at once, beside all accounts, where the gate lets it', async () => {
+test('the e-mail of a new account begins at once if the gate is open', async () => {
   const { line, begun, end } = scene();
   line.put([work('a1'), work('a2')]);
   await end('a1', work('a1', { version: 1, step: 'mail' }));
   expect(begun).toEqual(['a1', 'a2', 'a1']);
 });
 
-test('a pause begins nothing and keeps what is in hand; closing gives accounts back and waits for work', async () => {
+test('a pause starts no work, and closing waits for the work that has started', async () => {
   const { line, begun, end } = scene();
   line.put([work('a1'), work('a2'), work('a3')]);
   line.pause();
@@ -83,7 +83,7 @@ test('a pause begins nothing and keeps what is in hand; closing gives accounts b
   expect(begun).toEqual(['a1', 'a2']);
 });
 
-test('a partner that fills the line leaves others their room', async () => {
+test('a partner that fills the line leaves room for others', async () => {
   const { line, begun, end } = scene();
   const many = Array.from({ length: LINE_MOST + 2 }, (_, index) => work(`a${index}`));
   line.put(many);

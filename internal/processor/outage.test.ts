@@ -5,7 +5,7 @@ import { OutageGate } from './outage.ts';
 
 afterEach(() => void jest.useRealTimers());
 
-test('the worker rests, once, until the probe succeeds; one that throws or hangs counts as "no"', async () => {
+test('the worker pauses until a probe succeeds; a probe that throws or hangs has failed', async () => {
   jest.useFakeTimers();
   const doings: string[] = [];
   const answers = [

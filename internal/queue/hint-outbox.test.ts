@@ -22,7 +22,7 @@ function newOutbox() {
   return { redis, sent, otherwise, add };
 }
 
-test('what Redis does not take goes the other way, and nothing is sent twice', async () => {
+test('hints that Redis does not take are marked in the database, and none is sent twice', async () => {
   const { redis, sent, otherwise, add } = newOutbox();
   await add('a', 'b');
   redis.away = true;

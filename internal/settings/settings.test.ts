@@ -29,7 +29,7 @@ function faultsOf(load: () => unknown): readonly string[] {
   throw new Error('expected the configuration to be refused');
 }
 
-test('every fault is told at once, each with its name, and no misspelt number becomes a default', () => {
+test('all faults are reported together by name, and a misspelt number is one', () => {
   const faults = faultsOf(() =>
     loadConfig('ingest', {
       MONGODB_URI: 'postgres://db',
@@ -92,7 +92,7 @@ test.each<[process: ProcessName, environment: Record<string, string>]>([
   );
 });
 
-test('a process asks only for its own part', () => {
+test('a process checks only its own settings', () => {
   expect(faultsOf(() => loadConfig('processor', stores))).toHaveLength(4);
   expect(Object.keys(loadConfig('ingest', { ...processor, SMTP_URL: 'nonsense' }))).not.toContain(
     'SMTP_URL',
@@ -110,7 +110,7 @@ test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
   ['OTEL_TRACES_SAMPLER_ARG', '1%', 1],
   ['OTEL_SDK_DISABLED', 'yes', false],
   ['LOG_LEVEL', 'loud', 'info'],
-])('%s=%s is told and ignored, because no promise depends on it', (name, given, counts) => {
+])('%s=%s is logged, and the default counts', (name, given, counts) => {
   const ignored: string[] = [];
   const environment = { ...stores, [name]: given };
   const config = loadConfig('ingest', environment, (each) => ignored.push(each));
@@ -119,7 +119,7 @@ test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
   expect(ignored[0]).not.toContain('canary');
 });
 
-test('what OpenTelemetry calls valid counts', () => {
+test('values that OpenTelemetry accepts are accepted', () => {
   const given = {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'gRPC',
@@ -169,7 +169,7 @@ test('a secret comes from a file, with one trailing newline taken off', () => {
   ).toMatch(/^MONGODB_URI_FILE: cannot be read \(ENOENT\)/);
 });
 
-test.each(['MAIL_FROM_NAME', 'SMTP_TLS'])('two lines are no value of %s', (name) => {
+test.each(['MAIL_FROM_NAME', 'SMTP_TLS'])('%s with two lines is refused', (name) => {
   const load = () => loadConfig('processor', { ...processor, [name]: 'Acme\nBcc: x@y.example' });
   expect(faultsOf(load)).toEqual([expect.stringMatching(`^${name}: `)]);
 });

@@ -8,7 +8,7 @@ const note = (error: unknown): void => void unhandled.push(error);
 beforeAll(() => void process.on('unhandledRejection', note));
 afterAll(() => void process.off('unhandledRejection', note));
 
-test('it is one rejection, with none left over that would end the process', async () => {
+test('several failed reads are one rejection, and none stays unhandled', async () => {
   const client = new MongoClient('mongodb://127.0.0.1:1', { serverSelectionTimeoutMS: 50 });
   await expect(readBacklog(client.db('away'), new Date())).rejects.toThrow();
   // Node reports unhandled rejections once its microtask queue is empty.

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { idempotencyDigest } from './idempotency.ts';
 
-test("another partner's key is another key, and the digest is not that of the key alone", () => {
+test('the same key of another partner has another digest', () => {
   const digests = [
     idempotencyDigest('demo', 'submitApplication', 'key'),
     idempotencyDigest('acme', 'submitApplication', 'key'),

@@ -65,7 +65,7 @@ const seenFor = (unseen: boolean, { state, version }: SubmissionRecord) =>
   unseen ? {} : { state, version };
 const days = { ...retention, withdrawn: 7 };
 
-test.each(events)('%s: the filter is what the table says', (event) => {
+test.each(events)('%s: the filter is as the table says', (event) => {
   const wrong: unknown[] = [];
   const unseen = (eventsOf.ingest as readonly string[]).includes(event);
   for (const { record, facts } of cases) {
@@ -84,7 +84,7 @@ test.each(events)('%s: the filter is what the table says', (event) => {
   expect(wrong).toEqual([]);
 });
 
-test.each(Object.keys(touches) as Touch[])('%s: the filter is what the table says', (touch) => {
+test.each(Object.keys(touches) as Touch[])('%s: the filter is as the table says', (touch) => {
   const wrong: unknown[] = [];
   const { from, when } = touches[touch];
   for (const { record, facts } of cases) {
@@ -97,7 +97,7 @@ test.each(Object.keys(touches) as Touch[])('%s: the filter is what the table say
   expect(wrong).toEqual([]);
 });
 
-test('what a newer version wrote is left alone', () => {
+test('records of a newer version are left alone', () => {
   collection.insert({ ...newer });
   expect(matches(touchOf('claim', { version: 0 }, NOW), newer)).toBe(false);
   const erasure = moveOf('erase', newer, { now: NOW, retention });

@@ -73,7 +73,7 @@ const everyFact: readonly Facts[] = both.flatMap((account) =>
 );
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
-test('ten states and thirteen events make 130 cells, and each expected one is among them', () => {
+test('ten states and thirteen events make 130 cells, which hold each expected move', () => {
   expect(cells).toHaveLength(130);
   const keys = cells.map(([state, event]) => `${state} ${event}`);
   expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
@@ -88,13 +88,13 @@ describe.each(states)('%s', (state) => {
   });
 });
 
-test('only an operator leads out of a final state, but for ingest taking back what it never answered', () => {
+test('only an operator, or ingest with an unsent 400, leads out of a final state', () => {
   const byOperator: readonly Event[] = eventsOf.operator;
   const others = moves.filter(({ from, event }) => !isOpen(from) && !byOperator.includes(event));
   expect(others.map(({ event, from }) => `${event} ${from}`)).toEqual(['withdraw malformed']);
 });
 
-test('no event brings work back to what is erased', () => {
+test('no event reopens an erased record', () => {
   for (const [state, event] of cells) {
     const to = nextState(state, event, { account: true, claimed: true, erased: true });
     if (!isOpen(state)) expect(to === undefined || !isOpen(to)).toBe(true);

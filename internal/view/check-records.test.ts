@@ -38,7 +38,7 @@ const check = (record: CheckedRecord, made?: CheckedAccount): Kind[] =>
     onHold: new Set(['held']),
   });
 
-test.each(states)('a right %s record has no finding', (state) => {
+test.each(states)('a correct %s record has no finding', (state) => {
   expect(check(right(state), withAccount.includes(state) ? account : undefined)).toEqual([]);
 });
 
@@ -70,7 +70,7 @@ test.each(wrong)('%s', (kind, record, ...made) => {
   expect(check(record, ...made)).toEqual([kind]);
 });
 
-test('what a crash leaves is no finding: the next attempt, or a retry, heals it', () => {
+test('a record after a crash is no finding, because the next attempt repairs it', () => {
   expect(check(right('recorded'), account)).toEqual([]);
   expect(check(right('dead_lettered'), account)).toEqual([]);
   expect(check(right('completed', { erasedAt: NOW }))).toEqual([]);

@@ -23,13 +23,13 @@ const failedLogin = { result: 'unreachable', cause: 'EAUTH AUTH PLAIN 535' } as 
 const logins = Array.from({ length: 25 }, () => failedLogin);
 const accepted = { result: 'accepted', code: 250 } as const;
 
-test('mails that nothing took were tried, and not handed over', () => {
+test('e-mails that the relay did not take are shown as tried', () => {
   expect(mailsInWords(ledgerOf(...logins))).toBe('25 tried, none handed over');
   expect(mailsInWords(ledgerOf(...logins, accepted))).toBe('26 tried, 1 handed over');
   expect(mailsInWords(ledgerOf(accepted))).toBe('1 handed over');
 });
 
-test('an outage is one line, with what it was, how often and until when', () => {
+test('an outage is one line with its cause, count and end', () => {
   const record = { history: [], state: 'completed' } as unknown as SubmissionRecord;
   const account = { mail: ledgerOf(...logins, accepted) } as unknown as Account;
   expect(timeline(record, account, [])).toEqual([
@@ -43,7 +43,7 @@ test('an outage is one line, with what it was, how often and until when', () => 
   ]);
 });
 
-test('states stand in their own order, although the clock of the second was behind', () => {
+test('states stand in order although the second clock was behind', () => {
   const history = [
     { state: 'recorded', at: at(1), attempt: 0 },
     { state: 'account_created', at: at(0), attempt: 1 },
@@ -63,7 +63,7 @@ test('an error of an earlier attempt is no reason of a completed request', () =>
   );
 });
 
-test('a malformed body shows its shape and nothing of anybody', () => {
+test('a malformed body shows its shape and no personal data', () => {
   expect(maskText('{"email": "Zoë@example.com", "ein":12-3456789,\u001b')).toBe(
     '{"email": "xxx@xxxxxxx.xxx", "ein":99-9999999,\u{fffd}',
   );

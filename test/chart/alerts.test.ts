@@ -215,11 +215,11 @@ describe('the alert rules', () => {
     faults = new Map((await Promise.all(runs)).flat());
   });
 
-  test('promtool finds no fault in the rules', async () => {
+  test('promtool accepts the rules', async () => {
     expect(await tool('check', 'rules', join(folder, 'rules.yaml'))).toBe('');
   });
 
-  test('every alert has cases, and every case an alert', () => {
+  test('every alert has a case, and every case has an alert', () => {
     expect([...new Set([...named, ...long].map(({ alert }) => alert))].toSorted()).toEqual(
       alertsOf(rules)
         .map(({ alert }) => alert)
@@ -231,7 +231,7 @@ describe('the alert rules', () => {
     expect(faults.get(name)).toBeUndefined();
   });
 
-  test('alerts can be left out, given labels, and sent to other runbooks', async () => {
+  test('values can disable alerts, label them and change their runbooks', async () => {
     const alerts = alertsOf(
       await renderRules({
         'metrics.prometheusRule.disabled': ['PartnerIngestDeadLetters'],

@@ -30,7 +30,7 @@ const faultsIn = (
     missingIn(expression).map((what) => `${where}: no ${what}`),
   );
 
-test('the dashboard asks for nothing that is not there, and leaves nothing of ours out', () => {
+test('the dashboard uses only metrics that exist, and all of ours', () => {
   const queries = dashboardPanels.flatMap(({ title, queries: own }) =>
     own.map((expression) => ({ where: title, expression })),
   );
@@ -48,7 +48,7 @@ test('each panel of the dashboard has a query, a unit and a description', () => 
   expect(bare).toEqual([]);
 });
 
-test('the alert rules and the autoscaler ask for nothing that is not there', () => {
+test('the alert rules and the autoscaler use only metrics that exist', () => {
   const expressions = rules.map(({ alert, expr }) => ({
     where: alert ?? 'a recording rule',
     expression: expr,
@@ -71,7 +71,7 @@ test('the alert rules and the autoscaler ask for nothing that is not there', () 
   expect(faultsIn(inTemplates)).toEqual([]);
 });
 
-test('the rules leave nothing to fill in but what the template knows', () => {
+test('the rules have only placeholders that the template fills in', () => {
   const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
   const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => String(name)));
   expect([...used].toSorted()).toEqual(
@@ -79,7 +79,7 @@ test('the rules leave nothing to fill in but what the template knows', () => {
   );
 });
 
-test('there are few enough to know them all', () => {
+test('alerts and panels are within their bounds', () => {
   expect(alerts.length).toBeLessThanOrEqual(28);
   expect(dashboardPanels.length).toBeLessThanOrEqual(40);
 });
@@ -94,13 +94,13 @@ test('each tile of the first row leads to a panel', () => {
     ]);
 });
 
-test('the list of faults raises every alert, and knows no other', () => {
+test('the list of faults raises exactly the alerts that exist', () => {
   const raised = faults.flatMap(({ raises }) => raises);
   expect([...new Set(raised)].toSorted()).toEqual(alerts.toSorted());
   for (const { may = [] } of faults) expect(alerts).toEqual(expect.arrayContaining([...may]));
 });
 
-test('what is critical is what its section says somebody gets up for', () => {
+test('an alert is critical exactly if its section wakes someone', () => {
   for (const { alert, labels } of rules.filter((rule) => rule.alert !== undefined)) {
     const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
     const [, wakes = ''] = /^\*\*Get up\*\*: ([^]*)$/m.exec(text) ?? [];
@@ -116,7 +116,7 @@ test('what is critical is what its section says somebody gets up for', () => {
   }
 });
 
-test('each alert says what to look at first, as its section does, and what it shows', () => {
+test('each alert has the first command of its section, and what it shows', () => {
   for (const { alert, annotations } of rules.filter((rule) => rule.alert !== undefined)) {
     const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
     const asked = annotations.command.match(/'[^']*'|partner-ingest [a-z].*/g) ?? [];
@@ -126,7 +126,7 @@ test('each alert says what to look at first, as its section does, and what it sh
   }
 });
 
-test('every alert is a section of the page of its group, and every section an alert', () => {
+test('every alert has a section on the page of its group, and every section an alert', () => {
   const wanted = groups.flatMap(({ name, rules: own }) =>
     own
       .filter(({ alert }) => alert !== undefined)

@@ -34,7 +34,7 @@ const namespaced = (name: string): Json => ({
 });
 
 describe('an option', () => {
-  test('credentials come as files from the Secrets named, and stand in no variable', async () => {
+  test('credentials come as files from the named Secrets, not as variables', async () => {
     const objects = await render(withValue(production, 'mongodb.key', 'connection'));
     expect(kinds(objects)).not.toContain('Secret');
     const filesOf = (component: string): string[] =>
@@ -70,7 +70,7 @@ describe('an option', () => {
     expect(environmentOf(objects, 'ingest')['NODE_OPTIONS']).toBe(heap);
   });
 
-  test('a component may have a database user of its own, and the others share one', async () => {
+  test('a component may have its own database user, and the others share one', async () => {
     const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
     const secretsOf = async (values: Json): Promise<string[]> => {
       const objects = await render({ ...production, ...values });
@@ -92,7 +92,7 @@ describe('an option', () => {
     expect(await secretsOf({ mongodb: {}, ...each })).toEqual(all);
   });
 
-  test('a global registry goes before each image that names none', async () => {
+  test('a global registry is put before each image without one', async () => {
     const images = async (values: Json): Promise<string[]> =>
       podsOf(await render(values)).flatMap(({ spec }) =>
         (spec['containers'] as Json[]).map(({ image }) => image),
@@ -113,7 +113,7 @@ describe('an option', () => {
     ['existingConfigMap', { configMap: { name: 'ca', items } }],
     // Readable by the pod's group only, as every credential.
     ['existingSecret', { secret: { secretName: 'ca', items, defaultMode: 0o440 } }],
-  ])('a CA bundle of %s is trusted by every process and by the test', async (kind, source) => {
+  ])('every process and helm test trust a CA bundle of %s', async (kind, source) => {
     const caBundle = { [kind]: 'ca', key: 'root.pem' };
     const pods = podsOf(await render({ ...production, caBundle }));
     expect(pods.length).toBe(5);
@@ -146,7 +146,7 @@ describe('an option', () => {
     expect(spec).toEqual({ tls: everything.ingress.tls, rules });
   });
 
-  test('a Service with addresses outside keeps the address of the client', async () => {
+  test('a Service that is reached from outside keeps the address of the client', async () => {
     const values = { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } };
     expect(one(await render(values), 'Service', '-ingest')['spec']).toMatchObject({
       type: 'LoadBalancer',
@@ -154,7 +154,7 @@ describe('an option', () => {
     });
   });
 
-  test('autoscalers take over the number of pods', async () => {
+  test('with an autoscaler the chart sets no number of pods', async () => {
     const objects = await render(everything);
     const replicas = (of: readonly Rendered[]): unknown[] =>
       COMPONENTS.map((name) => one(of, 'Deployment', `-${name}`)['spec'].replicas as unknown);
@@ -197,7 +197,7 @@ describe('an option', () => {
     ]);
   });
 
-  test('the controller alone has rights: Secrets and Events where the keys are', async () => {
+  test('only the controller has rights: Secrets and Events in the namespace of the keys', async () => {
     const partnerKeys = { namespace: 'keys-a', createNamespace: false };
     const objects = await render({ ...production, partnerKeys });
     const roles = objects.filter(({ kind }) => kind === 'Role');
@@ -217,7 +217,7 @@ describe('an option', () => {
     expect(kinds(objects)).not.toContain('Namespace');
   });
 
-  test('the namespace of the keys outlives the release, but for evaluation', async () => {
+  test('uninstalling keeps the namespace of the keys, except for evaluation', async () => {
     const { metadata } = one(await render(production), 'Namespace');
     expect([metadata.name, metadata.namespace, metadata.annotations]).toEqual([
       'demo-partner-ingest-keys',
@@ -227,7 +227,7 @@ describe('an option', () => {
     expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
   });
 
-  test('partners reach ingest, others only what they need', async () => {
+  test('network policies let in partners to ingest, and others to what they need', async () => {
     const partners = namespaced('ingress');
     const objects = await render(withValue(everything, 'networkPolicy.partnersFrom', [partners]));
     expect(one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress).toEqual([
@@ -260,7 +260,7 @@ describe('an option', () => {
       ]),
     );
 
-  test('what goes out goes to the peers named, and DNS to the cluster alone', async () => {
+  test('the egress policy allows only the named peers, and DNS in the cluster', async () => {
     const to = (cidr: string): Json[] => [{ ipBlock: { cidr } }];
     const egress = {
       enabled: true,
@@ -287,7 +287,7 @@ describe('an option', () => {
     expect(reached(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
   });
 
-  test('a ServiceMonitor finds the admin ports, whatever a GitOps tool makes of the instance', async () => {
+  test('a ServiceMonitor finds the admin ports although a GitOps tool changes the instance label', async () => {
     const monitor = { enabled: true, interval: '15s', labels: { release: 'prometheus' } };
     const objects = await render({ ...production, metrics: { serviceMonitor: monitor } });
     const services = one(objects, 'ServiceMonitor')['spec'] as Json;
@@ -340,7 +340,7 @@ describe('an option', () => {
     { name: 'MONGODB_URI', value: 'mongodb://a' },
     { name: 'LOG_LEVEL', value: 'warn' },
   ];
-  test('what a list of yours names again comes once, and yours counts', async () => {
+  test('an entry of a list that repeats one of ours replaces it', async () => {
     const given = {
       extraEnv: env,
       extraVolumes: [{ name: 'secrets', emptyDir: {} }],
@@ -362,7 +362,7 @@ describe('an option', () => {
     expect(metadata?.['annotations']).toMatchObject(given.annotations);
   });
 
-  test('a first try brings its stores, a demo partner, and data that goes with it', async () => {
+  test('evaluation makes stores and a demo partner, and removes them with the release', async () => {
     const objects = await render(evaluation);
     const addresses = one(objects, 'Secret', '-evaluation')['stringData'] as Record<string, string>;
     expect(addresses).toMatchObject({
@@ -389,7 +389,7 @@ describe('an option', () => {
     expect(spec['containers'][0].volumeMounts).toContainEqual({ name: 'data', mountPath: '/data' });
   });
 
-  test('the test sends an application where it has a key, and cleans up after itself', async () => {
+  test('helm test with a key sends an application, and cleans up', async () => {
     const tests = { existingSecret: 'partner', key: 'k' };
     const pod = one(await render({ ...production, tests }), 'Pod');
     expect(pod.metadata.annotations).toMatchObject({

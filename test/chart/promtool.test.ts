@@ -25,13 +25,13 @@ test.each([
   ['ingest', createIngestMetrics],
   ['processor', createProcessorMetrics],
   ['controller', createControllerMetrics],
-] as const)('the metrics of %s', async (name, create) => {
+] as const)('promtool accepts the metrics of %s', async (name, create) => {
   const registry = createProcessRegistry(name);
   create(registry);
   expect(check('check metrics', await registry.metrics())).toEqual({ status: 0, said: '' });
 });
 
-test('the queries of the dashboard, as rules', () => {
+test('promtool accepts the queries of the dashboard', () => {
   const queries = dashboardPanels.flatMap(({ queries: own }) => own);
   const rules = queries.map((query, index) => ({
     record: `panel:query:${index}`,

@@ -176,15 +176,19 @@ describe('refused by the schema', () => {
   });
 
   // Helm's regular expressions are not those of the settings.
-  test.each(addresses)('%j as an address: %s is right', async (address, right) => {
-    const places = ['smtp.from', 'tests.email', 'evaluation.mailFrom'];
-    const values = places.reduce<Json>((all, path) => withValue(all, path, address), production);
-    const said = right ? await render(values).then(() => '') : await refusal(values);
-    for (const place of places) expect(said.includes(`'/${place.replace('.', '/')}'`)).toBe(!right);
-  });
+  test.each(addresses)(
+    '%j is an e-mail address for schema and settings alike: %s',
+    async (address, right) => {
+      const places = ['smtp.from', 'tests.email', 'evaluation.mailFrom'];
+      const values = places.reduce<Json>((all, path) => withValue(all, path, address), production);
+      const said = right ? await render(values).then(() => '') : await refusal(values);
+      for (const place of places)
+        expect(said.includes(`'/${place.replace('.', '/')}'`)).toBe(!right);
+    },
+  );
 });
 
-test('an overlay for kinds that the cluster lacks is refused in words', async () => {
+test('a kind that the cluster lacks is refused with a sentence', async () => {
   const values = {
     ...production,
     trustedProxies,
@@ -208,7 +212,7 @@ test('an overlay for kinds that the cluster lacks is refused in words', async ()
   expect((await render(values)).length).toBeGreaterThan(10);
 });
 
-test('what it asks for instead is accepted', async () => {
+test('the values that a refusal asks for are accepted', async () => {
   const allowed: readonly Json[] = [
     evaluation,
     production,

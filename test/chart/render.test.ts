@@ -48,7 +48,7 @@ describe('the chart', () => {
       '-',
     ]),
     ...forTools.map((file): [string, Json, string] => [file, {}, file]),
-  ])('helm lint --strict has nothing to say of %s', async (name, values, file) => {
+  ])('helm lint --strict accepts %s', async (name, values, file) => {
     // The form that chart-testing finds.
     expect(file).toMatch(/^-$|-values\.yaml$/);
     const { code, out, err } = await helm(['lint', '--strict', CHART, '-f', file], values);
@@ -59,15 +59,12 @@ describe('the chart', () => {
     expect(out).not.toContain('[INFO]');
   });
 
-  test.each(examples)(
-    'the example %s renders, and says what must be there before',
-    async (name) => {
-      expect((await renderExample(name, {}, 'x')).length).toBeGreaterThan(10);
-      expect(readFileSync(`${ROOT}deploy/examples/${name}`, 'utf8')).toMatch(/^#.*Before it: /m);
-    },
-  );
+  test.each(examples)('the example %s renders, and begins with what it needs', async (name) => {
+    expect((await renderExample(name, {}, 'x')).length).toBeGreaterThan(10);
+    expect(readFileSync(`${ROOT}deploy/examples/${name}`, 'utf8')).toMatch(/^#.*Before it: /m);
+  });
 
-  test('the least production names no kind of an operator, and a hard spread counts only nodes that may be used', async () => {
+  test('the smallest production values need no operator, and a hard spread counts only usable nodes', async () => {
     const objects = await renderExample('production.values.yaml', {}, 'x');
     // The kinds that every API server has.
     expect(
@@ -84,7 +81,7 @@ describe('the chart', () => {
     }
   });
 
-  test('no template makes up a value; one asks the cluster, for a number of pods', () => {
+  test('no template makes random values, and one asks the cluster for a number of pods', () => {
     const templates = readdirSync(`${CHART}/templates`, {
       recursive: true,
       encoding: 'utf8',
@@ -174,7 +171,7 @@ describe('the chart', () => {
     },
   );
 
-  test('two objects of one kind never share a name and namespace, and all names fit', async () => {
+  test('objects of one kind have different names, and all names are short enough', async () => {
     for (const release of ['x', 'partner-ingest', 'a'.repeat(53), '1.a']) {
       const objects = await render(
         {
@@ -203,7 +200,7 @@ describe('the chart', () => {
     ['partner-ingest', true],
     ['partner-ingest', false],
     ['partnerIngest', true],
-  ])('as a dependency named %s, with its condition %s', async (name, enabled) => {
+  ])('as a dependency named %s its condition is %s', async (name, enabled) => {
     const parent = mkdtempSync(join(tmpdir(), 'parent-'));
     try {
       cpSync(CHART, join(parent, 'charts/partner-ingest'), { recursive: true });
@@ -224,7 +221,7 @@ describe('the chart', () => {
     }
   });
 
-  test('a process is asked, started and given the time of its drain as it should', async () => {
+  test('probes, start command and grace period are right for each process', async () => {
     const objects = await render(production);
     for (const component of COMPONENTS) {
       const { spec } = one(objects, 'Deployment', `-${component}`)['spec'].template as Json;

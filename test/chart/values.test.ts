@@ -114,7 +114,7 @@ function clashes(base: Json, path: string): boolean {
 }
 
 describe('values', () => {
-  test('the file is short, and begins with what must be decided', () => {
+  test('the file is short, and begins with the values that must be set', () => {
     expect(valuesYaml.split('\n').length).toBeLessThanOrEqual(451);
     expect(valuesYaml).toMatch(/^# What you must decide/);
   });
@@ -139,7 +139,7 @@ describe('values', () => {
     );
   });
 
-  test('a text of digits stays a text, and no large number gets an exponent', () => {
+  test('digits stay text, and large numbers get no exponent', () => {
     for (const text of texts) {
       expect(/.*\d(?:\.\d+)?e\+\d.*/.exec(text)?.[0]).toBeUndefined();
       expect(text).toContain(DIGITS);
@@ -149,7 +149,7 @@ describe('values', () => {
     }
   });
 
-  test('every value is asked for by a template, and every one asked for is there', () => {
+  test('templates use every value, and only values that exist', () => {
     const templates = readdirSync(`${CHART}/templates`, { recursive: true, encoding: 'utf8' })
       .filter((name) => /\.(tpl|yaml|txt)$/.test(name))
       .map((name) => [name, readFileSync(`${CHART}/templates/${name}`, 'utf8')] as const);
@@ -280,14 +280,14 @@ describe('settings', () => {
       .filter((setting) => setting.usedBy === 'all' || setting.usedBy.split(', ').includes(process))
       .map(({ name }) => name);
 
-  test('every setting can be set by a value, and every one that is set exists', () => {
+  test('every setting has a value, and the chart sets only settings that exist', () => {
     const known = settings
       .map(({ name }) => name as string)
       .filter((name) => !NOT_BY_VALUE.includes(name));
     expect(Object.keys(settable).toSorted()).toEqual(known.toSorted());
   });
 
-  test.each(PROCESSES)('%s is told its own settings, and no others', async (process) => {
+  test.each(PROCESSES)('%s gets its own settings and no others', async (process) => {
     const told = Object.keys(environmentOf(await render(everything), process)).map((name) =>
       name.replace(/_FILE$/, ''),
     );
@@ -319,7 +319,7 @@ describe('settings', () => {
     expect(await told(set(traced, source!))).toMatchObject({ PARTNER_KEYS_SOURCE: source![1] });
   });
 
-  test('the published secrets of the evaluation count there, and nowhere else', async () => {
+  test('the published secrets are accepted only in an evaluation', async () => {
     const { demoPartner, linkSecret } = (parse(valuesYaml) as EvaluationValues).evaluation;
     expect([
       isPublishedKey(hashApiKey(demoPartner.apiKey)),
@@ -327,7 +327,7 @@ describe('settings', () => {
     ]).toEqual([true, true]);
   });
 
-  test.each(PROCESSES)('the evaluation alone lets %s do what is not safe', async (process) => {
+  test.each(PROCESSES)('only an evaluation lets %s run without TLS', async (process) => {
     const known = ['ingest', 'console'].includes(process) ? undefined : 'true';
     expect(environmentOf(await render(evaluation), process)).toMatchObject({
       ALLOW_INSECURE_STORES: 'true',

@@ -44,7 +44,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-step('SRE: two pods of each, ready, never restarted; nothing and nobody warns', async () => {
+step('SRE: two pods of each are ready, none restarted, and no Event warns', async () => {
   const pods = await world.settled();
   const counts = Object.groupBy(pods, componentOf);
   expect(
@@ -95,7 +95,7 @@ step(
   },
 );
 
-step('partner: what is wrong is refused as the contract says', async () => {
+step('partner: faulty requests are answered as the contract says', async () => {
   const refused = async (key: string | undefined, body: string): Promise<[number, unknown]> => {
     const { status, json } = await world.post(key, body);
     return [status, (json as { error: string }).error];
@@ -133,7 +133,7 @@ step('partner: two ingest pods share the limit of 300 a minute', async () => {
   }
 });
 
-step('support: one command in a pod tells what became of the request', async () => {
+step('support: one command in a pod shows the state of the request', async () => {
   const cli = (...words: string[]): Promise<string> =>
     world.kubectl.run([
       'exec',

@@ -31,7 +31,7 @@ beforeAll(async () => {
 }, 200_000);
 afterAll(() => world.close());
 
-step('the longest body is accepted, and a longer one is told so by ingest', async () => {
+step('the longest body is accepted, and ingest itself refuses a longer one', async () => {
   expect(Buffer.byteLength(bodyOf(MOST_BYTES))).toBe(MOST_BYTES);
   for (const url of world.urls) {
     const statusOf = async (bytes: number) =>
@@ -63,7 +63,7 @@ step('an answer that comes before the end of the body reaches the partner', asyn
   agent.destroy();
 });
 
-step('nobody is answered by ingest over plain HTTP', async () => {
+step('ingest answers nobody over plain HTTP', async () => {
   for (const host of [INGRESS_HOST, GATEWAY_HOST]) {
     const { status } = await send(`http://${ingress.address}`, {
       key: DEMO_KEY,

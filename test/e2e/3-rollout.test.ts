@@ -45,15 +45,15 @@ const upgradeTo = (tag: string) => (): Promise<unknown> =>
     [valuesFor(world.images, tag)],
   );
 
-step('to the earlier commit, from which an upgrade begins: no request is lost', () =>
+step('the rollout of the earlier commit loses no request', () =>
   rollout('to the earlier image', world.images.earlier, upgradeTo(world.images.earlier)),
 );
 
-step('the upgrade: no request is lost', () =>
+step('the upgrade loses no request', () =>
   rollout('upgrade', world.images.current, upgradeTo(world.images.current)),
 );
 
-step('`kubectl delete pod` of one ingest pod after the other: no request is lost', () =>
+step('`kubectl delete pod` of each ingest pod in turn loses no request', () =>
   rollout('pods deleted', world.images.current, async () => {
     for (const pod of await world.kubectl.pods('ingest')) {
       await deletePod(world, pod);
@@ -62,7 +62,7 @@ step('`kubectl delete pod` of one ingest pod after the other: no request is lost
   }),
 );
 
-step('`helm rollback`: no request is lost, and the audit finds every promise kept', async () => {
+step('`helm rollback` loses no request, and the audit finds no problem', async () => {
   const { kubectl, images, release } = world;
   await rollout('rollback', images.earlier, () => kubectl.helmAndWait(['rollback', release.name]));
   const { violations } = await (run as LoadRun).finish();

@@ -63,7 +63,7 @@ async function whileProcessorsEnd(run: LoadRun, act: () => Promise<void>): Promi
   }
 }
 
-step('ingest: `kubectl delete pod --force`, and a crash', async () => {
+step('ingest survives `kubectl delete pod --force` and a crash', async () => {
   await fault('ingest deleted by force', async (run) => {
     run.ingestKilled('ingest deleted by force');
     const pod = await busiest(world);
@@ -78,7 +78,7 @@ step('ingest: `kubectl delete pod --force`, and a crash', async () => {
   });
 });
 
-step('processor: `kubectl delete pod --force`, and a crash', async () => {
+step('the processor survives `kubectl delete pod --force` and a crash', async () => {
   await fault('processor deleted by force', (run) =>
     whileProcessorsEnd(run, async () => {
       const pod = await podOf(world, 'processor');
@@ -105,7 +105,7 @@ async function takeOver(end: (led: PodInfo) => Promise<void>): Promise<PodInfo> 
   return led;
 }
 
-step('controller: the leader is deleted by force, then the next one crashes', async () => {
+step('another controller leads after a deleted leader, and after one that crashed', async () => {
   await fault('controller deleted by force', async () => {
     const led = await takeOver((pod) => deleteByForce(world, pod));
     expect((await leader(world)).metadata.uid).not.toBe(led.metadata.uid);
@@ -116,7 +116,7 @@ step('controller: the leader is deleted by force, then the next one crashes', as
   );
 });
 
-step('Redis: its pod is deleted, and all its data with it', async () => {
+step('no work is lost with the pod of Redis and all its data', async () => {
   const redis = (...words: string[]): Promise<string> =>
     world.kubectl.run(['exec', `${world.release.fullname}-redis-0`, '--', 'redis-cli', ...words]);
   await redis('SET', 'e2e-marker', 'there');
@@ -128,7 +128,7 @@ step('Redis: its pod is deleted, and all its data with it', async () => {
   expect((await redis('GET', 'e2e-marker')).trim()).toBe('');
 });
 
-step('MongoDB: its pod is deleted and comes back with its volume', async () => {
+step('no work is lost while the pod of MongoDB is replaced', async () => {
   await fault('MongoDB restarted', async () => {
     const pod = await podOf(world, 'mongodb');
     await deletePod(world, pod);
@@ -136,7 +136,7 @@ step('MongoDB: its pod is deleted and comes back with its volume', async () => {
   });
 });
 
-step('the audit: nothing lost, nothing doubled, nothing processed after a 500', async () => {
+step('the audit finds nothing lost, doubled or processed after a 500', async () => {
   const { violations, total } = await (load as LoadRun).finish(ALLOWED);
   expect(violations).toEqual([]);
   expect(total.accepted).toBeGreaterThan(500);

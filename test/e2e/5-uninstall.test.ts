@@ -26,7 +26,7 @@ async function clusterWide(): Promise<string[]> {
     .map(({ kind, metadata }) => `${kind.toLowerCase()}/${metadata.name}`);
 }
 
-step('everything goes, volumes and partner keys too', async () => {
+step('`helm uninstall` removes everything, volumes and partner keys too', async () => {
   const { kubectl, release, ingress } = world;
   if (ingress !== undefined) await removeRoutes(kubectl);
   const expected = [...KUBERNETES_OWN, `namespace/${release.namespace}`];

@@ -170,7 +170,7 @@ const withFacts = (input: AuditInput, facts: Partial<AuditInput['facts']>): Audi
 const kinds = (input: AuditInput): string =>
   [...new Set(audit(input).violations.map(({ kind }) => kind))].toSorted().join();
 
-test('a clean world is green, and counted', () => {
+test('a clean world has no violation', () => {
   const { total, violations, windows } = audit(clean);
   expect({ violations, windows }).toEqual({ violations: [], windows: [] });
   const counts = { requests: 7, accepted: 2, malformed: 1, failed: 2, noAnswer: 1 };
@@ -249,7 +249,7 @@ test.each<[string, AuditInput, string]>([
     'repeated_state',
   ],
   ['a 202 for a malformed body', withRequests(sent(1, 202, { kind: 'malformed' })), 'wrong_answer'],
-])('%s is red', (_name, input, expected) => {
+])('%s is a violation', (_name, input, expected) => {
   expect(kinds(input)).toBe(expected);
 });
 
@@ -266,12 +266,12 @@ test.each<[string, AuditInput]>([
     'dead-lettered, where the session of the recipient was cut',
     withFacts(deadLetter, { ambiguous: new Map([[ADA.email, [at(0)]]]) }),
   ],
-])('%s: allowed only where a fault of the run allows it', (_name, input) => {
+])('%s: allowed only if a fault of the run allows it', (_name, input) => {
   expect(kinds(input)).toBe('');
   expect(kinds({ ...input, allows: new Set() })).not.toBe('');
 });
 
-test('a request of a fault itself is allowed where it was refused', () => {
+test('a request that a fault sent itself may be refused', () => {
   expect(kinds(withRecords(record(9, 'refused', ofFault)))).toBe('');
 });
 
@@ -294,7 +294,7 @@ describe('a second mail', () => {
     ['its session cut', cut, ofAda(inTime)],
     ['all sessions ended', cut, { mailStops: [inTime] }],
     ['a processor stopped', crash, { processorStops: [inTime] }],
-  ])('is allowed where ledger and run name the same window: %s', (_name, ledger, facts) => {
+  ])('is allowed if ledger and run name the same window: %s', (_name, ledger, facts) => {
     const { violations, windows, total } = audit(twice(ledger, facts, [mail(), mail(40)]));
     expect([violations.length, windows.length, total.secondMails]).toEqual([0, 1, 1]);
   });
@@ -306,7 +306,7 @@ describe('a second mail', () => {
     ['accepted before', resent, anything],
     ['another Message-ID', cut, ofAda(inTime), [mail(), { ...mail(40), messageId: '<other>' }]],
     ['a fourth one', often, ofAda(...four.map(at)), four.map(mail)],
-  ])('is red: %s', (_name, ledger, facts, mails = [mail(), mail(40)]) => {
+  ])('is a violation: %s', (_name, ledger, facts, mails = [mail(), mail(40)]) => {
     expect(kinds(twice(ledger, facts, mails))).toBe('doubled_mail');
   });
 });

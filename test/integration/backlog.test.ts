@@ -28,7 +28,7 @@ beforeEach(async () => void (await collection.deleteMany({})));
 
 const ago = (ms: number): Date => new Date(clock.now().getTime() - ms);
 
-test('records are counted by state, those of partners on hold apart, and final ones are left out', async () => {
+test('records are counted by state, without final ones, and apart for partners on hold', async () => {
   const final = { dueAt: undefined } as unknown as Partial<SubmissionRecord>;
   await collection.insertMany(
     [
@@ -60,7 +60,7 @@ test('records are counted by state, those of partners on hold apart, and final o
   });
 });
 
-test('the oldest record of a large backlog is found, whether it was never tried or backs off longest', async () => {
+test('the oldest record of a large backlog is found, untried or in its longest back-off', async () => {
   const crowd = Array.from({ length: 3 * BACKLOG_LOOKED_AT }, (_, index) =>
     recordOf({}, ago(index)),
   );

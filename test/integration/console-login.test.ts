@@ -85,7 +85,7 @@ async function logIn(name: string, path = '/'): Promise<{ page: Page; context: B
   return { page, context };
 }
 
-test('support logs in, comes to the page that was asked for, and reveals by a proven name', async () => {
+test('support logs in, gets the requested page, and reveals under a proven name', async () => {
   const { page } = await logIn('support', `/requests/${requestId}`);
   expect(page.url()).toBe(`${desk.url}/requests/${requestId}`);
   expect(await textOf(page)).toContain('support@example.com (support)');
@@ -127,7 +127,7 @@ test('a person without a role gets nothing', async () => {
   expect(page.url()).not.toContain('history.json');
 });
 
-test('a wrong state, a return without a beginning, and a forged session let nobody in', async () => {
+test('a wrong state, a return without a log-in, and a forged session are refused', async () => {
   const begun = await fetch(`${desk.url}/login`, { redirect: 'manual' });
   const cookie = begun.headers.getSetCookie()[0]!.split(';')[0]!;
   const target = new URL(begun.headers.get('location')!);
@@ -145,7 +145,7 @@ test('a wrong state, a return without a beginning, and a forged session let nobo
   }
 });
 
-test('the console never starts open', () => {
+test('the console does not start on a public address without OIDC', () => {
   const base = { MONGODB_URI: world.stores.mongodbUri, ALLOW_INSECURE_STORES: 'true' };
   const faultsOf = (more: Readonly<Record<string, string>>): readonly string[] => {
     try {

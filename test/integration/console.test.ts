@@ -91,7 +91,7 @@ const paths = [
   '/trail',
   '/requests/nothing',
 ];
-test('each page under load: no finding of axe in both schemes, 360 px are enough', async () => {
+test('each page under load passes axe in both colour schemes and fits 360 px', async () => {
   await nowSays(/Accepted \(202\)\n[1-9]/);
   for (const path of [...paths, ...ids.map((id) => `/requests/${id}`)]) {
     await page.setViewport({ width: 360, height: 800 });
@@ -106,7 +106,7 @@ test('each page under load: no finding of axe in both schemes, 360 px are enough
   await picture(page, 'request');
 });
 
-test('a search by e-mail is noted and leaves no address behind; its results open in new tabs', async () => {
+test('a search by e-mail is noted and leaves no address in URL or page', async () => {
   await open('/find');
   await page.type('#email', application.email);
   await Promise.all([page.waitForNavigation(), page.click('main button')]);
@@ -120,7 +120,7 @@ test('a search by e-mail is noted and leaves no address behind; its results open
   expect(entry).toMatchObject({ action: 'find --email', nameFrom: 'console' });
 });
 
-test('a reference, an id and an account lead to the request; nonsense is explained', async () => {
+test('a reference, an id and an account find the request, and nonsense is explained', async () => {
   const [account] = await world.accounts({ requestId: ids[0] });
   const reference = ids[0]!.slice(4, 20).toUpperCase();
   for (const name of [ids[0]!, reference, account!._id]) {
@@ -154,7 +154,7 @@ test('a reveal needs a reason, and is noted before it shows', async () => {
   expect(await open('/trail')).toContain('ticket 4711');
 });
 
-test('a hostile name is text, and its direction mark is gone', async () => {
+test('a hostile name is shown as text, without its direction mark', async () => {
   await open(`/requests/${ids[1]}`);
   await page.type('#why', 'to see the name');
   await Promise.all([page.waitForNavigation(), page.click('main button')]);
@@ -165,7 +165,7 @@ test('a hostile name is text, and its direction mark is gone', async () => {
   expect(dialogs).toEqual([]);
 });
 
-test('a form without its token, and a page of another site, get nothing', async () => {
+test('a form without its token and a request from another site are refused', async () => {
   const body = new URLSearchParams({ email: application.email });
   const forged = await fetch(`${desk.url}/find`, { method: 'POST', body });
   expect(forged.status).toBe(403);
@@ -181,7 +181,7 @@ test('a form without its token, and a page of another site, get nothing', async 
   expect(headers.get('cache-control')).toBe('no-store');
 });
 
-test('pages and the command say the same of each request', async () => {
+test('console and command say the same of each request', async () => {
   const cli = cliOf(world);
   const records = await world.records();
   expect(records.length).toBeGreaterThan(20);
@@ -201,7 +201,7 @@ test('pages and the command say the same of each request', async () => {
   }
 });
 
-test('with Redis away, the first page says so and whose fault it is', async () => {
+test('with Redis away, the first page says so and names the cause', async () => {
   await own.redis.signal('SIGSTOP');
   await nowSays(/Warning[^\n]*Redis/);
   expect(await accessFaults(page)).toEqual([]);
@@ -209,7 +209,7 @@ test('with Redis away, the first page says so and whose fault it is', async () =
   await nowSays(/Nothing: no pod reports/);
 });
 
-test('with the relay away, e-mails wait for it', async () => {
+test('with the relay away, the first page says that e-mails wait', async () => {
   await world.mail.stopListening();
   await nowSays(/e-mails wait for the relay/);
   expect(await accessFaults(page)).toEqual([]);
@@ -231,7 +231,7 @@ test('with MongoDB away, each page says so, and the first one still shows the po
   await nowSays(/Nothing: no pod reports/);
 });
 
-test('no canary stands unmasked in a page, a log or the trail', async () => {
+test('no page, log or trail holds unmasked personal data', async () => {
   const logs = [...processes, desk].flatMap(({ lines }) => lines);
   const all = [...shown, ...logs, JSON.stringify(await trail())].join('\n');
   expect(shown.length).toBeGreaterThan(50);

@@ -47,7 +47,7 @@ function startConsumer() {
   return { consumer, taken };
 }
 
-test('new applications share jobs, which leave Redis once their records are claimed', async () => {
+test('new applications share jobs, which are removed once their records are claimed', async () => {
   await sender.send(Array.from({ length: 120 }, (_, id) => hint(id)));
   expect(await sender.counts()).toMatchObject({ waiting: 3 });
   const { taken } = startConsumer();
@@ -74,7 +74,7 @@ test('each retry is a delayed job with its time, reason and attempt', async () =
   expect(await sender.counts()).toMatchObject({ delayed: 1 });
 });
 
-test('a paused consumer takes nothing, and goes on when it is resumed', async () => {
+test('a paused consumer takes no job until it is resumed', async () => {
   const { consumer, taken } = startConsumer();
   await sender.send([hint(1)]);
   await eventually('the first record', () => taken.length === 1);

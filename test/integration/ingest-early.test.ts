@@ -107,7 +107,7 @@ describe('Expect: 100-continue', () => {
   });
 });
 
-test('before the keys are loaded it is a 500 that says when to ask again, a 503 for look-ups, and never a 401', async () => {
+test('before the keys are loaded a submission is answered 500 and a look-up 503, never 401', async () => {
   // It never becomes ready, so `world.start` would time out.
   const away = await startService('ingest', {
     ...world.environment,

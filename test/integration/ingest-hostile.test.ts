@@ -182,7 +182,7 @@ describe('what is no HTTP', () => {
 });
 
 describe('framing that breaks after the headers', () => {
-  test('after a whole request leaves that request its own answer', async () => {
+  test('after a whole request, that request keeps its own answer', async () => {
     // The first of these tests, because the others do not wait until their faults are counted.
     const whole = `${head([authorized(), 'Content-Length: 2'])}{}`;
     // A Content-Length that is too short does the same: what is left over is no request.
@@ -198,15 +198,18 @@ describe('framing that breaks after the headers', () => {
     ['a chunk longer than its size', '5\r\n{"a":1}\r\n0\r\n\r\n', '{"a":'],
     ['a chunk size beyond 64 bits', '5\r\n{"a":\r\nfffffffffffffffff\r\n', '{"a":'],
     ['chunk extensions of 20 kB', `5\r\n{"a":\r\n1;${'x'.repeat(20_000)}\r\n`, '{"a":'],
-  ])('%s is a 400 with what came on record, in one packet or two', async (_name, rest, kept) => {
-    await expectMalformed(await onlyAnswer(chunked() + rest), kept);
-    const connection = await bodyBegun(chunked());
-    connection.write(rest);
-    await expectMalformed(await connection.answer(), kept);
-    await connection.closed();
-  });
+  ])(
+    '%s is answered 400 and recorded as far as it came, in one packet or two',
+    async (_name, rest, kept) => {
+      await expectMalformed(await onlyAnswer(chunked() + rest), kept);
+      const connection = await bodyBegun(chunked());
+      connection.write(rest);
+      await expectMalformed(await connection.answer(), kept);
+      await connection.closed();
+    },
+  );
 
-  test('in the second of two pipelined requests leaves each its own answer and record', async () => {
+  test('in the second of two pipelined requests, each keeps its own answer and record', async () => {
     const connection = await openRaw(ingest.url);
     connection.write(
       `${head([authorized(), 'Content-Length: 2'])}{}${chunked()}5\r\n{"a":\r\nZZ\r\n`,

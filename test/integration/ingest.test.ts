@@ -198,7 +198,7 @@ describe('authentication', () => {
     ['an unknown key', (): string => `Bearer ${unknown}`, 'keyInvalid'],
     ['a key of 8,000 characters', (): string => `Bearer ${'k'.repeat(8_000)}`, 'keyInvalid'],
     ['an inactive partner', (): string => `Bearer ${world.inactiveKey}`, 'partnerInactive'],
-  ] as const)('%s is refused, and recorded without its body', async (_name, given, refusal) => {
+  ] as const)('%s is refused and recorded without its body', async (_name, given, refusal) => {
     const contentType = 'application/json';
     const authorization = given?.();
     const headers = {
@@ -221,7 +221,7 @@ describe('authentication', () => {
     await expectRefused(answer, 'keyInvalid');
   });
 
-  test('a refused body beyond what is drained gets its answer, and the connection ends', async () => {
+  test('a refused request with a huge body is answered, and its connection closed', async () => {
     const connection = await openRaw(ingest.url);
     connection.write(head(['Content-Length: 20000000']));
     connection.write(Buffer.alloc(17_000_000, 'x'));
@@ -245,7 +245,7 @@ describe('other methods and paths', () => {
     },
   );
 
-  test('CONNECT is a 405 in our words', async () => {
+  test('CONNECT is answered 405 in JSON', async () => {
     const request = 'CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n';
     const answer = await rawAnswer(ingest.url, request);
     expectAnswer(answer, 405, bodies.methodNotAllowed);
@@ -276,7 +276,7 @@ describe('other methods and paths', () => {
 });
 
 describe('HTTP', () => {
-  test('an Expect that nobody knows, a query, and a request line in absolute form are served', async () => {
+  test('an unknown Expect, a query and an absolute request line are served', async () => {
     const lines = [authorized(), 'Content-Length: 2', 'Expect: miracles', 'Connection: close'];
     const line = `POST http://ingest.test${INGEST_PATH}?x=%zz HTTP/1.1`;
     await expectStored(await rawAnswer(ingest.url, `${head(lines, line)}{}`), 'accepted', '{}');
@@ -302,7 +302,7 @@ describe('HTTP', () => {
     connection.socket.destroy();
   });
 
-  test('one connection serves on after every kind of answer whose body was read to its end', async () => {
+  test('a connection is kept after every answer whose request body was read', async () => {
     const connection = await openRaw(ingest.url);
     const post = (lines: readonly string[], body: string, line?: string): void =>
       connection.write(head([...lines, `Content-Length: ${body.length}`], line) + body);

@@ -50,7 +50,7 @@ const stored = (key: string): StoredKey => ({
 });
 const found = { known: true, partnerId: 'demo', active: true, revoked: false };
 
-test('keys count from the first complete sync on, and an emptied store ends none', async () => {
+test('keys are active from the first complete sync on, and an emptied store ends none', async () => {
   const [key, other] = [newApiKey(), newApiKey()];
   await write([key], false);
   await cache.refresh();
@@ -77,7 +77,7 @@ test('keys count from the first complete sync on, and an emptied store ends none
   expect([cache.lookup(key).known, cache.lookup(other).known]).toEqual([false, true]);
 });
 
-test('a restored older document counts, but not the keys that were revoked since', async () => {
+test('keys of a restored older document are active, except those revoked since', async () => {
   const [kept, revoked, later] = [newApiKey(), newApiKey(), newApiKey()];
   await write([kept, revoked]);
   const documents = stores.db.collection(PARTNER_KEYS);
@@ -93,7 +93,7 @@ test('a restored older document counts, but not the keys that were revoked since
   expect(cache.lookup(later)).toEqual({ known: false });
 });
 
-test('a key that is revoked counts as revoked although the document of keys is gone', async () => {
+test('a revoked key stays revoked although the document of keys is gone', async () => {
   const key = newApiKey();
   await write([key]);
   await cache.refresh();

@@ -276,7 +276,7 @@ const hashOf = (index: number): string => hashApiKey(KEYS[index]!);
 const partnerOf = (at: number): string => `p${at % PARTNERS}`;
 
 test(
-  `${HISTORIES} histories: keys count as their Secrets and operators say, whatever was restored and whichever controller led`,
+  `in ${HISTORIES} histories of restores and changes of leader, keys are active as Secrets and operators say`,
   async () => {
     await fc.assert(
       fc.asyncProperty(histories, async (moments) => {

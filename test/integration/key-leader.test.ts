@@ -32,7 +32,7 @@ const leads = async (one: ServiceProcess): Promise<boolean> =>
   (await world.metric(one, 'partner_ingest_leader')) === 1;
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
-test('of two, one leads; frozen, it is replaced, and thawed in the middle of changes it writes nothing; ended, at once', async () => {
+test('of two controllers one leads; a frozen leader is replaced and later writes nothing', async () => {
   const one = await start('one');
   await eventually('a leader', () => leads(one));
   const other = await start('other');

@@ -94,7 +94,7 @@ const stored = async (): Promise<string[]> =>
 const codes = (): string[] => problems.map(({ code }) => code);
 
 describe('a partial list', () => {
-  test('a new key of a partner that something unread has switched off stays out', async () => {
+  test('adds no key of a partner whose status is in an unread part', async () => {
     const banned = secret('banned');
     const off = secret('banned', {
       namespace: 'unread',
@@ -107,7 +107,7 @@ describe('a partial list', () => {
     expect(await stored()).toEqual(['banned inactive', 'fresh active']);
   });
 
-  test('a key of something unread stays, and goes once that has been read without it', async () => {
+  test('keeps a key of an unread part until that part is read without it', async () => {
     const [here, there] = [secret('here'), secret('there', { namespace: 'unread' })];
     await round([here, there]);
     await round([here], 'unread');
@@ -126,29 +126,32 @@ describe('a list that would end all keys', () => {
   test.each([
     ['whose Secrets are gone', () => []],
     ['whose annotations break a rule', (all: readonly PartnerSecret[]) => all.map(unusable)],
-  ])('%s: ends none of four and says so once; all but one end at once', async (_, ended) => {
-    const all = many(4);
-    await round(all);
-    for (let again = 0; again < 2; again += 1) {
-      nowMs += DAY_MS;
-      await round(ended(all));
-      expect(await stored()).toHaveLength(4);
-      expect(codes().filter((code) => code === 'all_keys_would_end')).toHaveLength(1);
-      expect(rounds.warnings).toEqual([expect.stringContaining('all 4 partner keys')]);
-    }
-    await round([...ended(all.slice(1)), all[0]!]);
-    expect(await stored()).toEqual(['p0 active']);
-    expect(rounds.warnings).toEqual([]);
-  });
+  ])(
+    '%s: ends none of four keys and says so once, but ends three of four at once',
+    async (_, ended) => {
+      const all = many(4);
+      await round(all);
+      for (let again = 0; again < 2; again += 1) {
+        nowMs += DAY_MS;
+        await round(ended(all));
+        expect(await stored()).toHaveLength(4);
+        expect(codes().filter((code) => code === 'all_keys_would_end')).toHaveLength(1);
+        expect(rounds.warnings).toEqual([expect.stringContaining('all 4 partner keys')]);
+      }
+      await round([...ended(all.slice(1)), all[0]!]);
+      expect(await stored()).toEqual(['p0 active']);
+      expect(rounds.warnings).toEqual([]);
+    },
+  );
 
-  test('ends up to three', async () => {
+  test('ends all of up to three keys', async () => {
     await round(many(3));
     await round([]);
     expect(await stored()).toEqual([]);
   });
 });
 
-test('a partner that asks for too much loses its newest keys, and the room is told before it is full', async () => {
+test('a partner with too many keys loses the newest, after a warning that the room is nearly full', async () => {
   const keys = Array.from({ length: 10_000 }, () => newApiKey());
   const big = secret('big', { keys });
   await round([secret('small'), secret('big', { keys: keys.slice(1_500) })]);
@@ -161,7 +164,7 @@ test('a partner that asks for too much loses its newest keys, and the room is to
   ]);
 });
 
-test('a revoked key never works again, whatever its Secret does, and however long', async () => {
+test('a revoked key never works again, whatever happens to its Secret', async () => {
   const one = secret('acme');
   await round([one]);
   const [{ hash } = { hash: '' }] = await storedKeys(stores.db);
@@ -186,7 +189,7 @@ test('the last use of a key is listed until the key ends', async () => {
   expect((await store.list('acme'))[0]).not.toHaveProperty('lastUsedAt');
 });
 
-test('the mark comes with the first complete round; the version changes with every change and leader, and with nothing else', async () => {
+test('the first complete round sets syncedAt, and only changes and new leaders raise the version', async () => {
   const version = () => store.documents.version();
   const all = many(3);
   await round(all.slice(1), 'unread');
@@ -203,8 +206,8 @@ test('the mark comes with the first complete round; the version changes with eve
   expect(new Set(seen).size).toBe(4);
 });
 
-describe('who may write', () => {
-  test('one holder at a time, also where the document is lost or a clock leapt', async () => {
+describe('the lease', () => {
+  test('has one holder at a time, also after a lost document or a leap of the clock', async () => {
     const { documents: lease } = store;
     expect(await lease.take('second')).toBe(false);
     expect(await lease.renew('first')).toBe(true);
@@ -221,7 +224,7 @@ describe('who may write', () => {
     expect(await lease.take('fourth')).toBe(true);
   });
 
-  test('a leader that stood still changes nothing, wherever in a round it goes on', async () => {
+  test('stops the writes of a leader that was frozen anywhere in a round', async () => {
     for (let at = 1; ; at += 1) {
       await stores.empty();
       const all = many(3);

@@ -40,7 +40,7 @@ async function becomes(key: string, wanted: number): Promise<string> {
 }
 
 test.each([1_000, KEYS_MAX])(
-  'of %i keys a new one, a revoked one and a disabled partner count by themselves',
+  'among %i keys a new key, a revoked key and a disabled partner take effect',
   async (count) => {
     const [last, added] = [newApiKey(), newApiKey()];
     for (let one = 0; one < PARTNERS; one += 1) {
@@ -63,7 +63,7 @@ test.each([1_000, KEYS_MAX])(
   },
 );
 
-test('all Secrets are lost: no key ends, and the controller warns', async () => {
+test('if all Secrets are lost, no key ends and the controller warns', async () => {
   const before = await storedKeys(world.stores.db);
   const lost = `${world.keyFolder}.lost`;
   await rename(world.keyFolder, lost);

@@ -65,7 +65,7 @@ const confirm = (link: URL): Promise<Response> =>
   fetch(page.url, { method: 'POST', body: link.searchParams });
 const mailsTo = (email: string): number => world.mail.mailsTo(email).length;
 
-test('the link in the e-mail opens, is confirmed by a button, and works once', async () => {
+test('the link in the e-mail activates the account once, by a button', async () => {
   const { id, link } = await completed();
   for (const _ of ['a scanner', 'the applicant']) {
     const opened = await fetch(link);
@@ -105,7 +105,7 @@ test('the page refuses another token, another account and an expired link', asyn
   expect((await cli('show', mine.id)).stdout).toContain('its link expired');
 });
 
-test('a used link is proof and for good: no command stands against it, nothing is mailed any more', async () => {
+test('after a link is used, no command mails that account again', async () => {
   const { id, application, link } = await completed();
   const before = await accountOf(id);
   await confirm(link);
@@ -134,7 +134,7 @@ test('a used link is proof and for good: no command stands against it, nothing i
   expect((await cli('audit')).stdout).not.toContain('mail_not_noted');
 });
 
-test('the e-mail has a reference number and the contact, and commands take the number', async () => {
+test('the e-mail has a reference number, which commands accept, and the contact', async () => {
   const { id, application } = await completed();
   const { text } = world.mail.mailsTo(application.email)[0] ?? { text: '' };
   expect(text).toContain(`Your reference number: ${referenceOf(id)}`);
@@ -154,7 +154,7 @@ test('after a leak, a resend replaces the link made with the removed secret', as
   expect((await accountOf(id)).activation?.keyId).toBe('key-new');
 });
 
-test('past the retention, commands work on the account', async () => {
+test('after the retention of the request, commands still work on its account', async () => {
   const [mailed, freed] = [await completed(), await completed()];
   await requests().deleteMany({ _id: { $in: [mailed.id, freed.id] } });
   const { _id: accountId } = await accountOf(mailed.id);
@@ -184,7 +184,7 @@ test('past the retention, commands work on the account', async () => {
   await world.recordIn('completed', await submit(world, ingest, again));
 });
 
-test('what is closed mails nothing and its link is void, until it is reopened by its own word', async () => {
+test('a closed request mails nothing and its link is void, until reopen', async () => {
   const { id, application, link } = await completed();
   await cli('partner', 'hold', 'demo', '--why', 'a leaked key');
   expect(await cli('resend', id, '--yes')).toMatchObject({ code: 0 });

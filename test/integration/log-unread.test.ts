@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test('an ingest whose log reader has stopped accepts, and ends on SIGTERM', async () => {
+test('an ingest whose log nobody reads accepts requests, and ends on SIGTERM', async () => {
   const child = spawn(process.execPath, ['cmd/ingest/main.ts'], {
     cwd: ROOT,
     env: {

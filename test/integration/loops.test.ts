@@ -63,6 +63,6 @@ async function play(name: keyof typeof rights): Promise<void> {
   expect(text).not.toContain('failing loops');
 }
 
-test('a loop that lacks a right is in /readyz and its gauge, until it has it again', async () => {
+test('a loop without its database right shows in /readyz and its gauge until it is granted', async () => {
   await Promise.all((['controller', 'ingest', 'processor'] as const).map(play));
 });

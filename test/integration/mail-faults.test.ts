@@ -133,7 +133,7 @@ async function firstAttempt(fault: SmtpFault, then: Then, noted: Partial<MailHan
   return { record, mails: () => world.mail.mailsTo(application.email) };
 }
 
-test.each(refusals)('%s answered %s', async (at, answer, what, then) => {
+test.each(refusals)('an e-mail whose %s is answered %s', async (at, answer, what, then) => {
   const [, code = '', enhancedCode = '', text = ''] = /^(\d+) (\S+) (.*)/.exec(answer) ?? [];
   const { record, mails } = await firstAttempt(
     { at, answer: { code: Number(code), message: `${enhancedCode} ${text}` } },
@@ -155,7 +155,7 @@ test.each([
   ['before-store', 0],
   ['after-store', 1],
 ] as const)(
-  'a connection cut after the content, %s: ambiguous; a second mail is counted by its cause',
+  'a connection cut after the content, %s, is ambiguous, and a second e-mail is counted',
   async (cut, arrived) => {
     const ambiguous = { result: 'ambiguous', phase: 'content' } as const;
     const { record, mails } = await firstAttempt({ at: 'data', cut }, later(30, 1), ambiguous);
@@ -173,7 +173,7 @@ test.each([
   },
 );
 
-test('a record whose workers died five times is a dead letter', async () => {
+test('a record whose workers died five times becomes a dead letter', async () => {
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 mailbox busy' } });
   const application = newApplication();
   const { _id } = await settled(await submit(world, ingest, application));
@@ -202,7 +202,7 @@ test.each([
   ['refuses our login', 1, () => refused('auth', 535, '5.7.8 authentication failed')],
   ['refuses our sender', 1, () => refused('mail', 550, '5.7.1 Sender refused')],
 ] as const)(
-  'a relay that %s: accounts are made, mails wait, no attempt counts, then each gets one mail',
+  'while the relay %s, e-mails wait without a counted attempt, and then each goes out once',
   async (_name, senderRefused, begin) => {
     await begin();
     const people = Array.from({ length: 20 }, newApplication);

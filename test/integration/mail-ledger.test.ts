@@ -66,7 +66,7 @@ async function handOver(accountId: string, claim: number, handedOver?: HandOver)
   if (handedOver !== undefined) await ledger.endHandOver(account, intent, handedOver);
 }
 
-test('updates that are repeated because their answer was lost count once', async () => {
+test('an update repeated after a lost answer counts once', async () => {
   const id = await newAccount();
   for (const [claim, handedOver] of [
     [1, REFUSED],
@@ -87,7 +87,7 @@ test('updates that are repeated because their answer was lost count once', async
   ]);
 });
 
-test('a result for an intent that was never stored takes nothing off the count', async () => {
+test('a result without a stored intent does not lower the count', async () => {
   const id = await newAccount();
   await handOver(id, 1, AMBIGUOUS);
   await ledger.endHandOver(await read(id), intentOf(2), {
@@ -101,7 +101,7 @@ test('a result for an intent that was never stored takes nothing off the count',
   });
 });
 
-test('a mail to an address that was corrected meanwhile is noted, but does not stand for the mail to the new one', async () => {
+test('an e-mail to an address corrected meanwhile does not count as sent to the new one', async () => {
   const id = await newAccount();
   const mailed = await read(id);
   await ledger.beginHandOver(mailed, intentOf(1), ACTIVATION);

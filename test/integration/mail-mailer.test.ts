@@ -71,7 +71,7 @@ test.each([
   ['rcpt', { result: 'unreachable', connected: true }, 'beforeContentMs'],
   ['data', { result: 'ambiguous' }, 'afterContentMs'],
 ] as const)(
-  'a server that never answers at %s: %j, ended by %s alone, and no mail',
+  'a server that never answers at %s results in %j after %s',
   async (at, expected, bound) => {
     catcher.setFault({ at, hang: true });
     const mailer = newMailer(catcher.smtpUrl, { ...patient, [bound]: SHORT_MS });
@@ -81,7 +81,7 @@ test.each([
 );
 
 describe('giving up', () => {
-  test('before the content aborts at once, without a mail', async () => {
+  test('before the content aborts at once, without an e-mail', async () => {
     catcher.setFault({ at: 'rcpt', hang: true });
     const lost = new AbortController();
     const mailer = newMailer();
@@ -94,7 +94,7 @@ describe('giving up', () => {
     expect(catcher.mails).toHaveLength(0);
   });
 
-  test('in the instant before the content sends none of it, and the next mail goes out as usual', async () => {
+  test('just before the content sends none of it, and the next e-mail goes out', async () => {
     const mailer = newMailer();
     expect(await mailer.handOver(message, 'ann@example.com', never, () => false)).toMatchObject({
       result: 'aborted',
@@ -121,7 +121,7 @@ describe('giving up', () => {
   });
 });
 
-test('a connection the server closed while idle costs the next mail nothing', async () => {
+test('a connection that the server closed while idle does not fail the next e-mail', async () => {
   const mailer = newMailer();
   expect((await handOver(mailer)).result).toBe('accepted');
   await catcher.stopListening();
@@ -170,16 +170,19 @@ describe('a relay that answers 421 and hangs up', () => {
     );
   });
 
-  test.each(['RCPT', 'CONTENT'] as const)('without an answer at %s is no refusal', async (at) => {
-    const relay = await start({});
-    relay.odd = { at, says: '', closes: true, unended: true };
-    const expected =
-      at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
-    expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject(expected);
-  });
+  test.each(['RCPT', 'CONTENT'] as const)(
+    'without an answer at %s is not a refusal',
+    async (at) => {
+      const relay = await start({});
+      relay.odd = { at, says: '', closes: true, unended: true };
+      const expected =
+        at === 'CONTENT' ? { result: 'ambiguous' } : { result: 'unreachable', connected: true };
+      expect(await handOver(newMailer(`smtp://127.0.0.1:${relay.port}`))).toMatchObject(expected);
+    },
+  );
 });
 
-test('a relay that ends the connection at MAIL FROM takes no mail, and not only this one', async () => {
+test('a relay that ends the connection at MAIL FROM counts as away for all e-mails', async () => {
   const relay = await startRawRelay();
   try {
     relay.odd = { at: 'MAIL', says: '', closes: true, unended: true };
@@ -192,7 +195,7 @@ test('a relay that ends the connection at MAIL FROM takes no mail, and not only 
   }
 });
 
-describe('a relay that answers without end', () => {
+describe('an endless answer of the relay', () => {
   let relay: RawRelay;
   beforeEach(async () => {
     relay = await startRawRelay({ pipelining: false });
@@ -251,7 +254,7 @@ describe('on the way to the relay', () => {
         addresses.map((address) => ({ address, family: 4 })),
       );
 
-  test('the greeting is a name: the one given, or a fully qualified one', async () => {
+  test('the greeting uses the given name, or a fully qualified one', async () => {
     const clientName = 'out.partner.example';
     const named = newMailer(`smtp://127.0.0.1:${relay.port}`, patient, { clientName });
     relay.heard.length = 0;
@@ -264,14 +267,14 @@ describe('on the way to the relay', () => {
     ]);
   });
 
-  test('an address where nothing answers, or nobody listens, costs no mail: the next one is tried', async () => {
+  test('the next address is tried if one does not answer or refuses', async () => {
     // 192.0.2.1 is nobody's (RFC 5737).
     expect((await handOver(through(to('192.0.2.1', '127.0.0.9', '127.0.0.1')))).result).toBe(
       'accepted',
     );
   });
 
-  test('a hand-over that is given up during the look-up connects to nothing afterwards', async () => {
+  test('a hand-over that is aborted during the DNS look-up does not connect afterwards', async () => {
     const { promise: asked, resolve } = Promise.withResolvers<() => void>();
     const mailer = through((host, options, done) =>
       resolve(() => to('127.0.0.1')(host, options, done)),
@@ -288,7 +291,7 @@ describe('on the way to the relay', () => {
   });
 });
 
-test('what comes out is one mail to one address, whatever is in it', async () => {
+test('any input results in one e-mail to one address', async () => {
   const relay = await startRawRelay();
   try {
     const mailer = newMailer(`smtp://127.0.0.1:${relay.port}`);

@@ -68,7 +68,7 @@ const paused = async (one: ServiceProcess): Promise<boolean> =>
 const allPaused = async (): Promise<boolean> =>
   (await Promise.all(processors.map(paused))).every(Boolean);
 
-test('after a 421 at the greeting, recipients that say nothing keep no other partner waiting', async () => {
+test('after a 421 at the greeting, silent recipients do not delay other partners', async () => {
   world.mail.setFault({ at: 'connect', answer: { code: 421, message: '4.3.2 busy' } });
   await reconnect();
   await submit('silent', 3);
@@ -84,7 +84,7 @@ test('after a 421 at the greeting, recipients that say nothing keep no other par
   await completed(await submit('victim', 5));
 });
 
-test('a relay that refuses our login is tried by no e-mail but the first of each processor, and nobody says that it takes mail', async () => {
+test('a relay that refuses our login is tried with one e-mail of each processor only', async () => {
   processors.push(await spawn());
   const from = processors.map(({ lines }) => lines.length);
   const said = (index: number, words: string): number =>
@@ -115,7 +115,7 @@ test('a relay that refuses our login is tried by no e-mail but the first of each
   }
 });
 
-test('partners whose recipients say nothing take no place of another', async () => {
+test('partners with silent recipients do not take the places of others', async () => {
   world.mail.setFault(({ rcptTo }) =>
     rcptTo.some((address) => /-(?:silent|slow)@/.test(address))
       ? { at: 'data', hang: true }

@@ -108,7 +108,7 @@ test.each([
   ['smtp', 'STARTTLS', 'required', /./],
   ['smtp', 'never', 'required', /ETLS/],
 ] as const)(
-  'nothing leaves, not even the password: %s to a relay whose TLS begins %s, untrusted or missing (%s)',
+  '%s sends neither e-mail nor password to a relay whose TLS, from %s, is untrusted or missing (%s)',
   async (scheme, tls, mode, cause) => {
     const relay = await startRelay(tls);
     const handedOver = await handOver(`${scheme}://${LOGIN}@localhost:${relay.port}`, mode);
@@ -133,7 +133,7 @@ test.each([
   ['smtps', 'at once'],
   ['smtp', 'STARTTLS'],
 ] as const)(
-  'a processor told of the CA by NODE_EXTRA_CA_CERTS mails by %s with TLS %s, logged in and encrypted',
+  'a processor with the CA in NODE_EXTRA_CA_CERTS logs in and mails by %s with TLS %s',
   async (scheme, tls) => {
     const relay = await startRelay(tls);
     const processor = await world.spawn('processor', {
@@ -152,7 +152,7 @@ test.each([
   },
 );
 
-test('it does not mail to a relay whose certificate is for another name', async () => {
+test('a processor does not mail to a relay whose certificate is for another name', async () => {
   const relay = await startRelay('at once');
   const processor = await world.spawn('processor', {
     SMTP_URL: `smtps://${LOGIN}@127.0.0.1:${relay.port}`,

@@ -60,7 +60,7 @@ async function load(url: string, seconds: number): Promise<Map<string, number>> 
   return answers;
 }
 
-test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second workers pause, and no request that was answered 500 is processed`, async () => {
+test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no request answered 500 is processed`, async () => {
   const start = async (name: 'ingest' | 'processor') =>
     world.spawn(name, {
       MONGODB_URI: (await set.door()).url,

@@ -68,7 +68,7 @@ describe.each(NAMES)('%s', (name) => {
     Object.values(definitions[name]).map((one) => [one.name, one as Definition]),
   );
 
-  test('shows all that is defined, and nothing else', async () => {
+  test('shows exactly the defined metrics', async () => {
     expect(namesIn(scraped[name]).filter(ours).toSorted()).toEqual([...defined.keys()].toSorted());
     const runtime = await createProcessRegistry(name).getMetricsAsJSON();
     expect(namesIn(scraped[name]).filter((one) => !ours(one))).toEqual(
@@ -76,7 +76,7 @@ describe.each(NAMES)('%s', (name) => {
     );
   });
 
-  test('every series has the labels and values that are defined', () => {
+  test('every series has the defined labels and values', () => {
     const faults = seriesIn(scraped[name]).flatMap(
       ({ name: full, labels: { component, le, ...labels } }) => {
         if (component !== name) return [`${full} has component ${component}`];
@@ -96,7 +96,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(faults).toEqual([]);
   });
 
-  test('every counter is there from the start, so that its first event can be seen', () => {
+  test('every counter exists from the start', () => {
     const present = new Set(seriesIn(scraped[name]).map(keyOf));
     const missing = [...defined.values()]
       .filter(({ kind }) => kind === 'counter')

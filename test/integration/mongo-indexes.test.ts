@@ -49,7 +49,7 @@ afterEach(async () => {
   await set.close();
 });
 
-test('an index of another filter is named, and corrected by dropping it', async () => {
+test('an index with another filter is reported, and is right once it is dropped', async () => {
   const other = { partialFilterExpression: { state: { $exists: true } } };
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   // What is as defined is found so.
@@ -76,7 +76,7 @@ test.each([
     'IndexOptionsConflict',
     /^things: indexes things_due: one of them exists under another name/,
   ],
-])('%s answered with %d (%s) is told as that', async (command, code, codeName, words) => {
+])('%s answered with %d is reported as %s', async (command, code, codeName, words) => {
   set.refuse(command, { code, codeName });
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
   await eventually('the fault', () => words.test(ensuring.faults()[0] ?? ''));
@@ -84,7 +84,7 @@ test.each([
   await ensuring.whenDone;
 });
 
-test('a build that takes long is told as one, and is asked for once', async () => {
+test('a long index build is reported as one, and is requested once', async () => {
   set.holdReplies('createIndexes', BUILD_MS);
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
   await eventually(

@@ -28,7 +28,7 @@ afterAll(async () => {
   await set.close();
 });
 
-test('without the right to read who is disabled ingest is not ready, and says what it lacks', async () => {
+test('ingest without the right to read partners_disabled is not ready and says so', async () => {
   set.refuse('find', { code: 13, codeName: 'Unauthorized' }, PARTNERS_DISABLED);
   const service = await startService('ingest', {
     ...world.environment,
@@ -50,7 +50,7 @@ test('without the right to read who is disabled ingest is not ready, and says wh
   }
 });
 
-test('a write of accounts without a right counts no attempt and calls an operator', async () => {
+test('without the right to write accounts no attempt is counted, and an error is logged', async () => {
   set.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS);
   const id = await submit(world, ingest!, newApplication());
   const ours = (): Promise<number> =>

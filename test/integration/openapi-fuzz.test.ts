@@ -71,7 +71,7 @@ async function runSchemathesis(limits: readonly string[]) {
 }
 
 test(
-  'every answer is as the document says',
+  'every answer matches the OpenAPI document',
   async () => {
     const { passed, output } = await runSchemathesis(
       seconds === 0 ? SHORT : [`--max-time=${seconds}`],

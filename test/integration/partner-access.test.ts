@@ -57,7 +57,7 @@ async function hold(...more: string[]): Promise<void> {
   await eventually('the processor to know the hold', async () => (await holdsSeen()) === 1);
 }
 
-test('the work of a partner on hold waits and nobody else does; released, it is completed', async () => {
+test('the work of a partner on hold waits alone, and is completed after the release', async () => {
   const begun = new Date();
   await hold('--as', 'jane', '--why', 'key leaked');
   const id = await send202();
@@ -93,7 +93,7 @@ test('the work of a partner on hold waits and nobody else does; released, it is 
   ]);
 });
 
-test('what is under way waits, too: neither its next attempt nor its e-mail comes', async () => {
+test('a hold also stops the next attempt and the e-mail of work under way', async () => {
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const application = newApplication();
   const id = await submit(world, ingest, application);
@@ -117,7 +117,7 @@ test('what is under way waits, too: neither its next attempt nor its e-mail come
   expect(world.mail.mailsTo(application.email)).toHaveLength(1);
 });
 
-test('what was completed stays completed after hold, close and release, and can be mailed again', async () => {
+test('a completed request stays completed after hold, close and release', async () => {
   const application = newApplication();
   const done = await submit(world, ingest, application);
   await world.recordIn('completed', done);
@@ -165,7 +165,7 @@ async function addSecret(name: string, status: string): Promise<string> {
   return key;
 }
 
-test('a disabled partner is answered 403 with every key, also a later one; enabled, as before', async () => {
+test('a disabled partner is answered 403 with every key until it is enabled', async () => {
   const why = ['--as', 'jane', '--why', 'contract ended'];
   const disabled = await cli('partner', 'disable', 'demo', ...why, '--json');
   expect(disabled.json()).toEqual({ partner: 'demo', result: 'disabled', inactive_by: [] });
@@ -198,7 +198,7 @@ test('a disabled partner is answered 403 with every key, also a later one; enabl
   expect(await listed('demo')).toMatchObject({ status: 'active', disabled: null });
 });
 
-test('a partner that a Secret switched off: the lists name this Secret, and enable says what to type', async () => {
+test('for a partner switched off by a Secret, lists name the Secret, and enable the command', async () => {
   const key = await addSecret('old', 'inactive');
   await answers(key, 403);
   await answers(world.key, 403);

@@ -162,7 +162,7 @@ async function attack(): Promise<string[]> {
   );
 }
 
-test('completed, rejected, undeliverable, retried, ambiguous, malformed, refused, hostile, interrupted: 0 hits anywhere', async () => {
+test('no log, trace, metric, Redis key or Event holds personal data, however a request ends', async () => {
   const answer = { code: 550, message: `5.1.1 <${MAILBOX}1@example.com> ${NAME} unknown` };
   const faults: readonly (SmtpFault | undefined)[] = [
     undefined,

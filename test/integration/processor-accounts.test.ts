@@ -48,7 +48,7 @@ test('a repeat of the same request finds its own account', async () => {
   });
 });
 
-test('what is taken is named for each field, also when two accounts are in the way', async () => {
+test('each taken field is named, also if two accounts are in the way', async () => {
   const [one, two] = [applicant(), applicant()];
   await accounts.create(one, by('req_one'));
   await accounts.create(two, by('req_two'));

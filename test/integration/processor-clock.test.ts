@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test('the mails that one processor has in hand are sent by no other, however its clock leaps', async () => {
+test('no other processor sends the e-mails in hand, however a clock leaps', async () => {
   const ingest = await world.start('ingest');
   const settings = { MAIL_CONNECTIONS: String(2 * APPLICANTS), ...leapingClock() };
   /** How often each recipient met the fault: at RCPT, DATA and the content. */
@@ -56,7 +56,7 @@ test('the mails that one processor has in hand are sent by no other, however its
   }
 });
 
-test('ingest and controller whose clocks are off: the record has the right time, and is worked on at once', async () => {
+test('a record has the right time and is processed at once, although clocks are wrong', async () => {
   const processes: ServiceProcess[] = [];
   for (const seconds of [3_600, -30 * 86_400]) {
     const ingest = await world.spawn('ingest', leapingClock(seconds));

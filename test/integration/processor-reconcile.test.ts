@@ -81,7 +81,7 @@ const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
 const position = (record: SubmissionRecord, version: number) =>
   ({ requestId: record._id, state: 'recorded', version }) as const;
 
-test('a record that nobody claimed is only marked at first sight, and worked on after the grace', async () => {
+test('an unclaimed record is marked when first found, and processed after the grace period', async () => {
   const record = await insert();
   expect(await round()).toEqual([]);
   clock.advance(FIRST_DUE_MS);
@@ -94,7 +94,7 @@ test('a record that nobody claimed is only marked at first sight, and worked on 
   expect(lost()).toBe(1);
 });
 
-test('while writes do not become durable, and for the grace after it, what nobody claimed waits for its withdrawal', async () => {
+test('while writes are not durable, unclaimed records wait for their withdrawal', async () => {
   await collection.insertMany(
     Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), {})),
   );
@@ -119,7 +119,7 @@ test('while writes do not become durable, and for the grace after it, what nobod
   expect(moreIsDue).toBe(true);
 });
 
-test('a claim that ran out is found at once, with the version to claim', async () => {
+test('an expired claim is found at once, with the version to claim', async () => {
   const record = await insert();
   expect(await store.claim(record._id, 0)).toMatchObject({ version: 1 });
   clock.advance(CLAIM_MS - 1);
@@ -128,7 +128,7 @@ test('a claim that ran out is found at once, with the version to claim', async (
   expect(await round()).toEqual([`${record._id} 1`]);
 });
 
-test('a worker that woke up and renewed its claim does not lose it to what was read meanwhile', async () => {
+test('a worker that renews its claim late keeps it against an older read', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);
@@ -139,7 +139,7 @@ test('a worker that woke up and renewed its claim does not lose it to what was r
   expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
 });
 
-test('one partner’s backlog of e-mails hides neither another’s nor the accounts; one on hold is left out', async () => {
+test('one partner’s backlog of e-mails does not hide other work, and a hold is skipped', async () => {
   const mail = { state: 'account_created', version: 1, dueAt: clock.now() } as const;
   await collection.insertMany(
     Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), mail)),
@@ -180,7 +180,7 @@ test('records of a newer schema or an unknown state are left alone and counted',
   expect(await read(newer)).toEqual(newer);
 });
 
-test('a process that neither reads nor works for a minute is not live; one with work in hand is', async () => {
+test('a process that does nothing for a minute is not live, unless it has work in hand', async () => {
   const [idle, busy] = [newReconcile(), newReconcile(true)];
   clock.advance(60_000);
   expect(busy.faults(60_000)).toEqual([]);
@@ -226,7 +226,7 @@ test('of two operators who reopen a record from the same view, one is told that 
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
 });
 
-test('a retry and what an operator made due are found, and count as no rescue', async () => {
+test('retries and records that an operator made due are found, and count as no rescue', async () => {
   const many = await insert({ state: 'dead_lettered', version: 1 });
   const one = await insert({ state: 'dead_lettered', version: 1 });
   await operator.moveAll('retry', [{ seen: many, to: 'recorded', accountId: undefined }], 'asked');
@@ -240,7 +240,7 @@ test('a retry and what an operator made due are found, and count as no rescue', 
   expect(lost()).toBe(0);
 });
 
-test('a claim that ran out counts a death of its worker, until a worker gives a word', async () => {
+test('an expired claim counts a death of its worker, until a worker returns a verdict', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);

@@ -160,9 +160,8 @@ async function workGoesOnAfter(how: How, seconds: number): Promise<void> {
   for (const { email } of sent) expect(world.mail.mailsTo(email)).toHaveLength(1);
 }
 
-test.each([...OUTAGES])(
-  'Redis $how for $seconds s: workers work again by themselves',
-  ({ how, seconds }) => workGoesOnAfter(how, seconds),
+test.each([...OUTAGES])('workers resume after Redis was $how for $seconds s', ({ how, seconds }) =>
+  workGoesOnAfter(how, seconds),
 );
 
 (long ? test : test.skip).each(LONG_OUTAGES)(

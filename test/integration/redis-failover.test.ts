@@ -62,7 +62,7 @@ test.each<[string, (old: Redis, next: Store) => Promise<unknown>]>([
     (old, next) => old.replicaof('127.0.0.1', new URL(next.url).port),
   ],
   ['is silent on the connections it has', async () => proxy.deafen()],
-])('a demoted primary that %s: all uses go on with the new one', async (_how, harm) => {
+])('every use of Redis moves to the new primary from one that %s', async (_how, harm) => {
   await expectAllUses();
   const next = current === 0 ? 1 : 0;
   await clients[next].replicaof('127.0.0.1', new URL(stores[current].url).port);

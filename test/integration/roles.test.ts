@@ -228,7 +228,7 @@ test('helm test fails where a pod is ready with a warning, and says what to set'
   await alone.close();
 });
 
-test('helm test sends an application, sees it through, and removes what it made', async () => {
+test('helm test sends an application, waits for its end, and removes it', async () => {
   const { stdout } = await helmTest(ingest!, processor!, controller!);
   expect(stdout).toContain('e-mail handed over');
   expect(world.mail.mails).toHaveLength(1);
@@ -236,7 +236,7 @@ test('helm test sends an application, sees it through, and removes what it made'
   expect(await world.accounts()).toEqual([]);
 });
 
-test("helm test that is not in time ends with the record's own last error", async () => {
+test('a helm test that times out prints the last error of its record', async () => {
   world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.7.1 later' } });
   await expect(helmTestFor('5', [ingest!, processor!])).rejects.toMatchObject({
     stderr: expect.stringMatching(/still account_created after 5 s: .*451/),
@@ -255,7 +255,7 @@ async function changeKeys(): Promise<void> {
   await eventually('no key', async () => (await stored()) === 2);
 }
 
-test('each process uses the rights that it has and no others, and every write waits for majority and journal', async () => {
+test('each process uses exactly its documented rights, and every write waits for majority and journal', async () => {
   await live();
   await operate();
   await changeKeys();

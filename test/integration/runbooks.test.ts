@@ -58,7 +58,7 @@ async function terminal(
   return stdout;
 }
 
-test('ApplicationsWaiting: the first command finds a paused queue, and what is said to resume it does', async () => {
+test('ApplicationsWaiting: the first command finds a paused queue, and the second resumes it', async () => {
   const { text = '' } =
     alertSections.find(({ path }) => path.endsWith('#PartnerIngestApplicationsWaiting')) ?? {};
   const pattern = new RegExp(/^Look for: `(.+)`$/m.exec(text)?.[1] ?? '$.', 'm');
@@ -77,14 +77,14 @@ test('ApplicationsWaiting: the first command finds a paused queue, and what is s
   }
 });
 
-test('redis: what Redis says, and a Redis that is away', async () => {
+test('redis prints the answer of Redis, or that it is away', async () => {
   expect(await terminal('redis info')).toMatch(/^maxmemory_policy:/m);
   expect(await terminal('redis info', { redisUrl: 'redis://127.0.0.1:1' })).toContain(
     'redis: connect ECONNREFUSED',
   );
 });
 
-test('metrics: those of every pod, each line with its pod', async () => {
+test('metrics prints the lines of every pod with its name', async () => {
   const admin = createServer((request, response) =>
     response.end(request.url === '/metrics' ? 'first 1\nsecond 2' : ''),
   );

@@ -62,7 +62,7 @@ async function plantAccount(account: Partial<Account>): Promise<void> {
   });
 }
 
-test('each kind of problem is counted once, a clean day has none, and only the leader counts', async () => {
+test('only the leader counts the problems, each kind once', async () => {
   const registry = createRegistry('controller');
   let leads = true;
   const audit = new SelfAudit({

@@ -93,8 +93,8 @@ const told: Record<SubmissionRecord['state'], readonly [state: string, message: 
   withdrawn: NOT_ACCEPTED,
 };
 
-describe('what is told', () => {
-  test('of each state: its name for partners, and nothing internal', async () => {
+describe('the answer', () => {
+  test('names each state for partners, and nothing internal', async () => {
     for (const [state, words] of Object.entries<(typeof told)['recorded']>({
       ...told,
       of_a_newer_version: PROCESSING,
@@ -113,7 +113,7 @@ describe('what is told', () => {
     }
   });
 
-  test('every reason with field, code and sentence, but not whose request is in the way', async () => {
+  test('has every reason with field, code and sentence, but not the other request', async () => {
     const reasons = [
       {
         field: 'email',
@@ -133,7 +133,7 @@ describe('what is told', () => {
     expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [...reasons]));
   });
 
-  test('of accounts of other partners: one generic duplicate, which does not say of what', async () => {
+  test('has one duplicate without a field for accounts of other partners', async () => {
     const reasons = [
       duplicateReason('email', newId('req', new Date()), false),
       duplicateReason('ein', newId('req', new Date()), false),
@@ -146,8 +146,8 @@ describe('what is told', () => {
   });
 });
 
-describe('who is told', () => {
-  test('another partner, like everyone else who asks for an id that is not theirs, gets a 404', async () => {
+describe('access', () => {
+  test('a partner that asks for a foreign or unknown id gets 404', async () => {
     const { _id: mine } = await insert({});
     const { _id: nobodys } = newRecord();
     const withoutPartner = newRecord();
@@ -163,7 +163,7 @@ describe('who is told', () => {
     expect((await lookUp(mine)).status).toBe(200);
   });
 
-  test('keys are judged as for a submission, and nothing of it is recorded', async () => {
+  test('keys are checked as for a submission, and a refusal is not recorded', async () => {
     const before = (await world.records()).length;
     const id = newId('req', new Date());
     const missing = await lookUp(id, { key: '' });
@@ -179,8 +179,8 @@ describe('who is told', () => {
   });
 });
 
-describe('how it is asked', () => {
-  test('HEAD is answered as GET without the body, and a body or a query changes nothing', async () => {
+describe('the request', () => {
+  test('HEAD is answered as GET without the body, and body and query are ignored', async () => {
     const record = await insert({});
     const expected = shown(record, ...PROCESSING);
     expectAnswer(await lookUp(record._id, { body: 'x'.repeat(70_000) }), 200, expected);
@@ -191,7 +191,7 @@ describe('how it is asked', () => {
     expect(headers.headers['content-length']).toBe(get.headers['content-length']);
   });
 
-  test('other methods are not allowed, and a longer path is not found', async () => {
+  test('other methods are answered 405, and a longer path 404', async () => {
     for (const method of ['POST', 'DELETE']) {
       const answer = await lookUp(newId('req', new Date()), { method });
       expectAnswer(answer, 405, USE_GET);
@@ -200,7 +200,7 @@ describe('how it is asked', () => {
     expectAnswer(await lookUp(`${newId('req', new Date())}/reasons`), 404, bodies.notFound);
   });
 
-  test('look-ups have a limit of the same size, before authentication, and use up no submissions', async () => {
+  test('look-ups have their own limit of the same size, checked before authentication', async () => {
     const limited = await world.start('ingest', {
       RATE_LIMIT_MAX: '3',
       TRUSTED_PROXIES: '127.0.0.0/8',
@@ -233,12 +233,12 @@ describe('how it is asked', () => {
   });
 });
 
-describe('the outcome in one call', () => {
+describe('Prefer: wait', () => {
   const wait = (id: string, prefer: string, url = ingest.url): Promise<Answer> =>
     lookUpOnce(id, { url, headers: { prefer } });
   const applied = ({ headers }: Answer): string | undefined => headers['preference-applied'];
 
-  test('a 202 says where, and the look-up waits until the state is final', async () => {
+  test('waits at the Location of the 202 until the state is final', async () => {
     const accepted = await send(ingest.url, { key: world.key, body: '{}' });
     const id = idOf(accepted);
     expect(accepted.headers['location']).toBe(`${INGEST_PATH}/${id}`);
@@ -253,7 +253,7 @@ describe('the outcome in one call', () => {
       expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, undefined]);
   });
 
-  test('or until the time is over', async () => {
+  test('waits no longer than the given time', async () => {
     const record = await insert({});
     const answer = await wait(record._id, 'wait=1');
     expectAnswer(answer, 200, shown(record, ...PROCESSING));
@@ -262,7 +262,7 @@ describe('the outcome in one call', () => {
     expectAnswer(await wait(nobodys, 'wait=20'), 404, UNKNOWN);
   });
 
-  test('a drain answers all who wait', async () => {
+  test('is answered at once in a drain', async () => {
     const own = await world.spawn('ingest');
     const record = await insert({});
     const answers = Array.from({ length: 20 }, () => wait(record._id, 'wait=30', own.url));
@@ -280,7 +280,7 @@ describe('the outcome in one call', () => {
   });
 });
 
-describe('a partner’s own list', () => {
+describe('the list', () => {
   interface Page {
     readonly data: {
       readonly submissions: readonly { readonly request_id: string }[];
@@ -328,7 +328,7 @@ describe('a partner’s own list', () => {
   });
   const idsOf = (records: readonly SubmissionRecord[]): string[] => records.map(({ _id }) => _id);
 
-  test('has all its requests newest first, without doubles while more arrive, and nobody else’s', async () => {
+  test('has all requests of the partner, newest first, each once while more arrive', async () => {
     const arrives = () => insert({ partnerId: 'other', receivedAt: new Date(startedAt + DAY_MS) });
     await insert({});
     expect(await allPages(`until=${at(-1)}`, arrives)).toEqual(idsOf(mine));
@@ -337,14 +337,14 @@ describe('a partner’s own list', () => {
     expect(idsIn(await list('', { key: world.key }))).not.toContain(mine[0]!._id);
   });
 
-  test('by time and by state', async () => {
+  test('filters by time and by state', async () => {
     const query = `since=${at(100)}&until=${at(50)}&state=`;
     expect(await allPages(query, async () => {})).toEqual(idsOf(mine.slice(51, 101)));
     const rejected = mine.filter(({ state }) => state === 'rejected');
     expect(await allPages('state=rejected', async () => {})).toEqual(idsOf(rejected));
   });
 
-  test('by Idempotency-Key, with no more than a look-up tells', async () => {
+  test('filters by Idempotency-Key, with no more than a look-up tells', async () => {
     const headers = { 'idempotency-key': '"a key"' };
     const accepted = await send(ingest.url, { key: otherKey, body: '{}', headers });
     const looked = await lookUp(idOf(accepted), { key: otherKey });
@@ -359,7 +359,7 @@ describe('a partner’s own list', () => {
     expect(idsIn(await list('idempotency_key=a%20key', { key: world.key }))).toEqual([]);
   });
 
-  test('a query that is not as documented, a wrong method and a wrong key are told', async () => {
+  test('refuses an undocumented query, a wrong method and a wrong key', async () => {
     for (const query of [
       'state=open',
       'since=today',
@@ -382,7 +382,7 @@ describe('a partner’s own list', () => {
   });
 });
 
-test('switched off there is nothing at the paths, and a 202 names none', async () => {
+test('switched off, the paths are answered 404, and a 202 has no Location', async () => {
   const off = await world.start('ingest', { STATUS_ENDPOINT: 'false' });
   const { _id: id } = await insert({});
   for (const method of ['GET', 'HEAD', 'POST', 'DELETE']) {
@@ -399,7 +399,7 @@ test('switched off there is nothing at the paths, and a 202 names none', async (
   await off.close();
 });
 
-test('while MongoDB hangs look-ups are answered 503, and come back by themselves', async () => {
+test('look-ups are answered 503 while MongoDB hangs, and recover by themselves', async () => {
   const store = await startMongo({ log: () => {} });
   try {
     const own = await openWorld({

@@ -346,7 +346,7 @@ async function sameOnBoth(plan: readonly Step[]): Promise<void> {
   expect(await contents(model)).toEqual(await contents(database));
 }
 
-test('any sequence of steps of our stores has the same answers and leaves the same documents', async () => {
+test('any sequence of operations has the same results in the model and in the database', async () => {
   const before = told;
   await fc.assert(
     fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth),

@@ -98,7 +98,7 @@ const logged = (process: ServiceProcess, requestId: string): Promise<Record<stri
 /** How many spans a finished request has, whether its mail waited in the line or not. */
 const SPANS = 9;
 
-test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the documentation prints it, with the attributes of the conventions and ours', async () => {
+test('a request is one trace, as docs/traces-and-logs.md prints it', async () => {
   // On a busy machine a hint may be sent twice, or a mail wait for its place.
   const { record, spans, parent } = await eventually('a request that nothing held up', async () => {
     const { traceparent, traceId, spanId } = partnerTraceparent('01');
@@ -179,7 +179,7 @@ test('HTTP, store, queue, processor, store, SMTP, store: one trace, as the docum
   });
 });
 
-test('an address that does not exist: what came of the e-mail is in its trace', async () => {
+test('a trace shows that the address of its e-mail does not exist', async () => {
   world.mail.setFault(() => ({ at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown' } }));
   const { requestId } = await post(ingest);
   const undeliverable = await world.recordIn('undeliverable', requestId);
@@ -194,7 +194,7 @@ test('an address that does not exist: what came of the e-mail is in its trace', 
   ]);
 });
 
-test('work that no job brought and a retry belong to the same trace', async () => {
+test('work without a job and a retry belong to the same trace', async () => {
   world.mail.setFault(() => ({ at: 'rcpt', answer: { code: 452, message: '4.3.1 later' } }));
   const withoutRedis = await world.spawn('ingest', {
     ...collector.environment,
@@ -223,7 +223,7 @@ test('work that no job brought and a retry belong to the same trace', async () =
   expect(await withoutRedis.stop()).toBe(0);
 });
 
-test('a partner that does not sample gets no span, and is processed all the same', async () => {
+test('a request that its partner does not sample has no span, and is processed', async () => {
   const { traceparent, traceId } = partnerTraceparent('00');
   const { requestId } = await post(ingest, { traceparent });
   const record = await world.recordIn('completed', requestId);
@@ -236,7 +236,7 @@ test('a partner that does not sample gets no span, and is processed all the same
   expect(collector.ofTrace(traceId)).toEqual([]);
 });
 
-test('a collector that hangs: no request notices, one line tells, and closing does not wait for it', async () => {
+test('a hung collector delays no request and no shutdown, and is logged once', async () => {
   const silent = createServer((socket) => void socket.resume());
   const port = await listen(silent);
   const lonely = await world.spawn('ingest', {
@@ -261,7 +261,7 @@ test('a collector that hangs: no request notices, one line tells, and closing do
   silent.close();
 });
 
-test("without a collector a partner's traceparent is kept all the same, and its trace_id stands in the log", async () => {
+test('without a collector a traceparent is kept, and its trace_id is logged', async () => {
   const plain = await world.spawn('ingest', {
     LOG_LEVEL: 'debug',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
@@ -281,7 +281,7 @@ test("without a collector a partner's traceparent is kept all the same, and its 
   expect(await plain.stop()).toBe(0);
 });
 
-test('the default protocol is protobuf, which a collector understands without further settings', async () => {
+test('the default protocol is protobuf', async () => {
   // The SDK would take the sampler for a fault of its own.
   const { OTEL_EXPORTER_OTLP_PROTOCOL: _, ...others } = collector.environment;
   const environment = { ...others, OTEL_TRACES_SAMPLER: 'ParentBased_Always_On' };

@@ -75,12 +75,12 @@ async function walk(
 test.each([
   ['all that match', 1_000],
   ['some pages', 60],
-])('finds every record once and in order where a read may sort %s', async (_, most) => {
+])('finds every record once and in order if a read may sort %s', async (_, most) => {
   expect(await walk(most)).toEqual(expected);
   expect(await walk(most, { after: expected[150] })).toEqual(expected.slice(151));
 });
 
-test('from a time up to another', async () => {
+test('reads from one time up to another', async () => {
   const [after, until] = [30 * DAY_MS, 3_600_000 - 20_000].map((ago) =>
     firstIdAt('req', new Date(now - ago)),
   );
@@ -89,6 +89,6 @@ test('from a time up to another', async () => {
   expect(await walk(60, { after, until })).toEqual(between);
 });
 
-test('ends with the error of the store where even the shortest read takes too long', async () => {
+test('fails with the error of the store if even the shortest read takes too long', async () => {
   await expect(walk(-1)).rejects.toMatchObject({ code: 50 });
 });

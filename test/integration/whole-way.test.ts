@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test('a valid application ends completed, with one account and one e-mail that holds a working link', async () => {
+test('a valid application is completed, with one account and one e-mail with a working link', async () => {
   const application = newApplication();
   const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(application) });
   expect(answer.status).toBe(202);

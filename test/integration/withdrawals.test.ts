@@ -72,7 +72,7 @@ afterEach(async () => {
 const find = (record: SubmissionRecord): Promise<SubmissionRecord | null> =>
   stored.findOne({ _id: record._id });
 
-test('a record that never landed leaves a withdrawn one without its body, and a late insert then fails', async () => {
+test('a withdrawal of a record that was never stored makes a late insert fail', async () => {
   const record = newRecord({}, '{"email":"late@example.com"}');
   withdrawals.add(record);
   await withdrawals.whenSettled();
@@ -106,7 +106,7 @@ test('a record that never landed leaves a withdrawn one without its body, and a 
   expect((await find(record))?.state).toBe('withdrawn');
 });
 
-test('while the store hangs nothing counts as settled, and afterwards everything is', async () => {
+test('while the store hangs no withdrawal is confirmed, and afterwards each is', async () => {
   const claimed = newRecord({ version: 1 });
   const [landed, missing] = [newRecord(), newRecord()];
   await stored.insertMany([claimed, landed]);

@@ -45,7 +45,7 @@ async function judge(control?: Control): Promise<Judgement> {
 }
 
 test(
-  'every shape is read within its budget by ingest, the processor, erase, export and show',
+  'every shape of body is read within its budget',
   async () => {
     const { code, last, faults, readings } = await judge();
     expect(faults).toEqual([]);
@@ -56,7 +56,7 @@ test(
 );
 
 test.each(Object.keys(controls) as Control[])(
-  'a reader that %s is caught',
+  'the judge catches a reader that %s',
   async (control) => {
     const { code, last } = await judge(control);
     expect(code).not.toBe(0);

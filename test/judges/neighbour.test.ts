@@ -151,7 +151,7 @@ answers.set('silence at rcpt', { at: 'rcpt', hang: true });
 answers.set('a cut after the content', { at: 'data', cut: 'after-store' });
 
 test.each([...answers])(
-  'the adversary’s recipients meet %s: the victim’s work is done as if alone',
+  'the adversary’s recipients meet %s, and the victim’s work is done as if alone',
   async (name, relay) => {
     const oneDomain = name.length % 2 === 0;
     const domainOf = (n: number): string => (oneDomain ? 'one.example' : `a${n}.example`);
@@ -160,7 +160,7 @@ test.each([...answers])(
   },
 );
 
-test('the relay declines one applicant of a partner: each later one gets the e-mail', async () => {
+test('after the relay declines one applicant, each later one gets the e-mail', async () => {
   // This one knows nothing good of the relay yet.
   await processor.stop();
   processor = await world.spawn('processor');
@@ -183,7 +183,7 @@ test('the relay declines one applicant of a partner: each later one gets the e-m
   }
 });
 
-test('the adversary sends bodies of the costliest shapes: the victim’s work is done as if alone', async () => {
+test('the adversary sends the costliest bodies, and the victim’s work is done as if alone', async () => {
   const bodies = newRandom(SEED)
     .shuffled([...shapes(SEED, ADVERSARY)])
     .slice(0, ADVERSARY)
@@ -191,7 +191,7 @@ test('the adversary sends bodies of the costliest shapes: the victim’s work is
   expect(await judge({ does: sends((n) => bodies[n]!) })).toEqual([]);
 });
 
-test('the adversary sends far beyond its rate, and with keys that nobody has: the victim’s work is done as if alone', async () => {
+test('the adversary sends too fast and with unknown keys, and the victim’s work is done as if alone', async () => {
   const body = (): string => applicationTo('one.example', '-adversary');
   const bounded = newApiKey();
   await world.writePartner({
@@ -224,7 +224,7 @@ const secrets: readonly (readonly [string, Omit<DemoPartner, 'partner'>])[] = [
 ];
 
 test.each(secrets)(
-  'the adversary’s Secret changes all the time, and then %s: the victim’s work is done as if alone',
+  'the adversary’s Secret changes all the time, then %s, and the victim’s work is done as if alone',
   async (_name, last) => {
     const does = async (): Promise<void> => {
       for (const [, secret] of secrets) {
@@ -291,7 +291,7 @@ const sieges: Readonly<Record<keyof typeof SHARED, Siege>> = {
 };
 
 test.each(Object.entries(sieges))(
-  'the adversary takes all %s there are, from many addresses: the victim is answered as if alone',
+  'the adversary takes all %s from many addresses, and the victim is answered as if alone',
   async (_name, { count, begin, reached: [metric, labels, reached = 1] }) => {
     if (openFilesLimit() < count + OTHER_FILES) return;
     await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(endless);
@@ -341,7 +341,7 @@ test.each(Object.entries(sieges))(
   },
 );
 
-test('control: a relay that treats the victim as the adversary is caught', async () => {
+test('control: the judge catches a relay that treats the victim as the adversary', async () => {
   const body = (): string => applicationTo('one.example', '-adversary');
   const relay = { at: 'rcpt', hang: true } as const;
   expect(await judge({ does: sends(body), relay }, () => true)).toEqual([

@@ -19,7 +19,7 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import type { InProcess } from '../support/world.ts';
 
-describe('an API server of our own', () => {
+describe('a faulty API server', () => {
   let own: KeysWorld;
   let api: OwnApiServer;
   let proxy: TcpProxy;
@@ -62,7 +62,7 @@ describe('an API server of our own', () => {
     return key;
   };
 
-  test('killed: keys stay in force, the pod says what is wrong, and everything missed is caught up with', async () => {
+  test('killed: keys stay active, /readyz says why, and missed changes follow later', async () => {
     await api.kill();
     const added = await addMeanwhile();
     await keysStay();
@@ -80,7 +80,7 @@ describe('an API server of our own', () => {
     expect((await fetch(`${controller.adminUrl}/readyz`)).status).toBe(200);
   });
 
-  test('hung: noticed though no connection breaks, and healed when it goes on', async () => {
+  test('hung: it is noticed although no connection breaks, and changes follow later', async () => {
     const failed = (): Promise<number> =>
       own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
     const before = await failed();
@@ -99,7 +99,7 @@ describe('an API server of our own', () => {
     await keysStay();
   });
 
-  test('restarted without the versions we watch from: a 410 inside the stream is a list from scratch', async () => {
+  test('restarted without its old versions: a 410 inside the stream causes a new list', async () => {
     // The source alone, whose lists and watches can be counted.
     const namespace = own.keys;
     const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));
@@ -143,7 +143,7 @@ describe('an API server of our own', () => {
     expect(await count('secret_watches', 'expired')).toBeGreaterThan(0);
   });
 
-  test('every connection cut each second: changes go on coming into force, and nobody else leads', async () => {
+  test('every connection cut each second: changes still arrive, and the leader stays', async () => {
     const failed = (): Promise<number> =>
       own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
     const [holder, before] = [await own.holder(), await failed()];
@@ -163,7 +163,7 @@ describe('an API server of our own', () => {
     expect(await own.holder()).toBe(holder);
   });
 
-  test('a connection that dies silently is given up long before everything is listed again', async () => {
+  test('a silent connection is replaced long before the next full list', async () => {
     // Open connections are deaf from now on; new ones work.
     proxy.deafen();
     await own.becomes(await addMeanwhile(), 202, HANG_MS);

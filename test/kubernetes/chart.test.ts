@@ -94,7 +94,7 @@ describe('an API server', () => {
     );
 
   test.each(Object.entries({ evaluation, production, everything }))(
-    'takes all of %s without a warning',
+    'accepts all of %s without a warning',
     async (_, values) => {
       const objects = await render({ ...values, partnerKeys }, { namespace: home });
       expect(objects.length).toBeGreaterThan(15);
@@ -102,12 +102,12 @@ describe('an API server', () => {
     },
   );
 
-  test.each(examples)('takes all of the example %s without a warning', async (name) => {
+  test.each(examples)('accepts all of the example %s without a warning', async (name) => {
     expect(await takes(await renderExample(name, { partnerKeys }, home))).toContain('deployment');
   });
 
   test.each(['argocd-application.yaml', 'secrets.yaml', 'partner-key.yaml'])(
-    'takes %s',
+    'accepts %s',
     async (name) => {
       const objects = manifest(`deploy/examples/${name}`).map((object) => ({
         ...object,
@@ -117,7 +117,7 @@ describe('an API server', () => {
     },
   );
 
-  test('refuses a pod that is less careful, and a field it does not know', async () => {
+  test('refuses a pod with more rights, and an unknown field', async () => {
     const pods = { containerSecurityContext: { capabilities: null } };
     const careless = await render({ ...production, partnerKeys, pods }, { namespace: home });
     await expect(takes(careless)).rejects.toThrow('would violate PodSecurity "restricted');
@@ -135,7 +135,7 @@ describe('an API server', () => {
     ['a'.repeat(53), {}],
     ['shop', { nameOverride: 'My_App' }],
     ['shop', { fullnameOverride: `${'x'.repeat(39)}-.y` }],
-  ])('takes all of the release %s with %j', async (release, names) => {
+  ])('accepts all of the release %s with %j', async (release, names) => {
     const values = { ...evaluation, ...names, partnerKeys };
     expect(await takes(await render(values, { release, namespace: home }))).toContain('deployment');
   });
@@ -146,7 +146,7 @@ describe('an API server', () => {
     undefined,
     ...(existsSync(beside) ? [beside] : []),
   ];
-  test.each(programs)('what lists of yours name again is taken, by Helm %s', async (program) => {
+  test.each(programs)('accepts lists that repeat an entry of ours, by Helm %s', async (program) => {
     const twice = ['1', '2'].map((value) => ({ name: 'LOG_LEVEL', value }));
     const given = {
       extraEnv: twice,
@@ -169,7 +169,7 @@ describe('an API server', () => {
     await helm(['uninstall', ...named.filter((word) => !['-f', '-', CHART].includes(word))]);
   });
 
-  test('an upgrade that switches autoscaling on, and the next one, keep the pods there are', async () => {
+  test('upgrades that switch autoscaling on keep the number of pods', async () => {
     const change = async (verb: string, values: Json): Promise<void> => {
       const args = [verb, 'scaled', CHART, '--kubeconfig', KUBECONFIG, '--namespace', home];
       const { code, err } = await helm([...args, '-f', '-'], {

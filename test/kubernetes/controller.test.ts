@@ -42,7 +42,7 @@ describe('keys from the Kubernetes API', () => {
     return { status: response.status, text: await response.text() };
   };
 
-  test('issued, rotated, switched off and on, and taken away', async () => {
+  test('are issued, rotated, switched off and on, and removed', async () => {
     const [one, two] = [newApiKey(), newApiKey()];
     await own.apply('acme', { partner: 'acme', keys: [one] });
     await own.becomes(one, 202);
@@ -64,7 +64,7 @@ describe('keys from the Kubernetes API', () => {
     expect(await own.stored(two)).toBeUndefined();
   });
 
-  test('bad Secrets get one Warning Event for each kind of fault, without the key, and stop nobody', async () => {
+  test('bad Secrets get one Warning Event for each kind of fault, and stop no others', async () => {
     const [good, shared, swapped] = [newApiKey(), newApiKey(), newApiKey()];
     await own.apply('a-owner', { partner: 'a-owner', keys: [shared] });
     await own.becomes(shared, 202);
@@ -117,7 +117,7 @@ describe('keys from the Kubernetes API', () => {
     await eventually('no problem any more', async () => (await problems('key_too_short')) === 0);
   });
 
-  test('sixty bad Secrets at once: the rest of the Events waits for its turn', async () => {
+  test('sixty bad Secrets at once: Events beyond the rate wait', async () => {
     const names = Array.from({ length: 60 }, (_, index) => `flood-${index}`);
     await Promise.all(names.map((name) => own.apply(name, { partner: name, keys: ['short'] })));
     await eventually('all to be seen', async () => (await problems('key_too_short')) === 60);
@@ -132,7 +132,7 @@ describe('keys from the Kubernetes API', () => {
     await Promise.all(names.map((name) => own.remove(name)));
   });
 
-  test('a Secret changed often costs few writes, and ends as it was left', async () => {
+  test('a Secret that changes often costs few writes, and its last version counts', async () => {
     const key = newApiKey();
     await own.apply('busy', { partner: 'busy', keys: [key] });
     await own.becomes(key, 202);
@@ -150,7 +150,7 @@ describe('keys from the Kubernetes API', () => {
     expect(writes).toBeGreaterThan(0);
   });
 
-  test('permission taken away: keys stay, also with a controller that has never seen them, and it heals', async () => {
+  test('without the right to read, keys stay, also under a new controller', async () => {
     const lost = newApiKey();
     await own.apply('lost', { partner: 'lost', keys: [lost] });
     await own.becomes(lost, 202);
@@ -176,7 +176,7 @@ describe('keys from the Kubernetes API', () => {
     expect(await problems('unreadable_namespace')).toBe(0);
   });
 
-  test('more Secrets than one page of a list: all are in force', async () => {
+  test('all Secrets of a list with several pages are active', async () => {
     const secrets = Array.from({ length: 600 }, (_, index) => ({
       name: `bulk-${index}`,
       key: newApiKey(),

@@ -100,7 +100,7 @@ withFailPoints.each([
   ['writes answer later than a request may wait', { blockConnection: true, blockTimeMS: STALL_MS }],
   ['writes are applied, but no majority acknowledges them', { writeConcernError: noMajority }],
 ])(
-  '%s: all are answered 500, and none is processed',
+  '%s: all requests are answered 500, and none is processed',
   async (_name, fault) => {
     await failWrites(client, world.stores.database, 'alwaysOn', fault);
     const answers = await sendMany();
@@ -116,7 +116,7 @@ withFailPoints.each([
   ['the server is no primary any more', { errorCode: NOT_WRITABLE_PRIMARY, errorLabels }],
   ['the server shuts down', { errorCode: SHUTDOWN_IN_PROGRESS, errorLabels }],
   ['the connection closes', { closeConnection: true }],
-])('%s in one write: each answer stays true', async (_name, fault) => {
+])('%s in one write: each answer is true', async (_name, fault) => {
   await failWrites(client, world.stores.database, { times: 1 }, fault);
   await expectPromise(await sendMany());
 });

@@ -31,7 +31,7 @@ const commitsTo = (requests: Collection, passed = (): number => 0): GroupCommit 
     pendingWithdrawals: () => 0,
   });
 
-test('what is erased is not replayed', async () => {
+test('an erased submission is not replayed', async () => {
   const documents = new MemoryCollection(['idempotencyDigest']);
   const requests = driverOf(documents, (execute) => nextTurn().then(execute));
   const commits = commitsTo(requests as unknown as Collection);
@@ -42,7 +42,7 @@ test('what is erased is not replayed', async () => {
   expect(result).toMatchObject({ kind: 'erased', first: { _id: 'req_1' } });
 });
 
-test('a repeat that is answered 500 adopts nothing, though it hears later that its key is taken', async () => {
+test('a repeat that is answered 500 adopts nothing later', async () => {
   const documents = new MemoryCollection(['idempotencyDigest']);
   // Its insert has landed, its answer was 500, and its withdrawal is under way.
   documents.insert({ ...newRecord('req_1') });
@@ -60,7 +60,7 @@ test('a repeat that is answered 500 adopts nothing, though it hears later that i
   expect(documents.get('req_2')).toBeUndefined();
 });
 
-test('an adoption without an answer leaves it unknown, and what is late does not answer 500', async () => {
+test('an adoption without an answer closes the connection in place of a 500', async () => {
   let [adoptions, passed] = [0, 0];
   let lose = (): void => {};
   const wire: Wire = async (execute) => {

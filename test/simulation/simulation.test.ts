@@ -39,7 +39,7 @@ async function simulateApart(histories: number, queue = ''): Promise<Simulated> 
 }
 
 test(
-  `${HISTORIES} random histories of crashes, repeats, reorderings, lost hints, outages, frozen workers and retries`,
+  `${HISTORIES} random histories of faults and orders keep every promise`,
   async () => {
     const told = await simulateApart(HISTORIES);
     expect(told.histories).toBe(HISTORIES);
@@ -53,7 +53,7 @@ test(
 );
 
 test(
-  'random histories with the queue switched off for good',
+  'random histories without a queue keep every promise',
   async () => expect((await simulateApart(HISTORIES / 2, 'off')).histories).toBe(HISTORIES / 2),
   5 * MINUTES,
 );
@@ -88,7 +88,7 @@ const planOf = (seed: number, given: Partial<Plan>): Plan => ({
   ...given,
 });
 
-test('the same plan tells the same story', async () => {
+test('the same plan gives the same history', async () => {
   const plan = planOf(7, {
     submissions: [0, 100, 200].map((atMs) => application(0, { atMs })),
     tempers: ['busy', 'takes', 'takes'],

@@ -11,7 +11,7 @@ import { silent } from './world.ts';
 /** More than one write of them. */
 const PENDING = 1_200;
 
-test('in an outage what was never tried waits for no pause', async () => {
+test('in an outage an untried withdrawal does not wait for a pause', async () => {
   jest.useFakeTimers();
   let writes = 0;
   const away = driverOf<SubmissionRecord>(new MemoryCollection(), () => {

@@ -13,7 +13,7 @@ test.each([
   expect(needsOf(path, text)).toEqual(expected);
 });
 
-test('every need is one of some file, and only files that lack one are left out', () => {
+test('every need belongs to a file, and only files that lack one are left out', () => {
   const all = testFiles();
   expect(new Set(all.flatMap((file) => file.needs))).toEqual(new Set(needs));
   expect(leftOutFiles({})).toEqual([]);

@@ -49,7 +49,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     );
   };
 
-  test('what is there already is in the first list, field for field, and strangers are not', async () => {
+  test('the first list has every partner Secret field by field, and no other', async () => {
     const keys = [newApiKey(), newApiKey()];
     await bench.apply('acme', { partner: 'acme', keys, status: 'inactive' });
     await bench.apply('plain', { partner: 'plain', keys: [newApiKey()] });
@@ -68,7 +68,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     expect((await secretNamed('plain'))?.status).toBeUndefined();
   });
 
-  test('a new, a changed and a deleted Secret are told and seen', async () => {
+  test('a new, a changed and a deleted Secret are reported', async () => {
     await bench.apply('other', { partner: 'other', keys: [newApiKey()] });
     follow();
     await view.list();
@@ -93,7 +93,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     expect(list.provesGone({ namespace, name, uid })).toBe(true);
   });
 
-  test('what cannot be read at first is no empty list: it proves nothing gone, and is told', async () => {
+  test('a source that cannot be read reports that, not an empty list', async () => {
     await bench.apply('acme', { partner: 'acme', keys: [newApiKey()] });
     await bench.harm();
     follow();

@@ -46,7 +46,7 @@ async function ask(): Promise<string> {
 }
 
 test(
-  'processes that ask at once get what one of them makes',
+  'of processes that ask together one makes the entry, and all get it',
   async () => {
     const answers = await Promise.all([ask(), ask(), ask()]);
     expect(answers.toSorted()).toEqual(['', '', 'made']);
@@ -59,7 +59,7 @@ test(
 );
 
 test(
-  'what a dead process left is taken away',
+  'the leftovers of a dead process are removed',
   async () => {
     const parts = join(folder, 'partner-ingest', 'stores');
     await mkdir(parts, { recursive: true });
