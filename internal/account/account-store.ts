@@ -22,12 +22,13 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** `account` is set if this call created it. */
+  /** `complete` adds what else the account is created with. */
   async create(
     application: Application,
     owner: { readonly requestId: string; readonly partnerId: string },
-  ): Promise<CreationFact & { readonly account?: Account }> {
-    const account: Account = {
+    complete = (account: Account): Account => account,
+  ): Promise<CreationFact> {
+    const account = complete({
       _id: newId('acc', this.#clock.now()),
       email: application.email,
       emailNormalized: normalizeEmail(application.email),
@@ -36,11 +37,11 @@ export class AccountStore {
       requestId: owner.requestId,
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),
-    };
+    });
     return inSpan(databaseSpan('insert', this.#collection), async (span) => {
       const fact = await this.#createOrFind(account);
       span?.set({ 'partner_ingest.account': fact.kind });
-      return fact.kind === 'created' ? { ...fact, account } : fact;
+      return fact;
     });
   }
 

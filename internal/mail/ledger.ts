@@ -16,6 +16,11 @@ export interface SecondMail {
 /** One mail has at most 27 attempts. */
 const HAND_OVERS_KEPT = 40;
 
+/** Of an account that is created with its first hand-over. */
+export function ledgerWith(intent: Intent): MailLedger {
+  return { begun: 1, possible: 1, handOvers: { [intent.claim]: intent } };
+}
+
 export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
   return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);
 }

@@ -39,11 +39,12 @@ export async function finish(
   verdict: Verdict & { readonly kind: 'done' },
   { record, claim }: Attempt,
   tools: VerdictTools,
+  moves: Pick<WorkerMoves, 'move'>,
 ): Promise<boolean> {
-  const { log, store } = tools;
+  const { log } = tools;
   const { event, changes } = verdict;
   const fields = { request_id: record._id, ...traceFields(record.traceparent) };
-  const state = await store.move(claim.position, event, attemptOf(record), changes);
+  const state = await moves.move(claim.position, event, attemptOf(record), changes);
   if (state === undefined) return false;
   switch (event) {
     case 'create_account':

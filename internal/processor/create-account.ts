@@ -9,6 +9,7 @@ import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { Claim } from './claim.ts';
 import type { Verdict } from './failures.ts';
+import type { FirstMail } from './first-mail.ts';
 
 export interface CreateTools {
   readonly accounts: AccountStore;
@@ -19,13 +20,17 @@ export async function createAccount(
   record: SubmissionRecord,
   claim: Claim,
   tools: CreateTools,
+  mail: Pick<FirstMail, 'begin' | 'keepFor'>,
 ): Promise<Verdict> {
   const fields = decideOnFields(parseApplication(record.body?.buffer ?? new Uint8Array()));
   if (fields.verdict === 'reject') return reject(fields.reasons, applicantOf(fields.claimed));
   if (!claim.held) return { kind: 'lost' };
   const { application } = fields;
   const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
-  const creation = await tools.accounts.create(application, owner);
+  const creation = await tools.accounts.create(application, owner, (account) =>
+    mail.begin(account),
+  );
+  mail.keepFor('accountId' in creation ? creation.accountId : undefined);
   if (creation.kind !== 'created') tools.duplicateKeys.inc({ found: creation.kind });
 
   const applicant = applicantOf(application);

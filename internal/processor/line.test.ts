@@ -1,4 +1,6 @@
 import { expect, test } from '@jest/globals';
+import type { MailPlace } from '../mail/mail-gate.ts';
+import type { FirstStep } from './first-mail.ts';
 import { LINE_MOST } from './limits.ts';
 import { Line, type LineOptions, type Work } from './line.ts';
 
@@ -7,6 +9,7 @@ const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(
 /** Work lasts until the test ends it; the gate gives one place. */
 function scene(slots = 1) {
   const begun: string[] = [];
+  const places: (MailPlace | undefined)[] = [];
   const ends = new Map<string, (next?: Work) => void>();
   const held = new Set<string | undefined>();
   let free = true;
@@ -26,8 +29,9 @@ function scene(slots = 1) {
     slots,
     gate,
     holds: { has: (partnerId) => held.has(partnerId) },
-    work: ({ requestId }) => {
+    work: ({ requestId }, place) => {
       begun.push(requestId);
+      places.push(place);
       return new Promise((resolve) => ends.set(requestId, resolve));
     },
   });
@@ -35,7 +39,7 @@ function scene(slots = 1) {
     ends.get(requestId)?.(next);
     await settled();
   };
-  return { line, begun, held, end };
+  return { line, begun, places, held, end };
 }
 
 const work = (requestId: string, given: Partial<Work> = {}): Work => ({
@@ -64,6 +68,27 @@ test('the e-mail of a new account begins at once if the gate is open', async () 
   line.put([work('a1'), work('a2')]);
   await end('a1', work('a1', { version: 1, step: 'mail' }));
   expect(begun).toEqual(['a1', 'a2', 'a1']);
+});
+
+test('an e-mail that has its place goes on at once; only one place is given', async () => {
+  const { line, begun, places, held, end } = scene();
+  line.put([work('a1'), work('b1')]);
+  held.add('a');
+  expect(line.placeFor('a')).toBeUndefined();
+  held.clear();
+  const place = line.placeFor('a');
+  expect(line.placeFor('b')).toBeUndefined();
+  line.pause();
+  await end('a1', work('a1', { step: 'mail', first: { place } as FirstStep }));
+  expect(begun).toEqual(['a1', 'a1']);
+  expect(places[1]).toBe(place);
+  let closed = false;
+  void line.close(new AbortController().signal).then(() => (closed = true));
+  await settled();
+  expect(closed).toBe(false);
+  await end('a1');
+  expect(closed).toBe(true);
+  expect(line.placeFor('a')).toBeUndefined();
 });
 
 test('a pause starts no work, and closing waits for the work that has started', async () => {

@@ -6,6 +6,7 @@
  */
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import type { Hint, Step } from '../queue/job.ts';
+import type { FirstStep } from './first-mail.ts';
 import type { Holds } from './follow-holds.ts';
 import { LINE_LOW, LINE_MOST } from './limits.ts';
 
@@ -15,6 +16,8 @@ export interface Work extends Hint {
   readonly dueAt: Date;
   /** No job brought it, and no worker has it. */
   readonly lost?: true;
+  /** The record is claimed for this e-mail, which has its place. */
+  readonly first?: FirstStep;
 }
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
@@ -86,6 +89,13 @@ export class Line {
     return this.#waiting.account.all();
   }
 
+  /** A place for an e-mail that may begin now, ahead of none that waits. */
+  placeFor(partnerId: string): MailPlace | undefined {
+    const { gate, holds } = this.#options;
+    if (this.#paused || this.#closed || holds.has(partnerId)) return undefined;
+    return gate.choose([partnerId]) === undefined ? undefined : gate.begin(partnerId);
+  }
+
   #serve(): void {
     const { slots, gate } = this.#options;
     const { account, mail } = this.#waiting;
@@ -111,15 +121,20 @@ export class Line {
 
   #begin(work: Work, end: () => void, place?: MailPlace): void {
     const { requestId } = work;
-    const done = this.#options
-      .work(work, place)
-      .catch(() => undefined)
-      .then((next) => {
-        this.#inWork.delete(requestId);
-        end();
-        this.put(next === undefined ? [] : [next]);
-      });
+    const done = this.#do(work, end, place).then((next) => {
+      this.#inWork.delete(requestId);
+      this.put(next === undefined ? [] : [next]);
+    });
     this.#inWork.set(requestId, done);
+  }
+
+  async #do(work: Work, end: () => void, place?: MailPlace): Promise<Work | undefined> {
+    const next = await this.#options.work(work, place).catch(() => undefined);
+    end();
+    if (next?.first === undefined) return next;
+    this.#serve();
+    const { place: own } = next.first;
+    return this.#do(next, () => own.release(), own);
   }
 }
 

@@ -43,13 +43,26 @@ interface Mailing {
   readonly record: SubmissionRecord;
   readonly claim: Claim;
   readonly place: MailPlace;
+  /** Of a new account. */
+  readonly begun?: BegunMail | undefined;
+}
+
+/** An e-mail whose hand-over is in the ledger. */
+export interface BegunMail {
+  readonly account: Account;
+  readonly intent: Intent;
+  readonly message: Message;
 }
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
 const LOST: Verdict = { kind: 'lost' };
 
 export async function mailApplicant(mailing: Mailing, tools: MailTools): Promise<Verdict> {
-  const { record } = mailing;
+  const { record, begun } = mailing;
+  if (begun !== undefined) {
+    await mailing.place.turn(mailing.claim.signal);
+    return sendMail(mailing, begun, 0, tools);
+  }
   const fail = (failure: FailureClass, words: string): Verdict =>
     failed(record, { failure, words });
   const { accountId } = record;
@@ -82,16 +95,22 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   }
   await place.turn(claim.signal);
   if (!claim.held) return LOST;
-  const intent = {
-    claim: record.version,
-    startedAt: tools.clock.now(),
-    attempt: attemptOf(record),
-    host: tools.host,
-  };
-  const { message, activation } = writeMail(account, intent, tools);
+  const { activation, ...mail } = writeMail(account, record.version, attemptOf(record), tools);
+  // Records a possible e-mail before it is sent.
+  const begin = () => tools.ledger.beginHandOver(account, mail.intent, activation);
+  return sendMail(mailing, mail, before, tools, begin);
+}
+
+async function sendMail(
+  mailing: Mailing,
+  { account, intent, message }: BegunMail,
+  before: number,
+  tools: MailTools,
+  begin = () => Promise.resolve(true),
+): Promise<Verdict> {
+  const { record, claim, place } = mailing;
   try {
-    // Records a possible e-mail before it is sent.
-    const begun = await tools.ledger.beginHandOver(account, intent, activation);
+    const begun = await begin();
     // A sent e-mail cannot be recalled, so this check comes last.
     // An operator who changed the account took the claim before, perhaps just now.
     const held = await claim.confirm({ again: account.mailVersion !== undefined });
@@ -127,11 +146,13 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   });
 }
 
-function writeMail(
+export function writeMail(
   account: Account,
-  intent: Intent,
-  tools: MailTools,
-): { readonly message: Message; readonly activation: Omit<Activation, 'usedAt'> } {
+  claim: number,
+  attempt: number,
+  tools: Pick<MailTools, 'mailSettings' | 'host' | 'clock'>,
+): BegunMail & { readonly activation: Omit<Activation, 'usedAt'> } {
+  const intent = { claim, startedAt: tools.clock.now(), attempt, host: tools.host };
   const { from, loginUrl, linkSecret, supportContact, templates } = tools.mailSettings;
   const { url, ...link } = activationLink(account._id, {
     loginUrl,
@@ -156,14 +177,14 @@ function writeMail(
     domainOf(from),
     templates,
   );
-  return { message, activation: { ...link, expiresAt } };
+  return { account, intent, message, activation: { ...link, expiresAt } };
 }
 
-async function noteAborted(
-  mailing: Mailing,
+export async function noteAborted(
+  mailing: Pick<Mailing, 'record'>,
   account: Account,
   intent: Intent,
-  tools: MailTools,
+  tools: Pick<MailTools, 'ledger' | 'closed' | 'log'>,
 ): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
   // Without its result a hand-over counts as an e-mail that may have arrived.

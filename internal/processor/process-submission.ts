@@ -4,18 +4,19 @@ import { later } from '../platform/clock.ts';
 import { inSpan, type SpanOptions } from '../platform/tracing.ts';
 import { queueSpan, type Step } from '../queue/job.ts';
 import { isOpen, type OpenState } from '../submission/states.ts';
-import { attemptOf } from '../submission/submission.ts';
+import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { finish, giveBack, settle, type Attempt, type VerdictTools } from './apply-verdict.ts';
 import { Claim } from './claim.ts';
 import { createAccount, type CreateTools } from './create-account.ts';
 import { classOfError, failed, type Verdict } from './failures.ts';
+import { FirstMail, type FirstMailTools } from './first-mail.ts';
 import type { Holds } from './follow-holds.ts';
 import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import type { Work } from './line.ts';
-import { mailApplicant, type MailTools } from './mail-applicant.ts';
+import { mailApplicant } from './mail-applicant.ts';
 
-export interface AttemptTools extends VerdictTools, CreateTools, MailTools {
+export interface AttemptTools extends VerdictTools, CreateTools, FirstMailTools {
   readonly attempts: ProcessorMetrics['attempts'];
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly holds: Holds;
@@ -40,13 +41,10 @@ export async function processSubmission(
   tools: AttemptTools,
   place?: MailPlace,
 ): Promise<Work | undefined> {
-  const { step } = work;
-  const askedAtMs = tools.clock.monotonicMs();
+  const { step, first } = work;
+  const askedAtMs = first?.claimedAtMs ?? tools.clock.monotonicMs();
   const startedAt = tools.clock.now();
-  const record = await tools.store.claim(work.requestId, work.version).catch((error: unknown) => {
-    tools.failures.inc({ step, class: classOfError(error) });
-    throw error;
-  });
+  const record = first?.record ?? (await claimRecord(work, tools));
   if (record === undefined || !isOpen(record.state)) {
     tools.attempts.inc({ step, result: 'repeat' });
     return undefined;
@@ -73,10 +71,12 @@ export async function processSubmission(
       return next(stepOf[record.state]);
     }
     const links = [work.traceparent];
+    const firstMail = new FirstMail(record, tools);
     const verdict = await inSpan(
       { ...spanOf(attempt), startedAt, links, parent: record.traceparent },
       async (span) => {
-        const what = await judge(attempt, tools, place);
+        const what = await judge(attempt, tools, firstMail, work, place);
+        await firstMail.giveUp();
         tools.attempts.inc({ step, result: resultOf[what.kind] });
         if (what.kind === 'lost') span?.fail('claim_lost');
         if ('failure' in what) span?.fail(what.failure);
@@ -86,9 +86,23 @@ export async function processSubmission(
         return what;
       },
     );
-    return verdict.kind === 'done' && verdict.event === 'create_account' ? next('mail') : undefined;
+    if (verdict.kind !== 'done' || verdict.event !== 'create_account') return undefined;
+    const mail = firstMail.next;
+    return mail === undefined ? next('mail') : { ...next('mail'), first: mail };
   } finally {
     claim.release();
+  }
+}
+
+async function claimRecord(
+  { requestId, version, step }: Work,
+  { store, failures }: AttemptTools,
+): Promise<SubmissionRecord | undefined> {
+  try {
+    return await store.claim(requestId, version);
+  } catch (error) {
+    failures.inc({ step, class: classOfError(error) });
+    throw error;
   }
 }
 
@@ -105,16 +119,19 @@ function spanOf({ record, step }: Attempt): SpanOptions {
 async function judge(
   attempt: Attempt,
   tools: AttemptTools,
+  firstMail: FirstMail,
+  { first }: Work,
   place: MailPlace | undefined,
 ): Promise<Verdict> {
   const { record, claim, step } = attempt;
   try {
     const verdict =
       place === undefined
-        ? await createAccount(record, claim, tools)
-        : await mailApplicant({ record, claim, place }, tools);
+        ? await createAccount(record, claim, tools, firstMail)
+        : await mailApplicant({ record, claim, place, begun: first?.mail }, tools);
     if (verdict.kind !== 'done') return verdict;
-    return (await finish(verdict, attempt, tools)) ? verdict : { kind: 'lost' };
+    const moves = place === undefined ? firstMail : tools.store;
+    return (await finish(verdict, attempt, tools, moves)) ? verdict : { kind: 'lost' };
   } catch (error) {
     const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
     const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;

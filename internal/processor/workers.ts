@@ -15,7 +15,7 @@ export interface Workers {
 export function createWorkers(options: {
   readonly slots: number;
   readonly gate: LineOptions['gate'];
-  readonly tools: Omit<AttemptTools, 'waitForDatabase' | 'closed'>;
+  readonly tools: Omit<AttemptTools, 'waitForDatabase' | 'closed' | 'placeFor'>;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
   readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
@@ -23,7 +23,11 @@ export function createWorkers(options: {
   const { slots, gate, tools, workerPaused } = options;
   const { log, holds } = tools;
   const closing = new AbortController();
-  const ofWorkers = { waitForDatabase: () => outage.wait(), closed: closing.signal };
+  const ofWorkers = {
+    waitForDatabase: () => outage.wait(),
+    closed: closing.signal,
+    placeFor: (partnerId: string) => line.placeFor(partnerId),
+  };
   const work = async (wanted: Work, place?: MailPlace): Promise<Work | undefined> => {
     try {
       return await processSubmission(wanted, { ...tools, ...ofWorkers }, place);

@@ -85,6 +85,8 @@ export interface MoveOptions {
   readonly account?: boolean;
   readonly attempt?: number;
   readonly reason?: string | undefined;
+  /** The move also claims the record for its next step, until then. */
+  readonly claimedUntil?: Date | undefined;
   /** In days. */
   readonly retention: Readonly<Partial<Record<KeptState | 'body', number>>>;
 }
@@ -110,10 +112,16 @@ export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | u
     seen,
     now,
   );
-  if (!(eventsOf.operator as readonly Event[]).includes(event))
-    return { to, filter, update: entryOf(to, options) };
-  // The new version makes a worker's late writes fail.
   const version = (seen.version ?? 0) + 1;
+  if (!(eventsOf.operator as readonly Event[]).includes(event)) {
+    const update = entryOf(to, options);
+    const { claimedUntil } = options;
+    if (claimedUntil === undefined) return { to, filter, update };
+    const { claimedUntil: _claimed, ...$unset } = update.$unset;
+    const $set = { ...update.$set, claimedUntil, dueAt: claimedUntil, version };
+    return { to, filter, update: { ...update, $set, $unset } };
+  }
+  // The new version makes a worker's late writes fail.
   if (stays) return { to, filter, update: { $set: { version } } };
   const { $set, $unset, $push } = entryOf(to, options);
   // The operator's own reason may name a person.

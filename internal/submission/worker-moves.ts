@@ -75,20 +75,25 @@ export class WorkerMoves {
     attempt: number,
     changes: Changes = {},
   ): Promise<State | undefined> {
-    const now = this.#clock.now();
-    const { reason, ...fields } = changes;
-    const options = { now, attempt, reason, retention: this.#retention };
-    const move = moveOf(event, position, options);
-    if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    const { to, filter, update } = move;
-    const span = databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
-    const { matchedCount } = await inSpan(span, () =>
-      this.#collection.updateOne(
-        { _id: position.requestId, ...filter },
-        { ...update, $set: { ...fields, ...update.$set } },
-      ),
-    );
+    const { to, filter, update, span } = this.#moveOf(position, event, attempt, changes);
+    const { matchedCount } = await inSpan(span, () => this.#collection.updateOne(filter, update));
     return matchedCount === 1 ? to : undefined;
+  }
+
+  /** Also claims the record for its next step; returns it without its body. */
+  async moveOn(
+    position: Position,
+    event: ProcessorEvent,
+    attempt: number,
+    changes: Changes = {},
+  ): Promise<SubmissionRecord | undefined> {
+    const { claimedUntil } = heldFrom(this.#clock.now());
+    const { filter, update, span } = this.#moveOf(position, event, attempt, changes, claimedUntil);
+    const options = { returnDocument: 'after', projection: { body: 0 } } as const;
+    const moved = await inSpan(span, () =>
+      this.#collection.findOneAndUpdate(filter, update, options),
+    );
+    return moved ?? undefined;
   }
 
   async postpone(
@@ -123,6 +128,25 @@ export class WorkerMoves {
 
   takesWrites(): Promise<boolean> {
     return takesWrites(this.#collection);
+  }
+
+  #moveOf(
+    position: Position,
+    event: ProcessorEvent,
+    attempt: number,
+    { reason, ...fields }: Changes,
+    claimedUntil?: Date,
+  ) {
+    const options = { attempt, reason, claimedUntil, retention: this.#retention };
+    const move = moveOf(event, position, { ...options, now: this.#clock.now() });
+    if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
+    const { to, filter, update } = move;
+    return {
+      to,
+      filter: { _id: position.requestId, ...filter },
+      update: { ...update, $set: { ...fields, ...update.$set } },
+      span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
+    };
   }
 
   /** True if the claim was still held. */

@@ -185,17 +185,23 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf)));
     return [`${event} ${JSON.stringify(all)}`, moves];
   }),
-  withPosition(fc.constantFrom(...eventsOf.processor)).map(([where, event]): Step => {
-    const changes = {
-      reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
-      lastError: 'x',
-      reason: 'x',
-    } as const;
-    return [
-      `${event} ${JSON.stringify(where)}`,
-      ({ store }) => store.move(where, event, 1, changes).catch(nameOf),
-    ];
-  }),
+  fc
+    .tuple(
+      position,
+      fc.constantFrom(...eventsOf.processor),
+      fc.constantFrom('move' as const, 'moveOn' as const),
+    )
+    .map(([where, event, verb]): Step => {
+      const changes = {
+        reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
+        lastError: 'x',
+        reason: 'x',
+      } as const;
+      return [
+        `${verb} by ${event} ${JSON.stringify(where)}`,
+        ({ store }) => store[verb](where, event, 1, changes).catch(nameOf),
+      ];
+    }),
   withPosition(fc.nat(60)).map(([where, seconds]): Step => {
     const next = {
       delayMs: seconds * SECOND_MS,
