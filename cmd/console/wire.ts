@@ -1,7 +1,6 @@
 /** Constructs the console's parts. */
 import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
-import type { Registry } from 'prom-client';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import { Activity } from '../../internal/console/activity.ts';
@@ -14,16 +13,13 @@ import type { Desk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
-import type { Closers } from '../../internal/platform/closers.ts';
-import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { DeadlineError } from '../../internal/platform/deadline.ts';
 import { defined } from '../../internal/platform/defined.ts';
-import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { Loops } from '../../internal/platform/loop.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import type { Loops } from '../../internal/platform/loop.ts';
+import { mongoReason } from '../../internal/platform/mongo.ts';
 import { tookTooLong } from '../../internal/platform/mongo-read.ts';
+import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
@@ -32,43 +28,24 @@ import { tallyOf } from '../../internal/view/search.ts';
 
 type Config = ConfigOf<'console'>;
 
-export async function startConsoleProcess(
-  config: Config,
-  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
-) {
-  const { log, closers, registry } = tools;
-  const metrics = createConsoleMetrics(registry);
-  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
-  const admin = await startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live: [],
-    // Without the database the console still shows the pods.
-    ready: [],
-    warnings,
-  });
-  closers.add('admin port', () => admin.close());
-
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest console');
-  closers.add('mongodb', () => mongo.close());
-  const db = mongo.db(config.MONGODB_DATABASE);
+export async function startConsoleProcess(config: Config, tools: ProcessTools) {
+  const { log, closers } = tools;
+  const { db, mongo, loops, clock, adminUrl, serving } = await openProcess(
+    config,
+    {
+      name: 'console',
+      metrics: createConsoleMetrics(tools.registry),
+      // The console still shows the pods.
+      readyWithoutDatabase: true,
+    },
+    tools,
+  );
   const databaseFault = (error: unknown): string | undefined => {
     if (tookTooLong(error)) return 'MongoDB took too long to answer: narrow the search by time.';
     return error instanceof MongoError || error instanceof DeadlineError
       ? `${mongoReason(mongo, error)}. The page "Now" still shows the pods.`
       : undefined;
   };
-  const loops = new Loops({
-    log,
-    closers,
-    failing: metrics.loopFailing,
-    reason: (error) => mongoReason(mongo, error),
-  });
-  warnings.push(loops.warnings);
-  const clock = new DatabaseClock();
-  clock.follow(db, loops);
-
   const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>
     new Trail({
       db,
@@ -99,8 +76,8 @@ export async function startConsoleProcess(
   });
   closers.add('console', () => server.close());
 
-  log.info({ config: printableConfig(config), url: server.url, admin: admin.url }, 'serving');
-  return { url: server.url, adminUrl: admin.url };
+  serving({ config: printableConfig(config), url: server.url });
+  return { url: server.url, adminUrl };
 }
 
 function oidcOf(config: Config) {

@@ -1,7 +1,6 @@
 /** Constructs the controller's parts. */
 import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
-import type { Registry } from 'prom-client';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
@@ -10,16 +9,14 @@ import { SelfAudit } from '../../internal/controller/self-audit.ts';
 import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
-import { DatabaseClock } from '../../internal/platform/database-clock.ts';
+import type { Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { Loops } from '../../internal/platform/loop.ts';
+import type { Logger } from '../../internal/platform/log.ts';
+import type { Loops } from '../../internal/platform/loop.ts';
+import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
@@ -29,45 +26,14 @@ import {
 } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
-export async function startController(
-  config: ConfigOf<'controller'>,
-  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
-) {
-  const { log, closers, registry } = tools;
-  const metrics = createControllerMetrics(registry);
-
-  // This port closes last, so that metrics stay readable during a drain.
-  let keyFaults: Probe = () => ['starting'];
-  const ready: Probe[] = [() => keyFaults()];
-  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
-  const admin = await startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live: [],
-    ready,
-    warnings,
-  });
-  closers.add('admin port', () => admin.close());
-
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest controller');
-  closers.add('mongodb', () => mongo.close());
-  const connecting = connectUntilDone(mongo, log);
-  closers.add('first contact', () => connecting.stop());
-  ready.push(connecting.faults);
-  const db = mongo.db(config.MONGODB_DATABASE);
-  const loops = new Loops({
-    log,
-    closers,
-    failing: metrics.loopFailing,
-    reason: (error) => mongoReason(mongo, error),
-  });
-  ready.push(connecting.hides(loops.faults));
-  warnings.push(connecting.hides(loops.warnings));
-  const clock = new DatabaseClock();
-  ready.push(connecting.hides(clock.faults));
-  clock.follow(db, loops);
-
+export async function startController(config: ConfigOf<'controller'>, tools: ProcessTools) {
+  const { log, closers } = tools;
+  const metrics = createControllerMetrics(tools.registry);
+  const { db, contact, loops, clock, ready, warnings, adminUrl, serving } = await openProcess(
+    config,
+    { name: 'controller', metrics },
+    tools,
+  );
   const store = new KeyStore({ db, clock });
   // A restarted container is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
@@ -91,13 +57,13 @@ export async function startController(
     metrics,
   });
   closers.add('key reconcile', () => keeper.close());
-  keyFaults = connecting.hides(keeper.faults);
+  ready.push(contact.hides(keeper.faults));
   warnings.push(keeper.warnings);
 
   openBacklog(config, { db, clock, metrics, leads: keeper.leads, loops, warnings }, tools);
 
-  log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
-  return { adminUrl: admin.url };
+  serving({ config: printableConfig(config) });
+  return { adminUrl };
 }
 
 function openBacklog(

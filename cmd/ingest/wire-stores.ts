@@ -9,19 +9,11 @@ import { Refusals } from '../../internal/ingest/refusals.ts';
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import type { Probe } from '../../internal/platform/admin-server.ts';
-import type { DatabaseClock } from '../../internal/platform/database-clock.ts';
-import type { Closers } from '../../internal/platform/closers.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
-import type { Logger } from '../../internal/platform/log.ts';
-import { Loops } from '../../internal/platform/loop.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import {
-  connectUntilDone,
-  ensureIndexesUntilDone,
-  type UntilDone,
-} from '../../internal/platform/mongo-indexes.ts';
+import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import type { openProcess, ProcessTools } from '../../internal/platform/open-process.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
@@ -29,7 +21,6 @@ import type { Hint } from '../../internal/queue/job.ts';
 import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
 import { makeDue } from '../../internal/submission/make-due.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
@@ -38,43 +29,25 @@ import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
-export interface Parts {
-  readonly clock: DatabaseClock;
-  readonly log: Logger;
-  readonly closers: Closers;
-  readonly metrics: IngestMetrics;
-  readonly partnerLabels: PartnerLabels;
-  readonly ready: Probe[];
-  readonly warnings: Probe[];
-  readonly drain: AbortSignal;
-}
+export type Parts = ProcessTools &
+  Awaited<ReturnType<typeof openProcess>> & {
+    readonly metrics: IngestMetrics;
+    readonly partnerLabels: PartnerLabels;
+    readonly drain: AbortSignal;
+  };
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
-  const { clock, log, closers, ready, warnings, metrics } = parts;
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest ingest');
-  closers.add('mongodb', () => mongo.close());
-  const db = mongo.db(config.MONGODB_DATABASE);
+  const { db, clock, closers, loops, metrics } = parts;
   const commitDb = openDatabase(
     'group commit',
     config,
     commitClient(config.ACCEPT_TIMEOUT_MS),
     parts,
   );
-  const indexes = ensureIndexesUntilDone(db, submissionIndexes, log);
-  closers.add('indexes', () => indexes.stop());
-  ready.push(indexes.faults);
-  const loops = new Loops({
-    log,
-    closers,
-    failing: metrics.loopFailing,
-    reason: (error) => mongoReason(mongo, error),
-  });
-  ready.push(indexes.hides(loops.faults), indexes.hides(clock.faults));
-  warnings.push(indexes.hides(loops.warnings));
   // Hints close after the commits and before the database, their fallback.
-  const hints = openHints(config, db, parts);
+  const hints = openHints(config, parts);
 
-  const statuses = config.STATUS_ENDPOINT ? openStatuses(config, loops, parts) : undefined;
+  const statuses = config.STATUS_ENDPOINT ? openStatuses(config, parts) : undefined;
 
   const overLimit = new OverLimitRecorder({
     db,
@@ -85,8 +58,8 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   });
   closers.add('over-limit counts', () => overLimit.close());
 
-  const keys = openKeys(db, loops, { ...parts, hides: indexes.hides });
-  const { commits, withdrawals } = openCommits(config, { db, commitDb }, parts);
+  const keys = openKeys(parts);
+  const { commits, withdrawals } = openCommits(config, commitDb, parts);
 
   return {
     ...hints,
@@ -107,8 +80,8 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
 /** Opened last and closed first, so that withdrawals have the whole drain to settle. */
 function openCommits(
   config: ConfigOf<'ingest'>,
-  { db, commitDb }: { readonly db: Db; readonly commitDb: Db },
-  { clock, log, closers, metrics }: Parts,
+  commitDb: Db,
+  { db, clock, log, closers, metrics }: Parts,
 ) {
   const withdrawals = new Withdrawals({
     db,
@@ -156,15 +129,17 @@ function openDatabase(
   return mongo.db(config.MONGODB_DATABASE);
 }
 
-function openStatuses(config: ConfigOf<'ingest'>, loops: Loops, parts: Parts): Statuses {
+function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
   const client = statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS);
   const db = openDatabase('status', config, client, parts);
   const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
-  return new Statuses({ reader, loops, drain: parts.drain });
+  return new Statuses({ reader, loops: parts.loops, drain: parts.drain });
 }
 
-function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {
-  const { clock, log, closers, metrics, warnings } = parts;
+function openHints(
+  config: ConfigOf<'ingest'>,
+  { db, clock, log, closers, metrics, warnings }: Parts,
+) {
   const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
   warnings.push(() => redisWarnings(sender.redis));
   closers.add('queues', () => sender.close());
@@ -177,8 +152,8 @@ function openHints(config: ConfigOf<'ingest'>, db: Db, parts: Parts) {
   return { hint: (hint: Hint) => outbox.add(hint) };
 }
 
-function openKeys(db: Db, loops: Loops, parts: Parts & Pick<UntilDone, 'hides'>): KeyCache {
-  const { clock, log, closers, metrics, partnerLabels, ready } = parts;
+function openKeys(parts: Parts): KeyCache {
+  const { db, contact, loops, clock, log, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     store: new KeyStore({ db, clock }),
     clock,
@@ -193,13 +168,13 @@ function openKeys(db: Db, loops: Loops, parts: Parts & Pick<UntilDone, 'hides'>)
   });
   closers.add('last uses of keys', () => keys.touch());
   // Without keys nothing is accepted, so no record has another time than the database's.
-  void clock.follow(db, loops).succeeded.then(() => keys.start(loops));
+  void parts.clockKnown.then(() => keys.start(loops));
   const notLoaded = (): string[] => {
     if (keys.loaded) return [];
     if (keys.failure !== undefined)
       return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
     return ['partner keys are not loaded yet: has the controller finished its first sync?'];
   };
-  ready.push(parts.hides(notLoaded));
+  ready.push(contact.hides(notLoaded));
   return keys;
 }

@@ -1,6 +1,5 @@
 /** Constructs ingest's parts. */
 import type { AddressInfo } from 'node:net';
-import type { Registry } from 'prom-client';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
@@ -11,55 +10,38 @@ import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { OutageLog } from '../../internal/ingest/outage-log.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
-import {
-  displayAddress,
-  listenHost,
-  startAdminServer,
-  type Probe,
-} from '../../internal/platform/admin-server.ts';
-import type { Closers } from '../../internal/platform/closers.ts';
+import { displayAddress, listenHost } from '../../internal/platform/admin-server.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { pause } from '../../internal/platform/deadline.ts';
-import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
+import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
+import { tracesOf } from '../../internal/settings/otel-settings.ts';
 import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
-import { startTracing } from '../../internal/platform/tracing.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { openStores, type Parts } from './wire-stores.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
-export async function startIngest(
-  config: ConfigOf<'ingest'>,
-  tools: { readonly log: Logger; readonly closers: Closers; readonly registry: Registry },
-) {
-  const { log, closers, registry } = tools;
-  const state = { serving: false };
+export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTools) {
+  const { log, closers } = tools;
+  const settings = settingsOf(config);
+  const metrics = createIngestMetrics(tools.registry);
+  const opened = await openProcess(
+    config,
+    {
+      name: 'ingest',
+      metrics,
+      indexes: submissionIndexes,
+      traces: tracesOf(config, 'ingest'),
+      documents: { '/openapi.json': openApiDocument(settings) },
+    },
+    tools,
+  );
+  const { clock, ready, adminUrl, serving } = opened;
   const draining = new AbortController();
   const { signal: drain } = draining;
-  const ready: Probe[] = [
-    () => (state.serving ? [] : ['starting']),
-    () => (drain.aborted ? ['draining'] : []),
-  ];
-  const metrics = createIngestMetrics(registry);
-  const partnerLabels = new PartnerLabels();
-  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
-  const clock = new DatabaseClock();
-  const parts: Parts = { clock, log, closers, metrics, partnerLabels, ready, warnings, drain };
-  const settings = settingsOf(config);
-  // This port closes last, so that metrics stay readable during a drain.
-  const admin = await openAdmin(config, registry, { ready, warnings });
-  closers.add('admin port', () => admin.close());
-  if (wantsTraces(config)) {
-    const traces = await startTracing({
-      serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-ingest',
-      variables: sdkVariables(config),
-      log,
-    });
-    warnings.push(traces.warnings);
-    closers.add('traces', () => traces.close());
-  }
+  ready.push(() => (drain.aborted ? ['draining'] : []));
+  const parts: Parts = { ...tools, ...opened, metrics, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
   const outages = new OutageLog({ clock, log });
@@ -91,25 +73,9 @@ export async function startIngest(
     config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
   );
 
-  state.serving = true;
   const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
-  log.info({ config: printableConfig(config), url, admin: admin.url }, 'serving');
-  return { url, adminUrl: admin.url };
-}
-
-function openAdmin(
-  config: ConfigOf<'ingest'>,
-  registry: Registry,
-  probes: { readonly ready: Probe[]; readonly warnings: Probe[] },
-) {
-  return startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live: [],
-    ...probes,
-    documents: { '/openapi.json': openApiDocument(settingsOf(config)) },
-  });
+  serving({ config: printableConfig(config), url });
+  return { url, adminUrl };
 }
 
 function settingsOf(config: ConfigOf<'ingest'>) {

@@ -1,7 +1,6 @@
 /** Constructs the processor's parts. */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
-import type { Registry } from 'prom-client';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
@@ -11,19 +10,16 @@ import type { Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
-import { startAdminServer, type Probe } from '../../internal/platform/admin-server.ts';
+import type { Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { watchLog, type Logger } from '../../internal/platform/log.ts';
-import { DatabaseClock } from '../../internal/platform/database-clock.ts';
-import { Loops } from '../../internal/platform/loop.ts';
+import type { Logger } from '../../internal/platform/log.ts';
+import type { Loops } from '../../internal/platform/loop.ts';
+import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { ensureIndexesUntilDone } from '../../internal/platform/mongo-indexes.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
-import { sdkVariables, wantsTraces } from '../../internal/settings/otel-settings.ts';
-import { startTracing } from '../../internal/platform/tracing.ts';
+import { tracesOf } from '../../internal/settings/otel-settings.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import {
   EXPIRE_EVERY_MS,
@@ -63,56 +59,23 @@ const LOOP_FAILS_MS = 60_000;
 /** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
-export async function startProcessor(
-  config: Config,
-  tools: Tools & { readonly registry: Registry },
-) {
-  const { log, closers, registry } = tools;
+export async function startProcessor(config: Config, tools: ProcessTools) {
+  const { log, closers } = tools;
   // An operator's mistakes show before anything is opened.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
-  const metrics = createProcessorMetrics(registry);
-
-  // This port closes last, so that metrics stay readable during a drain.
-  const live: Probe[] = [];
-  const ready: Probe[] = [];
-  const warnings: Probe[] = [watchLog(metrics.logLinesDropped)];
-  const admin = await startAdminServer({
-    host: config.ADMIN_HOST,
-    port: config.ADMIN_PORT,
-    registry,
-    live,
-    ready,
-    warnings,
-  });
-  closers.add('admin port', () => admin.close());
-  if (wantsTraces(config)) {
-    const traces = await startTracing({
-      serviceName: config.OTEL_SERVICE_NAME ?? 'partner-ingest-processor',
-      variables: sdkVariables(config),
-      log,
-    });
-    warnings.push(traces.warnings);
-    closers.add('traces', () => traces.close());
-  }
-
-  const mongo = createMongo(config.MONGODB_URI, 'partner-ingest processor');
-  closers.add('mongodb', () => mongo.close());
-  const db = mongo.db(config.MONGODB_DATABASE);
-  const indexes = ensureIndexesUntilDone(db, [...submissionIndexes, ...accountIndexes], log);
-  closers.add('indexes', () => indexes.stop());
-  ready.push(indexes.faults);
-  const loops = new Loops({
-    log,
-    closers,
-    failing: metrics.loopFailing,
-    reason: (error) => mongoReason(mongo, error),
-  });
-  ready.push(indexes.hides(loops.faults));
-  warnings.push(indexes.hides(loops.warnings));
-  const clock = new DatabaseClock();
-  ready.push(indexes.hides(clock.faults));
-  const clockKnown = clock.follow(db, loops).succeeded;
+  const metrics = createProcessorMetrics(tools.registry);
+  const { db, contact, loops, clock, clockKnown, live, warnings, adminUrl, serving } =
+    await openProcess(
+      config,
+      {
+        name: 'processor',
+        metrics,
+        indexes: [...submissionIndexes, ...accountIndexes],
+        traces: tracesOf(config, 'processor'),
+      },
+      tools,
+    );
 
   const mail = openMail(config, relay, { ...tools, clock, metrics, warnings });
   const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
@@ -136,7 +99,7 @@ export async function startProcessor(
   });
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
-  void Promise.all([indexes.whenDone, clockKnown]).then(async () => {
+  void Promise.all([contact.whenDone, clockKnown]).then(async () => {
     const holds = loops.start({
       name: 'holds',
       needed: true,
@@ -150,8 +113,8 @@ export async function startProcessor(
     startWork(config, work, { ...tools, db, clock, live, loops, sender, metrics });
     startExpiry(config, { db, clock, loops });
   });
-  log.info({ config: printableConfig(config), admin: admin.url }, 'serving');
-  return { adminUrl: admin.url };
+  serving({ config: printableConfig(config) });
+  return { adminUrl };
 }
 
 interface Work {

@@ -24,7 +24,7 @@ export interface LoopOptions<Name extends string = string> {
   readonly reason?: (error: unknown) => string;
 }
 
-interface LoopTools<Name extends string = string> {
+export interface LoopTools<Name extends string = string> {
   readonly log: Logger;
   readonly closers: Pick<Closers, 'add'>;
   /** 1 while a loop fails. */

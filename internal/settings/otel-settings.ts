@@ -88,20 +88,22 @@ type OtelConfig = {
   readonly [Name in keyof typeof otelSettings]: z.output<(typeof otelSettings)[Name]['schema']>;
 };
 
-export function wantsTraces(config: OtelConfig): boolean {
+/**
+ * Undefined where nothing is traced. `variables` is what the SDK must find in the environment, which
+ * it reads by itself and more strictly.
+ */
+export function tracesOf(config: OtelConfig, process: string) {
   const endpoint = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? config.OTEL_EXPORTER_OTLP_ENDPOINT;
-  return (
-    endpoint !== undefined && config.OTEL_TRACES_EXPORTER === 'otlp' && !config.OTEL_SDK_DISABLED
-  );
-}
-
-/** What the SDK must find in the environment, which it reads by itself and more strictly. */
-export function sdkVariables(config: OtelConfig): Readonly<Record<string, string>> {
+  if (endpoint === undefined || config.OTEL_TRACES_EXPORTER === 'none' || config.OTEL_SDK_DISABLED)
+    return undefined;
   return {
-    OTEL_SDK_DISABLED: 'false',
-    OTEL_TRACES_EXPORTER: config.OTEL_TRACES_EXPORTER,
-    OTEL_EXPORTER_OTLP_PROTOCOL: config.OTEL_EXPORTER_OTLP_PROTOCOL,
-    OTEL_TRACES_SAMPLER: config.OTEL_TRACES_SAMPLER,
-    OTEL_TRACES_SAMPLER_ARG: String(config.OTEL_TRACES_SAMPLER_ARG),
+    serviceName: config.OTEL_SERVICE_NAME ?? `partner-ingest-${process}`,
+    variables: {
+      OTEL_SDK_DISABLED: 'false',
+      OTEL_TRACES_EXPORTER: config.OTEL_TRACES_EXPORTER,
+      OTEL_EXPORTER_OTLP_PROTOCOL: config.OTEL_EXPORTER_OTLP_PROTOCOL,
+      OTEL_TRACES_SAMPLER: config.OTEL_TRACES_SAMPLER,
+      OTEL_TRACES_SAMPLER_ARG: String(config.OTEL_TRACES_SAMPLER_ARG),
+    },
   };
 }

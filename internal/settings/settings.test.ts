@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../platform/config-error.ts';
 import { loadConfig, printableConfig, type ConfigOf, type ProcessName } from './settings.ts';
-import { sdkVariables, wantsTraces } from './otel-settings.ts';
+import { tracesOf } from './otel-settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
 import { ACCEPTED, refusedConfigurations } from '../../test/support/refused-configurations.ts';
 
@@ -132,7 +132,7 @@ test('values that OpenTelemetry accepts are accepted', () => {
   const config = loadConfig('ingest', { ...stores, ...given }, (each) => ignored.push(each));
   expect(ignored).toEqual([]);
   expect(config.LOG_LEVEL).toBe('warn');
-  expect(sdkVariables(config)).toEqual({
+  expect(tracesOf(config, 'ingest')?.variables).toEqual({
     OTEL_SDK_DISABLED: 'false',
     OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
     OTEL_TRACES_EXPORTER: 'otlp',
@@ -147,7 +147,8 @@ test.each<[wanted: boolean, environment: Record<string, string>]>([
   [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_SDK_DISABLED: 'True' }],
   [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_TRACES_EXPORTER: 'none' }],
 ])('traces are %j with %j', (wanted, environment) => {
-  expect(wantsTraces(loadConfig('ingest', { ...stores, ...environment }))).toBe(wanted);
+  const traces = tracesOf(loadConfig('ingest', { ...stores, ...environment }), 'ingest');
+  expect(traces !== undefined).toBe(wanted);
 });
 
 let folder: string;

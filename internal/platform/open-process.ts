@@ -1,0 +1,95 @@
+/** Opens what every process has: its admin port, traces, the database with its time, and loops. */
+import type { Registry } from 'prom-client';
+import { startAdminServer, type Probe } from './admin-server.ts';
+import type { Closers } from './closers.ts';
+import { DatabaseClock } from './database-clock.ts';
+import { watchLog, type Logger } from './log.ts';
+import { Loops, type LoopTools } from './loop.ts';
+import type { CountsAll } from './metric-types.ts';
+import { connectUntilDone, ensureIndexesUntilDone, type IndexDefinition } from './mongo-indexes.ts';
+import { createMongo, mongoReason } from './mongo.ts';
+import { startTracing } from './tracing.ts';
+
+export interface ProcessTools {
+  readonly log: Logger;
+  readonly closers: Closers;
+  readonly registry: Registry;
+}
+
+interface Config {
+  readonly ADMIN_HOST: string;
+  readonly ADMIN_PORT: number;
+  readonly MONGODB_URI: string;
+  readonly MONGODB_DATABASE: string;
+}
+
+interface Options<Loop extends string> {
+  readonly name: string;
+  readonly metrics: {
+    readonly loopFailing: LoopTools<Loop | 'clock'>['failing'];
+    readonly logLinesDropped: CountsAll;
+  };
+  /** Made before the process is ready. */
+  readonly indexes?: readonly IndexDefinition[];
+  readonly traces?: Omit<Parameters<typeof startTracing>[0], 'log'> | undefined;
+  readonly documents?: Readonly<Record<string, object>>;
+  /** The process is ready without the database, whose faults are then warnings. */
+  readonly readyWithoutDatabase?: true;
+}
+
+/** Resolves once the admin port listens; the database may come later. */
+export async function openProcess<Loop extends string>(
+  config: Config,
+  options: Options<Loop>,
+  tools: ProcessTools,
+) {
+  const { log, closers, registry } = tools;
+  const { metrics, traces, documents = {} } = options;
+  // Read at each probe, so callers may add to them.
+  let isStarting = true;
+  const probes = {
+    live: [] as Probe[],
+    ready: [(): string[] => (isStarting ? ['starting'] : [])] as Probe[],
+    warnings: [watchLog(metrics.logLinesDropped)],
+  };
+  // This port closes last, so that metrics stay readable during a drain.
+  const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
+  const admin = await startAdminServer({ host, port, registry, documents, ...probes });
+  closers.add('admin port', () => admin.close());
+  if (traces !== undefined) {
+    const tracing = await startTracing({ ...traces, log });
+    probes.warnings.push(tracing.warnings);
+    closers.add('traces', () => tracing.close());
+  }
+  const serving = (fields: object): void => {
+    isStarting = false;
+    log.info({ ...fields, admin: admin.url }, 'serving');
+  };
+  const database = openDatabase(config, options, tools, probes);
+  return { adminUrl: admin.url, serving, ...probes, ...database };
+}
+
+function openDatabase<Loop extends string>(
+  config: Config,
+  { name, metrics, indexes, readyWithoutDatabase }: Options<Loop>,
+  { log, closers }: ProcessTools,
+  { ready, warnings }: { readonly ready: Probe[]; readonly warnings: Probe[] },
+) {
+  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`);
+  closers.add('mongodb', () => mongo.close());
+  const db = mongo.db(config.MONGODB_DATABASE);
+  const contact =
+    indexes === undefined ? connectUntilDone(mongo, log) : ensureIndexesUntilDone(db, indexes, log);
+  closers.add('first contact', () => contact.stop());
+  const loops = new Loops({
+    log,
+    closers,
+    failing: metrics.loopFailing,
+    reason: (error) => mongoReason(mongo, error),
+  });
+  const clock = new DatabaseClock();
+  const faults = readyWithoutDatabase ? warnings : ready;
+  faults.push(contact.faults, contact.hides(loops.faults), contact.hides(clock.faults));
+  warnings.push(contact.hides(loops.warnings));
+  return { mongo, db, contact, loops, clock, clockKnown: clock.follow(db, loops).succeeded };
+}
