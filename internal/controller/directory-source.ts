@@ -62,15 +62,15 @@ class FollowedFolder {
 
   async list(): Promise<SecretList> {
     const asOf = this.#clock.now();
-    let fault = 'it is empty, or not mounted';
+    let reason = 'it is empty, or not mounted';
     const found = await readdir(this.#path).catch((error: unknown) => {
-      fault = reasonOf(error);
+      reason = reasonOf(error);
       return [];
     });
     const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
     const problems: Problem[] = [];
     if (names.length > 0) this.#files = await this.#read(names);
-    else problems.push(this.#problem(basename(this.#path), fault));
+    else problems.push(this.#problem(basename(this.#path), reason));
     for (const [name, { fault }] of this.#files)
       if (fault !== undefined) problems.push(this.#problem(name, fault));
     if (problems.length === 0) this.#asOf = asOf;
